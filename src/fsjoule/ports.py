@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -161,6 +161,10 @@ class KernelBuilds(Protocol):
         """Build these meanwhile, in this order, instead of what was expected before."""
         ...
 
+    def built(self, wanted: WantedKernel) -> BuiltKernel | None:
+        """The kernel, if it is built already."""
+        ...
+
     def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
         """The kernel, when it is built. Raises LabError if this machine cannot build it."""
         ...
@@ -179,6 +183,13 @@ class KernelBoots(Protocol):
         With `profiled` each measurement keeps a profile.
 
         Raises LabError if the lab does not do its part.
+        """
+        ...
+
+    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
+        """Make boots of these kernels with these seeds meanwhile if boards are free, instead of those expected before.
+
+        Taken one by one, when a board is free.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate, pairwise
@@ -180,10 +180,14 @@ class FakeKernelBuilds:
     def expect(self, wanted: Sequence[WantedKernel]) -> None:
         self.expected.append(tuple(wanted))
 
+    def built(self, wanted: WantedKernel) -> BuiltKernel | None:
+        return None if wanted.commit in self.broken else self._built(wanted)
+
     def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
         self.taken.append(wanted)
-        if wanted.commit in self.broken:
-            return NoKernel("drivers/a.c:1: error: expected ';'")
+        return self.built(wanted) or NoKernel("drivers/a.c:1: error: expected ';'")
+
+    def _built(self, wanted: WantedKernel) -> BuiltKernel:
         name = "-".join([wanted.commit, *filter(None, [wanted.without, "aligned" * wanted.aligned])])
         return BuiltKernel(Path(name), self.images.get(name, name), seconds=1.0)
 
@@ -207,6 +211,7 @@ class FakeKernelBoots:
     profiled: dict[str, Path] = field(default_factory=dict[str, Path])
     absent: dict[str, str] = field(default_factory=dict[str, str])
     board: str = ""
+    expected: list[list[tuple[str, int]]] = field(default_factory=list[list[tuple[str, int]]])
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
         if self.faults and (fault := self.faults.pop(0)) is not None:
@@ -219,6 +224,9 @@ class FakeKernelBoots:
             return KernelBoot(run, Path(run), 1.0, {}, unfit="Kernel panic", booted=False)
         figures = self.figures(kernel.name, seed) | dict.fromkeys(self.absent)
         return KernelBoot(run, Path(run), 1.0, figures, absent=self.absent, board=self.board)
+
+    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
+        self.expected.append([(kernel.name, seed) for kernel, seed in likely])
 
     def give_up(self, why: str) -> bool:
         del why

@@ -50,6 +50,7 @@ class Bisection:
     scan: int = 0
     earlier: EarlierRuns | None = None
     boards: KernelBoots | None = None
+    ahead: int = 0
 
     def run(self) -> State:
         with bisection_log(self.folder) as log:
@@ -65,6 +66,7 @@ class Bisection:
                 self.said.append,
                 self.scan,
                 self.earlier,
+                ahead=self.ahead,
             ).run()
 
     def explain(self) -> State:

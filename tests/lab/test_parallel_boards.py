@@ -13,8 +13,13 @@ from lab_leftovers import assert_nothing_left
 from labgrid_process import forget_coordinator
 
 from fsjoule.errors import ConfigError
+from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
 from fsjoule.model import Measurement, RunStatus
+from fsjoule.model.metrics import Metric
+from fsjoule.runs.bisect.boots import BoardBoots
+from fsjoule.runs.bisect.pool import Assignment as Assigned
+from fsjoule.runs.bisect.pool import Pool
 from fsjoule.runs.pairs import Pair, PairedRun, measure_pairs
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
@@ -25,11 +30,11 @@ PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
 
 
-def choice(results: Path, boards: int) -> Choice:
+def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", "6.1")) -> Choice:
     return choose(
         suite_name="quick",
         filesystems="ext4",
-        kernels=("6.1", "6.1"),
+        kernels=kernels,
         repeat=1,
         provision="scratch",
         results=results,
@@ -101,3 +106,23 @@ def test_a_run_none_of_whose_boards_comes_up_ends_with_the_first_cause(tmp_path:
         pytest.fail("a board came up")
     assert len([line for line in said if "is left out" in line]) == 2
     assert not workers()
+
+
+@pytest.mark.slow
+def test_boots_of_a_bisection_are_those_of_one_board(state: Path, tmp_path: Path) -> None:
+    wishes = [(Path("6.1"), seed) for seed in (7, 8)]
+    metrics, select = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU), "randread"
+    alone = choice(tmp_path / "one", 1, "6.1")
+    with BoardBoots(alone, ENVIRONMENT, metrics, select, tmp_path / "cards", print, ()) as one:
+        expected = [one.measure(*wish) for wish in wishes]
+    forget_coordinator()
+    assigned = Assigned(replace(alone, results=tmp_path / "two"), ENVIRONMENT, metrics, select, tmp_path / "ahead", ())
+    with interrupts.handled(), Pool(assigned, 2, tmp_path / "two", print) as pool:
+        pool.expect(wishes)
+        found = [pool.measure(*wish) for wish in wishes]
+    assert [each.figures for each in found] == [each.figures for each in expected]
+    assert all(None not in each.figures.values() for each in found)
+    runs = [[load_run(each.folder).measurements for each in boots] for boots in (expected, found)]
+    assert [[told(m) for m in run] for run in runs[0]] == [[told(m) for m in run] for run in runs[1]]
+    assert {each.folder.parent for each in found} == {tmp_path / "two"}
+    assert_nothing_left(state, state / "devices")

@@ -12,6 +12,7 @@ import typer
 
 from fsjoule.cli.common import (
     All,
+    Boards,
     Json,
     PlaceTag,
     Priority,
@@ -46,6 +47,7 @@ def bisect(
         list[Path] | None,
         typer.Option("--lg-env", metavar="FILE", help="Measure on this board; repeated: on the next one if it fails."),
     ] = None,
+    boards: Boards = 1,
     place_tag: PlaceTag = None,
     wait: Wait = None,
     priority: Priority = None,
@@ -133,11 +135,12 @@ def bisect(
     from fsjoule.runs.bisect.question import Request
 
     wanted = wanted_place(place_tag, wait, priority)
-    boards = tuple(read_environment(each, wanted) for each in lg_env)
+    environments = tuple(read_environment(each, wanted) for each in lg_env)
     found = run(
         Request(
-            environment=boards[0],
-            others=boards[1:],
+            environment=environments[0],
+            others=environments[1:],
+            boards=boards,
             tree=tree,
             good=tuple(good or ()),
             bad=tuple(bad or ()),

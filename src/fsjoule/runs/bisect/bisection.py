@@ -23,7 +23,8 @@ from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.builds import TreeBuilds
 from fsjoule.runs.bisect.explanation import profile_pair
 from fsjoule.runs.bisect.kept_culprit import keep_answer
-from fsjoule.runs.bisect.question import Request, asked_of, begin, check_boards, choice_of
+from fsjoule.runs.bisect.pool import Assignment, Pool
+from fsjoule.runs.bisect.question import Request, asked_of, begin, check_environments, choice_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
 from fsjoule.runs.request import Choice
@@ -41,7 +42,7 @@ def bisect(request: Request) -> State:
     Raises ConfigError for what cannot be asked, or another question than the log's; KernelBuildError for an end that
     cannot be configured; LabError if the lab or this machine does not do its part.
     """
-    check_boards(request)
+    check_environments(request)
     repository = open_repository(request.tree)
     line = tree.find_line(repository, request.good, request.bad)
     choice = choice_of(request)
@@ -68,10 +69,11 @@ def bisect(request: Request) -> State:
         plain = Builds(repository, frozen, request.jobs, recipe, compiler)
         builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment, request.say))
         _tell_lines(log, builds, line)
-        boots = closing.enter_context(Boards(_boards(request, choice), request.say))
+        boots = closing.enter_context(_boots(request, choice))
         earlier = EarlierRuns(request.index, choice.suite.name, choice.filesystems) if request.index else None
         search = Search(
-            log, builds, boots, request.environment.profile.name, builds, request.say, request.scan, earlier
+            *(log, builds, boots, request.environment.profile.name, builds, request.say, request.scan, earlier),
+            ahead=request.boards - 1,
         )
         if request.further:
             search.go_on()
@@ -84,6 +86,14 @@ def bisect(request: Request) -> State:
             except FsjouleError as error:  # the answer is there, and stays
                 request.say(f"warning: it cannot be explained: {error.what}")
         return found
+
+
+def _boots(request: Request, choice: Choice) -> Boards | Pool:
+    if request.boards > 1:
+        folder = request.state / "ahead"
+        assigned = Assignment(choice, request.environment, request.metrics, request.select, folder, request.command)
+        return Pool(assigned, request.boards, request.results, request.say)
+    return Boards(_boards(request, choice), request.say)
 
 
 def _boards(request: Request, choice: Choice) -> list[Opening]:

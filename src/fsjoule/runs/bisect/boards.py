@@ -5,7 +5,7 @@ Each has a level of its own in the statistics. A board is a function that opens 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +46,9 @@ class Boards:
             except LabError as error:
                 if not self.give_up(error.what.splitlines()[0]):
                     raise
+
+    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
+        """See ports.KernelBoots: no board is free."""
 
     def give_up(self, why: str) -> bool:
         """See ports.KernelBoots."""

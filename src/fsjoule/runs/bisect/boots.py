@@ -6,7 +6,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,6 +109,9 @@ class BoardBoots:
             booted=bool(measured) or bool(bench.run.boards),
             board=board_of(run),
         )
+
+    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
+        """See ports.KernelBoots: the board is never free."""
 
     def give_up(self, why: str) -> bool:
         """See ports.KernelBoots: there is no other one."""

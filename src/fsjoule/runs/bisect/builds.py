@@ -68,6 +68,12 @@ class TreeBuilds:
             if commits or aligned in self._builders:
                 self._builder(aligned=aligned).want(commits)
 
+    def built(self, wanted: WantedKernel) -> BuiltKernel | None:
+        if wanted.aligned not in self._builders or isinstance(commit := self._commit(wanted), Conflict):
+            return None
+        outcome = self._builders[wanted.aligned].outcome(commit)
+        return _built(outcome) if isinstance(outcome, Built) else None
+
     def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
         commit = self._commit(wanted)
         if isinstance(commit, Conflict):
@@ -78,7 +84,7 @@ class TreeBuilds:
             return NoKernel(outcome.reason)
         if wanted.is_plain:
             self._built[wanted.commit] = outcome
-        return BuiltKernel(outcome.folder, outcome.image, read_notes(outcome.folder).seconds)
+        return _built(outcome)
 
     def pools(self, commits: Sequence[str]) -> tuple[int, ...]:
         line = [self._commits[each] for each in commits]
@@ -94,3 +100,7 @@ class TreeBuilds:
             builds = self.aligned() if aligned else self.plain
             self._builders[aligned] = self._open.enter_context(Builder(builds, self.say))
         return self._builders[aligned]
+
+
+def _built(outcome: Built) -> BuiltKernel:
+    return BuiltKernel(outcome.folder, outcome.image, read_notes(outcome.folder).seconds)

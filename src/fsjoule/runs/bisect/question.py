@@ -16,7 +16,7 @@ from fsjoule.model import BoardProfile
 from fsjoule.model.metrics import Metric, metrics_of
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
-from fsjoule.runs.request import Choice, choose, planned
+from fsjoule.runs.request import Choice, check_boards, choose, planned
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
 from fsjoule.store.index.database import open_index
@@ -34,10 +34,10 @@ _METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU)
 class Request:
     """The user's request, every name as written. `state` is the folder of the log, `jobs` counts compilers.
 
-    `others` are further boards of the same kind, for when one fails. `effect` is the least loss that matters, as a
-    fraction, for each of the `metrics`. With `further` an answered bisection goes on to the next loss. Earlier boots in
-    the `index` tell the noise. With `explained` both sides of the answer's loss boot once more, with profiles. `scan`
-    is how many commits between equal ends are looked at.
+    `others` are further boards of the same kind, for when one fails; `boards` is how many in guest time boot at once.
+    `effect` is the least loss that matters, as a fraction, for each of the `metrics`. With `further` an answered
+    bisection goes on to the next loss. Earlier boots in the `index` tell the noise. With `explained` both sides of the
+    answer's loss boot once more, with profiles. `scan` is how many commits between equal ends are looked at.
     """
 
     environment: lab.EnvironmentFile
@@ -61,14 +61,21 @@ class Request:
     further: bool = False
     scan: int = 0
     others: tuple[lab.EnvironmentFile, ...] = ()
+    boards: int = 1
     explained: bool = False
     index: str | None = None
     say: Say = field(default=lambda _text: None)
 
 
-def check_boards(request: Request) -> None:
-    """Raises ConfigError for boards that are not of one kind."""
+def check_environments(request: Request) -> None:
+    """Raises ConfigError for boards that are not of one kind, or cannot boot at once."""
     first = request.environment
+    check_boards(request.boards, first)
+    if request.boards > 1 and request.others:
+        raise ConfigError(
+            f"--boards {request.boards}: it brings up a lab for each board, but several --lg-env are given",
+            hint="leave --boards or the further --lg-env out",
+        )
     for each in (first, *request.others):
         kinds = [(e.profile.name, e.profile.recipe, e.profile.simulated, e.profile.guest_time) for e in (first, each)]
         if kinds[0] != kinds[1]:

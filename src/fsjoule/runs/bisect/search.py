@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,19 +15,20 @@ from fsjoule.model.bisection import KernelBoot, NoKernel, WantedKernel
 from fsjoule.model.labels import counted
 from fsjoule.ports import KernelBoots, KernelBuilds
 from fsjoule.report.bisection.words import forecast_line, headline
+from fsjoule.runs.bisect.likely import likely_boots, seed_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
 from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Answered, BisectionLog, Booted, Built, Line, Pools, Skipped, Waited
-from fsjoule.suites import repetition_seed
 from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.state import State
 
-# Random choices of confirming boots are none of those that led to the candidate.
-_FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CURE: 3_000, Purpose.SCAN: 5_000}
 # Asked of a culprit, not of a merge that it lies in: kernels with aligned functions take two whole builds.
 _OF_CULPRITS: Final = {Purpose.LAYOUT, Purpose.CURE}
+# For each further board the kernels of so many guesses are built, and so many more guesses are looked at.
+_BUILT_AHEAD: Final = 2
+_GUESSES: Final = 8
 # A kernel that gives no valid figure so often is not measured again.
 _EMPTY_BOOTS: Final = 2
 
@@ -46,6 +48,7 @@ class Search:
     """A bisection under way.
 
     `scan` is how many commits between equal ends are looked at, `earlier` the runs that count as evidence, too.
+    `ahead` is how many boots may be made that nobody has asked for yet.
     """
 
     log: BisectionLog
@@ -56,6 +59,7 @@ class Search:
     say: Callable[[str], None]
     scan: int = 0
     earlier: EarlierRuns | None = None
+    ahead: int = 0
     _predicted: bool = field(default=False, init=False)
 
     def run(self) -> State:
@@ -137,12 +141,30 @@ class Search:
             return tuple(kernel for kernel in wanted if kernel.is_plain)
         return wanted
 
+    def _expect(self, state: State, step: Measure) -> None:
+        """Have the kernels built that may be wanted next, and boots made on boards that are free."""
+        wanted = list(self._ahead(state, step))
+        if self.ahead:
+            likely = likely_boots(state, self._begins_line)
+            first = list(islice(likely, _BUILT_AHEAD * self.ahead))
+            wanted += (kernel for kernel, _ in first if kernel not in wanted)
+            more = islice(likely, _GUESSES * self.ahead)
+            self.boots.expect(
+                (built.folder, seed)
+                for kernel, seed in chain(first, more)
+                if (built := self.builds.built(kernel)) is not None
+            )
+        self.builds.expect(tuple(wanted))
+
+    def _begins_line(self, state: State, step: Measure) -> bool:
+        return step.purpose in _OF_CULPRITS and self._to_enter(state, step.standing)
+
     def _measure(self, state: State, step: Measure) -> None:
         kernel = state.wanted(step)
         if step.purpose is Purpose.SEARCH and all(each.purpose is not Purpose.SEARCH for each in state.booted):
             self._predict(state, state.forecast(step.standing))
         self._tell(state, step, kernel)
-        self.builds.expect(self._ahead(state, step))
+        self._expect(state, step)
         boot = self._boot(state, kernel, step.purpose)
         if boot is None or boot.unfit is None:
             return
@@ -178,8 +200,7 @@ class Search:
             pools = self.builds.pools(state.line.commits)
             if pools != state.pools:
                 self.log.add(Pools(pools))
-        repetition = state.repetition(kernel, purpose)
-        seed = repetition_seed(state.asked.seed, _FRESH.get(purpose, 0) + repetition)
+        seed = seed_of(state, kernel, purpose)
         started_utc = _now()
         boot = self.boots.measure(built.folder, seed)
         if boot.unfit is not None:

@@ -73,6 +73,3 @@ class Failed:
 
     error: FsjouleError | None = None
     bug: str = ""
-
-
-Message = Ready | Said | Done | Failed

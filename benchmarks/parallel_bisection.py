@@ -1,0 +1,165 @@
+"""What boards in guest time that boot at once gain for a bisection: on several boards, then the same on one.
+
+python benchmarks/parallel_bisection.py --boards 4
+
+Debian's kernels stand for 64 commits: 6.12 for the good ones, 6.1 from the first bad one on. So nothing is compiled,
+and what is measured is boots alone: cards, labs that come up and go down, ext4's randread-16k, and what is made ahead
+in vain. The boots and figures of both turns must be equal to the digit. Nothing else should run, for the ratio is that of
+the free cores. Exit code 1 if something differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common import show
+
+from fsjoule.host import interrupts, process
+from fsjoule.host.paths import project_dir
+from fsjoule.lab import read_environment
+from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
+from fsjoule.model.metrics import Metric
+from fsjoule.runs.bisect.boots import BoardBoots
+from fsjoule.runs.bisect.pool import Assignment, Pool
+from fsjoule.runs.bisect.search import Search
+from fsjoule.runs.request import choose
+from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
+from fsjoule.verdicts.bisection.state import State
+
+_TURN_LIMIT_S: Final = 3 * 3600.0
+_GOOD, _BAD = Path("6.12"), Path("6.1")
+_COMMITS: Final = tuple(f"{number:040x}" for number in range(64))
+_FIGURE: Final = "ext4-randread-16k throughput"
+
+
+@dataclass
+class _Debian:
+    """ports.KernelBuilds: all commits are built already."""
+
+    first_bad: int
+
+    def expect(self, wanted: Sequence[WantedKernel]) -> None:
+        """Nothing is to be built."""
+
+    def built(self, wanted: WantedKernel) -> BuiltKernel:
+        is_bad = wanted.commit >= _COMMITS[self.first_bad] and wanted.without != _COMMITS[self.first_bad]
+        return BuiltKernel(_BAD if is_bad else _GOOD, f"{wanted}")
+
+    def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
+        return self.built(wanted)
+
+    def pools(self, commits: Sequence[str]) -> tuple[int, ...]:
+        return tuple(range(len(commits)))
+
+    def is_merge(self, commit: str) -> bool:
+        del commit
+        return False
+
+    def enter(self, before: str, merge: str) -> Line:
+        raise AssertionError(f"{merge} after {before} is no merge")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _bisect(boards: int, first_bad: int, folder: Path) -> None:
+    environment = read_environment(project_dir() / "env" / "deterministic.yaml")
+    choice = choose(
+        suite_name="quick",
+        filesystems="ext4",
+        kernels="6.1",
+        repeat=1,
+        provision="scratch",
+        results=folder / "results",
+        seed=3,
+        environment=environment,
+    )
+    metrics, select, command = (Metric.THROUGHPUT,), "randread-16k", tuple(sys.argv)
+    builds = _Debian(first_bad)
+    with bisection_log(folder / "log") as log, ExitStack() as closing:
+        closing.enter_context(interrupts.handled())
+        log.add(_asked())
+        log.add(Line(_COMMITS, subjects=("",) * len(_COMMITS)))
+        if boards > 1:
+            assigned = Assignment(choice, environment, metrics, select, folder / "ahead", command)
+            boots = closing.enter_context(Pool(assigned, boards, choice.results, _say))
+        else:
+            alone = BoardBoots(choice, environment, metrics, select, folder / "cards", _say, command)
+            boots = closing.enter_context(alone)
+        Search(log, builds, boots, environment.profile.name, builds, _say, ahead=boards - 1).run()
+
+
+def _asked() -> Asked:
+    return Asked(
+        made_utc="2026-11-23T00:00:00Z",
+        repository="",
+        good=(_COMMITS[0],),
+        bad=(_COMMITS[-1],),
+        board="deterministic",
+        suite="quick",
+        filesystems=("ext4",),
+        provision="scratch",
+        storages=None,
+        select="randread-16k",
+        figures=(_FIGURE,),
+        effects={Metric.THROUGHPUT: 0.01},
+        budget=120,
+        seed=3,
+        simulated=True,
+    )
+
+
+def _turn(boards: int, first_bad: int, folder: Path) -> tuple[float, State]:
+    """Seconds of a turn in a process of its own, and what it found."""
+    words = [sys.executable, __file__, "--boards", str(boards), "--first-bad", str(first_bad), "--turn", folder]
+    started_s = time.monotonic()
+    process.run(words, timeout_s=_TURN_LIMIT_S)
+    took_s = time.monotonic() - started_s
+    with bisection_log(folder / "log") as log:
+        return took_s, State.of(log.events)
+
+
+def _told(boot: Booted) -> tuple[object, ...]:
+    return boot.number, boot.kernel, boot.purpose, boot.seed, boot.figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--boards", type=int, default=len(os.sched_getaffinity(0)), help="(default: the cores)")
+    parser.add_argument("--first-bad", type=int, default=41, help="from 1 to 63 (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="machine-readable output")
+    parser.add_argument("--turn", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.turn is not None:
+        _bisect(chosen.boards, chosen.first_bad, chosen.turn)
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        together_s, together = _turn(chosen.boards, chosen.first_bad, Path(name) / "together")
+        alone_s, alone = _turn(1, chosen.first_bad, Path(name) / "alone")
+    differing = sum(_told(one) != _told(other) for one, other in zip(alone.booted, together.booted, strict=False))
+    differing += abs(len(alone.booted) - len(together.booted))
+    assert alone.answered is not None, "a search ends with an answer"
+    result = {
+        "answer": alone.answered.text,
+        "boots": len(alone.booted),
+        "seconds on one board": round(alone_s),
+        f"seconds on {chosen.boards} boards": round(together_s),
+        "times as fast": round(alone_s / together_s, 2),
+        "boots that differ": differing,
+    }
+    show("A bisection on boards in guest time that boot at once", result, as_json=chosen.json)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

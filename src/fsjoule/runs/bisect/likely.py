@@ -1,0 +1,71 @@
+"""Which boots a bisection will probably want next, so that boards that are free can make them ahead.
+
+A guess costs nothing but a board's time: what a bisection decides rests on the boots that it asks for, in its order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from fsjoule.model.bisection import WantedKernel
+from fsjoule.statistics.bisection.answer import Measure
+from fsjoule.statistics.bisection.question import Purpose, Variant
+from fsjoule.store.bisection import Booted
+from fsjoule.suites import repetition_seed
+from fsjoule.verdicts.bisection.state import State
+
+# Random choices of confirming boots are none of those that led to the candidate.
+_FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CURE: 3_000, Purpose.SCAN: 5_000}
+
+Figures = dict[str, float | None]
+
+
+def seed_of(state: State, kernel: WantedKernel, purpose: Purpose) -> int:
+    """The seed of the kernel's next boot for a purpose."""
+    return repetition_seed(state.asked.seed, _FRESH.get(purpose, 0) + state.repetition(kernel, purpose))
+
+
+def likely_boots(state: State, ends: Callable[[State, Measure], bool]) -> Iterator[tuple[WantedKernel, int]]:
+    """The next boots with their seeds, the most probable first: the very next one, and what follows each outcome.
+
+    `ends` tells steps with which another line begins; nothing is guessed from there on.
+    """
+    number = count()
+    ways = [(-1.0, next(number), state)]
+    while ways:
+        chance, _, at = heapq.heappop(ways)
+        step = at.step()
+        if not isinstance(step, Measure) or ends(at, step):
+            continue
+        kernel = at.wanted(step)
+        seed = seed_of(at, kernel, step.purpose)
+        yield kernel, seed
+        for bad, share in _outcomes(at, step):
+            booted = replace(at, booted=(*at.booted, _booted(at, step, kernel, seed, bad=bad)))
+            heapq.heappush(ways, (chance * share, next(number), booted))
+
+
+def _outcomes(state: State, step: Measure) -> list[tuple[bool, float]]:
+    """Whether the boot shows the loss, and how probable that is."""
+    standing, last = step.standing, len(state.line.commits) - 1
+    if step.purpose in {Purpose.END, Purpose.REFERENCE}:
+        return [(step.position == last, 1.0)]
+    if step.purpose is Purpose.SEARCH:
+        sure = standing.probability if step.position >= standing.bad else 0.0
+        bad = sure + (1 - standing.probability) / 2
+        return [(True, bad), (False, 1 - bad)]
+    return [(step.position >= standing.bad and step.variant is not Variant.REVERTED, 1.0)]
+
+
+def _booted(state: State, step: Measure, kernel: WantedKernel, seed: int, *, bad: bool) -> Booted:
+    """A boot like one of the good or bad end."""
+    end = WantedKernel(state.line.commits[-1 if bad else 0])
+    seen = [each.figures for each in state.booted if each.kernel == end] or [each.figures for each in state.booted]
+    usual: Figures = seen[len(state.booted) % len(seen)] if seen else dict.fromkeys(state.asked.figures, 1.0)
+    number = len(state.booted) + 1
+    board = state.booted[-1].board if state.booted else ""
+    return Booted(number, kernel, step.purpose, board, "", "", "", 0.0, seed, usual)

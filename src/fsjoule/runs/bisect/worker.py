@@ -1,0 +1,36 @@
+"""The process of a board in a pool: `python -m fsjoule.runs.bisect.worker FD LAB`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fsjoule.errors import FsjouleError
+from fsjoule.runs.bisect.boots import BoardBoots
+from fsjoule.runs.bisect.pool import Assignment, Made, Wish
+from fsjoule.runs.parallel.link import Link, serve
+
+
+def _work(link: Link, name: str) -> None:
+    assigned: Assignment = link.receive()
+    folder = assigned.folder / name
+    choice = replace(assigned.choice, results=folder / "results")
+    environment = replace(assigned.environment, virtual_lab=name)
+    equipment = (choice, environment, assigned.metrics, assigned.select, folder / "cards")
+    with BoardBoots(*equipment, _say_nothing, assigned.command) as boots:
+        while (wish := link.receive()) is not None:
+            link.send(_made(boots, wish))
+
+
+def _made(boots: BoardBoots, wish: Wish) -> Made:
+    try:
+        return Made(boots.measure(wish.kernel, wish.seed, profiled=wish.profiled))
+    except FsjouleError as error:
+        return Made(fault=error)
+
+
+def _say_nothing(_text: str) -> None:
+    """Lines of several boards would be mixed, and what a boot has to tell is in its run folder."""
+
+
+if __name__ == "__main__":
+    serve(_work)

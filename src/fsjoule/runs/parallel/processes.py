@@ -1,0 +1,155 @@
+"""Processes of one run, each with a board: started, heard, left out when they fail, and ended together."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from subprocess import Popen
+from typing import IO, Any, Final
+
+from fsjoule.errors import FsjouleError, LabError
+from fsjoule.host import interrupts, process
+from fsjoule.runs.parallel.messages import Failed, Said
+
+_LOOK_S: Final = 1.0
+# A process says every ten seconds that it is well, a stopped or starved one does not.
+_SILENT_S: Final = 300.0
+# A board is switched off, its place is released and its lab goes down.
+_END_S: Final = 120.0
+_STOP_S: Final = 10.0
+_AGAIN_S: Final = 10.0
+_TAIL_BYTES: Final = 4000
+
+Hear = Callable[[int, Any], None]
+
+
+class BoardProcessError(RuntimeError):
+    """A bug in the process of a board, with its traceback."""
+
+
+@dataclass
+class _Process:
+    popen: Popen[bytes]
+    connection: Connection[Any, Any]
+    log: IO[bytes]
+    heard_s: float
+    over: bool = False
+
+    def last_words(self) -> str:
+        self.log.seek(max(0, self.log.seek(0, 2) - _TAIL_BYTES))
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+
+@dataclass
+class Processes:
+    """The processes by the number of their boards, from 1. Call `start` for each, `listen` and `send`, and `end`."""
+
+    say: Callable[[str], None]
+    _each: dict[int, _Process] = field(default_factory=dict[int, _Process])
+    _ended: bool = False
+
+    @property
+    def left(self) -> list[int]:
+        """The boards that have not failed."""
+        return [number for number, each in self._each.items() if not each.over]
+
+    def start(self, module: str, lab: str, assignment: object) -> None:
+        """Start `python -m MODULE FD LAB`, and send it its assignment."""
+        ours, theirs = socket.socketpair()
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        with theirs:
+            command = [sys.executable, "-m", module, str(theirs.fileno()), lab]
+            started = process.start(command, log=log, pass_fds=[theirs.fileno()])
+        connection: Connection[Any, Any] = Connection(ours.detach())
+        connection.send(assignment)
+        self._each[len(self._each) + 1] = _Process(started, connection, log, time.monotonic())
+
+    def send(self, number: int, message: object) -> None:
+        """Send a message. To a process that has just ended nothing is sent: the next `listen` finds out."""
+        with suppress(OSError):
+            self._each[number].connection.send(message)
+
+    def listen(self, hear: Hear) -> None:
+        """Wait a second at most for messages, and give them to `hear` with the board's number.
+
+        A process that has ended, or is silent, is heard as `Failed`. Raises BoardProcessError for a bug in one.
+        """
+        ready = wait([self._each[number].connection for number in self.left], _LOOK_S)
+        for number in self.left:
+            each = self._each[number]
+            if each.connection in ready:
+                with interrupts.shielded():  # a message is taken whole
+                    self._take(number, each, hear)
+            elif time.monotonic() - each.heard_s > _SILENT_S:
+                hear(number, Failed(LabError(f"board {number} is silent for {_SILENT_S:.0f} s", transient=True)))
+
+    def leave_out(self, number: int, error: FsjouleError) -> None:
+        """End a board's process, and give it nothing more."""
+        self._each[number].over = True
+        self.say(f"board {number} is left out: {error.what.splitlines()[0]}")
+        process.stop(self._each[number].popen, timeout_s=_STOP_S)
+
+    def end(self, busy: Collection[int]) -> None:
+        """End all: boards are off and their labs are down, or the processes are killed after a time.
+
+        Those that are `busy` are interrupted, the others are asked.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        for number in self.left:
+            if number not in busy:
+                self.send(number, None)
+        self._drain([each.popen for number, each in self._each.items() if number in busy and not each.over])
+        for number, each in self._each.items():
+            if each.popen.poll() is None:
+                self.say(f"board {number}: its process does not end and is killed")
+            process.stop(each.popen, timeout_s=_STOP_S)
+            each.over = True
+            each.connection.close()
+            each.log.close()
+
+    def _take(self, number: int, each: _Process, hear: Hear) -> None:
+        try:
+            message = each.connection.recv()
+        except (EOFError, OSError):
+            process.stop(each.popen, timeout_s=_STOP_S)
+            why = f"board {number}: its process ended with {each.popen.returncode}{each.last_words()}"
+            hear(number, Failed(LabError(why, transient=True)))
+            return
+        each.heard_s = time.monotonic()
+        match message:
+            case Said(text):
+                if text:
+                    self.say(f"board {number}: {text}")
+            case Failed(None, bug):
+                raise BoardProcessError(f"board {number}:\n{bug}")
+            case _:
+                hear(number, message)
+
+    def _drain(self, busy: Sequence[Popen[bytes]]) -> None:
+        """Wait for the end of all processes. Their messages are read, for they could not end while they are not.
+
+        Those that are `busy` notice a signal just before a long wait only after that wait, so it is sent again.
+        """
+        deadline, again_s = time.monotonic() + _END_S, 0.0
+        speaking = [each.connection for each in self._each.values() if not each.over]
+        popens = [each.popen for each in self._each.values()]
+        while any(each.poll() is None for each in popens) and (now_s := time.monotonic()) < deadline:
+            if now_s >= again_s:
+                for each in busy:
+                    each.terminate()  # not its group: programs that write the card are ended by the lab
+                again_s = now_s + _AGAIN_S
+            ready = wait(speaking, _LOOK_S)
+            for each in [each for each in speaking if each in ready]:
+                try:
+                    each.recv()
+                except (EOFError, OSError):
+                    speaking.remove(each)

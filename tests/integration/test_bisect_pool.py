@@ -1,0 +1,141 @@
+"""Boots of a bisection among the processes of several boards: made ahead, tried again, and given in the order asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from bisections import COMMITS, Bisection, figures
+
+from fsjoule.errors import LabError, StorageError
+from fsjoule.host import interrupts
+from fsjoule.lab import read_environment
+from fsjoule.model.metrics import Metric
+from fsjoule.runs.bisect.pool import Assignment, Pool
+from fsjoule.runs.request import choose
+from fsjoule.store.bisection import Answered, Booted, Built, Event, bisection_log
+from fsjoule.testing import FakeKernelBoots
+
+PROJECT = Path(__file__).parents[2]
+HELPERS = PROJECT / "tests" / "helpers"
+_TIMEOUT_S = 60.0
+
+
+@contextmanager
+def pool(folder: Path, said: list[str], boards: int = 2) -> Generator[Pool]:
+    environment = read_environment(PROJECT / "env" / "deterministic.yaml")
+    choice = choose(
+        suite_name="quick",
+        filesystems="ext4",
+        kernels="6.1",
+        repeat=1,
+        provision="scratch",
+        results=folder / "results",
+        seed=1,
+        environment=environment,
+    )
+    assigned = Assignment(choice, environment, (Metric.THROUGHPUT,), "", folder / "ahead", ())
+    with ExitStack() as closing:
+        closing.enter_context(interrupts.handled())
+        yield closing.enter_context(Pool(assigned, boards, folder / "results", said.append, worker="pool_worker"))
+
+
+@pytest.fixture(autouse=True)
+def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HELPERS))
+
+
+def test_boots_made_ahead_are_given_when_they_are_asked_for_and_the_others_go(tmp_path: Path) -> None:
+    said: list[str] = []
+    with pool(tmp_path, said, boards=3) as boots:
+        boots.expect([(Path("a"), 1), (Path("b"), 2), (Path("never"), 3)])
+        found = [boots.measure(Path(name), seed) for name, seed in (("b", 2), ("a", 1), ("c", 4))]
+        _wait_for(tmp_path / "ahead", "never-3")
+    assert [each.run_id for each in found] == ["b-2", "a-1", "c-4"]
+    assert [each.figures["throughput"] for each in found] == [2.0, 1.0, 4.0]
+    assert all(each.folder == tmp_path / "results" / each.run_id and each.folder.is_dir() for each in found)
+    assert {each.name for each in (tmp_path / "results").iterdir()} == {"a-1", "b-2", "c-4"}
+    assert not (tmp_path / "ahead").exists()
+
+
+def test_a_kernel_is_at_fault_only_if_it_fails_on_two_boards(tmp_path: Path) -> None:
+    with pool(tmp_path, []) as boots:
+        for lab in ("deterministic", "deterministic-2"):
+            assert boots.measure(Path(f"unfit-on-{lab}"), 1).unfit is None
+        assert boots.measure(Path("unfit"), 1).unfit == "Kernel panic"
+        assert boots.measure(Path("good"), 1).unfit is None
+
+
+def test_a_board_whose_process_dies_is_left_out_and_the_last_ones_fault_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    with pool(tmp_path, said) as boots:
+        boots.expect([(Path("dies-on-deterministic-2"), 1), (Path("dies-on-deterministic"), 2)])
+        assert boots.measure(Path("a"), 1).run_id == "a-1"
+        with pytest.raises(LabError, match="its process ended with 9"):
+            boots.measure(Path("dies"), 3)
+    assert any(line.startswith("board 1 is left out: board 1: its process ended with 9") for line in said)
+
+
+def test_a_fault_is_tried_again_on_another_board_and_a_full_disk_is_not(tmp_path: Path) -> None:
+    with pool(tmp_path, []) as boots:
+        for lab in ("deterministic", "deterministic-2"):
+            assert boots.measure(Path(f"fails-on-{lab}"), 1).run_id
+        with pytest.raises(StorageError, match="no space left"):
+            boots.measure(Path("full"), 1)
+        with pytest.raises(LabError, match="is silent"):
+            boots.measure(Path("fails"), 1)
+        assert boots.measure(Path("a"), 1).run_id == "a-1"
+
+
+@pytest.mark.parametrize("culprit", [5, 41])
+def test_looking_ahead_changes_neither_boots_nor_answer_and_saves_most_of_the_time(
+    tmp_path: Path, culprit: int
+) -> None:
+    """In lock-step: each round all boards boot once."""
+    alone, ahead = (FakeKernelBoots(figures(COMMITS[culprit])) for _ in range(2))
+    answers = [
+        Bisection(tmp_path / name, boots, ahead=number).answer()
+        for name, boots, number in (("alone", alone, 0), ("ahead", ahead, 3))
+    ]
+    assert answers[0] == answers[1]
+    events = [_told(tmp_path / name) for name in ("alone", "ahead")]
+    assert events[0] == events[1]
+    assert alone.expected == []
+    rounds = _rounds(ahead, boards=4)
+    assert rounds * 3 <= len(ahead.booted)
+
+
+def _rounds(boots: FakeKernelBoots, boards: int) -> int:
+    made: set[tuple[str, int]] = set()
+    rounds = 0
+    for wanted, likely in zip(boots.booted, boots.expected, strict=True):
+        if wanted not in made:
+            made |= set([each for each in dict.fromkeys((wanted, *likely)) if each not in made][:boards])
+            rounds += 1
+    return rounds
+
+
+def _told(folder: Path) -> list[object]:
+    """What a bisection did, without times and names of runs."""
+    with bisection_log(folder) as log:
+        return [_what(each) for each in log.events if isinstance(each, Booted | Built | Answered)]
+
+
+def _what(event: Event) -> object:
+    match event:
+        case Booted():
+            return event.number, event.kernel, event.purpose, event.seed, event.figures
+        case Answered():
+            return event.kind, event.text
+        case _:
+            return event
+
+
+def _wait_for(folder: Path, name: str) -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while not list(folder.glob(f"*/{name}")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
