@@ -4,8 +4,8 @@ python benchmarks/parallel_bisection.py --boards 4
 
 Debian's kernels stand for 64 commits: 6.12 for the good ones, 6.1 from the first bad one on. So nothing is compiled,
 and what is measured is boots alone: cards, labs that come up and go down, ext4's randread-16k, and what is made ahead
-in vain. The boots and figures of both turns must be equal to the digit. Nothing else should run, for the ratio is that of
-the free cores. Exit code 1 if something differs.
+in vain. The boots and figures of both turns must be equal to the digit. Nothing else should run, for the ratio is that
+of the free cores. Exit code 1 if something differs.
 """
 
 from __future__ import annotations
