@@ -61,6 +61,14 @@ def test_boots_made_ahead_are_given_when_they_are_asked_for_and_the_others_go(tm
     assert not (tmp_path / "ahead").exists()
 
 
+def test_a_boot_that_was_given_is_not_made_again(tmp_path: Path) -> None:
+    with pool(tmp_path, [], boards=1) as boots:
+        boots.measure(Path("a"), 1)
+        boots.expect([(Path("a"), 1), (Path("b"), 2)])
+        boots.measure(Path("b"), 2)
+        assert not list((tmp_path / "ahead").glob("*/a-1"))
+
+
 def test_a_kernel_is_at_fault_only_if_it_fails_on_two_boards(tmp_path: Path) -> None:
     with pool(tmp_path, []) as boots:
         for lab in ("deterministic", "deterministic-2"):

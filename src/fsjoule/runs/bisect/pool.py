@@ -109,7 +109,7 @@ class Pool:
                     raise self._lost
                 self._processes.listen(self._hear)
                 self._assign()
-        made = self._made.pop(wish)
+        made, self._wanted = self._made.pop(wish), None
         if made.boot is None:
             assert made.fault is not None
             raise made.fault
