@@ -12,7 +12,7 @@ from tftp_board import TftpBoard, loader_of, tftp_board
 
 from fsjoule import images
 from fsjoule.errors import LabError
-from fsjoule.lab.tftp import pieces
+from fsjoule.lab.sparse_image import pieces
 from fsjoule.model import MIB
 
 _KERNELS: Final = ("6.1", "6.12")

@@ -79,8 +79,9 @@ def _flash_with(loader: Path, folder: Path) -> list[str]:
     environment.write_text(text.replace(_TFTP, _FASTBOOT).replace("orangepi-network", _NAME))
     with lab_board(_NAME, environment, "orangepi-fastboot") as strategy:
         board = _Board(strategy)
-        wrong = [_whole(board, image, paths.card)]
+        wrong = [_whole(board, image, paths.card), _whole(board, image, paths.card)]
         for what, change, says in _FAULTS:
+            _damage(paths.card)
             wrong.append(_failing(board, image, what, change, says))
         wrong.append(_whole(board, image, paths.card))
     return [each for each in wrong if each]
@@ -97,6 +98,13 @@ def _whole(board: _Board, image: Path, card: Path) -> str:
     sys.stdout.write(f"fastboot: {time.monotonic() - begin:.0f} s, {'whole' if same else 'another content'}\n")
     sys.stdout.flush()
     return "" if same else "fastboot: another content"
+
+
+def _damage(card: Path) -> None:
+    """Give the card, whose board is off, another content: otherwise nothing would be sent."""
+    with card.open("r+b") as file:
+        file.seek(_START_BYTES)
+        file.write(os.urandom(_DATA_BYTES))
 
 
 def _failing(board: _Board, image: Path, what: str, change: Callable[[Any], Callable[[], None]], says: str) -> str:

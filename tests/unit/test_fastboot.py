@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from labgrid import Environment
 
 from fsjoule.errors import LabError
+from fsjoule.model import MIB
 
 ENVIRONMENT = """\
 imports: [fsjoule.lab]
@@ -42,9 +43,10 @@ targets:
         scratch_device: /dev/mmcblk0p3
         off_time: 0
 """
-# Each command succeeds, but for what `fastboot` answers. All that was typed is in the file beside it.
+# Each command succeeds, but for what `fastboot` answers. All that was typed is in a file beside it, and the card in
+# another.
 U_BOOT = """\
-import os, re, sys
+import os, re, sys, zlib
 os.write(1, b"U-Boot 2026.01\\r\\n")
 while typed := os.read(0, 1000):
     line = typed.decode(errors="replace")
@@ -56,6 +58,12 @@ while typed := os.read(0, 1000):
         told = "kernel_addr_r=0x42000000\\r\\n"
     if "mmc read" in line:
         told, code = @READ@
+        first, count = (int(number, 16) for number in re.search(r"mmc read \\w+ (\\w+) (\\w+)", line).groups())
+        with open(sys.argv[0] + ".card", "rb") as card:
+            card.seek(first * 512)
+            memory = card.read(count * 512)
+    if "crc32" in line:
+        told = f"crc32 for 42000000 ... 42000fff ==> {zlib.crc32(memory):08x}\\r\\n"
     said = f"{ran[1]}{ran[2]}\\r\\n{told}{code}\\r\\n{ran[1]}{ran[2]}" if ran else "ready"
     if line.startswith("echo") and not ran:
         said = line.replace("'", "").replace("echo ", "")
@@ -67,6 +75,8 @@ while typed := os.read(0, 1000):
 LISTENS = '"Listening for fastboot command on 10.0.2.15\\r\\n", ""'
 LISTENS_TCP = '"Listening for fastboot command on tcp 10.0.2.15\\r\\n", ""'
 UNKNOWN = "\"Unknown command 'fastboot' - try 'help'\", prompt"
+# What the program does if the card takes what it sends.
+WRITES = 'cp "${0%/*}/card.img" "${0%/*}/board.py.card"; exit 0'
 READ = '"1 blocks read: OK\\r\\n", 0'
 NO_SECTOR = '"1 blocks read: ERROR\\r\\n", 1'
 REFUSES = '"Fastboot UDP not enabled", prompt'
@@ -86,11 +96,14 @@ class _Board:
         self.folder = folder
         self.strategy = strategy
 
-    def flash(self) -> None:
-        image = self.folder / "card.img"
-        image.write_bytes(os.urandom(8 * 4096))
-        image.with_name("card.img.bmap").write_text("<bmap><BlockSize>4096</BlockSize><Range>1-2</Range></bmap>")
+    def flash(self, blocks: int = 8, mapped: str = "1-2", card: Callable[[bytes], bytes] = bytes) -> bytes:
+        """Flash an image of random blocks onto a card with the content that `card` makes of it. Returns the image."""
+        image, content = self.folder / "card.img", os.urandom(blocks * 4096)
+        image.write_bytes(content)
+        image.with_name("card.img.bmap").write_text(f"<bmap><BlockSize>4096</BlockSize><Range>{mapped}</Range></bmap>")
+        (self.folder / "board.py.card").write_bytes(card(content))
         self.strategy.flasher.flash(image, self.strategy)
+        return content
 
     def text(self, name: str) -> str:
         return (self.folder / name).read_text()
@@ -138,11 +151,35 @@ def test_a_u_boot_that_listens_on_tcp_says_so_in_other_words(board: _Board) -> N
     assert "flash fsjoule" in board.text("fastboot.arguments")
 
 
-@pytest.mark.parametrize("board", [{"device": "mmc 1"}], indirect=True)
-def test_the_card_that_is_named_is_looked_at_before_fastboot_starts(board: _Board) -> None:
-    board.flash()
+@pytest.mark.parametrize("board", [{"device": "mmc 1", "act": WRITES}], indirect=True)
+def test_only_pieces_that_the_named_card_lacks_are_sent(board: _Board) -> None:
+    def lacking(content: bytes) -> bytes:
+        return content[:MIB] + bytes(MIB) + content[2 * MIB :]
+
+    board.strategy.flasher.piece_mib = 1
+    image = board.flash(768, "0-767", lacking)
     typed = board.text("board.py.typed")
-    assert typed.index("mmc dev 1") < typed.index("mmc read 42000000 3f 1") < typed.index("fastboot udp\n")
+    assert typed.index("mmc dev 1") < typed.index("mmc read 42000000 17ff 1") < typed.index("fastboot udp\n")
+    got = (board.folder / "fastboot.got").read_bytes()
+    assert image[MIB : 2 * MIB] in got
+    assert len(got) == 28 + 3 * 12 + MIB
+    # Only what was sent is read again.
+    assert typed.count("mmc read 42000000 800 800") == 2
+    assert typed.count("mmc read 42000000 0 800") == 1
+
+
+@pytest.mark.parametrize("board", [{"device": "mmc 0"}], indirect=True)
+def test_nothing_is_sent_to_a_card_that_holds_the_image(board: _Board) -> None:
+    board.flash()
+    assert not (board.folder / "fastboot.arguments").exists()
+    assert "fastboot udp" not in board.text("board.py.typed")
+
+
+@pytest.mark.parametrize("board", [{"device": "mmc 0"}], indirect=True)
+def test_a_card_that_does_not_keep_what_was_sent_is_named(board: _Board) -> None:
+    with pytest.raises(LabError, match="has another content on its card than was sent, in 1 of 1 pieces"):
+        board.flash(card=lambda content: bytes(len(content)))
+    assert "flash fsjoule" in board.text("fastboot.arguments")
 
 
 @pytest.mark.parametrize("board", [{"device": "mmc 0", "read": NO_SECTOR}], indirect=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.lab.sparse_image import write_sparse
+from fsjoule.lab.sparse_image import mapped, write_sparse
 
 BLOCK = 4096
 
@@ -31,7 +31,7 @@ def unpacked(sparse: bytes, before: bytes) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize(
-    ("ranges", "mapped"),
+    ("ranges", "expected"),
     [
         (None, range(8)),
         ("<Range>0</Range><Range>3-4</Range>", (0, 3, 4)),
@@ -40,22 +40,29 @@ def unpacked(sparse: bytes, before: bytes) -> tuple[bytes, int]:
         ("", ()),
     ],
 )
-def test_only_mapped_blocks_are_written(ranges: str | None, mapped: range, tmp_path: Path) -> None:
+def test_only_mapped_blocks_are_written(ranges: str | None, expected: range, tmp_path: Path) -> None:
     image, sparse, before = tmp_path / "card.img", tmp_path / "card.simg", os.urandom(8 * BLOCK)
     image.write_bytes(os.urandom(8 * BLOCK))
     if ranges is not None:
         image.with_name("card.img.bmap").write_text(f"<bmap><BlockSize> 4096 </BlockSize>{ranges}</bmap>")
-    write_sparse(image, sparse)
+    write_sparse(image, sparse, mapped(image))
     card, written = unpacked(sparse.read_bytes(), before)
-    assert written == len(mapped) * BLOCK
+    assert written == len(expected) * BLOCK
     content = image.read_bytes()
     for block in range(8):
         at = slice(block * BLOCK, (block + 1) * BLOCK)
-        assert card[at] == (content if block in mapped else before)[at]
+        assert card[at] == (content if block in expected else before)[at]
+
+
+def test_sectors_within_a_block_are_not_overwritten(tmp_path: Path) -> None:
+    image = tmp_path / "card.img"
+    image.write_bytes(bytes(8 * BLOCK))
+    with pytest.raises(LabError, match=r"keeps sectors within one, beside sectors 0 to 1"):
+        write_sparse(image, tmp_path / "card.simg", [(0, 2), (64, 8)])
 
 
 def test_an_image_without_whole_blocks_is_refused(tmp_path: Path) -> None:
     image = tmp_path / "card.img"
     image.write_bytes(bytes(BLOCK + 512))
     with pytest.raises(LabError, match="whole blocks of 4096 bytes"):
-        write_sparse(image, tmp_path / "card.simg")
+        write_sparse(image, tmp_path / "card.simg", mapped(image))

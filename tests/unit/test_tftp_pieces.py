@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.lab.tftp import Piece, pieces
+from fsjoule.lab.sparse_image import Piece, pieces
 from fsjoule.model import MIB
 
 BLOCK_MAP = "<bmap><BlockSize> 4096 </BlockSize><BlockMap>{ranges}</BlockMap></bmap>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +17,10 @@ from labgrid.step import step
 from fsjoule.errors import LabError, also
 from fsjoule.lab.cardwriter import end_writers, on_exporter, run_writer
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name
-from fsjoule.lab.sparse_image import SECTOR_BYTES, write_sparse
+from fsjoule.lab.sparse_image import SECTOR_BYTES, Piece, pieces, write_sparse
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
+from fsjoule.model import MIB
 
 _GRACE_S: Final = 15.0
 _LOOK_S: Final = 1.0
@@ -46,7 +48,9 @@ class FastbootFlasher(Driver, FlasherProtocol):
     Args:
         command (str): U-Boot's command: `fastboot usb 0`, `fastboot udp`, `fastboot tcp`
         partition (str): U-Boot's name of the whole card; empty: one that is defined for the flash
-        device (str): the card as U-Boot counts (`mmc 0`); with it a card that is smaller than the image is named first
+        device (str): the card as U-Boot counts (`mmc 0`); with it U-Boot reads the card before and after, and only what
+            differs is sent
+        piece_mib (int): how much it reads at once, into the memory behind its kernel_addr_r
         device_timeout (int): seconds until U-Boot answers
         write_timeout (int): seconds that sending and writing may take
     """
@@ -59,6 +63,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
     )
     partition: str = attr.ib(default="", validator=attr.validators.matches_re(r"[\w.-]*"))
     device: str = attr.ib(default="", validator=attr.validators.matches_re(r"(mmc \d+)?"))
+    piece_mib: int = attr.ib(default=16, validator=[attr.validators.instance_of(int), attr.validators.gt(0)])
     device_timeout: int = attr.ib(default=30, validator=attr.validators.instance_of(int))
     write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
 
@@ -70,31 +75,44 @@ class FastbootFlasher(Driver, FlasherProtocol):
         console = UBootConsole(self.uboot, board)
         try:
             stop_u_boot(self.labgrid, self.uboot, board)
-            if self.device:
-                console.find_card(self.device, image.stat().st_size)
-            if not self.partition:
-                sectors = image.stat().st_size // SECTOR_BYTES
-                console.run(
-                    f"setenv fastboot_raw_partition_{_CARD} 0x0 {sectors:#x}", "does not take a name for its card"
+            lacking = self._lacking(console, image, pieces(image, self.piece_mib * MIB))
+            if lacking:
+                self._bring(console, image, lacking)
+            if self.device and (wrong := self._lacking(console, image, lacking)):
+                raise board.error(
+                    f"has another content on its card than was sent, in {len(wrong)} of {len(lacking)} pieces"
                 )
-            if "usb" not in self.command:
-                console.run(_ADDRESS, "gets no address by DHCP", timeout_s=_DHCP_TIMEOUT_S)
-            console.offer(self.command, _LISTENS, _HINT, silent_s=_SILENT_S if "usb" in self.command else 0.0)
-            try:
-                self._await_device(console)
-                with tempfile.TemporaryDirectory(prefix="fsjoule-") as folder:
-                    sparse = Path(folder) / f"{image.stem}.simg"
-                    write_sparse(image, sparse)
-                    self._send(sparse, console)
-            except LabError as error:
-                with also(error, "looking for the cause"):
-                    error.blame(console.causes(self.command))
-                raise
-            console.end(self.command)
         except LabError as error:
             error.blame(restarted(board))
             error.blame(without_power(board))
             raise
+
+    def _lacking(self, console: UBootConsole, image: Path, parts: Sequence[Piece]) -> list[Piece]:
+        """The pieces that the card does not hold; all of them if U-Boot is not told its `device`. Raises LabError."""
+        if not self.device or not parts:
+            return list(parts)
+        address = console.find_card(self.device, image.stat().st_size)
+        return [each for each in parts if not console.holds(self.device, each.ranges, each.content(image), address)]
+
+    def _bring(self, console: UBootConsole, image: Path, parts: Sequence[Piece]) -> None:
+        """Have U-Boot listen, send it these pieces, and come back to its prompt. Raises LabError."""
+        if not self.partition:
+            sectors = image.stat().st_size // SECTOR_BYTES
+            console.run(f"setenv fastboot_raw_partition_{_CARD} 0x0 {sectors:#x}", "does not take a name for its card")
+        if "usb" not in self.command:
+            console.run(_ADDRESS, "gets no address by DHCP", timeout_s=_DHCP_TIMEOUT_S)
+        console.offer(self.command, _LISTENS, _HINT, silent_s=_SILENT_S if "usb" in self.command else 0.0)
+        try:
+            self._await_device(console)
+            with tempfile.TemporaryDirectory(prefix="fsjoule-") as folder:
+                sparse = Path(folder) / f"{image.stem}.simg"
+                write_sparse(image, sparse, [each for part in parts for each in part.ranges])
+                self._send(sparse, console)
+        except LabError as error:
+            with also(error, "looking for the cause"):
+                error.blame(console.causes(self.command))
+            raise
+        console.end(self.command)
 
     def _await_device(self, console: UBootConsole) -> None:
         """Wait until U-Boot answers `fastboot`. Raises LabError."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
@@ -40,15 +41,57 @@ def mapped(image: Path) -> Iterator[tuple[int, int]]:
         yield start, min((last + 1) * per_block, sectors) - start
 
 
-def write_sparse(image: Path, file: Path) -> None:
-    """Write the sparse image of a card image. Raises LabError if its size is no multiple of 4 KiB."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Ranges of an image, first sector and number of sectors, that fit into the board's memory one behind the other."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    def content(self, image: Path) -> bytes:
+        with image.open("rb") as file:
+            parts: list[bytes] = []
+            for first, count in self.ranges:
+                file.seek(first * SECTOR_BYTES)
+                parts.append(file.read(count * SECTOR_BYTES).ljust(count * SECTOR_BYTES, b"\0"))
+        return b"".join(parts)
+
+
+def pieces(image: Path, piece_bytes: int) -> tuple[Piece, ...]:
+    """The mapped ranges of an image's block map, or all of it without one, in pieces of at most `piece_bytes`."""
+    most = piece_bytes // SECTOR_BYTES
+    found: list[list[tuple[int, int]]] = []
+    room = 0
+    for begin, count in mapped(image):
+        first, end = begin, begin + count
+        while first < end:
+            if not room:
+                found.append([])
+                room = most
+            taken = min(end - first, room)
+            found[-1].append((first, taken))
+            first += taken
+            room -= taken
+    return tuple(Piece(tuple(ranges)) for ranges in found)
+
+
+def write_sparse(image: Path, file: Path, ranges: Iterable[tuple[int, int]]) -> None:
+    """Write the sparse image of a card image with these ranges: first sector and number of sectors, in their order.
+
+    Raises LabError for a size or a range that is not whole blocks of 4 KiB: what lies beside it would be overwritten.
+    """
     size_bytes, per_block = image.stat().st_size, _BLOCK_BYTES // SECTOR_BYTES
     if size_bytes % _BLOCK_BYTES:
         raise LabError(f"{image} has {size_bytes} bytes: fastboot sends whole blocks of {_BLOCK_BYTES} bytes")
     blocks, chunks = size_bytes // _BLOCK_BYTES, list[tuple[int, int, int]]()
     end = 0
-    for sector, count in [*mapped(image), (blocks * per_block, 0)]:
-        first, last = sector // per_block, -(-(sector + count) // per_block)
+    for sector, count in [*ranges, (blocks * per_block, 0)]:
+        if sector % per_block or count % per_block:
+            raise LabError(
+                f"fastboot sends whole blocks of {_BLOCK_BYTES} bytes, and {image} keeps sectors within one, "
+                f"beside sectors {sector} to {sector + count - 1}",
+                hint="use another flasher for a recipe with keep_sectors (docs/flashing.md)",
+            )
+        first, last = sector // per_block, (sector + count) // per_block
         chunks += [(_DONT_CARE, end, first - end)] if first > end else []
         chunks += [(_RAW, first, last - first)] if last > first else []
         end = last

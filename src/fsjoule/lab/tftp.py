@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +16,7 @@ from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name
-from fsjoule.lab.sparse_image import SECTOR_BYTES, mapped
+from fsjoule.lab.sparse_image import Piece, pieces
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
 from fsjoule.model import MIB
@@ -26,40 +24,6 @@ from fsjoule.model import MIB
 _ATTEMPTS: Final = 3
 _FETCH_TIMEOUT_S: Final = 120
 _STAGE_TIMEOUT_S: Final = 120.0
-_CRC: Final = re.compile(r"==> ([0-9a-f]{8})")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Ranges of an image, first sector and number of sectors, that fit into the board's memory one behind the other."""
-
-    ranges: tuple[tuple[int, int], ...]
-
-    def content(self, image: Path) -> bytes:
-        with image.open("rb") as file:
-            parts: list[bytes] = []
-            for first, count in self.ranges:
-                file.seek(first * SECTOR_BYTES)
-                parts.append(file.read(count * SECTOR_BYTES).ljust(count * SECTOR_BYTES, b"\0"))
-        return b"".join(parts)
-
-
-def pieces(image: Path, piece_bytes: int) -> tuple[Piece, ...]:
-    """The mapped ranges of an image's block map, or all of it without one, in pieces of at most `piece_bytes`."""
-    most = piece_bytes // SECTOR_BYTES
-    found: list[list[tuple[int, int]]] = []
-    room = 0
-    for begin, count in mapped(image):
-        first, end = begin, begin + count
-        while first < end:
-            if not room:
-                found.append([])
-                room = most
-            taken = min(end - first, room)
-            found[-1].append((first, taken))
-            first += taken
-            room -= taken
-    return tuple(Piece(tuple(ranges)) for ranges in found)
 
 
 @contextmanager
@@ -103,7 +67,7 @@ class TftpFlasher(Driver, FlasherProtocol):
         try:
             stop_u_boot(self.labgrid, self.uboot, board)
             board.recorder.clear()
-            console = _Console(self.uboot, board)
+            console = UBootConsole(self.uboot, board)
             address = console.find_card(self.device, image.stat().st_size)
             with lab_errors("reaching the TFTP server"):
                 self.labgrid.activate(self.tftp)
@@ -115,23 +79,22 @@ class TftpFlasher(Driver, FlasherProtocol):
             error.blame(without_power(board))
             raise
 
-    def _connect(self, console: _Console) -> None:
+    def _connect(self, console: UBootConsole) -> None:
         command = "setenv autoload no; setenv netretry no; dhcp"
         console.run(command, "gets no address by DHCP", timeout_s=_FETCH_TIMEOUT_S)
         if self.server:
             console.run(f"setenv serverip {self.server}", "does not take the server's address")
 
-    def _bring(self, console: _Console, image: Path, piece: Piece, name: str, address: int) -> None:
+    def _bring(self, console: UBootConsole, image: Path, piece: Piece, name: str, address: int) -> None:
         content = piece.content(image)
         wanted = f"{zlib.crc32(content):08x}"
-        self._move(console, "read", piece, address)
-        if console.crc(address, len(content)) == wanted:
+        if console.holds(self.device, piece.ranges, content, address):
             return
         with staged(self.tftp, name, content) as path:
             self._fetch(console, path, address, len(content), wanted)
-        self._move(console, "write", piece, address)
+        console.move(self.device, "write", piece.ranges, address)
 
-    def _fetch(self, console: _Console, path: str, address: int, size_bytes: int, wanted: str) -> None:
+    def _fetch(self, console: UBootConsole, path: str, address: int, size_bytes: int, wanted: str) -> None:
         found = ""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -146,20 +109,3 @@ class TftpFlasher(Driver, FlasherProtocol):
         raise LabError(
             f"{path} arrived damaged {_ATTEMPTS} times: its CRC is {wanted}, on the board {found}", transient=True
         )
-
-    def _move(self, console: _Console, verb: str, piece: Piece, address: int) -> None:
-        interface = self.device.split()[0]
-        for first, count in piece.ranges:
-            console.run(f"{interface} {verb} {address:x} {first:x} {count:x}", f"cannot {verb} its card")
-            address += count * SECTOR_BYTES
-
-
-class _Console(UBootConsole):
-    """Commands at U-Boot's prompt."""
-
-    def crc(self, address: int, size_bytes: int) -> str:
-        lines = self.run(f"crc32 {address:x} {size_bytes:x}", "cannot tell a CRC")
-        found = _CRC.search(" ".join(lines))
-        if found is None:
-            raise self.board.error(f"cannot tell a CRC: {lines[-1]}")
-        return found[1]

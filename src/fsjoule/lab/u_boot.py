@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any, Final
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final, Literal
 
 import pexpect
 from labgrid import Target
@@ -23,6 +25,7 @@ _OFFER_TIMEOUT_S: Final = 30.0
 _END_TIMEOUT_S: Final = 30.0
 _LISTEN_S: Final = 0.5
 _CTRL_C: Final = b"\x03"
+_CRC: Final = re.compile(r"==> ([0-9a-f]{8})")
 _UNKNOWN: Final = r"Unknown command '[^']*'"
 _STARTED_AGAIN: Final = re.compile(r"^U-Boot (?:SPL )?20\d\d\.", re.MULTILINE)
 _KERNEL: Final = re.compile(rf"^Starting kernel|Linux version \d|{PANIC}", re.MULTILINE)
@@ -118,6 +121,28 @@ class UBootConsole:
         interface = device.split(maxsplit=1)[0]
         self.run(f"{interface} read {address:x} {last:x} 1", f"has no sector {last}, the image's last, on its card")
         return address
+
+    def holds(self, device: str, ranges: Iterable[tuple[int, int]], content: bytes, address: int) -> bool:
+        """Whether these ranges of the card have this content. They are read into the memory at `address`."""
+        self.move(device, "read", ranges, address)
+        return self.crc(address, len(content)) == f"{zlib.crc32(content):08x}"
+
+    def move(
+        self, device: str, verb: Literal["read", "write"], ranges: Iterable[tuple[int, int]], address: int
+    ) -> None:
+        """Read or write ranges of the card, first sector and number of sectors, one behind the other in memory."""
+        interface = device.split(maxsplit=1)[0]
+        for first, count in ranges:
+            self.run(f"{interface} {verb} {address:x} {first:x} {count:x}", f"cannot {verb} its card")
+            address += count * SECTOR_BYTES
+
+    def crc(self, address: int, size_bytes: int) -> str:
+        """The CRC-32 of a part of the board's memory, in eight hexadecimal digits."""
+        lines = self.run(f"crc32 {address:x} {size_bytes:x}", "cannot tell a CRC")
+        found = _CRC.search(" ".join(lines))
+        if found is None:
+            raise self.board.error(f"cannot tell a CRC: {lines[-1]}")
+        return found[1]
 
     def offer(self, command: str, offered: str, hint: str, *, silent_s: float = 0.0) -> re.Match[bytes] | None:
         """Start a command that runs until Ctrl-C. Returns its message `offered`, or None after `silent_s` without one.
