@@ -40,7 +40,7 @@ class _Board:
 
     folder: Path
     mounts: str = "/dev/root / ext4 rw 0 0"
-    place: tuple[int, int] = (SECOND.start, SECOND.size)
+    place: tuple[int, ...] = (SECOND.start, SECOND.size)
     uploads: list[int] = field(default_factory=list[int])
     damage: Callable[[bytes], bytes] = bytes
 
@@ -49,7 +49,7 @@ class _Board:
         self.device.write_bytes(b"\xaa" * (8 * MIB))
         sysfs = self.folder / "sys" / "card4"
         sysfs.mkdir(parents=True)
-        for name, value in zip(("start", "size"), self.place, strict=True):
+        for name, value in zip(("start", "size"), self.place, strict=False):
             (sysfs / name).write_text(f"{value}\n")
         (self.folder / "mounts").write_text(self.mounts.replace("SECOND", "/dev/card4") + "\n")
         self.path = path_with(self.folder / "tools", "dd", "sha256sum", "gzip", "cat")
@@ -129,12 +129,25 @@ def test_a_root_that_arrives_damaged_is_named(board: _Board, tmp_path: Path) -> 
             "in use, its second root partition",
         ),
         ("SECOND none swap", (SECOND.start, SECOND.size), "in use, its second root partition: nothing was written"),
-        ("", (SECOND.start + 8, SECOND.size), "at sector 24584 with 16384 sectors, but the image's begins at 24576"),
-        ("", (SECOND.start, 4096), "at sector 24576 with 4096 sectors, but the image's"),
+        (
+            "",
+            (SECOND.start + 8, SECOND.size),
+            "at sector 24584 with 16384 sectors, but the image's second root begins at 24576",
+        ),
+        (
+            "",
+            (SECOND.start, 4096),
+            "at sector 24576 with 4096 sectors, but the image's second root begins at 24576 with",
+        ),
+        (
+            "",
+            (),
+            "board has no /dev/card4, but the image's second root begins at 24576 with 16384: nothing was written",
+        ),
     ],
 )
 def test_a_partition_that_is_used_or_elsewhere_is_not_written(
-    tmp_path: Path, mounts: str, place: tuple[int, int], says: str
+    tmp_path: Path, mounts: str, place: tuple[int, ...], says: str
 ) -> None:
     board = _Board(tmp_path, mounts, place)
     with pytest.raises(BoardError, match=says) as raised:

@@ -87,14 +87,13 @@ def bring_root(board: FailingBoard, shell: Shell, card: str, wanted: SecondRoot,
 
 
 def _check_free(board: FailingBoard, shell: Shell, device: str, second: Partition) -> None:
-    name = device.removeprefix("/dev/")
-    place = checked(board, shell, f"cat /sys/class/block/{name}/start /sys/class/block/{name}/size", f"has no {device}")
-    if place.split() != [str(second.start), str(second.size)]:
-        start, size = [*place.split(), "?", "?"][:2]
+    block = f"/sys/class/block/{device.removeprefix('/dev/')}"
+    place = checked(board, shell, f"cat {block}/start {block}/size 2>/dev/null || true", "has no shell").split()
+    if place != [str(second.start), str(second.size)]:
+        there = f"has {device} at sector {place[0]} with {place[-1]} sectors" if place else f"has no {device}"
         raise _refused(
             board,
-            f"has {device} at sector {start} with {size} sectors, "
-            f"but the image's begins at {second.start} with {second.size}",
+            f"{there}, but the image's second root begins at {second.start} with {second.size}",
             "write the card by hand once, from an image of this recipe (docs/flashing.md)",
         )
     # A kernel that mounts its root itself calls it /dev/root.
