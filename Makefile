@@ -41,7 +41,9 @@ KERNELS ?= 6.1
 WAYS ?= ums,tftp,in-place
 
 # One test file per worker, in pytest's order: conftest.py puts the longest files first.
-PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+# WORKERS: auto is one per core.
+WORKERS ?= auto
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.

@@ -17,10 +17,20 @@ settings.load_profile("fsjoule")
 
 # pytest-xdist gives whole files to its workers. These take longest; one that begins late ends last, alone.
 LONGEST: Final = (
-    "tests/lab/test_lava.py",
-    "tests/lab/test_bench.py",
-    "tests/lab/test_deterministic_board.py",
     "tests/faults/test_chosen.py",
+    "tests/lab/test_lava.py",
+    "tests/lab/test_deterministic_board.py",
+    "tests/lab/test_bench.py",
+    "tests/lab/test_place.py",
+    "tests/browser/test_pages.py",
+    "tests/lab/test_parallel_boards.py",
+    "tests/lab/test_interrupted_runs.py",
+    "tests/lab/test_labgrid_board.py",
+    "tests/lab/test_ssh_shell.py",
+    "tests/integration/test_tree_builder.py",
+    "tests/lab/test_safety.py",
+    "tests/lab/test_lab.py",
+    "tests/integration/test_waiting.py",
     "tests/unit/test_imports.py",
     "tests/unit/test_pytest_exit.py",
     "tests/unit/test_verdicts_compare.py",
