@@ -32,7 +32,7 @@ ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
 
 def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", "6.1")) -> Choice:
     return choose(
-        suite_name="quick",
+        suite_name="energy-emmc-2025",
         filesystems="ext4",
         kernels=kernels,
         repeat=1,
@@ -41,6 +41,8 @@ def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", 
         seed=3,
         environment=ENVIRONMENT,
         workload="randread-16k",
+        # Files of 4 MiB.
+        size_factor=1 / 128,
         boards=boards,
     )
 

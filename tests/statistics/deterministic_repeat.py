@@ -4,10 +4,10 @@ python tests/statistics/deterministic_repeat.py --runs 2 --load 2 -- --fs ext4,b
 python tests/statistics/deterministic_repeat.py --compare results/RUN results/RUN...
 python tests/statistics/deterministic_repeat.py --spread results/RUN
 
-Runs `pytest tests/bench` that many times with the same seed, each in a virtual lab of its own, with `--load` processes
-that keep the machine busy meanwhile, and compares every figure of every measurement with that of the first run. What
-stands behind `--` goes to the bench. Exit code 1 if a figure differs by more than 1 %, or their median by more than
-0.2 %. `--spread` says how far the boots of one run lie apart.
+Runs `pytest tests/bench` that many times with the same seed, each in a virtual lab of its own, all but the first with
+`--load` processes that keep the machine busy, and compares every figure of every measurement with that of the first
+run. What stands behind `--` goes to the bench. Exit code 1 if a figure differs by more than 1 %, or their median by
+more than 0.2 %. `--spread` says how far the boots of one run lie apart.
 """
 
 from __future__ import annotations
@@ -180,7 +180,9 @@ def compare(folders: Sequence[Path]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=int, default=2, help="how many benches (default: %(default)s)")
-    parser.add_argument("--load", type=int, default=0, help="processes that keep the machine busy (default: none)")
+    parser.add_argument(
+        "--load", type=int, default=0, help="processes that compute after the first run (default: none)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the order of measurements (default: %(default)s)")
     parser.add_argument("--environment", default="env/deterministic.yaml", help="(default: %(default)s)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where run folders go")
@@ -196,9 +198,9 @@ def main() -> int:
     chosen.results.mkdir(parents=True, exist_ok=True)
     options = ["--lg-env", chosen.environment, "--seed", str(chosen.seed), *chosen.options]
     folders: list[Path] = []
-    for _ in range(chosen.runs):
+    for number in range(chosen.runs):
         started_s = time.monotonic()
-        with busy(chosen.load):
+        with busy(chosen.load if number else 0):
             folders.append(bench(chosen.results.absolute(), options))
         print(f"{folders[-1].name}: {time.monotonic() - started_s:.0f} s")
     return 0 if compare(folders) else 1
