@@ -148,6 +148,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Generator[Project]:
         made.git("add", "-A")
         made.set_kernel(KERNEL)
         made.base = made.git("rev-parse", "HEAD")
+        # A merge request without any change is not measured (`changes`).
+        (repository / "CHANGED").touch()
+        made.git("add", "CHANGED")
+        made.git("commit", "-q", "-m", "a change that is not the kernel's")
         yield made
 
 
