@@ -136,6 +136,19 @@ def test_a_cancelled_job_lets_its_command_end_and_gives_the_board_back(jobs: Job
     assert jobs.release().returncode == 0
 
 
+def test_a_job_whose_runner_was_killed_ends_though_it_writes_nothing(jobs: Jobs) -> None:
+    """Nor can it say any more what it does, for example that its command has to be killed."""
+    script = f"trap '' TERM; {CLIENT} power on; echo $$ working >> told; sleep 300"
+    with jobs.start("bash", "-c", script, options=["--end-within", "1s"]) as job:
+        wait_for(lambda: "working" in jobs.told(), "it does not start")
+        assert job.stdout is not None
+        job.stdout.close()
+        job.wait(_LIMIT_S)
+    assert job.returncode == 129
+    assert not Path(f"/proc/{jobs.told()[0]}").exists()
+    assert_free()
+
+
 def killed(jobs: Jobs, *, whole: bool = True) -> None:
     """A job that holds the place and has the board on, and is killed: all that it started, or the script alone."""
     with jobs.start("bash", "-c", WORK) as job:

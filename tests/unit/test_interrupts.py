@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import linecache
+import os
 import random
 import signal
 import socket
@@ -373,3 +374,13 @@ def test_a_signal_ends_the_wait_for_a_coordinator_that_does_not_answer(
             pytest.fail("there is no place")
         timer.join()
     assert time.monotonic() - started_s < 5
+
+
+def test_a_pipe_whose_reader_is_gone_is_known(tmp_path: Path) -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(writes, "w"), (tmp_path / "log").open("w") as log, Path(os.devnull).open("w") as nothing:
+        assert not interrupts.nobody_reads(writes)
+        os.close(reads)
+        assert interrupts.nobody_reads(writes)
+        assert not interrupts.nobody_reads(log.fileno())
+        assert not interrupts.nobody_reads(nothing.fileno())

@@ -10,6 +10,7 @@ A signal that was ignored at the start of the program (Ctrl-C in a shell's backg
 
 from __future__ import annotations
 
+import select
 import signal
 import sys
 import threading
@@ -164,6 +165,13 @@ class shielded:  # noqa: N801 - used like a function
                 check()
         elif kind is None and _state.armed and _state.raised_s is None:
             check()
+
+
+def nobody_reads(file: int) -> bool:
+    """Whether a pipe has lost its reader or a terminal has closed: whoever has started the program is gone."""
+    poll = select.poll()
+    poll.register(file, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def tell(say: Callable[[str], None]) -> None:

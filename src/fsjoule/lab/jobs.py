@@ -21,7 +21,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import LabError, PlaceHeldError, PlaceLostError
 from fsjoule.host import process
-from fsjoule.host.interrupts import interruptible, pending
+from fsjoule.host.interrupts import interruptible, nobody_reads, pending
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, seen
 from fsjoule.lab.coordinator import Coordinator, connected, user
@@ -34,6 +34,7 @@ Say = Callable[[str], None]
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _NUMBER: Final = "CI_JOB_ID"
+_STDERR: Final = 2
 _LOOK_S: Final = 0.2
 _CLIENT_TIMEOUT_S: Final = 30.0
 # With an environment file labgrid-client would use the place that the file names, and boot its board before.
@@ -47,7 +48,8 @@ def hold(name: str | None, argv: Sequence[str], wanted: Wanted, *, end_s: float,
     """Run a command while its job holds a place, which LG_PLACE names for it; returns the command's exit code.
 
     Afterwards the command's process group has ended (SIGKILL after `end_s` seconds), the board is off and the place is
-    free; the exit code is 4 if a command succeeded and that failed. A signal ends the command in the same way.
+    free; the exit code is 4 if a command succeeded and that failed. A signal ends the command in the same way; so does
+    the end of whoever reads this job's stderr, as SIGHUP.
     Raises ConfigError, PlaceHeldError or LabError if there is no place in time, PlaceLostError if it was taken away.
     """
     process.check_program(argv[0])
@@ -101,6 +103,9 @@ def _run(argv: Sequence[str], held: HeldPlace, note: Note, end_s: float, say: Sa
         with interruptible():
             while program.poll() is None:
                 held.watch()
+                if nobody_reads(_STDERR):
+                    # Its runner was killed. Nobody would cancel the job or end it at its limit.
+                    signal.raise_signal(signal.SIGHUP)
                 time.sleep(_LOOK_S)
     finally:
         if pending() and (by := _asked(held.address, held.name)):
