@@ -65,6 +65,7 @@ def test_a_kernel_that_is_none_leaves_no_old_note(repository: Path) -> None:
     done = gate(repository, base)
     assert done.returncode == 2
     assert "unknown kernel '2.6'" in done.stderr
+    assert "is not a folder" not in done.stderr, "nothing was measured, so there is no run to look for"
     assert not (repository / "note.md").exists()
 
 
