@@ -5,7 +5,7 @@
 # make test-fresh     make check on a minimal Debian 12; with FULL=1 also make bench and make test
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), measure on emulated boards with real boot loaders
-# make test-pipeline  run a merge request's pipeline like GitLab: half an hour or more
+# make test-pipeline  run a merge request's pipeline like GitLab, with gitlab-runner if it is there: half an hour or more
 # make test-lava      drive the virtual lab with a real LAVA server, end N jobs at random moments (SEED): half an hour; fetches 400 MiB at first
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
 # make test-flashing  flash by UMS 20 times, by TFTP and in place, with faults (docs/flashing.md): SEED=16 WAYS=ums,tftp,in-place,fastboot

@@ -1,4 +1,4 @@
-"""A local server that speaks the parts of GitLab's API that notes on merge requests, issues and kept runs take.
+"""A local server that speaks the parts of GitLab's API for notes on merge requests, issues, kept runs and runners.
 
 https://docs.gitlab.com/api/notes/#merge-requests, https://docs.gitlab.com/api/users/#get-the-current-user,
 https://docs.gitlab.com/api/packages/ and https://docs.gitlab.com/user/packages/generic_packages/
@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from runner_server import Asked, RunnerServer
 
 BOT = 7
 JOB_TOKEN = "job-planted_4712"
@@ -40,6 +42,8 @@ class GitLab:
     bucket: dict[str, bytes] = field(default_factory=dict[str, bytes])
     url: str = ""
     per_page: int = 20
+    # What runners ask for.
+    work: RunnerServer = field(default_factory=RunnerServer)
 
     def add(self, body: str, author: int = BOT) -> dict[str, Any]:
         note = {"id": len(self.notes) + 100, "body": body, "author": {"id": author}, "system": False}
@@ -62,13 +66,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self._answer()
 
+    def do_PATCH(self) -> None:
+        self._answer()
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Keep quiet."""
 
     def _answer(self) -> None:
         gitlab, address = self.gitlab, urlsplit(self.path)
-        length = int(self.headers.get("Content-Length", 0))
-        sent = self.rfile.read(length)
+        sent = self._sent()
         gitlab.asked.append((self.command, address.path))
         gitlab.headers.append(dict(self.headers))
         if gitlab.redirect_to is not None:
@@ -79,6 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_bytes(200, kept, {"Content-Type": "application/octet-stream"})
         elif address.path.startswith("/bucket/"):
             self._send(404, {"message": "no such key"})
+        elif gitlab.work.takes(below := address.path.removeprefix("/api/v4")):
+            self._runners(Asked(self.command, below, address.query, self.headers, sent))
         elif address.path.startswith(f"/api/v4/projects/{gitlab.project}/packages"):
             self._packages(address.path, parse_qs(address.query), sent)
         elif self.headers.get("Authorization") != f"Bearer {gitlab.token}":
@@ -89,6 +97,24 @@ class _Handler(BaseHTTPRequestHandler):
             self._issues(address.path, parse_qs(address.query), json.loads(sent or b"{}"))
         else:
             self._notes(address.path, parse_qs(address.query), json.loads(sent or b"{}"))
+
+    def _sent(self) -> bytes:
+        """The request's body. A file of unknown size comes in chunks, each with its size before it."""
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        sent = bytearray()
+        while size := int(self.rfile.readline(), 16):
+            sent += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return bytes(sent)
+
+    def _runners(self, asked: Asked) -> None:
+        answer = self.gitlab.work.answer(asked)
+        if answer.content is None:
+            self._send(answer.status, answer.document, dict(answer.headers))
+        else:
+            self._send_bytes(answer.status, answer.content, dict(answer.headers))
 
     def _packages(self, path: str, query: dict[str, list[str]], sent: bytes) -> None:
         """Unlike the rest of the API these take a job's own token."""

