@@ -56,6 +56,19 @@ def test_the_answer_comes_first_and_says_what_speaks_against_the_thriftiest(
     assert re.search(r"energy ext4:nobarrier is less than ext4 \(4\d\.\d %\)", answer)
 
 
+def test_a_lower_figure_that_cannot_be_told_from_the_best_one_is_named(tmp_path: Path) -> None:
+    quick = changed("write-4k-fsync1", joules=1.0, seconds=0.7, p99_ms=8.0)
+    quicker = changed("write-4k-fsync1", joules=1.1, seconds=0.7, p99_ms=7.9)
+    write_parts(tmp_path, "aaaaaa", {"ext4": PLAIN, "f2fs": quick, "ext4:nobarrier": quicker})
+    write_cuts(tmp_path, "bbbbbb", {"ext4": (0,) * 8, "f2fs": (0,) * 8, "ext4:nobarrier": (7, 8, 9, 10, 7, 8, 9, 6)})
+    told = headline(advise(evidence([tmp_path]), *profile_of("logger")))
+    assert re.search(
+        r": f2fs \(the least energy, [\d.]+ J a day; .*the shortest wait, 8\.\d+ ms, "
+        r"not told from ext4:nobarrier's 7\.\d+\)$",
+        told,
+    ), told
+
+
 def test_a_day_and_a_year_are_what_one_computes_by_hand(fsjoule: CommandLine, tmp_path: Path) -> None:
     write_parts(tmp_path, "aaaaaa", {"ext4": PLAIN}, noise=0.0)
     write_cuts(tmp_path, "bbbbbb", {"ext4": (0, 5)})

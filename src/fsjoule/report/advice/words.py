@@ -66,7 +66,7 @@ def _answer(advice: Advice) -> str:
     if len(advice.figures) == 1:
         return f"only {advice.figures[0].label} was measured{_told(_losing(advice.figures[0]))}"
     groups = _groups(advice)
-    told = [_group(axes, group) for axes, group in groups.items()]
+    told = [_group(advice, axes, group) for axes, group in groups.items()]
     if len(groups) == 1 and len(advice.sensible) > 1:
         return f"{told[0]} cannot be told apart" if not next(iter(groups)) else f"{told[0]}, else not told apart"
     return ", or ".join(told)
@@ -93,10 +93,10 @@ def _speaking(advice: Advice, one: Figures) -> tuple[Axis, ...]:
     )
 
 
-def _group(axes: Sequence[Axis], group: Sequence[Figures]) -> str:
+def _group(advice: Advice, axes: Sequence[Axis], group: Sequence[Figures]) -> str:
     """`ext4:nobarrier (the least energy, 38.5 J a day; but it lost files in 10 of 10 power cuts)`."""
     alone = group[0] if len(group) == 1 else None
-    for_it = [_best(axis, alone) for axis in axes]
+    for_it = [_best(advice, axis, alone) for axis in axes]
     losing = [one for one in group if _losing(one)]
     against = [f"but {_losing(one, named=alone is None)}" for one in losing]
     if len(against) > _MOST_NAMED:
@@ -105,12 +105,17 @@ def _group(axes: Sequence[Axis], group: Sequence[Figures]) -> str:
     return f"{names}{_told('; '.join((*for_it, *against)))}"
 
 
-def _best(axis: Axis, one: Figures | None) -> str:
+def _best(advice: Advice, axis: Axis, one: Figures | None) -> str:
+    """`the least energy, 38.5 J a day`, with the filesystem whose figure is lower but cannot be told from it."""
     figure = None if one is None or axis is Axis.LOSS else on_axis(one, axis)
     if figure is None:
         return LEAST[axis]
     factor = _MS if UNITS[axis] == "ms" else 1.0
-    return f"{LEAST[axis]}, {short_figure(factor * figure.value)} {UNITS[axis]}"
+    told = f"{LEAST[axis]}, {short_figure(factor * figure.value)} {UNITS[axis]}"
+    lower = {each.label: other.value for each in advice.figures if (other := on_axis(each, axis)) is not None}
+    lowest = min(lower, key=lower.__getitem__)
+    near = lower[lowest] < figure.value
+    return f"{told}, not told from {lowest}'s {short_figure(factor * lower[lowest])}" if near else told
 
 
 def short_figure(value: float) -> str:
