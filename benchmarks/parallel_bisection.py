@@ -2,7 +2,7 @@
 
 python benchmarks/parallel_bisection.py --boards 4
 
-Debian's kernels stand for 64 commits: 6.12 for the good ones, 6.1 from the first bad one on. So nothing is compiled,
+Debian's kernels stand for 64 commits: 6.1 for the good ones, 6.12 from the first bad one on. So nothing is compiled,
 and what is measured is boots alone: cards, labs that come up and go down, ext4's randread-16k, and what is made ahead
 in vain. The boots and figures of both turns must be equal to the digit. Nothing else should run, for the ratio is that
 of the free cores. Exit code 1 if something differs.
@@ -36,7 +36,7 @@ from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
 from fsjoule.verdicts.bisection.state import State
 
 _TURN_LIMIT_S: Final = 3 * 3600.0
-_GOOD, _BAD = Path("6.12"), Path("6.1")
+_GOOD, _BAD = Path("6.1"), Path("6.12")
 _COMMITS: Final = tuple(f"{number:040x}" for number in range(64))
 _FIGURE: Final = "ext4-randread-16k throughput"
 
