@@ -55,6 +55,21 @@ def test_a_target_branch_without_a_kernel_is_no_baseline(repository: Path) -> No
     assert base[:12] in done.stdout
 
 
+def test_a_cache_that_jobs_share_is_neither_packed_nor_unpacked_nor_removed(tmp_path: Path) -> None:
+    project, shared = tmp_path / "project", tmp_path / "shared"
+    (project / ".cache").mkdir(parents=True)
+    shared.mkdir()
+    (shared / "card.img").write_text("a card")
+    variables = {"CI_PROJECT_DIR": str(project), "FSJOULE_CACHE_DIR": str(shared)}
+    packed = project / ".cache" / "fsjoule.tar.zst"
+    for word in ("pack", "unpack"):
+        argv = [PROJECT / ".ci" / "cards", word]
+        subprocess.run(argv, env=os.environ | variables, capture_output=True, text=True, timeout=60, check=True)
+        assert packed.exists() == (word == "unpack")
+        packed.write_text("damaged")
+    assert (shared / "card.img").read_text() == "a card"
+
+
 def test_a_kernel_that_is_none_leaves_no_old_note(repository: Path) -> None:
     (repository / ".ci").mkdir()
     (repository / ".ci" / "kernel").write_text("6.1\n")
