@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -331,6 +332,11 @@ def test_what_a_killed_lava_run_leaves_of_itself_is_ended_and_nothing_else_of_it
     sender = """bash -c 'exec -a "lava-run [job: 7]" sleep 60'"""
     with started(f"{sender} & sleep 60 & echo ready; wait", tmp_path) as (first, process):
         both = [each for each in guard.members([first]) if each != first]
+        # A child that is still the shell has the shell's command line, with both names in it.
+        deadline_s = time.monotonic() + LIMIT_S
+        while any(Path(f"/proc/{each.pid}/cmdline").read_bytes().startswith((b"sh\0", b"bash\0")) for each in both):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
         process.kill()
         process.wait(LIMIT_S)
         guard.end_orphans(first)
