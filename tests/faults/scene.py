@@ -218,10 +218,10 @@ class Scene:
     def board(self) -> dict[str, Any] | None:
         """What the board's service says of itself; None if it does not answer."""
         record = self.lab
-        if record is None or not record.board_status_url:
+        if record is None or not record.boards[0].status_url:
             return None
         try:
-            with urllib.request.urlopen(record.board_status_url, timeout=2.0) as answer:
+            with urllib.request.urlopen(record.boards[0].status_url, timeout=2.0) as answer:
                 return json.load(answer)
         except (OSError, ValueError):
             return None

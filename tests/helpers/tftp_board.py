@@ -64,7 +64,7 @@ class TftpBoard:
     def cut_power(self) -> None:
         record = self.paths.read()
         assert record is not None
-        request = urllib.request.Request(urljoin(record.board_status_url, "/outlet/0"), b"0", method="PUT")
+        request = urllib.request.Request(urljoin(record.boards[0].status_url, "/outlet/0"), b"0", method="PUT")
         with urllib.request.urlopen(request, timeout=30):
             pass
 

@@ -44,7 +44,7 @@ class UmsBoard:
         self.card = LabPaths.of(NAME).card
         record = LabPaths.of(NAME).read()
         assert record is not None
-        self._url = record.board_status_url
+        self._url = record.boards[0].status_url
 
     @property
     def flasher(self) -> Any:

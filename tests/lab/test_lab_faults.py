@@ -61,7 +61,7 @@ def _client(handle: lab.LabHandle, *arguments: str) -> None:
 
 
 def _switch_on() -> None:
-    outlet = _record().board_status_url.replace("/status", "/outlet/0")
+    outlet = _record().boards[0].status_url.replace("/status", "/outlet/0")
     urllib.request.urlopen(urllib.request.Request(outlet, b"1", method="PUT"), timeout=_LIMIT_S).close()
 
 
@@ -111,19 +111,19 @@ def test_each_service_is_named_and_nothing_is_left(state: Path, sig: signal.Sign
     coordinator = handle.environment["LG_COORDINATOR"]
     _client(handle, "acquire")
     _switch_on()
-    assert lab_faults(coordinator) == ("the board has nothing to boot: the card has no partition table",)
+    assert lab_faults(coordinator, "virtual") == ("the board has nothing to boot: the card has no partition table",)
     ask(f"{_record().devices}/mux", "host")
     for name in _SERVICES:
         pid = _service(name).pid
         os.kill(pid, sig)
         begin = time.monotonic()
         text = f"the lab's {name} (process {pid}) "
-        while not (told := [fault for fault in lab_faults(coordinator) if fault.startswith(text)]):
+        while not (told := [fault for fault in lab_faults(coordinator, "virtual") if fault.startswith(text)]):
             assert time.monotonic() < begin + _LIMIT_S
         assert ("SIGSTOP" in told[0]) == (sig is _STOP)
         assert ("SIGKILL" in told[0]) == (sig is _KILL)
         silent = name in ("exporter", "board")
-        assert any(fault.startswith(text) for fault in console_faults(coordinator)) == silent
+        assert any(fault.startswith(text) for fault in console_faults(coordinator, "virtual")) == silent
     status = lab.status("virtual")
     assert status.state == ("up" if sig is _STOP else "degraded")
     assert all(f"the lab's {name} (process" in status.text() for name in _SERVICES)
@@ -168,7 +168,7 @@ def test_a_dead_head_is_named_when_the_lab_is_gone(state: Path, name: str, told:
     os.kill(head.pid, _KILL)
     assert not wait_gone([head], _LIMIT_S)
     assert_nothing_left(state, devices)
-    assert lab_faults(coordinator)[0].startswith(f"the lab 'virtual' has ended: {told}")
+    assert lab_faults(coordinator, "virtual")[0].startswith(f"the lab 'virtual' has ended: {told}")
 
 
 @pytest.mark.parametrize(

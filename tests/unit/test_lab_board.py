@@ -16,10 +16,11 @@ from profiles import written
 
 from fsjoule.errors import LabError
 from fsjoule.virtual.lab.board import board_status, losses, profile_next, set_seed, take_profile
-from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
+from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord, lab_names
 from fsjoule.virtual.lab.health import lab_faults
 
 _COORDINATOR = "127.0.0.1:20408"
+_PLACE = "virtual"
 _STATUS = {"message": "off", "losses": {"sda": "3 of 7 writes"}}
 _ANSWERS = {"/status": json.dumps(_STATUS).encode(), "/profile/7": written((4096, 0, 5), busy_ns=20)}
 
@@ -54,7 +55,9 @@ def _board(told: list[tuple[str, bytes]]) -> Generator[str]:
 
 
 def _record(name: str, url: str, coordinator: str = _COORDINATOR) -> LabRecord:
-    record = LabRecord(name, "2026-01-01T00:00:00+00:00", "/nowhere", coordinator, 22, "", "", board_status_url=url)
+    record = LabRecord(
+        name, "2026-01-01T00:00:00+00:00", "/nowhere", coordinator, 22, "", "", boards=(BoardRecord(1, url),)
+    )
     paths = LabPaths.of(name)
     paths.make()
     paths.write(record)
@@ -88,7 +91,7 @@ def test_a_board_that_ends_amid_its_answer_says_nothing(
 ) -> None:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
     with _ends_amid(answer) as url:
-        assert board_status(_record("one", url)) is None
+        assert board_status(_record("one", url).boards[0]) is None
 
 
 def test_only_the_board_of_the_lab_at_the_coordinator_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +103,14 @@ def test_only_the_board_of_the_lab_at_the_coordinator_is_told(tmp_path: Path, mo
         _record("two", url, "127.0.0.1:1")
         _record("young", "")
         assert lab_names() == ("one", "two", "young")
-        set_seed(_COORDINATOR, 42)
+        set_seed(_COORDINATOR, _PLACE, 42)
         assert told == [("/seed", b"42")]
-        assert losses(_COORDINATOR) == ("disk sda: 3 of 7 writes",)
-        assert board_status(record) == _STATUS
+        assert losses(_COORDINATOR, _PLACE) == ("disk sda: 3 of 7 writes",)
+        assert board_status(record.boards[0]) == _STATUS
     # It is gone now: there is nothing to say, and a seed that is not taken is an error.
-    assert losses(_COORDINATOR) == ()
+    assert losses(_COORDINATOR, _PLACE) == ()
     with pytest.raises(LabError, match="the board of the lab 'one' accepts no seed"):
-        set_seed(_COORDINATOR, 43)
+        set_seed(_COORDINATOR, _PLACE, 43)
 
 
 def test_a_board_counts_when_it_is_told_and_gives_each_window_by_name(
@@ -117,16 +120,19 @@ def test_a_board_counts_when_it_is_told_and_gives_each_window_by_name(
     told: list[tuple[str, bytes]] = []
     with _board(told) as url:
         _record("virtual", url)
-        profile_next(_COORDINATOR)
-        profile = take_profile(_COORDINATOR, "7")
-        assert take_profile(_COORDINATOR, "8") is None
-        for elsewhere in (lambda: profile_next("lab-host:20408"), lambda: take_profile("lab-host:20408", "7")):
+        profile_next(_COORDINATOR, _PLACE)
+        profile = take_profile(_COORDINATOR, _PLACE, "7")
+        assert take_profile(_COORDINATOR, _PLACE, "8") is None
+        for elsewhere in (
+            lambda: profile_next("lab-host:20408", _PLACE),
+            lambda: take_profile("lab-host:20408", _PLACE, "7"),
+        ):
             with pytest.raises(LabError, match="need a virtual lab of this machine"):
                 elsewhere()
     assert told == [("/profile", b"")]
     assert profile is not None
     assert profile.executed.tolist() == [5]
-    for gone in (lambda: profile_next(_COORDINATOR), lambda: take_profile(_COORDINATOR, "7")):
+    for gone in (lambda: profile_next(_COORDINATOR, _PLACE), lambda: take_profile(_COORDINATOR, _PLACE, "7")):
         with pytest.raises(LabError, match="'virtual'"):
             gone()
 
@@ -140,5 +146,5 @@ def test_what_is_no_lab_is_none_and_hinders_nobody(tmp_path: Path, monkeypatch: 
     (labs / "notes").touch()
     assert lab_names() == ("one", "unreadable")
     assert LabPaths.of("unreadable").read() is None
-    assert losses(_COORDINATOR) == ()
-    assert lab_faults(_COORDINATOR) == ()
+    assert losses(_COORDINATOR, _PLACE) == ()
+    assert lab_faults(_COORDINATOR, _PLACE) == ()

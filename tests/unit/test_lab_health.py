@@ -20,7 +20,7 @@ from fsjoule.errors import LabError, MeterError
 from fsjoule.host.process_ref import ProcessRef, ending, seen
 from fsjoule.lab.guestmeter import ExplainedMeter
 from fsjoule.testing import FakeMeter
-from fsjoule.virtual.lab.files import Ended, LabPaths, LabRecord, ServiceRecord
+from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord
 from fsjoule.virtual.lab.health import (
     card_faults,
     console_faults,
@@ -30,6 +30,7 @@ from fsjoule.virtual.lab.health import (
 )
 
 _COORDINATOR = "127.0.0.1:20408"
+_PLACE = "virtual"
 _NAMES = ("coordinator", "board", "meter", "exporter")
 
 
@@ -86,16 +87,16 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[_Lab]:
 
 def test_of_a_sound_lab_and_of_one_elsewhere_nothing_is_said(lab: _Lab) -> None:
     assert faults_of(lab.note()) == ()
-    assert lab_faults(_COORDINATOR) == console_faults(_COORDINATOR) == ()
+    assert lab_faults(_COORDINATOR, _PLACE) == console_faults(_COORDINATOR, _PLACE) == ()
     lab.signal("board", signal.SIGKILL)
-    assert lab_faults("farm:20408") == ()
+    assert lab_faults("farm:20408", _PLACE) == ()
 
 
 def test_a_dead_program_is_named_with_its_signal_or_exit_code(lab: _Lab) -> None:
     pid = lab.signal("board", signal.SIGKILL)
     lab.note(board=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
     text = f"the lab's board (process {pid}) was killed by SIGKILL; its log is /log/board"
-    assert lab_faults(_COORDINATOR) == console_faults(_COORDINATOR) == (text,)
+    assert lab_faults(_COORDINATOR, _PLACE) == console_faults(_COORDINATOR, _PLACE) == (text,)
     assert ending(3) == "ended with exit code 3"
     assert ending(None) == "died"
 
@@ -104,23 +105,25 @@ def test_a_coordinator_that_closed_its_port_is_named_before_it_ends(lab: _Lab) -
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"
         lab.paths.write(dataclasses.replace(lab.note(), coordinator=here, ready=True))
-        assert lab_faults(here) == ()
+        assert lab_faults(here, _PLACE) == ()
     pid = lab.programs["coordinator"].pid
-    assert lab_faults(here) == (f"the lab's coordinator (process {pid}) does not answer; its log is /log/coordinator",)
+    assert lab_faults(here, _PLACE) == (
+        f"the lab's coordinator (process {pid}) does not answer; its log is /log/coordinator",
+    )
 
 
 def test_a_meter_that_died_does_not_silence_the_board(lab: _Lab) -> None:
     lab.signal("meter", signal.SIGKILL)
-    assert console_faults(_COORDINATOR) == ()
-    assert "the lab's meter" in lab_faults(_COORDINATOR)[0]
+    assert console_faults(_COORDINATOR, _PLACE) == ()
+    assert "the lab's meter" in lab_faults(_COORDINATOR, _PLACE)[0]
 
 
 def test_a_program_that_stands_still_is_named_unless_it_soon_goes_on(lab: _Lab) -> None:
     pid = lab.signal("board", signal.SIGSTOP)
     text = f"the lab's board (process {pid}) was stopped (SIGSTOP) and does nothing"
-    assert console_faults(_COORDINATOR) == (text,)
+    assert console_faults(_COORDINATOR, _PLACE) == (text,)
     going_on = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -CONT {pid}"])
-    assert console_faults(_COORDINATOR) == ()
+    assert console_faults(_COORDINATOR, _PLACE) == ()
     assert going_on.wait(20) == 0
 
 
@@ -135,11 +138,11 @@ def test_a_stopped_program_of_the_run_keeps_the_card_from_being_written_but_none
             lab.paths.write(dataclasses.replace(lab.note(), guardian=_reference(guardian)))
             os.kill(service, signal.SIGSTOP)
             _wait_state(service, "T")
-            assert card_faults(_COORDINATOR) == lab_faults(_COORDINATOR) == ()
+            assert card_faults(_COORDINATOR, _PLACE) == lab_faults(_COORDINATOR, _PLACE) == ()
             ssh.send_signal(signal.SIGSTOP)
             _wait_state(ssh.pid, "T")
             text = f"sleep of this run (process {ssh.pid}) was stopped (SIGSTOP) and does nothing"
-            assert card_faults(_COORDINATOR) == (text,)
+            assert card_faults(_COORDINATOR, _PLACE) == (text,)
         finally:
             os.kill(service, signal.SIGKILL)
             guardian.kill()
@@ -159,13 +162,31 @@ def test_a_stopped_emulator_below_the_board_is_the_boards_qemu(lab: _Lab, tmp_pa
             lab.programs["board"].wait()
             lab.programs["board"] = board
             lab.note()
-            assert console_faults(_COORDINATOR) == ()
+            assert console_faults(_COORDINATOR, _PLACE) == ()
             os.kill(pid, signal.SIGSTOP)
             _wait_state(pid, "T")
             text = f"the board's QEMU (process {pid}) was stopped (SIGSTOP) and does nothing"
-            assert console_faults(_COORDINATOR) == (text,)
+            assert console_faults(_COORDINATOR, _PLACE) == (text,)
         finally:
             os.kill(pid, signal.SIGKILL)
+
+
+def test_a_boards_faults_are_those_of_what_it_needs(lab: _Lab) -> None:
+    record = lab.note()
+    boards = (BoardRecord(1), BoardRecord(2))
+    mine = {"board": (1,), "meter": (2,), "exporter": (1, 2)}
+    services = tuple(dataclasses.replace(each, boards=mine.get(each.name, ())) for each in record.services)
+    lab.paths.write(dataclasses.replace(record, boards=boards, services=services))
+    pid = lab.signal("meter", signal.SIGKILL)
+    assert meter_faults(_COORDINATOR, "virtual") == ()
+    assert lab_faults(_COORDINATOR, "virtual") == ()
+    [told] = meter_faults(_COORDINATOR, "virtual-2")
+    assert told.startswith(f"the lab's meter (process {pid}) died")
+    assert lab_faults(_COORDINATOR, "elsewhere") == (told,)
+    lab.signal("exporter", signal.SIGKILL)
+    assert len(console_faults(_COORDINATOR, "virtual")) == len(console_faults(_COORDINATOR, "virtual-2")) == 1
+    lab.signal("coordinator", signal.SIGKILL)
+    assert any("the lab's coordinator" in each for each in lab_faults(_COORDINATOR, "virtual-2"))
 
 
 def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:
@@ -173,15 +194,15 @@ def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:
     lab.paths.bury(record, "its supervisor was killed by SIGKILL")
     lab.paths.bury(record, "it was taken down")
     lab.paths.record.unlink()
-    assert lab_faults(_COORDINATOR) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
+    assert lab_faults(_COORDINATOR, _PLACE) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
     lab.paths.make()
-    assert lab_faults(_COORDINATOR) == ()
+    assert lab_faults(_COORDINATOR, _PLACE) == ()
 
 
 def test_a_silent_meters_error_tells_first_that_its_program_died(lab: _Lab) -> None:
     pid = lab.signal("meter", signal.SIGKILL)
     lab.note(meter=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
-    meter = ExplainedMeter(FakeMeter(), lambda: meter_faults(_COORDINATOR))
+    meter = ExplainedMeter(FakeMeter(), lambda: meter_faults(_COORDINATOR, _PLACE))
     for use in (meter.info, meter.arm, meter.disarm):
         with pytest.raises(MeterError, match=rf"^the lab's meter \(process {pid}\) was killed by SIGKILL; .*silent"):
             use()

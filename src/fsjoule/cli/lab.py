@@ -10,10 +10,13 @@ from typing import Annotated
 import typer
 
 from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.model.labels import counted
 
 app = typer.Typer(no_args_is_help=True, help="The virtual lab: real labgrid processes around an emulated board.")
 
-LabName = Annotated[str, typer.Option("--name", help="Name of the lab; its place is always called virtual.")]
+LabName = Annotated[
+    str, typer.Option("--name", help="Name of the lab; its places are always called virtual, virtual-2 ...")
+]
 
 
 @app.command("up")
@@ -25,8 +28,15 @@ def lab_up(
         typer.Option(help="Program that is its meter: firmware built for the host (default: the simulator)."),
     ] = None,
     board: Annotated[
-        str, typer.Option(help="Its board: a file in labgrid/virtual; deterministic runs in guest time.")
+        str, typer.Option(help="What its boards are: a file in labgrid/virtual; deterministic runs in guest time.")
     ] = "board",
+    *,
+    boards: Annotated[
+        int, typer.Option("--boards", min=1, metavar="N", help="N boards of this kind, each with a place of its own.")
+    ] = 1,
+    exporters: Annotated[
+        int, typer.Option("--exporters", min=1, metavar="M", help="M exporters, each for a share of the boards.")
+    ] = 1,
 ) -> None:
     """Bring the virtual lab up and leave it running.
 
@@ -39,7 +49,14 @@ def lab_up(
     program = emulator(board, *kernel.split(","), say=progress)
     with interrupts.handled(), interrupts.interruptible():
         virtual_lab.up(
-            name, owner_pid=None, emulator=program, meter_program=meter_program, board=board, progress=progress
+            name,
+            owner_pid=None,
+            emulator=program,
+            meter_program=meter_program,
+            board=board,
+            boards=boards,
+            exporters=exporters,
+            progress=progress,
         )
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True
@@ -56,6 +73,20 @@ def lab_down(
 
     virtual_lab.down(name, force=force)
     out.print("the lab is down")
+
+
+@app.command("list")
+def lab_list() -> None:
+    """List the virtual labs that are up."""
+    from fsjoule.virtual.lab import lab as virtual_lab
+
+    found = virtual_lab.running()
+    for record, state in found:
+        boards = counted(len(record.boards), "board")
+        where = f"coordinator {record.coordinator}, since {record.started_utc}"
+        out.print(f"{record.name}: {state}, {boards} of kind {record.board}, {where}", highlight=False, soft_wrap=True)
+    if not found:
+        out.print("no virtual lab is up")
 
 
 @app.command("status")

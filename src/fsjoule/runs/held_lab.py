@@ -86,6 +86,11 @@ class HeldLab:
         if named.startswith(lab.RESERVED) and not self.environment.wanted.tags:
             self._hold()  # a reservation that nobody uses ends within a minute
 
+    @property
+    def where(self) -> tuple[str, str]:
+        """The coordinator's address, and the board's place as far as it is chosen."""
+        return os.environ.get("LG_COORDINATOR", ""), next(iter(self.guard.places), "")
+
     @contextmanager
     def place(self) -> Generator[None]:
         """Hold the board's place. Raises PlaceHeldError if somebody else does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import Stream
 from fsjoule.model import BoardProfile
 from fsjoule.runs.virtual import emulator, virtual_lab_of
-from fsjoule.virtual.lab.files import lab_names
+from fsjoule.virtual.lab import lab as virtual_lab
 from fsjoule.virtual.lab.meter import meter_opener
 
 KERNEL: Final = "6.1"
@@ -113,11 +113,11 @@ def _opener(address: str) -> Callable[[], Stream]:
 
 def _labs() -> list[Candidate]:
     found: list[Candidate] = []
-    for name in lab_names():
-        try:
-            found.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
-        except LabError:
-            continue  # it is down
+    for record, _state in virtual_lab.running():
+        for board in record.boards:
+            name = record.name if board.number == 1 else f"{record.name}/{board.number}"
+            with suppress(LabError):  # it has just ended
+                found.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
     return found
 
 

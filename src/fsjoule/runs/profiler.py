@@ -18,18 +18,18 @@ _COUNTED: Final = "armhf"
 
 
 class LabProfiler:
-    """ports.Profiler for the board of the lab at a coordinator."""
+    """ports.Profiler for the board at a place of the lab at a coordinator."""
 
-    def __init__(self, coordinator: str) -> None:
-        self._coordinator = coordinator
+    def __init__(self, coordinator: str, place: str) -> None:
+        self._at = (coordinator, place)
 
     def count_next(self) -> None:
         """See ports.Profiler."""
-        board.profile_next(self._coordinator)
+        board.profile_next(*self._at)
 
     def take(self, window: str) -> Profile | None:
         """See ports.Profiler."""
-        return board.take_profile(self._coordinator, window)
+        return board.take_profile(*self._at, window)
 
 
 def check_profiled(environment: lab.EnvironmentFile) -> None:

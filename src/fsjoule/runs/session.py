@@ -205,7 +205,7 @@ class Session:
     def blame_lab(self, error: FsjouleError) -> None:
         """Name what has failed in the lab in front of the message, if the lab is why."""
         if isinstance(error, LabError) and not isinstance(error, PlaceHeldError):
-            error.blame(lab_health.lab_faults(os.environ.get("LG_COORDINATOR", "")))
+            error.blame(lab_health.lab_faults(*self.lab.where))
 
     def assignment(self) -> Assignment:
         """The same session for a process with a board of its own."""
@@ -215,16 +215,16 @@ class Session:
         """The board and the meter of a labgrid target, with the cards of the run. Raises LabError."""
         with lab.lab_errors("finding the board's parts"):
             lab.guard(target, self.lab.guard)
-            coordinator = os.environ.get("LG_COORDINATOR", "")
+            where = self.lab.where
             board = lab.LabgridBoard(
                 *(target, self._cards, self.say),
-                *(partial(lab_board.set_seed, coordinator), partial(lab_board.losses, coordinator)),
-                diagnose=partial(lab_health.console_faults, coordinator),
-                diagnose_power=partial(lab_health.power_faults, coordinator),
-                diagnose_writing=partial(lab_health.card_faults, coordinator),
+                *(partial(lab_board.set_seed, *where), partial(lab_board.losses, *where)),
+                diagnose=partial(lab_health.console_faults, *where),
+                diagnose_power=partial(lab_health.power_faults, *where),
+                diagnose_writing=partial(lab_health.card_faults, *where),
             )
-            meter = lab.board_meter(target, partial(lab_health.meter_faults, coordinator))
-        return Equipment(board, meter, partial(lab_health.lab_faults, coordinator))
+            meter = lab.board_meter(target, partial(lab_health.meter_faults, *where))
+        return Equipment(board, meter, partial(lab_health.lab_faults, *where))
 
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
@@ -247,7 +247,7 @@ class Session:
                 kept=kept,
                 take_steps=take_steps,
                 diagnose=diagnose,
-                profiler=LabProfiler(os.environ.get("LG_COORDINATOR", "")) if self.choice.profiled else None,
+                profiler=LabProfiler(*self.lab.where) if self.choice.profiled else None,
                 sampled=self.choice.sampled,
             )
             with self._kept_in(folder, bench, kept):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +27,6 @@ from fsjoule.runs.profiler import with_profiles
 from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Session
 from fsjoule.store.reader import load_run_file
-from fsjoule.virtual.lab.health import lab_faults
 
 # Both ends, the candidate and its parent, and some of the search, a card or two each.
 _CARDS: Final = 12
@@ -196,7 +194,7 @@ def _measured(bench: Bench, entries: tuple[Planned, ...]) -> tuple[list[Measurem
         try:
             measured.append(bench.measure(entry))
         except BoardError as error:
-            if lab_faults(os.environ.get("LG_COORDINATOR", "")):
+            if bench.diagnose():
                 raise
             return measured, error.what.splitlines()[0]
     return measured, None

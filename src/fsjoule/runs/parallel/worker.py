@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -69,7 +68,7 @@ def _booted(session: Session, target: Any, boot: Boot, link: Link) -> Done:  # n
             *(boot.run, session.profile, board, meter, store, HostClock(), link.say, _stored_quietly),
             take_steps=take_steps,
             diagnose=diagnose,
-            profiler=LabProfiler(os.environ.get("LG_COORDINATOR", "")) if session.choice.profiled else None,
+            profiler=LabProfiler(*session.lab.where) if session.choice.profiled else None,
             sampled=session.choice.sampled,
         )
         fault: FsjouleError | None = None

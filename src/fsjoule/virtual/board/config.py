@@ -176,7 +176,7 @@ class NetworkConfig:
 class BoardConfig:
     """Everything that `python -m fsjoule.virtual.board.program` needs. `from_toml` makes paths absolute.
 
-    `recipe` names the board's card images (`images/*.toml`).
+    `recipe` names the board's card images (`images/*.toml`), `soc` the chip that it emulates.
     """
 
     # Its tables inherit it.
@@ -196,6 +196,7 @@ class BoardConfig:
     flash_memory: FlashMemoryConfig | None = None
     network: NetworkConfig | None = None
     recipe: _Text = "imx6ul"
+    soc: _Text = "imx6ul"
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
     def disk_image(self, name: str) -> Path:

@@ -25,6 +25,7 @@ from fsjoule.virtual.board import boot_partition, mux_control
 from fsjoule.virtual.board.config import BoardConfig, BoardReady, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
+from fsjoule.virtual.board.host_cpu import HostCpu
 from fsjoule.virtual.board.mark_pin import MarkPin
 from fsjoule.virtual.board.mark_wire import MarkWire
 from fsjoule.virtual.board.orders import OrderQueue
@@ -92,7 +93,9 @@ class VirtualBoard:
         self._message = "switched off"
         self._power_ons = 0
         self._powered_s = 0.0
-        self._host_cpu = _host_cpu(self._card.host_device)
+        host_cpu = HostCpu(os.sched_getaffinity(0))
+        closing.callback(host_cpu.close)
+        self._host_cpu = host_cpu.number
 
     @property
     def powered(self) -> bool:
@@ -328,12 +331,6 @@ def _make_directories(config: BoardConfig) -> None:
         except OSError as error:
             raise ConfigError(f"the folder {folder} cannot be made: {error}") from error
     config.ready_file.unlink(missing_ok=True)
-
-
-def _host_cpu(card_device: Path) -> int:
-    """A CPU for QEMU, different for concurrent boards: the card's loop device numbers them."""
-    cpus = sorted(os.sched_getaffinity(0), reverse=True)
-    return cpus[int(card_device.name.removeprefix("loop")) % len(cpus)]
 
 
 def main() -> int:

@@ -43,12 +43,20 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class ServiceRecord:
-    """A started program of the lab. The supervisor records `ended`."""
+    """A started program of the lab. The supervisor records `ended`. `boards` are those it works for; none means all.
+
+    `part` is what it is: two boards have the services `board` and `board-2`.
+    """
 
     name: str
     process: ProcessRef
     log: str
     ended: Ended | None = None
+    boards: tuple[int, ...] = ()
+
+    @property
+    def part(self) -> str:
+        return self.name.partition("-")[0]
 
     @property
     def end_text(self) -> str | None:
@@ -69,10 +77,22 @@ class Epitaph:
 
 
 @dataclass(frozen=True, slots=True)
+class BoardRecord:
+    """A board of the lab: its number, from 1, and the address of its status once it has started."""
+
+    number: int = 1
+    status_url: str = ""
+
+    @property
+    def place(self) -> str:
+        return numbered(PLACE, self.number)
+
+
+@dataclass(frozen=True, slots=True)
 class LabRecord:
     """`lab.json`: the parts of a lab. `devices` is the folder of tty links, sockets and the power feed.
 
-    `board` names the board's config in labgrid/virtual. `identity` tells this lab from others with its name.
+    `board` names the config in labgrid/virtual of all its boards. `identity` tells this lab from others with its name.
     """
 
     name: str
@@ -87,32 +107,50 @@ class LabRecord:
     guardian: ProcessRef | None = None
     supervisor: ProcessRef | None = None
     owner: ProcessRef | None = None
-    board_status_url: str = ""
     services: tuple[ServiceRecord, ...] = ()
     ready: bool = False
+    boards: tuple[BoardRecord, ...] = (BoardRecord(),)
+    exporters: int = 1
     schema: Literal["fsjoule.lab/1"] = LAB_SCHEMA
+
+    def board_at(self, place: str) -> BoardRecord | None:
+        """The board of a place; without a name the first. None for a place that the lab does not have."""
+        return next((each for each in self.boards if each.place == place), None) if place else self.boards[0]
+
+    def devices_of(self, number: int) -> Path:
+        """The folder of a board's tty links and sockets."""
+        return Path(self.devices) if number == 1 else Path(self.devices) / str(number)
 
 
 _RECORD: Final[TypeAdapter[LabRecord]] = TypeAdapter(LabRecord)
 _EPITAPH: Final[TypeAdapter[Epitaph]] = TypeAdapter(Epitaph)
 
 
-class LabPaths:
-    def __init__(self, root: Path) -> None:
+class BoardPaths:
+    """The files of one board of a lab."""
+
+    def __init__(self, name: str, root: Path, logs: Path) -> None:
+        self.name: Final = name
         self.root: Final = root
-        self.name: Final = root.name
-        self.record: Final = root / "lab.json"
-        self.epitaph: Final = root / "ended.json"
-        self.logs: Final = root / "logs"
-        self.bin: Final = root / "bin"
-        self.ssh: Final = root / "ssh"
-        self.coordinator: Final = root / "coordinator"
+        self.logs: Final = logs  # those that the board itself writes
         self.card: Final = root / "card.img"
         self.tftp: Final = root / "tftp"
         self.flash_memory: Final = root / "flash.bin"
         self.meter_storage: Final = root / "meter.flash"
         self.board_config: Final = root / "board.toml"
         self.board_ready: Final = root / "board.ready.json"
+
+
+class LabPaths(BoardPaths):
+    """The files of a lab, which are those of its first board, too."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root.name, root, root / "logs")
+        self.record: Final = root / "lab.json"
+        self.epitaph: Final = root / "ended.json"
+        self.bin: Final = root / "bin"
+        self.ssh: Final = root / "ssh"
+        self.coordinator: Final = root / "coordinator"
 
     @classmethod
     def of(cls, name: str) -> LabPaths:
@@ -124,11 +162,19 @@ class LabPaths:
     def log(self, service: str) -> Path:
         return self.logs / f"{service}.log"
 
-    def make(self) -> None:
+    def of_board(self, number: int) -> BoardPaths:
+        """The files of the board with this number, from 1."""
+        own = numbered("board", number)
+        return self if number == 1 else BoardPaths(numbered(self.name, number), self.root / own, self.logs / own)
+
+    def make(self, boards: int = 1) -> None:
         """Make the lab's directories, private to the user, and remove old logs."""
-        for directory in (self.root, self.bin, self.ssh, self.coordinator, self.logs, self.tftp):
+        of_boards = [
+            folder for n in range(1, boards + 1) for each in [self.of_board(n)] for folder in (each.root, each.tftp)
+        ]
+        for directory in (*of_boards, self.bin, self.ssh, self.coordinator, self.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for log in self.logs.glob("*.log"):
+        for log in self.logs.rglob("*.log"):
             log.unlink()
         self.epitaph.unlink(missing_ok=True)
 
@@ -180,6 +226,11 @@ class LabPaths:
             os.close(descriptor)
 
 
+def numbered(name: str, number: int) -> str:
+    """The name of the part of a board: the first has the plain one, then come NAME-2, NAME-3 and so on."""
+    return name if number == 1 else f"{name}-{number}"
+
+
 def _replace(file: Path, content: bytes) -> None:
     beside = file.with_suffix(".new")
     beside.write_bytes(content)
@@ -215,5 +266,6 @@ def forget(paths: LabPaths, record: LabRecord) -> None:
         remove_abandoned()
     now = paths.read()
     if now is None or now.identity == record.identity:
-        paths.board_ready.unlink(missing_ok=True)
+        for board in record.boards:
+            paths.of_board(board.number).board_ready.unlink(missing_ok=True)
         paths.record.unlink(missing_ok=True)

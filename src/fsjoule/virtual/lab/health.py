@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.host.process_ref import ProcessRef, Seen, ending, family, seen
 from fsjoule.virtual.lab.board import board_status
-from fsjoule.virtual.lab.files import LabPaths, LabRecord, ServiceRecord, lab_at, lab_names
+from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord, ServiceRecord, lab_at, lab_names
 from fsjoule.virtual.lab.services import listens
 
 _BOARD: Final = "board"
@@ -45,58 +45,64 @@ class LabFault:
     noted: bool = True
 
 
-def lab_faults(coordinator: str) -> tuple[str, ...]:
-    """Faults of the lab at this coordinator and of this process's own children, a sentence each."""
-    return tuple(fault.text for fault in (*_faults_at(coordinator), *_own_children(coordinator)))
+def lab_faults(coordinator: str, place: str) -> tuple[str, ...]:
+    """Faults of the lab at this coordinator and of this process's own children, a sentence each.
+
+    Here and below: faults of what the board at `place` needs, or of any part if the lab has no such place.
+    """
+    return tuple(fault.text for fault in (*_faults_at(coordinator, place), *_own_children(coordinator)))
 
 
-def console_faults(coordinator: str) -> tuple[str, ...]:
+def console_faults(coordinator: str, place: str) -> tuple[str, ...]:
     """Faults that keep the board's console silent."""
-    return tuple(fault.text for fault in _faults_at(coordinator) if fault.silences)
+    return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.silences)
 
 
-def power_faults(coordinator: str) -> tuple[str, ...]:
+def power_faults(coordinator: str, place: str) -> tuple[str, ...]:
     """Faults that keep the board from being switched."""
-    return tuple(fault.text for fault in _faults_at(coordinator) if fault.part == _BOARD)
+    return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part == _BOARD)
 
 
-def meter_faults(coordinator: str) -> tuple[str, ...]:
+def meter_faults(coordinator: str, place: str) -> tuple[str, ...]:
     """Faults that keep the meter silent."""
-    return tuple(fault.text for fault in _faults_at(coordinator) if fault.part in (_METER, _EXPORTER))
+    return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part in (_METER, _EXPORTER))
 
 
-def card_faults(coordinator: str) -> tuple[str, ...]:
+def card_faults(coordinator: str, place: str) -> tuple[str, ...]:
     """Faults, also of this process's children, that keep the card from being written."""
-    found = [fault for fault in _faults_at(coordinator) if fault.part in (_BOARD, _SSHD)]
+    found = [fault for fault in _faults_at(coordinator, place) if fault.part in (_BOARD, _SSHD)]
     return tuple(fault.text for fault in (*found, *_own_children(coordinator)))
 
 
-def faults_of(record: LabRecord) -> tuple[LabFault, ...]:
-    found = _noted(record)
+def faults_of(record: LabRecord, place: str = "") -> tuple[LabFault, ...]:
+    """The faults of a lab, or of what its board at a place needs."""
+    board = record.board_at(place) if place else None
+    boards = record.boards if board is None else (board,)
+    found = _noted(record, boards)
     if any(fault.stopped for fault in found):
         time.sleep(_STOPPED_FOR_S)
-        again = set(_look(record))
+        again = set(_look(record, boards))
         found = [fault for fault in found if not fault.stopped or fault in again]
     return tuple(found)
 
 
-def _faults_at(coordinator: str) -> tuple[LabFault, ...]:
+def _faults_at(coordinator: str, place: str) -> tuple[LabFault, ...]:
     for name in lab_names():
         paths = LabPaths.of(name)
         record = paths.read()
         if record is not None and record.coordinator == coordinator:
-            return faults_of(record)
+            return faults_of(record, place)
         epitaph = paths.read_epitaph()
         if record is None and epitaph is not None and epitaph.coordinator == coordinator:
             return (LabFault(f"the lab {name!r} has ended: {epitaph.reason}", _BOARD),)
     return ()
 
 
-def _noted(record: LabRecord) -> list[LabFault]:
+def _noted(record: LabRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
     """The faults after the supervisor has recorded each dead service's end, if it does so in time."""
     deadline = time.monotonic() + _NOTED_WITHIN_S
     while True:
-        found = _look(record)
+        found = _look(record, boards)
         if all(fault.noted for fault in found):
             return found
         supervisor = None if record.supervisor is None else _state(record.supervisor)
@@ -107,20 +113,23 @@ def _noted(record: LabRecord) -> list[LabFault]:
         record = record if now is None or now.identity != record.identity else now
 
 
-def _look(record: LabRecord) -> list[LabFault]:
+def _look(record: LabRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
     faults = [*_heads(record)]
+    numbers = {each.number for each in boards}
     for service in record.services:
-        silences = service.name in (_BOARD, _EXPORTER)
+        if service.boards and numbers.isdisjoint(service.boards):
+            continue
+        silences = service.part in (_BOARD, _EXPORTER)
         log = f"its log is {service.log}"
         now = _state(service.process)
         if now is None:
             how = ending(None if service.ended is None else service.ended.status)
             text = f"the lab's {service.name} (process {service.process.pid}) {how}; {log}"
-            faults.append(LabFault(text, service.name, silences, noted=service.ended is not None))
+            faults.append(LabFault(text, service.part, silences, noted=service.ended is not None))
         elif now.stopped:
-            faults.append(_stopped(f"the lab's {service.name}", now, service.name, silences=silences))
+            faults.append(_stopped(f"the lab's {service.name}", now, service.part, silences=silences))
         else:
-            faults += _below(record, service)
+            faults += _below(record, service, [each for each in boards if each.number in service.boards])
     return faults
 
 
@@ -135,14 +144,15 @@ def _heads(record: LabRecord) -> Iterator[LabFault]:
             yield _stopped(f"the lab's {name}", now, silences=False)
 
 
-def _below(record: LabRecord, service: ServiceRecord) -> list[LabFault]:
-    """Faults of the programs that a service has started, and of its own status."""
+def _below(record: LabRecord, service: ServiceRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
+    """Faults of the programs that a service has started for these boards, and of its own status."""
     children = family(service.process.pid)
-    match service.name:
+    match service.part:
         case "board":
-            return _board(record, service, children)
+            return _board(boards[0] if boards else record.boards[0], service, children)
         case "exporter":
-            return _serial_servers(children)
+            alone = len(service.boards) <= 1
+            return _serial_servers(service, children, [record.devices_of(each.number) for each in boards], alone=alone)
         case "coordinator" if record.ready and not listens(int(record.coordinator.rpartition(":")[2])):
             # One that was asked to end closes its port first: its end is about to be noted.
             what = f"the lab's coordinator (process {service.process.pid}) does not answer; its log is {service.log}"
@@ -156,18 +166,15 @@ def _below(record: LabRecord, service: ServiceRecord) -> list[LabFault]:
             ]
 
 
-def _board(record: LabRecord, service: ServiceRecord, children: list[Seen]) -> list[LabFault]:
+def _board(board: BoardRecord, service: ServiceRecord, children: list[Seen]) -> list[LabFault]:
     if stopped := [each for each in children if each.stopped]:
         return [_stopped(f"the board's {'QEMU' if 'qemu' in each.name else each.name}", each) for each in stopped]
-    if any("qemu" in each.name and not each.ended for each in children) or not record.board_status_url:
+    if any("qemu" in each.name and not each.ended for each in children) or not board.status_url:
         return []
-    status = board_status(record)
+    status = board_status(board)
     if status is None:
-        return [
-            LabFault(
-                f"the lab's board (process {service.process.pid}) does not answer; its log is {service.log}", _BOARD
-            )
-        ]
+        what = f"the lab's {service.name} (process {service.process.pid}) does not answer; its log is {service.log}"
+        return [LabFault(what, _BOARD)]
     return _ended_board(status)
 
 
@@ -181,28 +188,36 @@ def _ended_board(status: dict[str, Any]) -> list[LabFault]:
             return []
 
 
-def _serial_servers(children: list[Seen]) -> list[LabFault]:
-    """The exporter's ser2net: one for the console, one for the meter, while the place is acquired."""
+def _serial_servers(
+    exporter: ServiceRecord, children: list[Seen], folders: Sequence[Path], *, alone: bool
+) -> list[LabFault]:
+    """The exporter's ser2net: one for the console, one for the meter of each acquired place.
+
+    `folders` have the ttys of the boards in question. With `alone` the exporter has no other ones.
+    """
     faults: list[LabFault] = []
     servers = [each for each in children if each.name == _SER2NET]
     living = {_served(each.process): each for each in servers if not each.ended}
+    has_consoles, has_meters = (all(folder / tty in living for folder in folders) for tty in (_CONSOLE, _METER))
     for each in servers:
-        if each.ended:
+        if each.ended and (alone or not (has_consoles and has_meters)):
             # The arguments of an ended one are gone: it is the missing one.
-            what = f"{_SER2NET} of the lab's {_EXPORTER} (process {each.process.pid}) {ending(each.status)}"
-            faults.append(LabFault(what, "" if _METER in living else _METER, _CONSOLE not in living))
-    for what, each in living.items():
-        if each.stopped:
-            faults.append(_stopped(f"{_SER2NET} of the lab's {what}", each, what, silences=what == _CONSOLE))
+            what = f"{_SER2NET} of the lab's {exporter.name} (process {each.process.pid}) {ending(each.status)}"
+            faults.append(LabFault(what, "" if has_meters else _METER, not has_consoles))
+    for tty, each in living.items():
+        if each.stopped and tty.parent in folders:
+            what = f"{_SER2NET} of the lab's {tty.name}"
+            faults.append(_stopped(what, each, tty.name, silences=tty.name == _CONSOLE))
     return faults
 
 
-def _served(process: ProcessRef) -> str:
+def _served(process: ProcessRef) -> Path:
+    """The link to the tty that a ser2net serves."""
     try:
         arguments = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
-        return ""
-    return arguments.partition("serialdev")[2].partition(",/")[2].partition(",")[0].rpartition("/")[2]
+        return Path()
+    return Path("/" + arguments.partition("serialdev")[2].partition(",/")[2].partition(",")[0])
 
 
 def _own_children(coordinator: str) -> list[LabFault]:

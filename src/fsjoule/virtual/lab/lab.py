@@ -1,7 +1,8 @@
 """The virtual lab: a real labgrid lab on this machine, around an emulated board.
 
-Coordinator, exporter with ser2net, an ssh server, the virtual board and the meter run under a supervisor. Everything
-listens on 127.0.0.1, on free ports, so several labs run at once, by name. Nothing outlives the lab (`guardian.py`).
+Coordinator, exporter with ser2net, an ssh server, the virtual board and the meter run under a supervisor. A lab may
+have several boards, each with a meter and a place of its own. Everything listens on 127.0.0.1, on free ports, so
+several labs run at once, by name. Nothing outlives the lab (`guardian.py`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import select
-import shutil
 import signal
 import sys
 import time
@@ -25,17 +24,27 @@ from typing import Final
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
 from fsjoule.host.interrupts import interruptible
-from fsjoule.host.paths import project_dir
 from fsjoule.host.process_ref import ProcessRef, wait_gone
+from fsjoule.model.labels import counted
 from fsjoule.virtual.board.config import BoardConfig, NetworkConfig
 from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.board import board_status
-from fsjoule.virtual.lab.files import PLACE, LabPaths, LabRecord, forget, make_devices_directory
+from fsjoule.virtual.lab.capacity import check_fits
+from fsjoule.virtual.lab.files import (
+    PLACE,
+    BoardRecord,
+    LabPaths,
+    LabRecord,
+    forget,
+    lab_names,
+    make_devices_directory,
+)
 from fsjoule.virtual.lab.health import faults_of
 from fsjoule.virtual.lab.owner import refuse_to_touch
+from fsjoule.virtual.lab.places import write_places
 from fsjoule.virtual.lab.services import beside_python, board_config, board_template, free_ports
 from fsjoule.virtual.lab.ssh import lab_path, prepare_ssh
-from fsjoule.virtual.lab.status import LabState, LabStatus, ServiceStatus
+from fsjoule.virtual.lab.status import LabState, LabStatus, PlaceStatus, ServiceStatus
 
 REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
@@ -83,16 +92,20 @@ def up(
     emulator: str | None = None,
     meter_program: Path | None = None,
     board: str = REAL_TIME,
+    boards: int = 1,
+    exporters: int = 1,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> LabHandle:
     """Bring a lab up, and return when it is ready. A lab that is already up is returned unchanged.
 
     It ends with `down`, or with the process `owner_pid` in whatever way. `emulator` is the board's QEMU instead of its
     config's, `meter_program` a meter with the simulator's command line instead of the simulator, `board` the name of
-    the board's config in labgrid/virtual. A lab with a dead part is brought up again, unless another process uses it.
+    the boards' config in labgrid/virtual. `boards` is their number, at least; `exporters` share them. A lab with a dead
+    part is brought up again, unless another process uses it.
 
-    Raises MissingToolError and ConfigError before anything starts. Raises LabError with a service's last log lines if
-    it does not start; if a lab with other equipment is up; or if a lab in use has lost a part.
+    Raises MissingToolError and ConfigError before anything starts, also for boards that do not fit this computer.
+    Raises LabError with a service's last log lines if it does not start; if a lab with other equipment is up; or if a
+    lab in use has lost a part.
     """
     paths = LabPaths.of(name)
     template = board_template(board)
@@ -105,18 +118,23 @@ def up(
         )
     for tool in _TOOLS:
         process.find_tool(tool)
+    if not 1 <= exporters <= boards:
+        raise ConfigError(
+            f"{boards} boards cannot have {exporters} exporters", hint="at least one, and at most one for each board"
+        )
     with paths.lock(f"the lab {name!r} is just being brought up or down by another process"):
         record = paths.read()
         if record is not None and _state(record) == "up":
-            _refuse_another(record, emulator=emulator, meter=meter, board=board)
+            _refuse_another(record, emulator=emulator, meter=meter, board=board, boards=boards)
             progress(f"lab {name!r} is up already")
             return _handle(paths, record, started=False)
         if record is not None:
             # A lab with a dead part may still be in use, or its owner may be about to report that.
             if _state(record) == "degraded":
-                refuse_to_touch(record, PLACE, "brought up again", _texts(record))
+                refuse_to_touch(record, "brought up again", _texts(record))
             progress(f"removing the leftovers of an earlier lab {name!r}")
             _end(paths, record)
+        check_fits(boards, template, paths.root, progress)
         with interruptible():
             equipment = _Equipment(
                 board,
@@ -124,6 +142,8 @@ def up(
                 meter or str(programs.simulator(progress)),
                 programs.probe(progress) if in_guest_time else None,
                 _flash_memory(template, progress),
+                boards,
+                exporters,
             )
         return _start(paths, owner_pid, equipment, progress)
 
@@ -137,8 +157,9 @@ def status(name: str = PLACE) -> LabStatus:
         epitaph = paths.read_epitaph()
         return LabStatus(name, "down", str(paths.root), faults=() if epitaph is None else (epitaph.text,))
     faults = faults_of(record)
-    holder_known, holder = (
-        (False, None) if any(each.part == _COORDINATOR for each in faults) else _holder(paths, record)
+    holders = None if any(each.part == _COORDINATOR for each in faults) else _holders(paths, record)
+    places = tuple(
+        PlaceStatus(each.place, (holders or {}).get(each.place), board_status(each)) for each in record.boards
     )
     return LabStatus(
         name=name,
@@ -151,11 +172,19 @@ def status(name: str = PLACE) -> LabStatus:
         coordinator=record.coordinator,
         started_utc=record.started_utc,
         owner_pid=None if record.owner is None else record.owner.pid,
-        holder=holder,
-        holder_known=holder_known,
-        board=board_status(record),
+        holder=places[0].holder,
+        holder_known=holders is not None,
+        board=places[0].board,
         faults=tuple(fault.text for fault in faults),
+        kind=record.board,
+        places=places,
     )
+
+
+def running() -> tuple[tuple[LabRecord, LabState], ...]:
+    """The labs under this state directory that are up, by name."""
+    records = (LabPaths.of(name).read() for name in lab_names())
+    return tuple((each, _state(each)) for each in records if each is not None and _state(each) != "down")
 
 
 def down(name: str = PLACE, *, identity: str | None = None, force: bool = False) -> bool:
@@ -171,7 +200,7 @@ def down(name: str = PLACE, *, identity: str | None = None, force: bool = False)
             return False
         was_up = _state(record) != "down"
         if was_up and not force and identity is None:
-            refuse_to_touch(record, PLACE, "taken down", ())
+            refuse_to_touch(record, "taken down", ())
         _end(paths, record)
         return was_up
 
@@ -205,16 +234,18 @@ def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Equipment:
-    """A lab's parts: name of the board's config, programs, the probe of a board in guest time, its flash memory."""
+    """A lab's parts: name of the boards' config, programs, the probe of boards in guest time, their flash memory."""
 
     board: str
     emulator: str
     meter: str
     probe: Path | None
     flash_memory: bytes | None
+    boards: int
+    exporters: int
 
 
-def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, board: str) -> None:
+def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, board: str, boards: int) -> None:
     name, again = record.name, "fsjoule lab down, then try again"
     if record.emulator != emulator:
         raise LabError(
@@ -227,6 +258,9 @@ def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, boar
         )
     if record.board != board:
         raise LabError(f"the lab {name!r} is up with the board {record.board!r}, but {board!r} is needed", hint=again)
+    if len(record.boards) < boards:
+        has = counted(len(record.boards), "board")
+        raise LabError(f"the lab {name!r} is up with {has}, but {boards} are needed", hint=again)
 
 
 def _flash_memory(template: BoardConfig, progress: Callable[[str], None]) -> bytes | None:
@@ -244,16 +278,10 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
     owner = None if owner_pid is None else ProcessRef.of(owner_pid)
     if owner_pid is not None and owner is None:
         raise LabError(f"the process {owner_pid} cannot own the lab: it does not run")
-    paths.make()
-    coordinator_port, ssh_port, board_ssh_port, fastboot_port = free_ports(4)
+    paths.make(equipment.boards)
+    coordinator_port, ssh_port, *board_ports = free_ports(2 + 2 * equipment.boards)
     prepare_ssh(paths, ssh_port)
-    shutil.copy(project_dir() / "labgrid" / "virtual" / "places.yaml", paths.coordinator / "places.yaml")
     devices = make_devices_directory(paths.name)
-    network = NetworkConfig(paths.tftp, board_ssh_port, fastboot_port)
-    config = board_config(paths, devices, equipment.emulator, equipment.board, equipment.probe, network=network)
-    if equipment.flash_memory is not None:
-        paths.flash_memory.write_bytes(equipment.flash_memory)
-    paths.board_config.write_text(config.to_toml())
     record = LabRecord(
         name=paths.name,
         identity=secrets.token_hex(8),
@@ -265,14 +293,32 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
         emulator=equipment.emulator,
         board=equipment.board,
         owner=owner,
+        boards=tuple(BoardRecord(number) for number in range(1, equipment.boards + 1)),
+        exporters=equipment.exporters,
     )
     paths.write(record)
     try:
+        write_places(paths, record, board_template(record.board))
+        for board, *ports in zip(record.boards, board_ports[::2], board_ports[1::2], strict=True):
+            _write_board(paths, record, board.number, equipment, (ports[0], ports[1]))
         _launch(paths, progress)
     except BaseException:
         _end(paths, paths.read() or record)
         raise
     return _handle(paths, record, started=True)
+
+
+def _write_board(
+    paths: LabPaths, record: LabRecord, number: int, equipment: _Equipment, ports: tuple[int, int]
+) -> None:
+    """Write the files with which a board starts."""
+    files, devices = paths.of_board(number), record.devices_of(number)
+    devices.mkdir(mode=0o700, exist_ok=True)
+    network = NetworkConfig(files.tftp, *ports)
+    config = board_config(files, devices, equipment.emulator, equipment.board, equipment.probe, network=network)
+    files.board_config.write_text(config.to_toml())
+    if equipment.flash_memory is not None:
+        files.flash_memory.write_bytes(equipment.flash_memory)
 
 
 def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
@@ -335,12 +381,14 @@ def _end(paths: LabPaths, record: LabRecord) -> None:
     forget(paths, record)
 
 
-def _holder(paths: LabPaths, record: LabRecord) -> tuple[bool, str | None]:
-    """Whether the coordinator answers, and HOST/USER who has acquired the place; None if nobody has."""
-    command = [beside_python("labgrid-client"), "-p", PLACE, "show"]
+def _holders(paths: LabPaths, record: LabRecord) -> dict[str, str] | None:
+    """HOST/USER of who has acquired a place, by place; None if the coordinator does not answer."""
+    command = [beside_python("labgrid-client"), "who"]
     try:
         shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
     except LabError:
-        return False, None
-    found = re.search(r"^ *acquired: ([^/\s]+/\S+)$", shown.stdout.decode(errors="replace"), re.MULTILINE)
-    return shown.returncode == 0, found.group(1) if found else None
+        return None
+    if shown.returncode:
+        return None
+    rows = [line.split() for line in shown.stdout.decode(errors="replace").splitlines()[1:]]
+    return {place: f"{host}/{who}" for who, host, place, *_ in rows}

@@ -1,4 +1,4 @@
-"""The user of a lab: the process it ends with, or a run on its place. Nobody else may remove the lab."""
+"""The user of a lab: the process it ends with, or a run on one of its places. Nobody else may remove the lab."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from fsjoule.virtual.lab.files import LabRecord
 _LOCK: Final = re.compile(r"FLOCK +\S+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) ")
 
 
-def others_with(record: LabRecord, place: str) -> str | None:
-    """Another user of the lab, in words: its living owner, or a run on its place. None if there is none."""
+def others_with(record: LabRecord) -> str | None:
+    """Another user of the lab, in words: its living owner, or a run on one of its places. None if there is none."""
     owner = record.owner
     if owner is not None and owner.pid != os.getpid() and owner.alive():
         return f"belongs to process {owner.pid} ({_command(owner.pid)}), which still runs"
-    user = _user_of(record.coordinator, place)
-    if user is not None and user != os.getpid():
-        return f"is used by a run, process {user} ({_command(user)})" if user else "is used by a run"
+    for board in record.boards:
+        user = _user_of(record.coordinator, board.place)
+        if user is not None and user != os.getpid():
+            return f"is used by a run, process {user} ({_command(user)})" if user else "is used by a run"
     return None
 
 
-def refuse_to_touch(record: LabRecord, place: str, doing: str, faults: tuple[str, ...]) -> None:
+def refuse_to_touch(record: LabRecord, doing: str, faults: tuple[str, ...]) -> None:
     """Raise LabError if another process uses the lab; the message includes the lab's `faults`."""
-    if who := others_with(record, place):
+    if who := others_with(record):
         wrong = f"; {'; '.join(faults)}" if faults else ""
         raise LabError(
             f"the lab {record.name!r} cannot be {doing}: it {who}{wrong}",

@@ -9,16 +9,16 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.paths import project_dir
 from fsjoule.host.process import find_tool
 from fsjoule.virtual.board.config import BoardConfig, BoardReady, NetworkConfig, WiresConfig
-from fsjoule.virtual.lab.files import LabPaths, LabRecord
+from fsjoule.virtual.lab.files import BoardPaths, BoardRecord, LabPaths, LabRecord, numbered
 from fsjoule.virtual.lab.ssh import lab_path
 
 _CONNECT_TIMEOUT_S: Final = 1.0
@@ -31,6 +31,8 @@ _KERNELS_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 @dataclass(frozen=True, slots=True)
 class Service:
+    """A program of the lab; see `ServiceRecord`."""
+
     name: str
     argv: tuple[str, ...]
     ready: Callable[[], bool]
@@ -38,6 +40,11 @@ class Service:
     cwd: Path | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     timeout_s: float = _START_TIMEOUT_S
+    boards: tuple[int, ...] = ()
+
+    @property
+    def part(self) -> str:
+        return self.name.partition("-")[0]
 
 
 def board_template(board: str) -> BoardConfig:
@@ -50,9 +57,15 @@ def board_template(board: str) -> BoardConfig:
 
 
 def board_config(
-    paths: LabPaths, devices: Path, emulator: str, board: str, probe: Path | None, *, network: NetworkConfig
+    paths: BoardPaths,
+    devices: Path,
+    emulator: str,
+    board: str,
+    probe: Path | None,
+    *,
+    network: NetworkConfig,
 ) -> BoardConfig:
-    """The config of the lab's board: the template with the lab's own paths, QEMU, probe, and network if it has one."""
+    """The config of a lab's board: the template with the lab's own paths, QEMU, probe, and network if it has one."""
     base = board_template(board)
     guest = base.guest_time
     if guest is not None and probe is not None:
@@ -94,65 +107,105 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
             argv=(find_tool("sshd"), "-D", "-e", "-f", str(paths.ssh / "sshd_config")),
             ready=lambda: listens(record.ssh_port),
         ),
-        Service(
-            name="board",
-            argv=(sys.executable, "-m", "fsjoule.virtual.board.program", str(paths.board_config)),
-            ready=paths.board_ready.exists,
-        ),
-        _meter(paths, record, BoardConfig.from_toml(paths.board_config)),
+        *(_board(paths, each.number) for each in record.boards),
+        *(_meter(paths, record, each.number) for each in record.boards),
     )
 
 
-def _meter(paths: LabPaths, record: LabRecord, board: BoardConfig) -> Service:
-    devices = Path(record.devices)
+def _board(paths: LabPaths, number: int) -> Service:
+    files = paths.of_board(number)
+    return Service(
+        name=numbered("board", number),
+        argv=(sys.executable, "-m", "fsjoule.virtual.board.program", str(files.board_config)),
+        ready=files.board_ready.exists,
+        boards=(number,),
+    )
+
+
+def _meter(paths: LabPaths, record: LabRecord, number: int) -> Service:
+    name, files, devices = numbered("meter", number), paths.of_board(number), record.devices_of(number)
+    board = BoardConfig.from_toml(files.board_config)
     feed, stream, marks = devices / "feed", devices / "meter", devices / "marks"
-    own = ("--stream-link", str(stream), "--storage", str(paths.meter_storage))
+    own = ("--stream-link", str(stream), "--storage", str(files.meter_storage))
     if board.guest_time is not None:
         own += ("--serial-number", _SERIAL_IN_GUEST_TIME)
-        return Service("meter", (record.meter_program, "--follow", str(feed), *own), ready=stream.exists)
-    own += ("--serial-number", meter_serial(paths))
+        argv = (record.meter_program, "--follow", str(feed), *own)
+        return Service(name, argv, ready=stream.exists, boards=(number,))
+    own += ("--serial-number", meter_serial(files))
     links = {"--marks-link": marks} | ({} if board.mark_gpio is None else {"--pin-link": board.wires.pin})
     wired = (word for option, link in links.items() for word in (option, str(link)))
     return Service(
-        name="meter",
+        name=name,
         argv=(record.meter_program, "--feed", str(feed), *wired, *own),
         ready=lambda: stream.exists() and all(link.exists() for link in links.values()),
+        boards=(number,),
     )
 
 
-def meter_serial(paths: LabPaths) -> str:
-    """A serial number that is unique to this lab and constant."""
+def meter_serial(paths: BoardPaths) -> str:
+    """A serial number that is unique to this board and constant."""
     return f"SIM-{hashlib.sha256(bytes(paths.root)).hexdigest()[:8]}"
 
 
-def exporter(paths: LabPaths, record: LabRecord, board: BoardReady) -> Service:
-    """The exporter, which needs the coordinator, the ttys and the board's ready file."""
-    log = paths.log("exporter")
-    config = BoardConfig.from_toml(paths.board_config)
-    network = config.network
+def exporters(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
+    """The exporters, with neighbouring boards each. They need the coordinator, the ttys and the boards' ready files.
+
+    Raises LabError for a board that has ended.
+    """
+    of_boards: dict[int, list[BoardRecord]] = {}
+    for index, board in enumerate(record.boards):
+        of_boards.setdefault(index * record.exporters // len(record.boards) + 1, []).append(board)
+    return tuple(_exporter(paths, record, number, boards) for number, boards in of_boards.items())
+
+
+def _exporter(paths: LabPaths, record: LabRecord, number: int, boards: Sequence[BoardRecord]) -> Service:
+    name = numbered("exporter", number)
+    log = paths.log(name)
+    # labgrid gives the template this environment.
+    resources = {"PLACES": " ".join(each.place for each in boards)}
+    for index, board in enumerate(boards, 1):
+        own = _resources(paths, record, board.number)
+        resources |= {f"{key}_{index}": value for key, value in own.items()}
     return Service(
-        name="exporter",
+        name=name,
         argv=(
             beside_python("labgrid-exporter"),
             *("--coordinator", record.coordinator),
-            *("--name", f"fsjoule-{record.name}"),
+            *("--name", f"fsjoule-{numbered(record.name, number)}"),
             *("--hostname", "127.0.0.1"),
             str(project_dir() / "labgrid" / "virtual" / "exporter.yaml"),
         ),
         ready=lambda: "Exporter ready" in _text(log),
-        env={
-            "PATH": lab_path(paths),
-            "FSJOULE_LAB_DEVICES": record.devices,
-            "FSJOULE_LAB_OUTLET": board.outlet_url,
-            "FSJOULE_LAB_OUTLET_INDEX": str(config.outlet.index),
-            "FSJOULE_LAB_CARD": board.card_device,
-            "FSJOULE_LAB_TFTP": "" if network is None else f"{network.tftp}/",
-            "FSJOULE_LAB_BOARD_SSH": "" if network is None else str(network.ssh_port),
-            "FSJOULE_LAB_FASTBOOT": "" if not (network and network.fastboot) else str(network.fastboot_port),
-            "FSJOULE_LAB_USB": "1" if config.card.usb else "",
-            "FSJOULE_LAB_MUX": board.mux_control,
-        },
+        env={"PATH": lab_path(paths)} | {f"FSJOULE_LAB_{key}": value for key, value in resources.items()},
+        boards=tuple(each.number for each in boards),
     )
+
+
+def _resources(paths: LabPaths, record: LabRecord, number: int) -> dict[str, str]:
+    files = paths.of_board(number)
+    board = ready_board(paths, number)
+    config = BoardConfig.from_toml(files.board_config)
+    network = config.network
+    return {
+        "DEVICES": str(record.devices_of(number)),
+        "OUTLET": board.outlet_url,
+        "OUTLET_INDEX": str(config.outlet.index),
+        "CARD": board.card_device,
+        "TFTP": "" if network is None else f"{network.tftp}/",
+        "BOARD_SSH": "" if network is None else str(network.ssh_port),
+        "FASTBOOT": "" if not (network and network.fastboot) else str(network.fastboot_port),
+        "USB": "1" if config.card.usb else "",
+        "MUX": board.mux_control,
+    }
+
+
+def ready_board(paths: LabPaths, number: int) -> BoardReady:
+    """What a board that has started says of itself. Raises LabError if it has ended."""
+    board = BoardReady.read(paths.of_board(number).board_ready)
+    if board is None:
+        name = numbered("board", number)
+        raise LabError(f"the lab's {name} ended as soon as it was ready", hint=f"its log is {paths.log(name)}")
+    return board
 
 
 def listens(port: int) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from fsjoule.virtual.lab.files import PLACE
+from typing import Any, Final, Literal
 
 LabState = Literal["up", "degraded", "down"]
+_WIDTH: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +21,20 @@ class ServiceStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class LabStatus:
-    """The state of a lab. `degraded`: it is up but a service died. `board` is the board's own status.
+class PlaceStatus:
+    """A place of the lab. `holder` is HOST/USER of its owner, None if it is free. `board` is the board's own status."""
 
-    `holder` is HOST/USER of the place's owner, None if it is free, or if the coordinator does not answer
-    (`holder_known`). `faults` are sentences: dead and stopped parts, or why the lab is down.
+    name: str
+    holder: str | None
+    board: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """The state of a lab. `degraded`: it is up but a service died. `board` and `holder` are those of the first place.
+
+    Holders are None if the coordinator does not answer (`holder_known`). `kind` names the boards' config. `faults` are
+    sentences: dead and stopped parts, or why the lab is down.
     """
 
     name: str
@@ -40,6 +48,8 @@ class LabStatus:
     holder_known: bool = True
     board: dict[str, Any] | None = None
     faults: tuple[str, ...] = ()
+    kind: str = ""
+    places: tuple[PlaceStatus, ...] = ()
 
     @property
     def running(self) -> bool:
@@ -50,17 +60,20 @@ class LabStatus:
             return "\n  ".join((f"lab {self.name!r} is down", *self.faults))
         lines = [f"lab {self.name!r} is {self.state} since {self.started_utc}, coordinator {self.coordinator}"]
         lines += [
-            f"  {each.name:<12} {f'process {each.pid}' if each.alive else f'DIED ({each.ended}), see {each.log}'}"
+            f"  {each.name:<{_WIDTH}} {f'process {each.pid}' if each.alive else f'DIED ({each.ended}), see {each.log}'}"
             for each in self.services
         ]
         lines += [f"  FAULT        {fault}" for fault in self.faults]
-        held = f"is {f'held by {self.holder}' if self.holder else 'free'}"
-        lines.append(
-            f"  place {PLACE!r} {held if self.holder_known else 'may be held: its coordinator does not answer'}"
-        )
-        if self.board is not None:
-            card, supply = self.board["card"]["position"], self.board["supply"]["watts"]
-            lines.append(f"  board        {self.board['message']}, card at {card}, {supply:.3f} W (simulated)")
+        for place in self.places:
+            held = f"is {f'held by {place.holder}' if place.holder else 'free'}"
+            if not self.holder_known:
+                held = "may be held: its coordinator does not answer"
+            lines.append(f"  place {place.name!r} {held}")
+            if place.board is not None:
+                card, supply = place.board["card"]["position"], place.board["supply"]["watts"]
+                lines.append(
+                    f"  {'board':<{_WIDTH}} {place.board['message']}, card at {card}, {supply:.3f} W (simulated)"
+                )
         if self.owner_pid is not None:
             lines.append(f"  ends with its owner, process {self.owner_pid}")
         return "\n".join(lines)

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +25,9 @@ from typing import Final
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ProcessRef, become_subreaper, end_descendants, ending, wait_gone
-from fsjoule.virtual.board.config import BoardReady
-from fsjoule.virtual.lab.files import Ended, LabPaths, LabRecord, ServiceRecord, forget
+from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord, forget
 from fsjoule.virtual.lab.health import faults_of
-from fsjoule.virtual.lab.services import Service, exporter, first_services
+from fsjoule.virtual.lab.services import Service, exporters, first_services, ready_board
 from fsjoule.virtual.lab.terminals import HeldTerminals, remove_links
 
 _POLL_S: Final = 0.05
@@ -82,15 +82,14 @@ class Supervisor:
         begin = time.monotonic()
         self._update(supervisor=ProcessRef.of(os.getpid()))
         first = first_services(self._paths, self._record)
-        self._tell({"progress": f"starting {', '.join(service.name for service in first)}"})
+        self._tell({"progress": f"starting {_parts(first)}"})
         self._start(first)
-        board = BoardReady.read(self._paths.board_ready)
-        if board is None:
-            log = self._paths.log("board")
-            raise LabError("the lab's board ended as soon as it was ready", hint=f"its log is {log}")
-        self._update(board_status_url=board.status_url)
-        self._tell({"progress": "starting exporter"})
-        self._start([exporter(self._paths, self._record, board)])
+        numbers = [each.number for each in self._record.boards]
+        boards = tuple(BoardRecord(n, ready_board(self._paths, n).status_url) for n in numbers)
+        self._update(boards=boards)
+        last = exporters(self._paths, self._record)
+        self._tell({"progress": f"starting {_parts(last)}"})
+        self._start(last)
         self._update(ready=True)
         self._tell({"progress": f"lab is up after {time.monotonic() - begin:.1f} s"})
         self._tell({"ready": True})
@@ -105,7 +104,8 @@ class Supervisor:
             started = process.start(service.argv, log=log, env=environment, cwd=service.cwd)
             self._running[service.name] = (started, service.stop_signal)
             reference = ProcessRef.of(started.pid) or ProcessRef(started.pid, 0)
-            self._update(services=(*self._record.services, ServiceRecord(service.name, reference, str(log))))
+            noted = ServiceRecord(service.name, reference, str(log), boards=service.boards)
+            self._update(services=(*self._record.services, noted))
         begin = time.monotonic()
         waiting = list(services)
         while waiting:
@@ -138,7 +138,9 @@ class Supervisor:
         tail = "".join(f"\n  {service.name}| {line}" for line in _tail(log))
         # A service may fail because of another one that it needs, which is then the cause.
         self._note_deaths()
-        causes = [fault.text for fault in faults_of(self._record) if fault.part != service.name]
+        alone = len(service.boards) == 1
+        place = next((each.place for each in self._record.boards if alone and each.number in service.boards), "")
+        causes = [fault.text for fault in faults_of(self._record, place) if fault.part != service.part]
         what = f"the lab's {service.name} {reason}"
         raise LabError(f"{causes[0]}, so that {what}{tail}" if causes else f"{what}{tail}", hint=f"its log is {log}")
 
@@ -195,6 +197,12 @@ class Supervisor:
     def _tell(self, message: dict[str, object]) -> None:
         with contextlib.suppress(BrokenPipeError):  # `_check_stop` notices it
             os.write(self._pipe, json.dumps(message).encode() + b"\n")
+
+
+def _parts(services: Sequence[Service]) -> str:
+    """`coordinator, board 1 to 12, meter 1 to 12`."""
+    counts = Counter(service.part for service in services)
+    return ", ".join(part if count == 1 else f"{part} 1 to {count}" for part, count in counts.items())
 
 
 def _tail(log: Path) -> list[str]:

@@ -61,7 +61,7 @@ class HeldTerminals:
 
 
 def remove_links(folder: Path, terminals: list[Path]) -> None:
-    for link in folder.iterdir():
+    for link in folder.rglob("*"):
         with suppress(OSError):
             if link.is_symlink() and (link.readlink() in terminals or not link.exists()):
                 link.unlink()

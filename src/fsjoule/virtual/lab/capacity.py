@@ -1,0 +1,66 @@
+"""How many boards fit a computer: its memory and disk set the limit, its CPUs the speed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError
+from fsjoule.model import MIB
+from fsjoule.virtual.board.config import BoardConfig
+
+# QEMU beside the board's own memory (translated code, mostly), the board's program and the meter.
+_PROGRAMS_MIB: Final = 250
+_MEMINFO: Final = Path("/proc/meminfo")
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The memory and the disk that are free on a computer, in bytes, and the CPUs that this process may use."""
+
+    memory_bytes: int
+    disk_bytes: int
+    cpus: int
+
+    @classmethod
+    def here(cls, folder: Path) -> Room:
+        """Now, for files below a folder that exists, or is to be made."""
+        beside = next(each for each in (folder, *folder.parents) if each.exists())
+        return cls(_available_bytes(), shutil.disk_usage(beside).free, len(os.sched_getaffinity(0)))
+
+
+def check_fits(
+    boards: int, template: BoardConfig, folder: Path, say: Callable[[str], None], *, room: Room | None = None
+) -> None:
+    """Say what becomes of boards that share CPUs. Raises ConfigError for more boards than memory or disk can hold.
+
+    One board is never refused: nobody asked for a number. `folder` gets their cards; `room` is this computer's.
+    """
+    if boards == 1:
+        return
+    room = room or Room.here(folder)
+    memory = (template.qemu.memory_mib + _PROGRAMS_MIB) * MIB
+    disk = template.card.size_bytes + sum(each.size_bytes for each in template.disks.values())
+    for what, each, free in (("memory", memory, room.memory_bytes), ("disk", disk, room.disk_bytes)):
+        if boards * each > free:
+            raise ConfigError(
+                f"{boards} boards do not fit: each takes {_gib(each)} of {what}, and {_gib(free)} are free",
+                hint=f"at most {max(1, free // each)} boards, or another computer",
+            )
+    if boards > room.cpus:
+        becomes = "takes longer" if template.guest_time is not None else "measures less MiB/s than one alone"
+        say(f"warning: {boards} boards share {room.cpus} CPUs: a board {becomes} while others work")
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / (1024 * MIB):.1f} GiB"
+
+
+def _available_bytes() -> int:
+    lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * _KIB

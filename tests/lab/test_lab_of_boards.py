@@ -1,0 +1,124 @@
+"""A virtual lab of several boards: real processes, three places, two exporters."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from lab_leftovers import assert_nothing_left
+
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import process
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths, LabRecord
+from fsjoule.virtual.lab.health import lab_faults
+
+pytestmark = pytest.mark.slow
+
+_NAME = "pool"
+_PLACES = ("virtual", "virtual-2", "virtual-3")
+_LIMIT_S = 60.0
+
+
+def _record() -> LabRecord:
+    record = LabPaths.of(_NAME).read()
+    assert record is not None
+    return record
+
+
+def _client(handle: lab.LabHandle, *arguments: str) -> str:
+    client = Path(sys.executable).parent / "labgrid-client"
+    return process.run([client, *arguments], timeout_s=_LIMIT_S, env=handle.environment).stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def running(module_state: Path) -> Generator[lab.LabHandle]:
+    """The lab with all its places acquired."""
+    handle = lab.up(_NAME, owner_pid=os.getpid(), boards=3, exporters=2, progress=print)
+    for place in _PLACES:
+        _client(handle, "-p", place, "acquire")
+    yield handle
+    devices = Path(_record().devices)
+    assert lab.down(_NAME)
+    assert_nothing_left(module_state, devices)
+
+
+def test_every_board_is_switched_and_written_by_itself(running: lab.LabHandle, tmp_path: Path) -> None:
+    assert [line.split()[0] for line in _client(running, "places").splitlines()] == list(_PLACES)
+    _client(running, "-p", "virtual-2", "power", "on")
+    states = {place.name: place.board and place.board["power"] for place in lab.status(_NAME).places}
+    assert states == {"virtual": "off", "virtual-2": "on", "virtual-3": "off"}
+    _client(running, "-p", "virtual-2", "power", "off")
+    for number, place in enumerate(_PLACES, 1):
+        image = tmp_path / f"{number}.bin"
+        image.write_bytes(os.urandom(1024 * 1024))
+        for command in (("sd-mux", "host"), ("write-image", str(image)), ("sd-mux", "dut")):
+            _client(running, "-p", place, *command)
+    for number in range(1, 4):
+        with LabPaths.of(_NAME).of_board(number).card.open("rb") as card:
+            assert card.read(1024 * 1024) == (tmp_path / f"{number}.bin").read_bytes()
+
+
+def test_status_and_list_tell_of_every_place(running: lab.LabHandle) -> None:
+    status = lab.status(_NAME)
+    assert status.state == "up"
+    assert [each.name for each in status.places] == list(_PLACES)
+    assert all(
+        each.holder and f"place {each.name!r} is held by {each.holder}" in status.text() for each in status.places
+    )
+    assert [(record.name, state, len(record.boards)) for record, state in lab.running()] == [(_NAME, "up", 3)]
+    assert running.place == "virtual"
+    with pytest.raises(LabError, match="is up with 3 boards, but 4 are needed"):
+        lab.up(_NAME, boards=4)
+
+
+def test_a_dead_part_is_a_fault_of_the_boards_that_need_it(running: lab.LabHandle) -> None:
+    """The last test with this lab."""
+    coordinator = running.environment["LG_COORDINATOR"]
+    assert [lab_faults(coordinator, place) for place in _PLACES] == [(), (), ()]
+    pids = {service.name: service.process.pid for service in _record().services}
+    servers = Path(f"/proc/{pids['exporter']}/task/{pids['exporter']}/children").read_text().split()
+    console = next(pid for pid in servers if b"/2/console" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(int(console), signal.SIGSTOP)
+    assert [bool(lab_faults(coordinator, place)) for place in _PLACES] == [False, True, False]
+    os.kill(int(console), signal.SIGCONT)
+    os.kill(pids["board-3"], signal.SIGKILL)
+    deadline = time.monotonic() + _LIMIT_S
+    while not (told := lab_faults(coordinator, "virtual-3")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert told[0].startswith(f"the lab's board-3 (process {pids['board-3']}) was killed by SIGKILL")
+    os.kill(pids["exporter"], signal.SIGKILL)
+    while not lab_faults(coordinator, "virtual") or not lab_faults(coordinator, "virtual-2"):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert len(lab_faults(coordinator, "virtual-3")) == 1
+    assert lab.status(_NAME).state == "degraded"
+
+
+@pytest.mark.parametrize("part", ["guardian", "supervisor"])
+def test_a_killed_head_ends_all_boards(part: str, state: Path) -> None:
+    lab.up(_NAME, boards=2, progress=print)
+    record = _record()
+    head = getattr(record, part)
+    head.send(signal.SIGKILL)
+    assert_nothing_left(state, Path(record.devices))
+
+
+def test_a_board_that_does_not_come_up_is_named_and_all_go_down(state: Path) -> None:
+    logs = LabPaths.of(_NAME).of_board(2).logs
+    logs.parent.mkdir(parents=True)
+    logs.touch()  # a file where the board needs a folder
+    with pytest.raises(LabError, match=r"^the lab's board-2 ended with"):
+        lab.up(_NAME, boards=2, progress=print)
+    assert_nothing_left(state, state / "devices")
+
+
+def test_more_exporters_than_boards_are_refused() -> None:
+    with pytest.raises(ConfigError, match="2 boards cannot have 3 exporters"):
+        lab.up(_NAME, boards=2, exporters=3)

@@ -1,0 +1,126 @@
+"""A lab of several boards without its processes: what fits, which CPU, which place, which exporter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from labgrid.remote.config import ResourceConfig
+
+from fsjoule.errors import ConfigError
+from fsjoule.model import MIB
+from fsjoule.virtual.board.config import BoardReady, NetworkConfig
+from fsjoule.virtual.board.host_cpu import HostCpu
+from fsjoule.virtual.lab.capacity import Room, check_fits
+from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord
+from fsjoule.virtual.lab.places import write_places
+from fsjoule.virtual.lab.services import Service, board_config, board_template, exporters, meter_serial
+
+_PLENTY = Room(memory_bytes=1 << 40, disk_bytes=1 << 40, cpus=4)
+
+
+def _fits(boards: int, room: Room, board: str = "board") -> list[str]:
+    said: list[str] = []
+    check_fits(boards, board_template(board), Path("/"), said.append, room=room)
+    return said
+
+
+def test_boards_that_memory_or_disk_cannot_hold_are_refused_with_the_most_that_fit() -> None:
+    small = Room(memory_bytes=2000 * MIB, disk_bytes=1 << 40, cpus=4)
+    assert _fits(2, small) == []
+    with pytest.raises(
+        ConfigError, match=r"3 boards do not fit: each takes 0\.7 GiB of memory, and 2\.0 GiB are free"
+    ) as no:
+        _fits(3, small)
+    assert "at most 2 boards" in str(no.value)
+    # A card of 1 GiB, and a stick of half of one.
+    with pytest.raises(ConfigError, match=r"each takes 1\.5 GiB of disk"):
+        _fits(3, Room(memory_bytes=1 << 40, disk_bytes=4 << 30, cpus=4))
+    assert _fits(1, Room(0, 0, 1)) == []
+
+
+def test_boards_that_share_cpus_are_allowed_and_said() -> None:
+    assert _fits(4, _PLENTY) == []
+    [said] = _fits(5, _PLENTY)
+    assert said == "warning: 5 boards share 4 CPUs: a board measures less MiB/s than one alone while others work"
+    [said] = _fits(5, _PLENTY, "deterministic")
+    assert said.endswith("a board takes longer while others work")
+
+
+def test_this_computers_room_is_read() -> None:
+    room = Room.here(Path("/nowhere/at/all"))
+    assert room.memory_bytes > 0
+    assert room.disk_bytes > 0
+    assert room.cpus == len(os.sched_getaffinity(0))
+
+
+def test_boards_take_the_cpu_with_the_fewest_boards(tmp_path: Path) -> None:
+    first = [HostCpu({0, 1, 2}, tmp_path) for _ in range(3)]
+    assert [each.number for each in first] == [2, 1, 0]
+    second = HostCpu({0, 1, 2}, tmp_path)
+    assert second.number == 2
+    # A board ends while another one shares its CPU: two CPUs have one board each, the third has none.
+    first[1].close()
+    assert HostCpu({0, 1, 2}, tmp_path).number == 1
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> tuple[LabPaths, LabRecord]:
+    """The files of a lab of three boards with two exporters, as they are once the boards have started."""
+    paths = LabPaths(tmp_path / "labs" / "pool")
+    paths.make(3)
+    boards = tuple(BoardRecord(number) for number in (1, 2, 3))
+    where = (str(tmp_path / "devices"), "127.0.0.1:20408", 22, "meter", "qemu")
+    record = LabRecord("pool", "2026-01-01T00:00:00+00:00", *where, board="rpi3", boards=boards, exporters=2)
+    for board in boards:
+        files, devices = paths.of_board(board.number), record.devices_of(board.number)
+        config = board_config(files, devices, "qemu", "rpi3", None, network=NetworkConfig(files.tftp))
+        files.board_config.write_text(config.to_toml())
+        loop = f"/dev/loop{63 + board.number}"
+        ready = BoardReady(1, "http://127.0.0.1:1/outlet/{index}", "", loop, str(devices / "mux"), "")
+        ready.write(files.board_ready)
+    return paths, record
+
+
+def _exported(service: Service) -> dict[str, Any]:
+    read: Any = ResourceConfig  # labgrid ships no types
+    return read(service.argv[-1], {"env": dict(service.env)}).data
+
+
+def _consoles(services: Sequence[Service]) -> list[dict[str, str]]:
+    return [{group: each["default"]["port"] for group, each in _exported(service).items()} for service in services]
+
+
+def test_exporters_share_the_boards_and_each_board_has_its_own_devices(lab: tuple[LabPaths, LabRecord]) -> None:
+    paths, record = lab
+    services = exporters(paths, record)
+    assert [(each.name, each.boards) for each in services] == [("exporter", (1, 2)), ("exporter-2", (3,))]
+    devices = record.devices
+    assert _consoles(services) == [
+        {"virtual": f"{devices}/console", "virtual-2": f"{devices}/2/console"},
+        {"virtual-3": f"{devices}/3/console"},
+    ]
+    cards = [each["NetworkUSBSDMuxDevice"]["path"] for service in services for each in _exported(service).values()]
+    assert cards == ["/dev/loop64", "/dev/loop65", "/dev/loop66"]
+    assert {paths.of_board(number).card for number in (1, 2, 3)} == {
+        paths.root / "card.img",
+        paths.root / "board-2" / "card.img",
+        paths.root / "board-3" / "card.img",
+    }
+    assert len({meter_serial(paths.of_board(number)) for number in (1, 2, 3)}) == 3
+
+
+def test_places_have_tags_by_which_a_run_chooses(lab: tuple[LabPaths, LabRecord]) -> None:
+    paths, record = lab
+    write_places(paths, record, board_template(record.board))
+    places = yaml.safe_load((paths.coordinator / "places.yaml").read_text())
+    assert {name: place["tags"] for name, place in places.items()} == {
+        "virtual": {"board": "virtual", "kind": "rpi3", "soc": "bcm2837", "number": "1"},
+        "virtual-2": {"board": "virtual", "kind": "rpi3", "soc": "bcm2837", "number": "2"},
+        "virtual-3": {"board": "virtual", "kind": "rpi3", "soc": "bcm2837", "number": "3"},
+    }
+    assert places["virtual-2"]["matches"] == [{"exporter": "*", "group": "virtual-2", "cls": "*"}]
