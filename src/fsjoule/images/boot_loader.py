@@ -118,7 +118,7 @@ def loader_key(recipe: Recipe, loader: Loader) -> dict[str, Any]:
 
 
 def package_files(
-    label: str,
+    former: str,
     architecture: str,
     suite: str,
     components: Sequence[str],
@@ -128,7 +128,8 @@ def package_files(
 ) -> Path:
     """A folder with files of Debian's packages: name -> package and file in it. `packages.json` has their versions.
 
-    Raises ConfigError if a package has no such file or a damaged one, LabError (transient) if it cannot be fetched.
+    Boards with the same files share it; `former` is its name in caches of earlier versions. Raises ConfigError if a
+    package has no such file or a damaged one, LabError (transient) if it cannot be fetched.
     """
     inputs = {
         "version": STAGE_VERSION,
@@ -161,7 +162,8 @@ def package_files(
         (folder / _NOTES).write_text(json.dumps(notes, indent=2) + "\n")
         shutil.rmtree(work)
 
-    return build_once("boot_loader", label, cache_key(inputs), build, progress=progress)
+    name = "_".join(sorted({package for package, _ in members.values()}))
+    return build_once("boot_loader", name, cache_key(inputs), build, progress=progress, former=former)
 
 
 def _member(tree: Path, name: str, package: str, file: str) -> bytes:

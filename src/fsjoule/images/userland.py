@@ -50,8 +50,13 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
             include={"suite", "components", "packages", "more_packages", "remove", "keep"}, exclude_defaults=True
         ),
     }
-    key = cache_key(inputs)
-    folder = build_once("userland", recipe.name, key, lambda into: _build(into, recipe, progress), progress=progress)
+    # Recipes with the same packages share an entry, which is named after none of them.
+    folder = build_once(
+        *("userland", f"{recipe.userland.suite}-{recipe.architecture}", cache_key(inputs)),
+        lambda into: _build(into, recipe, progress),
+        progress=progress,
+        former=recipe.name,
+    )
     packages = json.loads((folder / "packages.json").read_text())
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "tree" / "bin" / "busybox")
 
