@@ -76,7 +76,7 @@ test-fuzz: setup
 	$(BIN)/python tests/fuzz/run_folders.py --count $(or $(filter-out 0,$(N)),1000) --seed $(or $(SEED),1) --chains $(or $(CHAINS),1)
 
 test-boards: setup
-	$(AS_ROOT) env KERNELS=$(KERNELS) $(BIN)/pytest tests/boards
+	$(AS_ROOT) env KERNELS=$(KERNELS) $(BIN)/pytest --durations 25 -o faulthandler_timeout=3600 tests/boards
 
 test-pipeline: setup
 	$(AS_ROOT) $(BIN)/pytest tests/pipeline

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench_runs import PROJECT, all_valid, only_run, patient_environment, run_bench
+from bench_runs import BUILD_TIMEOUT_S, PROJECT, all_valid, only_run, patient_environment, run_bench
 
 
 @pytest.mark.parametrize("board", ["orangepi", "rpi3"])
@@ -17,7 +17,7 @@ def test_all_of_suite_quick_is_valid(board: str, tmp_path: Path, monkeypatch: py
     results = tmp_path / "results"
     environment = patient_environment(results, PROJECT / "env" / f"virtual-{board}.yaml")
     options = ("--fs", "ext4", "--kernel", "6.1", "--suite", "quick", "--repeat", "1")
-    done = run_bench(results, *options, environment=environment)
+    done = run_bench(results, *options, environment=environment, timeout_s=BUILD_TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     run = only_run(results)
     assert all_valid(run)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 import zlib
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from labgrid.factory import target_factory
 from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError
+from fsjoule.host import process
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name
 from fsjoule.lab.sparse_image import Piece, pieces
 from fsjoule.lab.translate import lab_errors, time_limit
@@ -28,14 +30,29 @@ _STAGE_TIMEOUT_S: Final = 120.0
 
 @contextmanager
 def staged(tftp: Any, name: str, content: bytes) -> Generator[str]:  # noqa: ANN401 - a TFTPProviderDriver
-    """A file of this name and content at the TFTP server, by the path to fetch. Raises LabError."""
-    with tempfile.TemporaryDirectory() as folder:
+    """A file of this name and content at the TFTP server, by the path to fetch. It goes afterwards. Raises LabError."""
+    with tempfile.TemporaryDirectory(prefix="fsjoule-") as folder:
         file = Path(folder) / name
-        file.write_bytes(content)
+        # labgrid copies what the link leads to: equal content for another board gets another file of its cache.
+        unique = file.with_name(Path(folder).name)
+        unique.write_bytes(content)
+        file.symlink_to(unique)
         doing = f"giving {name} to the TFTP server"
-        with time_limit(_STAGE_TIMEOUT_S, doing), lab_errors(doing):
-            path = tftp.stage(str(file))
-        yield path
+        try:
+            with time_limit(_STAGE_TIMEOUT_S, doing), lab_errors(doing):
+                path = tftp.stage(str(file))
+            yield path
+        finally:
+            _remove(tftp.provider, name)
+
+
+def _remove(provider: Any, name: str) -> None:  # noqa: ANN401 - a resource of labgrid's
+    """Remove a file and its copy in labgrid's cache from the TFTP server."""
+    link = shlex.quote(f"{provider.internal}/{name}")
+    script = f'file=$(readlink {link}) && rm -f {link} "$file"'
+    # Without contact it stays there: what has failed is more important, and the next flash says so, too.
+    with suppress(LabError), lab_errors(f"removing {name} from the TFTP server"):
+        process.run(provider.wrap_command(["sh", "-c", script]), timeout_s=_STAGE_TIMEOUT_S, check=False)
 
 
 @target_factory.reg_driver

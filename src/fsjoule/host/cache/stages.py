@@ -152,7 +152,7 @@ def _of_key(final: Path, former: str, key: str) -> Path | None:
     others = final.parent.glob(f"*-{glob.escape(key)}")
     for entry in sorted(others, key=lambda path: (path.name != f"{former}-{key}", path.name)):
         use(_beside(entry, "use"))
-        if damage(entry) is None:
+        if damage(entry) is None and _stored(entry).key == key:
             return entry
     return None
 
