@@ -91,6 +91,30 @@ class Board(Protocol):
         ...
 
 
+class BoardParts(Protocol):
+    """The parts around a board, one by one, for the examination of its place."""
+
+    @property
+    def boot_limit_s(self) -> float:
+        """Seconds that a boot may take."""
+        ...
+
+    def power_on(self) -> None:
+        """Switch the board on, and do not wait for it. Raises LabError, PlaceLostError."""
+        ...
+
+    def has_power(self) -> bool | None:
+        """Whether the outlet is on; None if it never tells. Raises LabError if it does not tell now."""
+        ...
+
+    def reach_card(self) -> str:
+        """Reach the card for writing, write nothing, and leave the board off.
+
+        Returns what was found; empty if the flasher has nothing to reach. Raises LabError, PlaceLostError.
+        """
+        ...
+
+
 class Meter(Protocol):
     """Joules. Recording goes on in the background from `arm` to `disarm`."""
 

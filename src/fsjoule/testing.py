@@ -56,9 +56,10 @@ class FakeShell:
 
 @dataclass
 class FakeMeter:
-    """A meter that always returns the same trace, and is silent without one."""
+    """A meter that always returns the same trace, or the one that `now` gives, and is silent without one."""
 
     trace: Trace | None = None
+    now: Callable[[], Trace | None] | None = None
 
     def info(self) -> MeterInfo:
         return self._trace().info
@@ -70,9 +71,10 @@ class FakeMeter:
         return self._trace()
 
     def _trace(self) -> Trace:
-        if self.trace is None:
+        trace = self.trace if self.now is None else self.now()
+        if trace is None:
             raise MeterError("the meter has been silent for 2 s")
-        return self.trace
+        return trace
 
 
 @dataclass
@@ -118,7 +120,11 @@ class FakeStore:
 
 @dataclass
 class FakeBoard:
-    """Boots into `shell`, or raises the next of `faults`; a cut returns `said`. Setting `lost` takes it away."""
+    """Boots into `shell`, or raises the next of `faults`; a cut returns `said`. Setting `lost` takes it away.
+
+    It is ports.BoardParts, too: `outlet` is what its outlet says (by default the truth), `reached` what its flasher
+    finds or raises.
+    """
 
     shell: FakeShell
     board_facts: BoardFacts
@@ -131,6 +137,20 @@ class FakeBoard:
     boots: int = 0
     powered: bool = False
     lost: LabError | None = None
+    outlet: Callable[[], bool | None] | None = None
+    reached: str | LabError = ""
+    boot_limit_s: float = 100.0
+
+    def power_on(self) -> None:
+        self.powered = True
+
+    def has_power(self) -> bool | None:
+        return self.powered if self.outlet is None else self.outlet()
+
+    def reach_card(self) -> str:
+        if isinstance(self.reached, LabError):
+            raise self.reached
+        return self.reached
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
         self.prepared.append((kernel, root_filesystem))

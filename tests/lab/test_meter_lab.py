@@ -94,6 +94,32 @@ def test_through_labgrid_the_place_is_held_meanwhile(fsjoule: CommandLine) -> No
     assert fsjoule("meter", "set", "--rate", "625", "--json").document["rate_hz"] == 625
 
 
+def test_the_doctor_finds_the_empty_card_of_a_good_place(fsjoule: CommandLine) -> None:
+    done = fsjoule("doctor", "virtual", "--json")
+    checks = {each["name"]: each for each in done.document["checks"]}
+    found = {name: (each["health"], each["because"]) for name, each in checks.items()}
+    well, untried = ("ok", ""), ("not tried", "boot")
+    assert found == {
+        "power": well,
+        "meter": well,
+        "flasher": well,
+        "boot": ("broken", ""),
+        "card": untried,
+        "marks": untried,
+        "clock": untried,
+    }, done.err
+    assert re.search(
+        r"off 0\.000 W, on 1\.[12]\d\d W, off 0\.000 W; the outlet says off, on, off", checks["power"]["seen"]
+    )
+    assert re.search(r"there \S+ has 1024 MiB; nothing was written", checks["flasher"]["seen"])
+    assert "no partition table" in checks["boot"]["seen"]
+    assert (done.code, done.document["simulated"]) == (4, True)
+    status = lab.status("virtual")
+    assert status.holder is None
+    assert status.board is not None
+    assert status.board["supply"]["watts"] == 0
+
+
 def test_the_square_load_tells_how_late_marks_are(fsjoule: CommandLine) -> None:
     done = fsjoule("meter", "selftest", "--lg-env", ENVIRONMENT, "--json")
     square = done.document["square_load"]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fsjoule.bench.onboard.marks import DIRECTORY, start_mark, stop_mark
 from fsjoule.errors import LabError, MeasurementInvalid
+from fsjoule.meter.energy import instrument_of
 from fsjoule.model import MarkLine, MarkSource, MeterInfo, Trace
 from fsjoule.ports import Clock, Meter, Shell
 
@@ -98,6 +99,12 @@ def square_load(
         except MeasurementInvalid as error:
             say(error.what)
     return attempt()
+
+
+def mark_limit_s(info: MeterInfo, window_excess_s: float) -> float:
+    """How far a mark may be from its step, because the energy's uncertainty includes so much; in seconds."""
+    instrument = instrument_of(info)
+    return instrument.mark_s + instrument.sample_s + window_excess_s
 
 
 def run_square_load(shell: Shell, meter: Meter, clock: Clock, mark_line: MarkLine, *, pulses: int = PULSES) -> Trace:

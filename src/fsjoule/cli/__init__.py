@@ -45,9 +45,9 @@ _RESULTS: Final = "results"
 _OF_RESULTS: Final = ("choices", "export", "schema", "show", "version")
 # The main job, which help names first.
 _MAIN: Final = "bench"
-_COMMANDS: Final = ("advise", "compare", "explain", "gate")
+_COMMANDS: Final = ("advise", "compare", "doctor", "explain", "gate")
 # Commands whose exit code is the answer.
-_ANSWERS: Final = ("bisect", "gate", "place")
+_ANSWERS: Final = ("bisect", "doctor", "gate", "place")
 
 
 class _Warnings(logging.Handler):

@@ -27,7 +27,7 @@ from fsjoule.lab.in_place import InPlaceFlasher
 from fsjoule.lab.kept_card import KeptCard
 from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
-from fsjoule.lab.meterdriver import MeterDriver, meter
+from fsjoule.lab.meterdriver import MeterDriver, has_meter, meter
 from fsjoule.lab.place import Guard, acquired_place, acquired_places
 from fsjoule.lab.placenames import find_places, is_name, place_variables
 from fsjoule.lab.shell import LabgridShell
@@ -67,6 +67,7 @@ __all__ = [
     "check_places",
     "find_places",
     "guard",
+    "has_meter",
     "is_lab_fault",
     "is_name",
     "lab_errors",

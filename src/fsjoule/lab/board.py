@@ -1,4 +1,4 @@
-"""ports.Board on a labgrid target."""
+"""ports.Board and ports.BoardParts on a labgrid target."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Callable, Mapping
 
 from labgrid import Target
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.lab.card import Card
 from fsjoule.lab.facts import board_facts
 from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.strategy import BoardStrategy
+from fsjoule.lab.translate import lab_errors
 from fsjoule.model import BoardFacts, ImageFacts
 from fsjoule.ports import Cut
 
 
 class LabgridBoard:
-    """The board of a labgrid target, with its possible card images, by kernel and root filesystem."""
+    """The board of a labgrid target, with its possible card images, by kernel and root filesystem.
+
+    It is ports.BoardParts, too.
+    """
 
     def __init__(
         self,
@@ -75,6 +79,36 @@ class LabgridBoard:
     def off(self) -> None:
         self._shell = None
         self._strategy.transition("off")
+
+    @property
+    def boot_limit_s(self) -> float:
+        return float(self._strategy.boot_timeout)
+
+    def power_on(self) -> None:
+        self._leave_shell()
+        self._strategy.start()
+
+    def has_power(self) -> bool | None:
+        return self._strategy.has_power() if self._strategy.tells_power else None
+
+    def reach_card(self) -> str:
+        self.off()
+        self._strategy.guard.check()
+        flasher = self._strategy.flasher
+        try:
+            with lab_errors("reaching the card"):
+                return flasher.find_card(self._strategy)
+        except LabError as error:
+            error.blame(self._strategy.diagnose())
+            raise
+        finally:
+            if flasher.starts_board:
+                self._leave_shell()
+                self.off()
+
+    def _leave_shell(self) -> None:
+        self._shell = None
+        self._strategy.lose()
 
     def facts(self) -> BoardFacts:
         return board_facts(self._shell or self.boot(), self._strategy.board, self._strategy.card_device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -27,6 +28,8 @@ from fsjoule.ports import Shell
 
 _MUX_TIMEOUT_S: Final = 30.0
 _FLUSH_TIMEOUT_S: Final = 120.0
+_MEDIUM_TIMEOUT_S: Final = 15.0
+_LOOK_S: Final = 0.5
 _NOT_FOUND: Final = 127  # a shell's exit code
 
 
@@ -87,6 +90,14 @@ class FlasherProtocol(abc.ABC):
         The board is off before. A flasher with `starts_board` leaves it running, and the strategy switches it off.
         """
 
+    def find_card(self, board: FlashedBoard) -> str:  # noqa: ARG002
+        """Reach the card as `flash` does, write nothing, and leave the card to the board, which is off before.
+
+        Returns what was found; empty if there is nothing to reach. A flasher with `starts_board` leaves it running.
+        Raises LabError.
+        """
+        return ""
+
     def check_booted(self, image: Path, board: FlashedBoard, shell: Shell) -> None:  # noqa: B027
         """Look at the board after each boot. Raises LabError if it did not boot what `flash` left."""
 
@@ -120,6 +131,14 @@ class DiskFlasher(Driver, FlasherProtocol):
         resource, size_bytes = self.storage.storage, image.stat().st_size
         write_card(self.storage, image, self.write_timeout, diagnose, lambda: wanted.check(resource, size_bytes))
         self._flush(diagnose)
+
+    def _examined(self, wanted: BoardsDisk) -> str:
+        """The card as a disk of the exporter, in words. Raises LabError if there is none, or another disk."""
+        resource, deadline = self.storage.storage, time.monotonic() + _MEDIUM_TIMEOUT_S
+        while not (disk := disks.look(resource)).size_bytes and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        wanted.check(resource, 0)
+        return f"{disk.path} has {disk.size_bytes // MIB} MiB"
 
     def _boards_disk(self, board: FlashedBoard, offered_bytes: int | None = None) -> BoardsDisk:
         largest = self.disk_max_mib * MIB
@@ -175,6 +194,21 @@ class SdMuxFlasher(DiskFlasher):
                 self._switch("dut")
             raise
         self._switch("dut")
+
+    @step(result=True)
+    def find_card(self, board: FlashedBoard) -> str:
+        """See FlasherProtocol."""
+        with lab_errors("finding the SD mux"):
+            self.labgrid.activate(self)
+        self._switch("host")
+        try:
+            found = self._examined(self._boards_disk(board))
+        except BaseException as error:
+            with also(error, "giving the card back to the board"):
+                self._switch("dut")
+            raise
+        self._switch("dut")
+        return f"the mux went to the exporter and back; there {found}"
 
     def _switch(self, mode: str) -> None:
         doing = f"switching the SD mux to {mode}"

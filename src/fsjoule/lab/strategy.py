@@ -320,10 +320,15 @@ class BoardStrategy(Strategy):
         with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             self.power.on()
 
+    @property
+    def tells_power(self) -> bool:
+        """Whether the outlet's driver can be asked; labgrid's ExternalPowerDriver cannot."""
+        return hasattr(self.power, "get")
+
     def has_power(self) -> bool:
         """Whether the outlet is on. Raises LabError if it does not tell."""
         doing = "asking the outlet"
-        if not hasattr(self.power, "get"):  # as of labgrid's ExternalPowerDriver
+        if not self.tells_power:
             raise LabError(f"{doing} is not possible: {type(self.power).__name__} cannot tell")
         with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
             return bool(self.power.get())

@@ -10,6 +10,7 @@ from typing import Any, Final
 from fsjoule import lab
 from fsjoule.errors import ConfigError, LabError, MeterError
 from fsjoule.host import interrupts
+from fsjoule.lab.wanted import AT_ONCE, Wanted
 from fsjoule.meter.links.address import FORMS, opener
 from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.desk import ClientMeter
@@ -65,14 +66,20 @@ def desk_meter(
 
 @contextmanager
 def environment_target(
-    environment_file: Path, say: Callable[[str], None], *, kernel: str = KERNEL
+    environment_file: Path,
+    say: Callable[[str], None],
+    *,
+    kernel: str = KERNEL,
+    place: str | None = None,
+    wanted: Wanted = AT_ONCE,
 ) -> Generator[tuple[Any, BoardProfile]]:
     """The labgrid target of an environment file, and its board's profile.
 
-    The place is held in the body, which Ctrl-C, SIGTERM and SIGHUP end. If the file asks for a virtual lab that is not
-    up, it is brought up for `kernel`.
+    The place is held in the body, which Ctrl-C, SIGTERM and SIGHUP end. It is the `place` of this name instead of the
+    one that LG_PLACE names, and awaited as `wanted`. If the file asks for a virtual lab that is not up, it is brought
+    up for `kernel`. Raises ConfigError, PlaceHeldError, LabError.
     """
-    environment = lab.read_environment(environment_file)
+    environment = lab.read_environment(environment_file, wanted)
 
     def chosen(board: str) -> str:
         with interrupts.interruptible():
@@ -82,10 +89,17 @@ def environment_target(
         closing.enter_context(interrupts.handled())
         closing.enter_context(lab.variables(environment.variables))
         closing.enter_context(virtual_lab_of(environment, chosen, say, as_it_is=True))
+        if place is not None:
+            closing.enter_context(lab.variables({"LG_PLACE": place}))
         with interrupts.interruptible():
-            places = lab.find_places(environment.places)
-        closing.enter_context(lab.variables(lab.place_variables(environment.places, places)))
-        guard = closing.enter_context(lab.acquired_places(places, say=say))
+            places = lab.find_places(environment.places, wanted)
+        if place is not None and not all(map(lab.is_name, places)):
+            raise ConfigError(f"{place} is no name of a place", hint="labgrid-client places lists them")
+        left_open = lab.place_variables(environment.places, places)
+        if place is not None and places and not left_open and place not in places:
+            raise ConfigError(f"{environment_file} is for {', '.join(places)}", hint="leave out the place, or --lg-env")
+        closing.enter_context(lab.variables(left_open))
+        guard = closing.enter_context(lab.acquired_places(places, say=say, wanted=wanted))
         with interrupts.interruptible():
             target = closing.enter_context(lab.labgrid_target(environment_file))
         lab.guard(target, guard)

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from rich.console import Console
 
@@ -25,9 +24,9 @@ from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
 from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Run, RunStatus
-from fsjoule.ports import Board, Meter
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
+from fsjoule.runs.equipment import Equipment, equipment
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.parallel.bench import ParallelBench
 from fsjoule.runs.parallel.boards import Boards
@@ -40,7 +39,6 @@ from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
 from fsjoule.store.reader import load_run_file
 from fsjoule.suites import Pace, check_modules
-from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
 
 # Two runs with one id would pass for copies in an index of many boards and years.
@@ -62,14 +60,6 @@ class Observer(Protocol):
     def closed(self, run: Run) -> None:
         """Nothing more is measured, and the board is off."""
         ...
-
-
-class Equipment(NamedTuple):
-    """A board, its meter, and a look at the lab's dead parts."""
-
-    board: Board
-    meter: Meter
-    diagnose: Callable[[], tuple[str, ...]]
 
 
 @dataclass
@@ -215,16 +205,7 @@ class Session:
         """The board and the meter of a labgrid target, with the cards of the run. Raises LabError."""
         with lab.lab_errors("finding the board's parts"):
             lab.guard(target, self.lab.guard)
-            where = self.lab.where
-            board = lab.LabgridBoard(
-                *(target, self._cards, self.say),
-                *(partial(lab_board.set_seed, *where), partial(lab_board.losses, *where)),
-                diagnose=partial(lab_health.console_faults, *where),
-                diagnose_power=partial(lab_health.power_faults, *where),
-                diagnose_writing=partial(lab_health.card_faults, *where),
-            )
-            meter = lab.board_meter(target, partial(lab_health.meter_faults, *where))
-        return Equipment(board, meter, partial(lab_health.lab_faults, *where))
+        return equipment(target, self._cards, self.lab.where, self.say)
 
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's

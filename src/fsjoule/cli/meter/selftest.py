@@ -85,9 +85,8 @@ def _square(
     quiet: bool,
 ) -> tuple[bool, dict[str, Any]]:
     from fsjoule import images, lab
-    from fsjoule.bench.square_load import square_load
+    from fsjoule.bench.square_load import mark_limit_s, square_load
     from fsjoule.host.clock import HostClock
-    from fsjoule.meter.energy import instrument_of
     from fsjoule.suites import SCRATCH_ROOT
 
     card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
@@ -103,9 +102,7 @@ def _square(
             return False, {"failures": list(error.reasons)}
         finally:
             board.off()
-    instrument = instrument_of(info)
-    mark_s = instrument.mark_s + instrument.sample_s
-    limit_s = mark_s + profile.window_excess_s
+    mark_s, limit_s = mark_limit_s(info, 0.0), mark_limit_s(info, profile.window_excess_s)
     if not quiet:
         out.print(_table(found))
         allowed = f"{mark_s * 1e3:.2f} ms, energy's mark term, and {profile.window_excess_s * 1e3:.0f} ms, the board's"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.meter.protocol.frames import InfoFrame
-from fsjoule.model import MeterStatus, ResetCause
+from fsjoule.model import MeterCalibration, MeterStatus, ResetCause
 from fsjoule.model.labels import counted
 
 _RESETS: Final = {
@@ -17,7 +17,11 @@ _U32_MODULUS: Final = 1 << 32
 
 def notices(frame: InfoFrame) -> list[str]:
     """Everything that is wrong with a meter, in words."""
-    status, calibration = frame.status, frame.info.calibration
+    return [*complaints(frame.status), *uncalibrated(frame.info.calibration)]
+
+
+def complaints(status: MeterStatus) -> list[str]:
+    """Everything that is wrong with a meter's state, whether it is calibrated or not."""
     found = [_RESETS[status.reset_cause]] if status.reset_cause in _RESETS else []
     if status.i2c_faults:
         found.append(f"{counted(status.i2c_faults, 'failed transfer')} to the INA219 since power-up: check its wires")
@@ -29,12 +33,15 @@ def notices(frame: InfoFrame) -> list[str]:
         found.append("its settings are not saved and are lost with its power: fsjoule meter set --save")
     if not status.sampling:
         found.append("it is stopped and takes no samples: fsjoule meter set --start")
-    dates = {"zero": calibration.zero_date, "gain": calibration.gain_date}
-    if missing := [name for name, date in dates.items() if not date]:
-        found.append(
-            f"not calibrated yet: {', '.join(missing)}; the data sheets' limits apply (fsjoule meter calibrate)"
-        )
     return found
+
+
+def uncalibrated(calibration: MeterCalibration) -> list[str]:
+    """What a meter has not been calibrated for."""
+    dates = {"zero": calibration.zero_date, "gain": calibration.gain_date}
+    missing = [name for name, date in dates.items() if not date]
+    why = f"not calibrated yet: {', '.join(missing)}; the data sheets' limits apply (fsjoule meter calibrate)"
+    return [why] if missing else []
 
 
 def news(before: MeterStatus | None, now: MeterStatus) -> list[str]:

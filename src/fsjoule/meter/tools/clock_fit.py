@@ -9,11 +9,14 @@ The uncertainty is the slope's standard error, plus the effect of a least lag th
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from fsjoule.meter.protocol.frames import Frame, SamplesFrame
 
 _FIRST_SPAN_US: Final = 500_000.0
 _MOST_SPANS: Final = 2048
@@ -53,6 +56,14 @@ class ClockFit:
             self._least.clear()
             for point in points:
                 self._keep(*point)
+
+    def add_samples(self, frames: Iterable[Frame], heard_s: float, tick_us: float) -> None:
+        """Add the samples among frames that arrived at `heard_s`. A tick takes `tick_us`."""
+        samples = [frame for frame in frames if isinstance(frame, SamplesFrame)]
+        if samples:
+            # The whole chunk has arrived by then; its last frame waited least.
+            last = samples[-1]
+            self.add(last.first_time_us + last.count * tick_us, heard_s)
 
     def drift(self) -> Drift | None:
         """The drift; None in the first 4 s."""

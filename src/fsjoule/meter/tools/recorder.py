@@ -15,7 +15,7 @@ from typing import Final, Protocol, Self
 from fsjoule.errors import FsjouleError, MeterError, StorageError
 from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.powercap import PowercapMeter
-from fsjoule.meter.protocol.frames import Frame, SamplesFrame
+from fsjoule.meter.protocol.frames import Frame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.meter.tools.live import Live, Reading
@@ -149,11 +149,7 @@ class _Inbox:
 
     def put(self, frames: Sequence[Frame], heard_s: float) -> None:
         """Called by the receiving thread."""
-        samples = [frame for frame in frames if isinstance(frame, SamplesFrame)]
-        if samples:
-            # The whole chunk has arrived by then; its last frame waited least.
-            last = samples[-1]
-            self.clock.add(last.first_time_us + last.count * self._tick_us, heard_s)
+        self.clock.add_samples(frames, heard_s, self._tick_us)
         self._overflow |= len(self._waiting) > _MOST_WAITING
         if not self._overflow:
             self._waiting.extend(frames)

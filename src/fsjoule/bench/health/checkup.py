@@ -1,0 +1,129 @@
+"""All checks of one place, one after the other. A check that another one's failure makes impossible is not tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from fsjoule.bench.health.boot import BOOT, FLASHER, check_boot, check_flasher
+from fsjoule.bench.health.card import CARD, check_card
+from fsjoule.bench.health.clock import CLOCK, check_clock
+from fsjoule.bench.health.marks import MARKS, check_marks
+from fsjoule.bench.health.meter import METER, check_meter
+from fsjoule.bench.health.power import POWER, check_power
+from fsjoule.bench.health.result import Check, Health
+from fsjoule.errors import LabError
+from fsjoule.meter.energy.kernel_tick import tick_notes
+from fsjoule.meter.tools.clock_fit import Drift
+from fsjoule.model import BoardProfile
+from fsjoule.ports import Board, BoardParts, Clock, Meter, Shell
+
+# Which checks cannot be made without which others.
+_NEEDS: Final = {
+    FLASHER: (POWER,),
+    BOOT: (POWER,),
+    CARD: (BOOT,),
+    MARKS: (BOOT, METER),
+    CLOCK: (BOOT,),
+}
+_ADVICE: Final = {
+    POWER: "the outlet: its address, its socket, its own supply",
+    METER: "is the meter plugged in? fsjoule meter list shows all, on the computer beside the board",
+    FLASHER: "the mux or the flasher's cable, and its entry in the exporter's file (docs/flashing.md)",
+    BOOT: "is a system of this board's recipe on its card? --kernel NAME writes one",
+    CARD: "the console: labgrid-client -p PLACE console",
+    MARKS: "the console: labgrid-client -p PLACE console",
+    CLOCK: "the console: labgrid-client -p PLACE console",
+}
+_NO_METER: Final = "the environment file has no meter"
+
+
+@dataclass(frozen=True, slots=True)
+class MeterTools:
+    """A meter, and what only its stream tells: its notices, and how its clock drifts in so many seconds."""
+
+    meter: Meter
+    notices: Callable[[], Sequence[str]] = tuple
+    drift: Callable[[float], Drift | None] = lambda _seconds: None
+
+
+@dataclass
+class Checkup:
+    """The checks of a place. Whoever makes it switches the board off at the end.
+
+    `least_bytes` is the size of the board's card images; `write` writes one, if the user asked for that.
+    """
+
+    board: Board
+    parts: BoardParts
+    meter: MeterTools | None
+    clock: Clock
+    profile: BoardProfile
+    least_bytes: int = 0
+    write: Callable[[], None] | None = None
+    _failed: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    _shell: Shell | None = field(default=None, init=False)
+
+    def checks(self) -> Generator[Check]:
+        """Make the checks. Raises PlaceLostError, and nothing else of the lab's."""
+        looks: dict[str, Callable[[], Check]] = {
+            POWER: self._power,
+            METER: self._meter,
+            FLASHER: lambda: check_flasher(self.parts, self.write, self.clock),
+            BOOT: self._boot,
+            CARD: lambda: check_card(self._booted, self.profile.card_device, self.least_bytes),
+            MARKS: self._marks,
+            CLOCK: self._clock,
+        }
+        for name, look in looks.items():
+            yield self._checked(name, look)
+
+    def _checked(self, name: str, look: Callable[[], Check]) -> Check:
+        because = next((self._failed[need] for need in _NEEDS.get(name, ()) if need in self._failed), "")
+        if because:
+            self._failed[name] = because  # the first cause
+            return Check(name, Health.NOT_TRIED, f"needs {because}", because=because)
+        try:
+            check = look()
+        except LabError as error:
+            if error.ends_run:
+                raise
+            first, *rest = error.what.splitlines()
+            check = Check(name, Health.BROKEN, first, error.hint or _ADVICE[name], tuple(line.strip() for line in rest))
+        if check.health is Health.BROKEN:
+            self._failed[name] = name
+        return check
+
+    def _power(self) -> Check:
+        # In guest time the meter's clock stands still while the board is off.
+        meter = None if self.meter is None or self.profile.guest_time else self.meter.meter
+        return check_power(self.board, self.parts, meter, self.clock)
+
+    def _meter(self) -> Check:
+        if self.meter is None:
+            return Check(METER, Health.NOT_HERE, _NO_METER)
+        return check_meter(self.meter.meter, self.clock, self.meter.notices)
+
+    def _boot(self) -> Check:
+        check, self._shell = check_boot(self.board, self.parts, self.clock)
+        return check
+
+    def _marks(self) -> Check:
+        if self.meter is None:
+            return Check(MARKS, Health.NOT_HERE, _NO_METER)
+        return check_marks(self._booted, self.meter.meter, self.clock, self.profile)
+
+    def _clock(self) -> Check:
+        if self.profile.guest_time:
+            return Check(CLOCK, Health.NOT_HERE, "the board's time and the meter's stand still while it waits")
+        tools = None if METER in self._failed else self.meter
+        if tools is None:
+            return check_clock(self._booted, self.clock, None)
+        notes = tick_notes(tools.meter.info(), self.board.facts().tick_hz)
+        return check_clock(self._booted, self.clock, tools.drift, notes)
+
+    @property
+    def _booted(self) -> Shell:
+        assert self._shell is not None
+        return self._shell

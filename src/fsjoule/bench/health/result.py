@@ -1,0 +1,69 @@
+"""What a check found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from fsjoule.errors import LabError, MeasurementInvalid
+
+
+class Health(StrEnum):
+    """A check's verdict. `doubtful`: the part works, but figures may suffer or it may soon fail."""
+
+    OK = "ok"
+    DOUBTFUL = "doubtful"
+    BROKEN = "broken"
+    NOT_TRIED = "not tried"  # because of another check
+    NOT_HERE = "does not apply"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A part of a place, what was seen of it in one line, and what to do if it is not well.
+
+    `detail` has further lines, for example of the console. `because` names the check whose failure makes this one
+    impossible.
+    """
+
+    name: str
+    health: Health
+    seen: str
+    advice: str = ""
+    detail: tuple[str, ...] = ()
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Something that is wrong with a part, and what to do about it."""
+
+    health: Health
+    what: str
+    advice: str
+
+
+_WORST_FIRST: Final = (Health.BROKEN, Health.DOUBTFUL)
+
+
+def judged(name: str, seen: str, complaints: Iterable[Complaint] = ()) -> Check:
+    """A check by its complaints; the worst gives verdict and advice, and all of them are told."""
+    found = sorted(complaints, key=lambda each: _WORST_FIRST.index(each.health))
+    if not found:
+        return Check(name, Health.OK, seen)
+    told = "; ".join([*(each.what for each in found), *([seen] if seen else [])])
+    return Check(name, found[0].health, told, found[0].advice)
+
+
+def overall(checks: Iterable[Check]) -> Health:
+    """The worst verdict."""
+    found = {check.health for check in checks}
+    return next((health for health in _WORST_FIRST if health in found), Health.OK)
+
+
+def exit_code(health: Health) -> int:
+    """0; as after a fault of the lab if broken; as after a measurement that is not to be believed if doubtful."""
+    codes = {Health.BROKEN: LabError.exit_code, Health.DOUBTFUL: MeasurementInvalid.exit_code}
+    return codes.get(health, 0)
