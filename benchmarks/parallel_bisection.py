@@ -4,17 +4,14 @@ python benchmarks/parallel_bisection.py --boards 4
 
 Debian's kernels stand for 64 commits: 6.1 for the good ones, 6.12 from the first bad one on. So nothing is compiled,
 and what is measured is boots alone: cards, labs that come up and go down, ext4's randread-16k, and what is made ahead
-in vain. The boots and figures of both turns must be equal to the digit. Nothing else should run, for the ratio is that
-of the free cores. Exit code 1 if something differs.
+in vain. The boots and figures of both turns must be equal to the digit. Nothing else should run: the ratio is that of
+the cores that are free. The exit code is 1 if something differs.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,20 +19,17 @@ from pathlib import Path
 from typing import Final
 
 from common import show
+from guest_time import options, quick_ext4, say, turn_s
 
-from fsjoule.host import interrupts, process
-from fsjoule.host.paths import project_dir
-from fsjoule.lab import read_environment
+from fsjoule.host import interrupts
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.pool import Assignment, Pool
 from fsjoule.runs.bisect.search import Search
-from fsjoule.runs.request import choose
 from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
 from fsjoule.verdicts.bisection.state import State
 
-_TURN_LIMIT_S: Final = 3 * 3600.0
 _GOOD, _BAD = Path("6.1"), Path("6.12")
 _COMMITS: Final = tuple(f"{number:040x}" for number in range(64))
 _FIGURE: Final = "ext4-randread-16k throughput"
@@ -68,22 +62,8 @@ class _Debian:
         raise AssertionError(f"{merge} after {before} is no merge")
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _bisect(boards: int, first_bad: int, folder: Path) -> None:
-    environment = read_environment(project_dir() / "env" / "deterministic.yaml")
-    choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels="6.1",
-        repeat=1,
-        provision="scratch",
-        results=folder / "results",
-        seed=3,
-        environment=environment,
-    )
+    choice, environment = quick_ext4(folder / "results", "6.1")
     metrics, select, command = (Metric.THROUGHPUT,), "randread-16k", tuple(sys.argv)
     builds = _Debian(first_bad)
     with bisection_log(folder / "log") as log, ExitStack() as closing:
@@ -92,11 +72,11 @@ def _bisect(boards: int, first_bad: int, folder: Path) -> None:
         log.add(Line(_COMMITS, subjects=("",) * len(_COMMITS)))
         if boards > 1:
             assigned = Assignment(choice, environment, metrics, select, folder / "ahead", command)
-            boots = closing.enter_context(Pool(assigned, boards, choice.results, _say))
+            boots = closing.enter_context(Pool(assigned, boards, choice.results, say))
         else:
-            alone = BoardBoots(choice, environment, metrics, select, folder / "cards", _say, command)
+            alone = BoardBoots(choice, environment, metrics, select, folder / "cards", say, command)
             boots = closing.enter_context(alone)
-        Search(log, builds, boots, environment.profile.name, builds, _say, ahead=boards - 1).run()
+        Search(log, builds, boots, environment.profile.name, builds, say, ahead=boards - 1).run()
 
 
 def _asked() -> Asked:
@@ -120,11 +100,8 @@ def _asked() -> Asked:
 
 
 def _turn(boards: int, first_bad: int, folder: Path) -> tuple[float, State]:
-    """Seconds of a turn in a process of its own, and what it found."""
-    words = [sys.executable, __file__, "--boards", str(boards), "--first-bad", str(first_bad), "--turn", folder]
-    started_s = time.monotonic()
-    process.run(words, timeout_s=_TURN_LIMIT_S)
-    took_s = time.monotonic() - started_s
+    """A turn's seconds, and what it found."""
+    took_s = turn_s("--boards", str(boards), "--first-bad", str(first_bad), "--turn", folder)
     with bisection_log(folder / "log") as log:
         return took_s, State.of(log.events)
 
@@ -134,11 +111,8 @@ def _told(boot: Booted) -> tuple[object, ...]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--boards", type=int, default=len(os.sched_getaffinity(0)), help="(default: the cores)")
+    parser = options(__doc__ or "")
     parser.add_argument("--first-bad", type=int, default=41, help="from 1 to 63 (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="machine-readable output")
-    parser.add_argument("--turn", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.turn is not None:
         _bisect(chosen.boards, chosen.first_bad, chosen.turn)

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from fsjoule.errors import FsjouleError, LabError, StorageError
 from fsjoule.host import interrupts
@@ -19,7 +19,6 @@ from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.parallel.boards import lab_of_board
-from fsjoule.runs.parallel.messages import Failed
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.request import Choice
 
@@ -107,7 +106,7 @@ class Pool:
                 if not self._processes.left:
                     assert self._lost is not None
                     raise self._lost
-                self._processes.listen(self._hear)
+                self._processes.listen(self._take, self._lose)
                 self._assign()
         made, self._wanted = self._made.pop(wish), None
         if made.boot is None:
@@ -149,16 +148,6 @@ class Pool:
             (one for one in self._likely if one not in self._made and one not in under_way and one not in self._tries),
             None,
         )
-
-    def _hear(self, number: int, message: Any) -> None:  # noqa: ANN401 - whatever a process sends
-        match message:
-            case Made():
-                self._take(number, message)
-            case Failed(error):
-                assert error is not None, "a bug is raised"
-                self._lose(number, error)
-            case _:
-                raise TypeError(f"board {number} sent {message!r}")
 
     def _take(self, number: int, made: Made) -> None:
         wish = self._under_way.pop(number)

@@ -13,7 +13,7 @@ from fsjoule.errors import FsjouleError
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import LabFacts, Planned, Run
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Failed, Ready
+from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
 from fsjoule.runs.parallel.processes import Processes
 
 # A boot whose board fails gets another one, once. A kernel at fault fails there too.
@@ -82,7 +82,7 @@ class Boards:
         self.processes.end([number for number, each in self.boards.items() if each.boot is not None or not each.ready])
 
     def _listen(self) -> None:
-        self.processes.listen(self._hear)
+        self.processes.listen(self._hear, self._lose)
         self._assign()
 
     def _hear(self, number: int, message: Any) -> None:  # noqa: ANN401 - whatever a process sends
@@ -92,9 +92,6 @@ class Boards:
                 self.processes.say(f"board {number} is ready")
             case Done():
                 self._take(number, message)
-            case Failed(error):
-                assert error is not None, "a bug is raised"
-                self._lose(number, error)
             case _:
                 raise TypeError(f"board {number} sent {message!r}")
 

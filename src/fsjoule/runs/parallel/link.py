@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from fsjoule.errors import FsjouleError
 from fsjoule.host import interrupts
-from fsjoule.runs.parallel.messages import Failed, Said
+from fsjoule.runs.parallel.messages import Crashed, Failed, Said
 
 _WELL_S: Final = 10.0
 
@@ -77,4 +77,4 @@ def serve(work: Callable[[Link, str], None]) -> None:
         except FsjouleError as error:
             link.send(Failed(error))
         except Exception:  # noqa: BLE001 - the run tells it as its own
-            link.send(Failed(bug=traceback.format_exc()))
+            link.send(Crashed(traceback.format_exc()))

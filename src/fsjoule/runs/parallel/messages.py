@@ -69,7 +69,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The process ends: its lab does not come up, or (`bug`) because of an error that nobody expected."""
+    """The process ends: its lab does not come up."""
 
-    error: FsjouleError | None = None
-    bug: str = ""
+    error: FsjouleError
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """The process ends: an error that nobody expected, with its traceback."""
+
+    traceback: str

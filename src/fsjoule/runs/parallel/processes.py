@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts, process
-from fsjoule.runs.parallel.messages import Failed, Said
+from fsjoule.runs.parallel.messages import Crashed, Failed, Said
 
 _LOOK_S: Final = 1.0
 # A process says every ten seconds that it is well, a stopped or starved one does not.
@@ -27,6 +27,7 @@ _AGAIN_S: Final = 10.0
 _TAIL_BYTES: Final = 4000
 
 Hear = Callable[[int, Any], None]
+Lose = Callable[[int, FsjouleError], None]
 
 
 class BoardProcessError(RuntimeError):
@@ -76,19 +77,20 @@ class Processes:
         with suppress(OSError):
             self._each[number].connection.send(message)
 
-    def listen(self, hear: Hear) -> None:
+    def listen(self, hear: Hear, lose: Lose) -> None:
         """Wait a second at most for messages, and give them to `hear` with the board's number.
 
-        A process that has ended, or is silent, is heard as `Failed`. Raises BoardProcessError for a bug in one.
+        A process that has failed, has ended or is silent is given to `lose` with the error. Raises BoardProcessError
+        for a bug in one.
         """
         ready = wait([self._each[number].connection for number in self.left], _LOOK_S)
         for number in self.left:
             each = self._each[number]
             if each.connection in ready:
                 with interrupts.shielded():  # a message is taken whole
-                    self._take(number, each, hear)
+                    self._take(number, each, hear, lose)
             elif time.monotonic() - each.heard_s > _SILENT_S:
-                hear(number, Failed(LabError(f"board {number} is silent for {_SILENT_S:.0f} s", transient=True)))
+                lose(number, LabError(f"board {number} is silent for {_SILENT_S:.0f} s", transient=True))
 
     def leave_out(self, number: int, error: FsjouleError) -> None:
         """End a board's process, and give it nothing more."""
@@ -116,21 +118,23 @@ class Processes:
             each.connection.close()
             each.log.close()
 
-    def _take(self, number: int, each: _Process, hear: Hear) -> None:
+    def _take(self, number: int, each: _Process, hear: Hear, lose: Lose) -> None:
         try:
             message = each.connection.recv()
         except (EOFError, OSError):
             process.stop(each.popen, timeout_s=_STOP_S)
             why = f"board {number}: its process ended with {each.popen.returncode}{each.last_words()}"
-            hear(number, Failed(LabError(why, transient=True)))
+            lose(number, LabError(why, transient=True))
             return
         each.heard_s = time.monotonic()
         match message:
             case Said(text):
                 if text:
                     self.say(f"board {number}: {text}")
-            case Failed(None, bug):
-                raise BoardProcessError(f"board {number}:\n{bug}")
+            case Crashed(text):
+                raise BoardProcessError(f"board {number}:\n{text}")
+            case Failed(error):
+                lose(number, error)
             case _:
                 hear(number, message)
 
