@@ -227,6 +227,7 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (("--seed", "0"), "only a gate that measures (--lg-env FILE) takes --seed"),
         (("--tree", "linux"), "only a gate that measures (--lg-env FILE) takes --tree"),
         (("--allow-same",), "takes --allow-same"),
         (("--storage", "nvme"), "takes --storage"),

@@ -23,6 +23,7 @@ from fsjoule.cli.common import (
     output_file,
     print_json,
     progress,
+    write_answer,
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
@@ -166,7 +167,7 @@ def bisect(
         )
     )
     if markdown is not None:
-        _write_markdown(found, markdown)
+        write_answer("markdown", markdown, partial(_markdown, found))
     raise typer.Exit(_show(found, everything=everything, wide=wide, json_output=json_output))
 
 
@@ -210,21 +211,14 @@ def show(
         write_file(html, render_page(found, _why(found)).encode())
         progress(f"page  {html}")
     if markdown is not None:
-        _write_markdown(found, markdown)
+        write_answer("markdown", markdown, partial(_markdown, found))
     _show(found, everything=everything, wide=wide, json_output=json_output)
 
 
-def _write_markdown(state: State, file: Path) -> None:
-    """The exit code is the answer, which is known: a full disk must not hide it."""
+def _markdown(state: State) -> str:
     from fsjoule.report.bisection.markdown import to_markdown
 
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(to_markdown(state, _why(state)), encoding="utf-8")
-    except OSError as error:
-        progress(f"warning: {file} cannot be written: {error.strerror}")
-    else:
-        progress(f"markdown  {file}")
+    return to_markdown(state, _why(state))
 
 
 def _show(state: State, *, everything: bool, wide: bool, json_output: bool) -> int:

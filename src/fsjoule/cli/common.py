@@ -6,7 +6,7 @@ import json
 import os
 import select
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -85,6 +85,24 @@ Page = Annotated[
     Path | None,
     typer.Option("--page", metavar="FILE", callback=output_file, help="Write a self-contained HTML page to FILE."),
 ]
+
+
+def refuse(why: str, options: Mapping[str, object], *, hint: str | None = None) -> None:
+    """Raise ConfigError if one of these options is given: `why` and their names."""
+    given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
+    if given:
+        raise ConfigError(f"{why} {', '.join(given)}", hint=hint)
+
+
+def write_answer(name: str, file: Path, content: Callable[[], str]) -> None:
+    """Write a document of an answer; a failure is a warning, because the exit code is the answer, which is known."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content(), encoding="utf-8")
+    except OSError as error:
+        progress(f"warning: {file} cannot be written: {error.strerror}")
+    else:
+        progress(f"{name}  {file}")
 
 
 def write_text(file: Path, text: str) -> None:

@@ -21,6 +21,7 @@ from fsjoule.cli.common import (
     output_file,
     print_json,
     progress,
+    refuse,
     write_text,
 )
 from fsjoule.errors import ConfigError, FsjouleError
@@ -91,8 +92,7 @@ def explain(
     if within is not None:
         measuring = {"--suite": suite, "--repeat": repeat, "--seed": seed}
         measuring |= {"--place-tag": place_tag, "--wait": wait, "--priority": priority}
-        if given := [name for name, value in measuring.items() if value is not None]:
-            raise ConfigError(f"only what is measured now (--lg-env FILE) takes {', '.join(given)}")
+        refuse("only what is measured now (--lg-env FILE) takes", measuring)
         from fsjoule.model.labels import listed
         from fsjoule.runs.explain import explain_run
         from fsjoule.store.reader import load_run

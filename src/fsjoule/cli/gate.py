@@ -6,7 +6,6 @@ import dataclasses
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +28,8 @@ from fsjoule.cli.common import (
     out,
     print_json,
     progress,
+    refuse,
+    write_answer,
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
@@ -132,7 +133,7 @@ def gate(
         check_file(Path(markdown), "--markdown")
     wanted = _policy(policy, budget)
     if lg_env is None:
-        _refuse(
+        refuse(
             "only a gate that measures (--lg-env FILE) takes",
             {
                 "--tree": tree,
@@ -163,11 +164,11 @@ def gate(
             command=_again(),
         )
     else:
-        _refuse(
+        refuse(
             "only a gate that reads earlier boots (no --lg-env) takes",
             {"--within": within, "--drift-not-excluded": drift_not_excluded},
         )
-        _refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
+        refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
         from fsjoule.ci.lava.signals import signals_of
         from fsjoule.lab import check_places, read_environment, wanted_place
         from fsjoule.runs.gate import Sides, build_sides, gate_measured
@@ -221,7 +222,7 @@ def gate(
     if page is not None:
         from fsjoule.report.gating.page import render_page
 
-        _write("page", page, partial(render_page, gated, page, found))
+        write_answer("page", page, partial(render_page, gated, page, found))
     raise typer.Exit(gated.verdict.exit_code)
 
 
@@ -282,12 +283,6 @@ def _policy(file: Path | None, budget: int | None) -> Policy:
     return dataclasses.replace(policy, budget_pairs=budget)
 
 
-def _refuse(why: str, options: Mapping[str, object]) -> None:
-    given = [name for name, value in options.items() if value not in (None, False, [])]
-    if given:
-        raise ConfigError(f"{why} {', '.join(given)}")
-
-
 def _again(*more: str) -> tuple[str, ...]:
     return ("fsjoule", *sys.argv[1:], *more)
 
@@ -307,15 +302,4 @@ def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: 
 
         print_gate(out, gated, everything=everything, wide=wide)
     if markdown not in (None, _HERE):
-        _write("markdown", Path(markdown), partial(to_markdown, gated, checkout=checkout))
-
-
-def _write(name: str, file: Path, content: Callable[[], str]) -> None:
-    """Write a document of the answer; a failure is a warning, because the exit code is the answer, which is known."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content(), encoding="utf-8")
-    except OSError as error:
-        progress(f"warning: {file} cannot be written: {error.strerror}")
-    else:
-        progress(f"{name}  {file}")
+        write_answer("markdown", Path(markdown), partial(to_markdown, gated, checkout=checkout))

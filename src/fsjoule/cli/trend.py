@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -23,6 +22,7 @@ from fsjoule.cli.common import (
     output_folder,
     print_json,
     progress,
+    refuse,
     write_text,
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
@@ -170,8 +170,9 @@ def trend(
 
     again: list[Again] = []
     if not confirm:
-        asked = {"--place-tag": place_tag, "--wait": wait, "--priority": priority}
-        _refuse({"--explain": explain, "--boards": boards > 1} | asked)
+        asked = {"--boards": boards > 1, "--place-tag": place_tag, "--wait": wait, "--priority": priority}
+        hint = "for profiles that were kept: fsjoule explain" if explain else "add --confirm --lg-env FILE"
+        refuse("only --confirm takes", {"--explain": explain, **asked}, hint=hint)
     else:
         with open_index(index) as opened:
             candidates = look(opened, by)
@@ -244,12 +245,6 @@ def accept(
         states.accept(opened, found, changes, why.strip())
     for change in changes:
         out.print(f"{words.sentence(change, found)}, accepted", markup=False, highlight=False, soft_wrap=True)
-
-
-def _refuse(options: Mapping[str, object]) -> None:
-    if given := [name for name, value in options.items() if value not in (None, False)]:
-        hint = "for profiles that were kept: fsjoule explain" if "--explain" in given else "add --confirm --lg-env FILE"
-        raise ConfigError(f"only --confirm takes {', '.join(given)}", hint=hint)
 
 
 def _confirm(
