@@ -54,12 +54,20 @@ def load(desk: Desk) -> Generator[Bench]:
     connected.close()
 
 
+@pytest.fixture(autouse=True)
+def instrument_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FSJOULE_METERS_DIR", str(tmp_path / "meters"))
+    return tmp_path / "meters"
+
+
 def _reads(fsjoule: CommandLine) -> float:
     done = fsjoule("meter", "watch", "--seconds", "1", "--json")
     return json.loads(done.out.splitlines()[-1])["mean_watts"]
 
 
-def test_calibration_in_three_calls_makes_the_meter_right(load: Bench, fsjoule: CommandLine) -> None:
+def test_calibration_in_three_calls_makes_the_meter_right(
+    load: Bench, fsjoule: CommandLine, instrument_files: Path
+) -> None:
     load.draw(5.0, 0.25)
     assert _reads(fsjoule) == pytest.approx(1.25 * (1 + (GAIN_PPM + BUS_PPM) * 1e-6) + 0.0021, rel=0.003)
     load.draw(5.0, 0.0)
@@ -73,7 +81,13 @@ def test_calibration_in_three_calls_makes_the_meter_right(load: Bench, fsjoule: 
     assert "the low point is taken" in low.err
     load.draw(4.95, 0.7)
     options = ("--high-ua", 700_000, "--high-uv", 4_950_000, "--reference-uncertainty", 200, "--save")
-    done = fsjoule("meter", "calibrate", *options, "--json").document
+    told = ("--celsius", 22, "--certificate", "DE-4711", "--expires", "2026-01-31")
+    assert not instrument_files.exists()
+    done = fsjoule("meter", "calibrate", *options, *told, "--json").document
+    assert done["instrument_file"] == str(instrument_files / f"{done['meter']}.toml")
+    described = fsjoule("meter", "info", "--json").document
+    assert described["file"]["calibration"]["celsius"] == 22.0
+    assert any("certificate DE-4711 expired on 2026-01-31" in each for each in described["notices"])
     calibration = done["after"]["calibration"]
     assert calibration["current_gain_ppm"] == pytest.approx(-GAIN_PPM, abs=150)
     assert calibration["bus_gain_ppm"] == pytest.approx(-BUS_PPM, abs=1000)  # the bus has steps of 8 mV
@@ -85,7 +99,7 @@ def test_calibration_in_three_calls_makes_the_meter_right(load: Bench, fsjoule: 
     assert forgotten["after"]["calibration"]["gain_date"] is None
 
 
-def test_calibration_by_hand_asks_for_everything(load: Bench, desk: Desk) -> None:
+def test_calibration_by_hand_asks_for_everything(load: Bench, desk: Desk, instrument_files: Path) -> None:
     walk = pexpect.spawn(
         str(PROGRAM),
         ["meter", "calibrate", "--meter", str(desk.stream)],
@@ -108,13 +122,19 @@ def test_calibration_by_hand_asks_for_everything(load: Bench, desk: Desk) -> Non
         walk.expect("voltage, in V")
         walk.sendline(str(volts))
         walk.expect("the meter reads")
+    walk.expect("Is the room's temperature known")
+    walk.sendline("y")
+    walk.expect("in degrees Celsius")
+    walk.sendline("22.5")
     walk.expect(r"after: .*current -6\d\d\d ppm")
     walk.expect("Save it on the meter")
-    walk.sendline("n")
-    walk.expect("not saved")
+    walk.sendline("y")
+    walk.expect("instrument file  ")
     walk.expect(pexpect.EOF)
     walk.close()
     assert walk.exitstatus == 0
+    [kept] = instrument_files.iterdir()
+    assert "celsius = 22.5" in kept.read_text()
 
 
 def test_a_calibration_with_the_wrong_load_says_what_it_saw(load: Bench, fsjoule: CommandLine) -> None:

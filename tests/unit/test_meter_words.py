@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from traces import INFO
@@ -16,6 +17,7 @@ from fsjoule.meter.tools.expected import expected
 from fsjoule.model import MeterCalibration, MeterStatus, ResetCause
 
 _DATE = 1_750_000_000
+TODAY = date(2026, 11, 23)
 CALIBRATED = MeterCalibration(20_000, -3000, 500, 400, _DATE, _DATE)
 WELL = MeterStatus(7, True, False, False, ResetCause.POWER, 0, 0)
 
@@ -53,12 +55,12 @@ def test_ages(age_s: float, text: str) -> None:
 
 
 def test_a_meter_that_is_well_has_no_notices() -> None:
-    assert notices(_frame()) == []
+    assert notices(_frame(), TODAY) == []
 
 
 def test_everything_that_is_wrong_is_said() -> None:
     status = MeterStatus(7, False, True, True, ResetCause.WATCHDOG, 3, 5)
-    text = "\n".join(notices(_frame(status, MeterCalibration())))
+    text = "\n".join(notices(_frame(status, MeterCalibration()), TODAY))
     for part in (
         "watchdog has reset it",
         "3 failed transfers",
@@ -69,7 +71,7 @@ def test_everything_that_is_wrong_is_said() -> None:
         "not calibrated yet: zero, gain",
     ):
         assert part in text
-    (only,) = notices(_frame(WELL, replace(CALIBRATED, gain_date=0)))
+    (only,) = notices(_frame(WELL, replace(CALIBRATED, gain_date=0)), TODAY)
     assert "not calibrated yet: gain;" in only
 
 
@@ -86,7 +88,7 @@ def test_news_are_told_once() -> None:
 
 
 def test_the_document_is_json_with_dates() -> None:
-    document = json.loads(json.dumps(words.as_document(_frame())))
+    document = json.loads(json.dumps(words.as_document(_frame(), TODAY)))
     assert document["calibration"]["gain_date"] == "2025-06-15T15:06:40+00:00"
     assert document["reset_cause"] == "power"
 

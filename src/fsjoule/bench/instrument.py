@@ -18,6 +18,14 @@ _WORDS: Final[dict[str, tuple[str, float, str]]] = {
     "shunt_uohm": ("shunt", 1e-6, " Ohm"),
     "shunt_range_mv": ("range", 1, " mV"),
 }
+# What the uncertainty takes from an instrument file.
+_FILE: Final = (
+    ("shunt", "tolerance_percent"),
+    ("shunt", "drift_ppm_per_kelvin"),
+    ("room", "least_celsius"),
+    ("room", "most_celsius"),
+    ("calibration", "celsius"),
+)
 
 
 def check_board(then: BoardFacts, now: BoardFacts) -> None:
@@ -67,6 +75,10 @@ def _flat(info: MeterInfo) -> dict[str, Any]:
     found: dict[str, Any] = {"instrument": info.kind} | asdict(info)
     calibration: dict[str, Any] = found.pop("calibration", {})
     settings: dict[str, Any] = found.pop("settings", {})
+    file: dict[str, dict[str, Any] | None] | None = found.pop("file", None)
+    found["instrument file"] = "absent" if file is None else "there"
+    for table, name in _FILE:
+        found[f"instrument file's {name}"] = ((file or {}).get(table) or {}).get(name)
     return found | {f"calibration's {name}": value for name, value in calibration.items()} | settings
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Final
 
 from fsjoule.bench.boots import Booted, Boots
@@ -29,6 +30,7 @@ from fsjoule.errors import (
 )
 from fsjoule.filesystems import filesystem
 from fsjoule.meter.energy.kernel_tick import tick_notes
+from fsjoule.meter.links.notices import file_notices
 from fsjoule.model import (
     BoardFacts,
     BoardProfile,
@@ -192,7 +194,7 @@ class Bench:
         facts = self._learn_facts(entry)
         self._check_meter(evidence.trace)
         if evidence.trace is not None:
-            evidence.notes += tick_notes(evidence.trace.info, facts.tick_hz)
+            evidence.notes += self._meter_notes(evidence.trace.info, facts)
         if self.profiler is not None:
             attach_profile(self.profiler, evidence)
         measurement = judge(
@@ -275,7 +277,7 @@ class Bench:
                     run, boards={**run.boards, entry.kernel: board}, meter=run.meter or self._ask_meter()
                 )
                 # Before hours are measured; each measurement has the note, too.
-                for note in tick_notes(run.meter, board.tick_hz) if run.meter else ():
+                for note in self._meter_notes(run.meter, board) if run.meter else ():
                     self.say(f"warning: {note}")
             self._asked_in = self._boots.count
         if image not in run.images:
@@ -284,6 +286,10 @@ class Bench:
             self.run = run
             self.store.update(run)
         return run.boards[entry.kernel]
+
+    def _meter_notes(self, meter: MeterInfo, board: BoardFacts) -> list[str]:
+        today = date.fromisoformat(self.clock.utc()[: len("2026-01-01")])
+        return [*tick_notes(meter, board.tick_hz), *file_notices(meter, today)]
 
     def _ask_meter(self) -> MeterInfo | None:
         try:

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+
+
+def today() -> date:
+    """The day in UTC."""
+    return datetime.now(UTC).date()
 
 
 class HostClock:

@@ -1,4 +1,4 @@
-"""Folders of fsjoule: the checkout, the cache (which may be deleted), the state of running labs."""
+"""Folders of fsjoule: the checkout, the cache (which may be deleted), the state of running labs, files of meters."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fsjoule.errors import ConfigError, StorageError
 
 _CACHE: Final = "FSJOULE_CACHE_DIR"
 _STATE: Final = "FSJOULE_STATE_DIR"
+_METERS: Final = "FSJOULE_METERS_DIR"
 
 
 def cache_dir() -> Path:
@@ -46,6 +47,12 @@ def state_dir() -> Path:
     if not os.access(path, os.W_OK):
         raise _unusable(_STATE, path, "it cannot be written")
     return path
+
+
+def meters_dir() -> Path:
+    """The folder of instrument files, which need not exist. `FSJOULE_METERS_DIR` overrides it. Raises ConfigError."""
+    named = os.environ.get(_METERS) or None
+    return platformdirs.user_config_path("fsjoule") / "meters" if named is None else _absolute(_METERS, named)
 
 
 def project_dir() -> Path:

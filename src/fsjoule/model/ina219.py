@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from fsjoule.model.instrument_file import InstrumentFile
 from fsjoule.model.trace import Clipped, Trace
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class MeterCalibration:
 class Ina219Info:
     """Facts about fsjoule's own meter that are constant within a stream.
 
-    `adc_config` is the INA219's CONFIG register; `shunt_lsb_uv` and `bus_lsb_mv` are the units of raw samples.
+    `adc_config` is the INA219's CONFIG register; `shunt_lsb_uv` and `bus_lsb_mv` are the units of raw samples. `file`
+    is the instrument file that this computer had when the stream was received.
     """
 
     protocol: int
@@ -51,6 +53,7 @@ class Ina219Info:
     calibration: MeterCalibration = MeterCalibration()
     shunt_lsb_uv: float = 10.0
     bus_lsb_mv: float = 4.0
+    file: InstrumentFile | None = None
 
     @property
     def kind(self) -> str:

@@ -14,11 +14,11 @@ from fsjoule import images, lab
 from fsjoule.bench.health.checkup import Checkup, MeterTools
 from fsjoule.bench.health.result import Check
 from fsjoule.errors import ConfigError
-from fsjoule.host.clock import HostClock
+from fsjoule.host.clock import HostClock, today
 from fsjoule.host.paths import project_dir
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab.wanted import Wanted
-from fsjoule.meter.links.notices import complaints, uncalibrated
+from fsjoule.meter.links.notices import complaints, file_notices, uncalibrated
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.model import MIB, BoardProfile
 from fsjoule.ports import Clock
@@ -81,7 +81,8 @@ def environment_of(place: str) -> Path:
 def _notices(target: Any) -> list[str]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
     """What fsjoule's own meter says against itself. An emulated one needs no calibration."""
     frame = lab.meter(target).client().info()
-    return [*complaints(frame.status), *([] if frame.info.simulated else uncalibrated(frame.info.calibration))]
+    said = [*complaints(frame.status), *file_notices(frame.info, today())]
+    return said if frame.info.simulated else [*said, *uncalibrated(frame.info.calibration)]
 
 
 def _drift(target: Any, clock: Clock, seconds: float) -> Drift | None:  # noqa: ANN401 - a labgrid Target

@@ -17,6 +17,7 @@ from fsjoule.cli.meter.run import run
 from fsjoule.cli.meter.selftest import selftest
 from fsjoule.cli.meter.watch import watch
 from fsjoule.errors import ConfigError
+from fsjoule.host.clock import today
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ def list_meters(wide: Wide = False, json_output: Json = False) -> None:
                 {
                     "address": each.address,
                     "where": each.where,
-                    "meter": as_document(each.info) if each.info else None,
+                    "meter": as_document(each.info, today()) if each.info else None,
                     "why_not": each.why_not or None,
                 }
                 for each in found
@@ -123,10 +124,10 @@ def info(
         frame = client.info()
     uncertainty = expected(frame.info, volts, amperes)
     if json_output:
-        print_json(as_document(frame) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
+        print_json(as_document(frame, today()) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
         return
     _show_info(frame, ("uncertainty", uncertainty.text(volts, amperes)), ("", uncertainty.causes()))
-    for notice in notices(frame):
+    for notice in notices(frame, today()):
         out.print(labelled("note", "yellow", notice), soft_wrap=True)
 
 
@@ -189,7 +190,7 @@ def set_(
             client.save()
         frame = client.info()
     if json_output:
-        print_json(as_document(frame))
+        print_json(as_document(frame, today()))
     else:
         err.print("set and saved" if save else "set, not saved")
         _show_info(frame)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fsjoule.cli.common import Json, err, print_json, progress
+from fsjoule.cli.common import Json, err, print_json, progress, refuse
 from fsjoule.cli.meter.common import Amperes, Environment, MeterAddress, Volts
 from fsjoule.errors import ConfigError
+from fsjoule.host.clock import today
+from fsjoule.model.instrument_file import Certificate
 
 if TYPE_CHECKING:
     from fsjoule.meter.links.client import MeterClient
@@ -36,6 +39,12 @@ def calibrate(
     save: Annotated[
         bool | None, typer.Option("--save/--no-save", help="Keep it when the power is lost.", show_default=False)
     ] = None,
+    celsius: Annotated[float | None, typer.Option(help="The room's temperature now, for the instrument file.")] = None,
+    certificate: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="The reference's certificate, for the instrument file.")
+    ] = None,
+    issuer: Annotated[str | None, typer.Option(metavar="NAME", help="Who issued the certificate.")] = None,
+    expires: Annotated[datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The certificate's last day.")] = None,
     volts: Volts = 5.0,
     amperes: Amperes = 0.25,
     json_output: Json = False,
@@ -43,7 +52,7 @@ def calibrate(
     """Calibrate the meter: zero without load, then gain with a low and a high load that a reference measures.
 
     Without options it asks for everything. With options it asks nothing, and the two points take two calls, because
-    the load must be changed in between.
+    the load must be changed in between. What is saved on the meter is noted in its instrument file, too.
 
     Example: fsjoule meter calibrate
 
@@ -52,12 +61,13 @@ def calibrate(
     Example: fsjoule meter calibrate --low-ua 50000 --low-uv 5000000 --reference-uncertainty 300; (change the load)
     fsjoule meter calibrate --high-ua 700000 --high-uv 4990000 --reference-uncertainty 300 --save
     """
-    from fsjoule.meter.tools.calibration import HIGH, LOW
+    from fsjoule.meter.tools.calibration import HIGH, LOW, noted
     from fsjoule.meter.tools.calibration import forget as forget_calibration
     from fsjoule.runs.meter import open_meter
 
     low = _reference("low", low_ua, low_uv, reference_uncertainty)
     high = _reference("high", high_ua, high_uv, reference_uncertainty)
+    proof = _certificate(certificate, issuer, expires)
     if bool(zero) + bool(low) + bool(high) > 1:
         raise ConfigError(
             "zero and the two points need different loads", hint="one call for each, and change the load in between"
@@ -75,6 +85,7 @@ def calibrate(
             forget_calibration(client)
         if asked:
             _walk(client, reference_uncertainty, done)
+            celsius = _asked_celsius(celsius)
         if zero:
             done.append(_zero(client))
         for number, reference in ((LOW, low), (HIGH, high)):
@@ -86,8 +97,11 @@ def calibrate(
         if saved:
             client.save()
     err.print("saved" if saved else "not saved: it is lost with the meter's power; to save: fsjoule meter set --save")
+    file = noted(after, today(), celsius, proof) if saved and done else None
+    _say(f"instrument file  {file}" if file else "the instrument file stays as it is")
     if json_output:
-        print_json(_document(before, after, done, volts, amperes) | {"saved": saved})
+        told = {"saved": saved, "instrument_file": None if file is None else str(file)}
+        print_json(_document(before, after, done, volts, amperes) | told)
 
 
 def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | Point]) -> None:
@@ -105,6 +119,20 @@ def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | 
         amperes = typer.prompt(f"Connect the {name} load. The reference's current, in A", type=float, err=True)
         volts = typer.prompt("The reference's voltage, in V", type=float, err=True)
         done.append(_gain(client, number, Reference(round(amperes * 1e6), round(volts * 1e6), uncertainty_ppm)))
+
+
+def _asked_celsius(told: float | None) -> float | None:
+    if told is not None or not typer.confirm("Is the room's temperature known?", default=True, err=True):
+        return told
+    return float(typer.prompt("The room's temperature, in degrees Celsius", type=float, err=True))
+
+
+def _certificate(number: str | None, issuer: str | None, expires: datetime | None) -> Certificate | None:
+    """The reference's certificate, if it is told. Raises ConfigError for a part of one."""
+    if number is None:
+        refuse("only --certificate takes", {"--issuer": issuer, "--expires": expires})
+        return None
+    return Certificate(number=number, issuer=issuer or "", expires=None if expires is None else expires.date())
 
 
 def _reference(name: str, current_ua: int | None, bus_uv: int | None, uncertainty_ppm: int | None) -> Reference | None:

@@ -14,6 +14,7 @@ from rich.text import Text
 from fsjoule.cli.common import Json, err, labelled, out, print_json, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, named
 from fsjoule.errors import MeasurementInvalid
+from fsjoule.host.clock import today
 
 if TYPE_CHECKING:
     from fsjoule.bench.square_load import Latency, SquareLoad
@@ -64,14 +65,15 @@ def _own(client: MeterClient, quiet: bool) -> tuple[bool, dict[str, Any]]:
     from fsjoule.meter.tools.self_test import self_test
 
     test, frame = self_test(client), client.info()
+    told = notices(frame, today())
     if not quiet:
         meter = named(frame.info)
         out.print(Text.assemble("meter ", meter, f": it reads {test.shunt_mv:.3f} mV, {test.bus_v:.3f} V"))
         for failure in test.failures:
             out.print(labelled("failure", "red", str(failure)), soft_wrap=True)
-        for notice in notices(frame):
+        for notice in told:
             out.print(labelled("note", "yellow", notice), soft_wrap=True)
-    return not test.failures, _document(test, frame.info) | {"notices": notices(frame)}
+    return not test.failures, _document(test, frame.info) | {"notices": told}
 
 
 def _document(test: SelfTest, info: MeterInfo) -> dict[str, Any]:

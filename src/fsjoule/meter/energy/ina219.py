@@ -12,6 +12,7 @@ from typing import Final
 
 from fsjoule.meter.energy.instrument import SteadyErrors
 from fsjoule.model import Ina219Info, MarkSource
+from fsjoule.model.instrument_file import InstrumentFile, Shunt
 
 _SQRT3: Final = math.sqrt(3)
 # Offset voltage at the shunt, by range in mV; at 25 degrees and 12 V on the bus.
@@ -20,14 +21,13 @@ _OFFSET_AT_V: Final = 12.0
 _OFFSET_PER_VOLT: Final = 10e-6  # common-mode rejection, 100 dB
 _CURRENT_LIMIT: Final = 0.005
 _BUS_LIMIT: Final = 0.005
-_SHUNT_LIMIT: Final = 0.01  # the resistor of the usual boards, not part of the chip
 # From 25 to 85 degrees the limit of the error grows from 0.5 % to 1 %; the offset drifts by 0.1 uV per degree.
 _DRIFT_PER_KELVIN: Final = 0.005 / 60
 _OFFSET_PER_KELVIN_V: Final = 0.1e-6
-_SHUNT_PER_KELVIN: Final = 75e-6  # Vishay WSL, document 30100
-# Assumptions about the lab: 10 degrees around 25 degrees or the calibration's temperature, and a bus within a tenth of
-# its voltage at the calibration.
+_DATA_SHEET_CELSIUS: Final = 25.0
+# Assumptions without an instrument file: 10 degrees around 25 degrees or the calibration's temperature.
 _KELVIN: Final = 10.0
+# An assumption: a bus within a tenth of its voltage at the calibration.
 _BUS_CHANGE: Final = 0.1
 # The meter refuses a gain calibration whose two points are closer than this fraction of the range.
 _SPAN_OF_RANGE: Final = 0.25
@@ -90,16 +90,18 @@ class Ina219:
         # A slope between two rounded readings of the shunt, or two limits of the data sheet, each with its drift.
         span_v = _SPAN_OF_RANGE * info.shunt_range_mv * 1e-3
         gains = (math.sqrt(2) * shunt_rounding_v / span_v,) if gained else (_CURRENT_LIMIT, _BUS_LIMIT)
-        drift = _DRIFT_PER_KELVIN * _KELVIN
+        shunt = Shunt(ohm=info.shunt_uohm * 1e-6) if info.file is None else info.file.shunt
+        gain_kelvin = _kelvin(info.file, calibrated=gained)
+        drift = _DRIFT_PER_KELVIN * gain_kelvin
         return cls(
             shunt_rounding_v=shunt_rounding_v,
             # The calibration compared the reference with a rounded reading of the bus.
             bus_rounding_v=math.sqrt(2) * bus_rounding_v if gained else bus_rounding_v,
-            offset_v=math.hypot(offset_v, _OFFSET_PER_KELVIN_V * _KELVIN),
+            offset_v=math.hypot(offset_v, _OFFSET_PER_KELVIN_V * _kelvin(info.file, calibrated=zeroed)),
             offset_bus_v=None if zeroed else _OFFSET_AT_V,
             offset_per_volt=_OFFSET_PER_VOLT,
             gain=math.hypot(*gains, drift, drift),
-            shunt=_SHUNT_PER_KELVIN * _KELVIN if gained else _SHUNT_LIMIT,
+            shunt=shunt.drift_ppm_per_kelvin * 1e-6 * gain_kelvin if gained else shunt.tolerance_percent * 1e-2,
             reference=info.calibration.gain_uncertainty_ppm * 1e-6 if gained else 0.0,
             mark_s=max(_LATE_S[marks], _LATE_EMULATED_S if info.simulated else 0.0),
             sample_s=1 / info.rate_hz,
@@ -121,6 +123,15 @@ class Ina219:
         """Limit of the offset, in volts at the shunt, at `bus_v` on the bus."""
         change_v = _BUS_CHANGE * bus_v if self.offset_bus_v is None else bus_v - self.offset_bus_v
         return math.hypot(self.offset_v, self.offset_per_volt * change_v)
+
+
+def _kelvin(file: InstrumentFile | None, *, calibrated: bool) -> float:
+    """How far the meter may be from the temperature for which its limits hold."""
+    if file is None:
+        return _KELVIN
+    if not calibrated:
+        return file.room.kelvin_from(_DATA_SHEET_CELSIUS)
+    return file.room.kelvin_from(None if file.calibration is None else file.calibration.celsius)
 
 
 def _step(field: int) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from datetime import date
 from typing import Final
 
 from fsjoule.meter.protocol.frames import InfoFrame
-from fsjoule.model import MeterCalibration, MeterStatus, ResetCause
+from fsjoule.model import Ina219Info, MeterCalibration, MeterInfo, MeterStatus, ResetCause
 from fsjoule.model.labels import counted
 
 _RESETS: Final = {
@@ -13,11 +15,12 @@ _RESETS: Final = {
     ResetCause.BROWN_OUT: "its supply broke down and reset it",
 }
 _U32_MODULUS: Final = 1 << 32
+_SAME_OHM: Final = 1e-5
 
 
-def notices(frame: InfoFrame) -> list[str]:
+def notices(frame: InfoFrame, today: date) -> list[str]:
     """Everything that is wrong with a meter, in words."""
-    return [*complaints(frame.status), *uncalibrated(frame.info.calibration)]
+    return [*complaints(frame.status), *file_notices(frame.info, today), *uncalibrated(frame.info.calibration)]
 
 
 def complaints(status: MeterStatus) -> list[str]:
@@ -42,6 +45,22 @@ def uncalibrated(calibration: MeterCalibration) -> list[str]:
     missing = [name for name, date in dates.items() if not date]
     why = f"not calibrated yet: {', '.join(missing)}; the data sheets' limits apply (fsjoule meter calibrate)"
     return [why] if missing else []
+
+
+def file_notices(meter: MeterInfo, today: date) -> list[str]:
+    """What is wrong with a meter's instrument file."""
+    if not isinstance(meter, Ina219Info) or meter.file is None:
+        return []
+    found: list[str] = []
+    if certificate := meter.file.expired(today):
+        found.append(f"the meter's {certificate}: its uncertainty is that of before; calibrate it anew")
+    told_ohm, set_ohm = meter.file.shunt.ohm, meter.shunt_uohm * 1e-6
+    if not math.isclose(told_ohm, set_ohm, rel_tol=_SAME_OHM):
+        found.append(
+            f"the meter counts with a shunt of {set_ohm:g} Ohm, its instrument file says {told_ohm:g} Ohm: joules may "
+            "be wrong by the ratio; fsjoule meter set --shunt, or correct the file"
+        )
+    return found
 
 
 def news(before: MeterStatus | None, now: MeterStatus) -> list[str]:

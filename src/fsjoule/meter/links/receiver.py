@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from fsjoule.errors import MeterError
+from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.links.notices import news
 from fsjoule.meter.links.stray import Stray, StrayWatch
 from fsjoule.meter.links.streams import PortError, Stream
@@ -18,6 +18,8 @@ from fsjoule.meter.protocol.commands import ReplyStatus
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame, StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
+from fsjoule.model.instrument_file import InstrumentFile
+from fsjoule.store.instrument_files import read_instrument_file
 
 Listener = Callable[[Sequence[Frame], float], None]
 
@@ -66,7 +68,8 @@ class Receiver:
         self._strayed: str | None = None
         self._trouble: Exception | None = None
         self._warned = False
-        self._refused: MeterError | None = None
+        self._refused: MeterError | ConfigError | None = None
+        self._files: dict[str, InstrumentFile | None] = {}
         self._thread = threading.Thread(target=self._run, name="fsjoule-meter", daemon=True)
         self._thread.start()
 
@@ -81,7 +84,7 @@ class Receiver:
             raise self._complaint("cannot be reached any more")
 
     @property
-    def refused(self) -> MeterError | None:
+    def refused(self) -> MeterError | ConfigError | None:
         """The reason why the stream was given up."""
         return self._refused
 
@@ -262,7 +265,7 @@ class Receiver:
                     self._refuse(error)
                     return
                 self._troubled(error)
-            except MeterError as error:
+            except (MeterError, ConfigError) as error:
                 self._refuse(error)
                 return
             except OSError as error:
@@ -270,7 +273,7 @@ class Receiver:
             finally:
                 self._stream = None
 
-    def _refuse(self, error: MeterError) -> None:
+    def _refuse(self, error: MeterError | ConfigError) -> None:
         _log.info("%s", error.what)  # the next caller of the receiver gets it as an error
         with self._news:
             self._refused = error
@@ -304,10 +307,19 @@ class Receiver:
                 self._heard_s = now_s
                 self._trouble = None
                 self._warned = False
-                frames = self._decoder.feed(data)
+                frames = [self._described(each) for each in self._decoder.feed(data)]
                 self._take(frames, now_s)
                 self._news.notify_all()
             self._look_for_others(stream, frames, now_s)
+
+    def _described(self, frame: Frame) -> Frame:
+        """An info frame with the meter's instrument file, which is read once. Raises ConfigError."""
+        if not isinstance(frame, InfoFrame):
+            return frame
+        serial = frame.info.serial_number
+        if serial not in self._files:
+            self._files[serial] = read_instrument_file(serial)
+        return replace(frame, info=replace(frame.info, file=self._files[serial]))
 
     def _look_into_silence(self, stream: Stream, now_s: float) -> bool:
         """Whether to connect again. Raise PortHeldError if another program reads the port: it may get everything."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import MeterError
@@ -11,6 +13,9 @@ from fsjoule.meter.links.client import CommandRefusedError, MeterClient
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command, ReplyStatus
 from fsjoule.meter.tools.words import full_scale_a
+from fsjoule.model import Ina219Info
+from fsjoule.model.instrument_file import Calibrated, Certificate, InstrumentFile, Shunt
+from fsjoule.store.instrument_files import write_instrument_file
 
 LOW: Final = 1
 HIGH: Final = 2
@@ -79,6 +84,16 @@ def gain(client: MeterClient, number: int, reference: Reference) -> Point:
             f"({info.shunt_uohm * 1e-6:g} Ohm): fsjoule meter set --shunt",
         ) from error
     return Point(number, shunt_nv / 1e3, bus_uv / 1e3, samples)
+
+
+def noted(info: Ina219Info, today: date, celsius: float | None, certificate: Certificate | None) -> Path:
+    """Write into the meter's instrument file that it was calibrated; what the file says else stays.
+
+    `celsius` is the room's temperature. Returns where the file is. Raises ConfigError, StorageError.
+    """
+    file = info.file or InstrumentFile(serial_number=info.serial_number, shunt=Shunt(ohm=info.shunt_uohm / 1e6))
+    made = Calibrated(made=today, celsius=celsius)
+    return write_instrument_file(replace(file, calibration=made, certificate=certificate or file.certificate))
 
 
 def forget(client: MeterClient) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from fsjoule.meter.links.notices import notices
@@ -67,13 +67,13 @@ def _age(seconds: float) -> str:
     return f"{seconds / _DAY_S:.0f} days ago"
 
 
-def as_document(frame: InfoFrame) -> dict[str, Any]:
+def as_document(frame: InfoFrame, today: date) -> dict[str, Any]:
     """A meter's info and status as a JSON document; dates are ISO 8601, or null for never."""
     document = dataclasses.asdict(frame.info) | dataclasses.asdict(frame.status)
     return document | {
         "calibration": calibration_document(frame.info),
         "adc": adc_text(frame.info),
-        "notices": notices(frame),
+        "notices": notices(frame, today),
     }
 
 
