@@ -23,7 +23,6 @@ _CHOSEN = [
     ("supervisor-kill", Phase.FLASH),
     ("bench-hup", Phase.FLASH),
     ("bench-term", Phase.SET_UP),
-    ("ctrl-c-five-times", Phase.BOOT),
     ("place-taken", Phase.BOOT),
     ("results-full", Phase.BOOT),
     ("cache-full", Phase.BEFORE),
@@ -49,10 +48,10 @@ def test_a_fault_is_named_and_leaves_nothing(tmp_path: Path, kind: str, phase: P
     assert outcome.fine, outcome.text()
 
 
-def test_a_run_that_was_interrupted_twice_goes_on(tmp_path: Path) -> None:
+def test_a_run_that_was_interrupted_five_times_goes_on(tmp_path: Path) -> None:
     """The next bench as well: the others leave it to the campaign."""
     outcome = inject(
-        KINDS["ctrl-c-twice"], 1, _SEED, tmp_path / "fault", patience=_PATIENCE, phase=Phase.BOOT, keep=True
+        KINDS["ctrl-c-five-times"], 1, _SEED, tmp_path / "fault", patience=_PATIENCE, phase=Phase.BOOT, keep=True
     )
     assert outcome.fine, outcome.text()
     assert outcome.resumed

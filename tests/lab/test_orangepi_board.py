@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import PROJECT, complete_run, patient_environment
+from bench_runs import PROJECT, SMALL, complete_run, patient_environment
 from lab_board import strategy_of
 
 from fsjoule import images
@@ -54,7 +54,7 @@ def environment(module_state: Path) -> Generator[dict[str, str]]:
 def test_u_boot_starts_from_the_card_and_the_board_is_measured(tmp_path: Path) -> None:
     """First of this module: the others hold the place."""
     results = tmp_path / "results"
-    loaded = complete_run(results, patient_environment(results, ENVIRONMENT), "--fs", "ext4", "-k", "ext4-read-16k")
+    loaded = complete_run(results, patient_environment(results, ENVIRONMENT), *SMALL)
     run, [measurement] = loaded.run, loaded.measurements
     assert measurement.invalid_reasons == ()
     assert measurement.energy is not None

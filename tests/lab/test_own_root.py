@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from bench_runs import complete_run, patient_environment
+from bench_runs import SMALL, complete_run, patient_environment
 
 from fsjoule.images.userland import userland
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
@@ -72,7 +72,7 @@ def test_somebody_elses_root_filesystem_is_measured(tmp_path: Path, module_state
     recipe.write_text(f'base = "imx6ul"\n[userland]\npackages = []\narchive = "{archive}"\n')
     results = tmp_path / "results"
     environment = patient_environment(results, recipe=recipe)
-    loaded = complete_run(results, environment, "--fs", "ext4", "-k", "ext4-read-16k")
+    loaded = complete_run(results, environment, *SMALL)
     [measurement], [card] = loaded.measurements, loaded.run.images
     assert measurement.invalid_reasons == ()
     assert measurement.energy is not None

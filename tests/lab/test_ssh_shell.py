@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import complete_run, patient_environment
+from bench_runs import SMALL, complete_run, patient_environment
 from labgrid import Environment
 from labgrid.driver import SSHDriver
 from labgrid.resource import NetworkService
@@ -106,7 +106,7 @@ def test_a_board_is_measured_over_ssh(tmp_path: Path) -> None:
     """First of this module: the others hold the place."""
     results = tmp_path / "results"
     changed = patient_environment(results, ENVIRONMENT, boot_timeout=BOOT_TIMEOUT_S)
-    [measurement] = complete_run(results, changed, "--fs", "ext4", "-k", "ext4-read-16k").measurements
+    [measurement] = complete_run(results, changed, *SMALL).measurements
     assert measurement.invalid_reasons == ()
     assert measurement.energy is not None
     typed = LabPaths.of(NAME).log("console").read_text(errors="replace")
