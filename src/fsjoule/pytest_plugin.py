@@ -28,8 +28,9 @@ from fsjoule.model import Measurement, Plan, Planned
 from fsjoule.ports import Meter, Shell
 from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks, guard_parser
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, FLAGS, OPTIONS
-from fsjoule.runs.request import Choice, choose, choose_resumed
-from fsjoule.runs.session import Session
+from fsjoule.runs.parallel.boards import started_boards
+from fsjoule.runs.request import Choice, check_boards, choose, choose_resumed
+from fsjoule.runs.session import AnyBench, Session
 from fsjoule.suites import Pace
 
 _FAILURES_IN_A_ROW: Final = 2
@@ -134,10 +135,12 @@ def _end_by_signal(config: pytest.Config) -> None:
 
 
 def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
+    boards = 1 if option.boards is None else option.boards
     if option.resume is not None:
         given = {name: getattr(option, name[2:].replace("-", "_")) for name in OPTIONS}
         given["--results"] = option.results and option.results.resolve()
-        return choose_resumed(option.resume, given, meter_program=option.meter_program, profiled=option.profiled)
+        own = {"meter_program": option.meter_program, "profiled": option.profiled}
+        return choose_resumed(option.resume, given, **own, boards=check_boards(boards, environment))
     return choose(
         suite_name=option.suite or DEFAULT_SUITE,
         filesystems=option.fs,
@@ -151,6 +154,7 @@ def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
         storages=option.storage,
         environment=environment,
         profiled=option.profiled,
+        boards=boards,
     )
 
 
@@ -200,7 +204,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         selected = {number for item in session.items if (number := _number(item)) is not None}
         opened.expected = len(selected.union(each.number for each in kept))
         to_do = selected.difference(each.number for each in kept)
-        opened.pace = Pace([entry for entry in opened.plan.entries if entry.number in to_do])
+        opened.to_do = tuple(entry for entry in opened.plan.entries if entry.number in to_do)
+        opened.pace = Pace(opened.to_do)
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
         if session.config.stash.get(_SELECTED, False) and not broken:
             _start(opened, session.config)
@@ -250,13 +255,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session")
-def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Generator[Bench]:
+def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Generator[AnyBench]:
     """The run: images built, place acquired, run folder open. The board is off and the place free afterwards."""
     session = _session(pytestconfig)
     with ExitStack() as closing:
         try:
-            closing.enter_context(session.lab.place())
-            bench = closing.enter_context(session.run(_target(request)))
+            if session.choice.boards > 1:
+                boards = closing.enter_context(started_boards(session.assignment(), session.say))
+                bench: AnyBench = closing.enter_context(session.run_on(boards))
+            else:
+                closing.enter_context(session.lab.place())
+                bench = closing.enter_context(session.run(_target(request)))
         except FsjouleError as error:
             session.blame_lab(error)
             pytest.exit(str(error), returncode=error.exit_code)
@@ -274,26 +283,35 @@ def _target(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - labgrid is
 
 
 @pytest.fixture(scope="session")
-def meter(bench: Bench) -> Meter:
-    return bench.meter
+def meter(bench: AnyBench) -> Meter:
+    return _alone(bench).meter
+
+
+def _alone(bench: AnyBench) -> Bench:
+    """The bench of one board. Raises ConfigError for one of several boards, whose shells are elsewhere."""
+    if isinstance(bench, Bench):
+        return bench
+    raise ConfigError(
+        "--boards: this test works on the board itself, not only with its measurements", hint="--boards 1"
+    )
 
 
 @pytest.fixture
-def booted_board(bench: Bench, planned: Planned) -> Shell:
+def booted_board(bench: AnyBench, planned: Planned) -> Shell:
     """The shell of the board, booted for the planned entry."""
     with interrupts.interruptible():
-        return bench.booted(planned)
+        return _alone(bench).booted(planned)
 
 
 @pytest.fixture
-def provisioned(bench: Bench, planned: Planned) -> str:
+def provisioned(bench: AnyBench, planned: Planned) -> str:
     """An empty directory of the board on the planned entry's filesystem."""
     with interrupts.interruptible():
-        return bench.provisioned(planned)
+        return _alone(bench).provisioned(planned)
 
 
 @pytest.fixture
-def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) -> Measurement:
+def measurement(bench: AnyBench, planned: Planned, request: pytest.FixtureRequest) -> Measurement:
     """The planned entry, measured and stored. Raises LabError if the lab fails."""
     try:
         with interrupts.interruptible():

@@ -47,15 +47,16 @@ def traced(
     return trace_of(np.full(3000, shunt_raw), marks=sent, missed=missed, lost=lost)
 
 
+FILES = {
+    onboard.RESULT: FIO_JSON,
+    onboard.BEFORE: COUNTERS,
+    onboard.AFTER: AFTER,
+    onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
+}
+
+
 def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | None = None) -> Bench:
-    shell.files.update(
-        {
-            onboard.RESULT: FIO_JSON,
-            onboard.BEFORE: COUNTERS,
-            onboard.AFTER: AFTER,
-            onboard.DURATION: b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n",
-        }
-    )
+    shell.files.update(FILES)
     entries = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=1, seed=3)).entries
     plan = Plan("quick", ("ext4",), ("6.1",), 1, 3, {}, entries)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)

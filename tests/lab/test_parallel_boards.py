@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench_runs import only_run, run_bench
 from lab_leftovers import assert_nothing_left
 from labgrid_process import forget_coordinator
 
@@ -24,7 +25,7 @@ from fsjoule.runs.pairs import Pair, PairedRun, measure_pairs
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.request import Choice, choose
-from fsjoule.store.reader import load_run
+from fsjoule.store.reader import LoadedRun, load_run
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
@@ -108,6 +109,24 @@ def test_a_run_none_of_whose_boards_comes_up_ends_with_the_first_cause(tmp_path:
         pytest.fail("a board came up")
     assert len([line for line in said if "is left out" in line]) == 2
     assert not workers()
+
+
+@pytest.mark.slow
+def test_a_bench_on_two_boards_is_that_of_one(state: Path, tmp_path: Path) -> None:
+    wanted = ("--suite", "energy-emmc-2025", "--fs", "ext4", "--size-factor", str(1 / 128), "--seed", "3")
+    chosen = ("--provision", "scratch", "--repeat", "2", "-k", "randread-16k")
+    runs: list[LoadedRun] = []
+    for boards in ("1", "2"):
+        done = run_bench(
+            tmp_path / boards, *wanted, *chosen, "--boards", boards, environment=PROJECT / "env" / "deterministic.yaml"
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        runs.append(only_run(tmp_path / boards))
+    alone, together = runs
+    assert together.run.status is RunStatus.COMPLETE
+    assert [told(each) for each in together.measurements] == [told(each) for each in alone.measurements]
+    assert len({each.boot for each in together.measurements}) == len(together.measurements) == 2
+    assert_nothing_left(state, state / "devices")
 
 
 @pytest.mark.slow

@@ -46,6 +46,8 @@ def test_only_boards_in_guest_time_boot_at_once(monkeypatch: pytest.MonkeyPatch)
     assert "env/deterministic.yaml" in str(refused.value)
     with pytest.raises(ConfigError, match="--boards 0: at least one"):
         chosen(0)
+    with pytest.raises(ConfigError, match="100000 boards do not fit: each takes"):
+        chosen(100_000)
 
 
 def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.MonkeyPatch) -> None:

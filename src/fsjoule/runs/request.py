@@ -16,6 +16,7 @@ from fsjoule.kernels import check_kernel
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Planned, Provision, Reach
 from fsjoule.model.labels import listed
 from fsjoule.runs.resume import Resumed, resume
+from fsjoule.runs.virtual import check_room
 from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
 
@@ -129,7 +130,7 @@ def choose(
 
 
 def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
-    """The number of boards that boot at once. Raises ConfigError if the environment's boards cannot."""
+    """The number of boards that boot at once. Raises ConfigError if the environment's boards cannot, or do not fit."""
     if boards < 1:
         raise ConfigError(f"--boards {boards}: at least one board is needed")
     if boards == 1:
@@ -149,7 +150,18 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
             f"--boards {boards}: it brings up a lab for each board, and waits for nobody's place",
             hint="leave out --place-tag, --wait and --priority",
         )
+    check_room(environment, boards, say=lambda _warning: None)  # it is said when they start
     return boards
+
+
+def check_apart(entries: Iterable[Planned]) -> None:
+    """Raise ConfigError for a plan whose boots several boards cannot share."""
+    cut = next((each for each in entries if each.workload.cuts_power), None)
+    if cut is not None:
+        raise ConfigError(
+            f"--boards: {cut.slug} cuts the power and goes on in the boot after the last cut, which is one board's",
+            hint="leave --boards out, or this workload (-k)",
+        )
 
 
 def slugs_of(suite: Suite, workload: str) -> tuple[str, ...]:
@@ -162,7 +174,12 @@ def slugs_of(suite: Suite, workload: str) -> tuple[str, ...]:
 
 
 def choose_resumed(
-    path: Path, given: Mapping[str, object], *, meter_program: Path | None = None, profiled: bool = False
+    path: Path,
+    given: Mapping[str, object],
+    *,
+    meter_program: Path | None = None,
+    profiled: bool = False,
+    boards: int = 1,
 ) -> Choice:
     """The request of an unfinished run. `given` has further options of the user, by name.
 
@@ -189,6 +206,7 @@ def choose_resumed(
         meter_program=meter_program,
         resumed=resumed,
         profiled=profiled,
+        boards=boards,
     )
 
 

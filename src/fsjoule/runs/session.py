@@ -23,7 +23,7 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
-from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Run, RunStatus
+from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.equipment import Equipment, equipment
@@ -31,8 +31,9 @@ from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.parallel.bench import ParallelBench
 from fsjoule.runs.parallel.boards import Boards
 from fsjoule.runs.parallel.messages import Assignment
+from fsjoule.runs.parallel.pace import BoardsPace
 from fsjoule.runs.profiler import LabProfiler, check_profiled
-from fsjoule.runs.request import Choice, planned, root_filesystems
+from fsjoule.runs.request import Choice, check_apart, planned, root_filesystems
 from fsjoule.runs.versions import lava_job, revision, versions
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
@@ -71,7 +72,7 @@ class Session:
     `coordinator` is the address of labgrid's coordinator, and overrides the environment. `taken` are the choice's
     kernels, if they have been taken already. `held` is a lab that is up and held around several runs.
     `cards` is the folder of the card images; without it, the cache. `observer` hears of the run.
-    With a `pace` each measurement is followed by the time that is left.
+    With a `pace` each measurement is followed by the time that is left. `to_do` are the plan's entries to be measured.
     """
 
     choice: Choice
@@ -88,7 +89,8 @@ class Session:
     expected: int = field(default=0, init=False)
     ended_early: str | None = field(default=None, init=False)
     stopped: str | None = field(default=None, init=False)
-    pace: Pace | None = field(default=None, init=False)
+    pace: Pace | BoardsPace | None = field(default=None, init=False)
+    to_do: tuple[Planned, ...] = field(default=(), init=False)
     _setup_s: float = field(default=0.0, init=False)
     _folder: Path | None = field(default=None, init=False)
     _phases_s: Mapping[str, float] = field(default_factory=dict[str, float], init=False)
@@ -122,6 +124,7 @@ class Session:
             self.choice.resumed.check_storages(self.profile.storages)
         taken = tuple(kernel.facts.label for kernel in self.taken)
         self.plan = self._plan(taken or kernels.kernel_labels(self.choice.kernels, self.profile.recipe))
+        self.to_do = self.plan.entries
         for line in plan_lines(self.plan.left_out, self.plan.adjusted):
             self.say(line)
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
@@ -133,6 +136,8 @@ class Session:
         Raises ConfigError for an unsuitable kernel, LabError.
         """
         started_s = time.monotonic()
+        if self.choice.boards > 1:
+            check_apart(self.to_do)
         with interrupts.interruptible():
             self._build()
         if self.held is None and self.choice.boards == 1:
@@ -212,16 +217,7 @@ class Session:
         """A run on the board of a labgrid target. However the body ends, the run is closed and its report written."""
         board, meter, diagnose = self.equipment(target)
         clock = HostClock()
-        resumed, lab_facts = self.choice.resumed, lab.lab_facts(target)
-        if resumed is None:
-            run, kept, folder = self._new_run(clock.utc(), lab_facts), (), self._new_folder()
-        else:
-            resumed.check_board(self.profile.name, versions(self.lab.emulator) | revision())
-            resumed.check_lab(lab_facts, self.say)
-            run, kept, folder = resumed.going_on(clock.utc()), resumed.kept, resumed.folder()
-            self.say(f"{len(kept)} of {len(self.plan.entries)} measurements are already there")
-            for each in kept:
-                self._note_energy(each)
+        run, kept, folder = self._begun(clock.utc(), lab.lab_facts(target))
         with lab.recorded_steps() as take_steps:
             bench = Bench(
                 *(run, self.profile, board, meter, folder, clock, self.say, self._measured),
@@ -238,10 +234,24 @@ class Session:
     def run_on(self, boards: Boards) -> Generator[ParallelBench]:
         """A run on several boards, with the interface of `run` as far as it needs no shell of a board."""
         self.lab.emulator = boards.emulator
-        clock, folder = HostClock(), self._new_folder()
-        bench = ParallelBench(self._new_run(clock.utc(), boards.lab), boards, folder, clock, self.say, self._measured)
-        with self._kept_in(folder, bench, ()):
+        clock = HostClock()
+        run, kept, folder = self._begun(clock.utc(), boards.lab)
+        bench = ParallelBench(run, boards, folder, clock, self.say, self._measured, self.to_do, kept)
+        self.pace = BoardsPace(boards, may_end_early=self.choice.paired)
+        with self._kept_in(folder, bench, kept):
             yield bench
+
+    def _begun(self, utc: str, lab_facts: LabFacts | None) -> tuple[Run, Sequence[Measurement], RunFolder]:
+        """A new run, or the one that is resumed with what was measured before; and its folder. Raises ConfigError."""
+        resumed = self.choice.resumed
+        if resumed is None:
+            return self._new_run(utc, lab_facts), (), RunFolder(self.choice.results, board=self.profile.name)
+        resumed.check_board(self.profile.name, versions(self.lab.emulator) | revision())
+        resumed.check_lab(lab_facts, self.say)
+        self.say(f"{len(resumed.kept)} of {len(self.plan.entries)} measurements are already there")
+        for each in resumed.kept:
+            self._note_energy(each)
+        return resumed.going_on(utc), resumed.kept, resumed.folder()
 
     @contextmanager
     def _kept_in(self, folder: RunFolder, bench: AnyBench, kept: Sequence[Measurement]) -> Generator[None]:
@@ -264,9 +274,6 @@ class Session:
                 self._finish(bench, folder.path, _reason(error))
             raise
         self._finish(bench, folder.path, None)
-
-    def _new_folder(self) -> RunFolder:
-        return RunFolder(self.choice.results, board=self.profile.name)
 
     def _finish(self, bench: AnyBench, folder: Path, reason: str | None) -> None:
         interrupts.tell(self.say)
@@ -299,8 +306,7 @@ class Session:
         """The command that resumes the run if it was aborted, else None."""
         if self._folder is None or load_run_file(self._folder).status is not RunStatus.ABORTED:
             return None
-        resumed = self.choice.resumed is not None
-        return shlex.join(self.command if resumed else (*self.command, "--resume", str(self._folder)))
+        return shlex.join((*self.command, *(() if self.choice.resumed else ("--resume", str(self._folder)))))
 
     @property
     def card_images(self) -> tuple[images.CardImage, ...]:

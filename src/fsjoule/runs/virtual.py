@@ -9,8 +9,11 @@ from pathlib import Path
 
 from fsjoule import images, lab
 from fsjoule.errors import FsjouleError, LabError
+from fsjoule.host.paths import state_dir
 from fsjoule.kernels import TakenKernel
 from fsjoule.virtual.lab import lab as virtual_lab
+from fsjoule.virtual.lab.capacity import check_fits
+from fsjoule.virtual.lab.services import board_template
 
 Say = Callable[[str], None]
 PLACE = virtual_lab.PLACE
@@ -21,6 +24,11 @@ def emulator(board: str, *kernels: str | TakenKernel, say: Say) -> str:
     return virtual_lab.emulator_for(board) or str(
         images.emulator(*kernels, progress=say, recipe=virtual_lab.recipe_of(board))
     )
+
+
+def check_room(environment: lab.EnvironmentFile, boards: int, say: Say) -> None:
+    """Check that so many labs of an environment file's board fit this computer. Raises as `check_fits` does."""
+    check_fits(boards, board_template(environment.virtual_board or virtual_lab.REAL_TIME), state_dir(), say)
 
 
 @contextmanager

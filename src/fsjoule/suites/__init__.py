@@ -17,7 +17,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.suites.discovery import defined
 from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
-from fsjoule.suites.pace import Pace
+from fsjoule.suites.pace import Pace, left_text
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
     Arranged,
@@ -46,6 +46,7 @@ __all__ = [
     "check_modules",
     "estimate",
     "learned",
+    "left_text",
     "plan_entries",
     "repetition_seed",
     "suite",

@@ -61,12 +61,7 @@ class Pace:
     @property
     def text(self) -> str:
         """`about 14 min left`, or nothing."""
-        left_s = self.left_s
-        if left_s is None or self._done == len(self.entries):
-            return ""
-        minutes = math.ceil(left_s / _MINUTE_S)
-        length = f"{minutes} min" if minutes < _LONG_MINUTES else f"{left_s / _MINUTE_S / 60:.1f} h"
-        return f"about {length} left{' at most' if self.may_end_early else ''}"
+        return "" if self._done == len(self.entries) else left_text(self.left_s, may_end_early=self.may_end_early)
 
     def _seconds(self, entry: Planned) -> float:
         on = (entry.workload, entry.storage)
@@ -75,3 +70,12 @@ class Pace:
         if not self._guessed_s:
             return self._took_s / self._noted
         return seconds_of(entry, Rates()) * self._took_s / self._guessed_s
+
+
+def left_text(left_s: float | None, *, may_end_early: bool) -> str:
+    """`about 14 min left`, or nothing if it is not known."""
+    if left_s is None:
+        return ""
+    minutes = math.ceil(left_s / _MINUTE_S)
+    length = f"{minutes} min" if minutes < _LONG_MINUTES else f"{left_s / _MINUTE_S / 60:.1f} h"
+    return f"about {length} left{' at most' if may_end_early else ''}"

@@ -21,6 +21,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.runs.parallel.boards import lab_of_board
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.request import Choice
+from fsjoule.runs.virtual import check_room
 
 # A boot whose board fails gets another one, once, and so does a kernel that does not work.
 _TRIES: Final = 2
@@ -125,6 +126,7 @@ class Pool:
         name = self.assignment.environment.virtual_lab
         assert name is not None, "the request was checked"
         self._started = True
+        check_room(self.assignment.environment, self.boards, self.say)
         for number in range(1, self.boards + 1):
             self._processes.start(self.worker, lab_of_board(name, number), self.assignment)
 

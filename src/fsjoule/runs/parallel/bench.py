@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -22,7 +22,8 @@ from fsjoule.store.profiles import symbols_file
 class ParallelBench:
     """A run whose boots are made ahead. Call `begin`, `measure` in the order of the plan, and `finish`.
 
-    Boots are numbered in the order of the plan, with those that failed before another board made them.
+    `entries` are those of the plan that are to be measured. Boots are numbered in the order of the plan, with those
+    that failed before another board made them, and after those of the measurements that are `kept` from a resumed run.
     """
 
     run: Run
@@ -31,16 +32,22 @@ class ParallelBench:
     clock: Clock
     say: Callable[[str], None]
     on_measured: Callable[[Measurement], None]
+    entries: Sequence[Planned]
+    kept: Sequence[Measurement] = ()
     phases: Phases = field(init=False)
-    results: list[Measurement] = field(default_factory=list[Measurement], init=False)
+    results: list[Measurement] = field(init=False)
+    failures_in_a_row: int = field(default=0, init=False)
     _boots: list[tuple[Planned, ...]] = field(init=False)
     _number: dict[int, int] = field(init=False)
     _taken: dict[int, tuple[Done, int]] = field(default_factory=dict[int, tuple[Done, int]], init=False)
-    _booted: int = field(default=0, init=False)
+    _booted: int = field(init=False)
+    _failed: set[int] = field(default_factory=set[int], init=False)
 
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
-        self._boots = [tuple(entries) for _, entries in groupby(self.plan.entries, key=boot_key)]
+        self.results = list(self.kept)
+        self._booted = max((each.boot for each in self.kept), default=0)
+        self._boots = [tuple(entries) for _, entries in groupby(self.entries, key=boot_key)]
         self._number = {entry.number: boot for boot, entries in enumerate(self._boots) for entry in entries}
 
     @property
@@ -50,15 +57,27 @@ class ParallelBench:
     def begin(self) -> None:
         """Open the run's folder; the boards begin to boot."""
         self.store.begin(self.run)
-        self.boards.begin(dataclasses.replace(self.run, phases_s={}), self._boots)
+        # Of a resumed run the faults and phases are here already.
+        self.boards.begin(dataclasses.replace(self.run, phases_s={}, faults=()), self._boots)
 
     def measure(self, entry: Planned) -> Measurement:
-        """The entry's measurement, stored, as soon as its boot is done. Raises LabError as the boot did."""
+        """The entry's measurement, stored, as soon as its boot is done. A kept one is returned as it is.
+
+        Raises LabError as the boot did, for each entry that the boot still owed; `failures_in_a_row` counts boots.
+        """
+        for kept in self.kept:
+            if kept.number == entry.number:
+                return kept
         done, before = self._boot_of(entry)
         stored = next((each for each in done.stored if each.measurement.number == entry.number), None)
         if stored is None:
             assert done.fault is not None, "a boot without a fault has all its entries"
+            if done.number not in self._failed:
+                self._failed.add(done.number)
+                self.failures_in_a_row += 1
             raise done.fault
+        if done.fault is None:
+            self.failures_in_a_row = 0
         measurement = dataclasses.replace(stored.measurement, boot=before + stored.measurement.boot)
         with self.phases("store"):
             self.store.add(measurement, stored.trace, stored.attachments)

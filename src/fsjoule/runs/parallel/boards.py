@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,8 @@ from fsjoule.host.clock import HostClock
 from fsjoule.model import LabFacts, Planned, Run
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
 from fsjoule.runs.parallel.processes import Processes
+from fsjoule.runs.virtual import check_room
+from fsjoule.suites import Rates, estimate
 
 # A boot whose board fails gets another one, once. A kernel at fault fails there too.
 _TRIES: Final = 2
@@ -26,6 +29,7 @@ class _Board:
     ready: Ready | None = None
     boot: int | None = None
     began_utc: str = ""
+    began_s: float = 0.0
     faults: int = 0
 
 
@@ -43,6 +47,26 @@ class Boards:
     _faults: dict[int, list[Done]] = field(default_factory=dict[int, list[Done]])
     _done: dict[int, Done] = field(default_factory=dict[int, Done])
     _errors: list[FsjouleError] = field(default_factory=list[FsjouleError])
+    _took_s: float = 0.0
+    _guessed_s: float = 0.0
+
+    @property
+    def left_s(self) -> float | None:
+        """The seconds until all boots are done, about; None before the first one is, 0 after the last."""
+        working = [self.boards[n] for n in self.processes.left if self.boards[n].boot is not None]
+        if not self._guessed_s or not self.processes.left:
+            return None
+        now_s = time.monotonic()
+        of_working = [max(0.0, self._expected_s(each.boot) - now_s + each.began_s) for each in working]
+        together_s = sum(of_working) + sum(map(self._expected_s, self._queue))
+        return max(together_s / len(self.processes.left), *of_working, 0.0)
+
+    def _expected_s(self, number: int | None) -> float:
+        """The seconds that a boot takes, as far as the guesses for earlier ones were off."""
+        return 0.0 if number is None else self._guess_s(number) * self._took_s / self._guessed_s
+
+    def _guess_s(self, number: int) -> float:
+        return estimate(self._boots[number], Rates()).seconds
 
     @property
     def emulator(self) -> str | None:
@@ -98,6 +122,9 @@ class Boards:
     def _take(self, number: int, done: Done) -> None:
         board = self.boards[number]
         board.boot = None
+        if done.fault is None:
+            self._took_s += time.monotonic() - board.began_s
+            self._guessed_s += self._guess_s(done.number)
         board.faults = 0 if done.fault is None else board.faults + 1
         if done.fault is None or not self._again(done):
             self._done[done.number] = done
@@ -135,6 +162,7 @@ class Boards:
             board = self.boards[number]
             if board.boot is None and board.ready is not None and self._queue:
                 board.boot, board.began_utc = heapq.heappop(self._queue), self._clock.utc()
+                board.began_s = time.monotonic()
                 self.processes.send(number, Boot(board.boot, self._run, self._boots[board.boot]))
 
 
@@ -144,18 +172,19 @@ def lab_of_board(name: str, number: int) -> str:
 
 
 @contextmanager
-def started_boards(assignment: Assignment, say: Callable[[str], None]) -> Generator[Boards]:
+def started_boards(assignment: Assignment, say: Callable[[str], None], *, worker: str = _WORKER) -> Generator[Boards]:
     """As many boards as the choice asks for, each in a virtual lab of its own; they end with the body.
 
-    Raises as `Boards.open`.
+    `worker` is the module of a board's process. Raises as `Boards.open`.
     """
     name, numbers = assignment.environment.virtual_lab, range(1, assignment.choice.boards + 1)
     assert name is not None, "the choice was checked"
+    check_room(assignment.environment, len(numbers), say)
     boards = Boards(Processes(say), {number: _Board() for number in numbers})
     with ExitStack() as closing:
         closing.callback(boards.end)
         for number in numbers:
-            boards.processes.start(_WORKER, lab_of_board(name, number), assignment)
+            boards.processes.start(worker, lab_of_board(name, number), assignment)
         with interrupts.interruptible():
             boards.open()
         yield boards

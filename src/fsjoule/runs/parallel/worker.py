@@ -19,7 +19,7 @@ from fsjoule.runs.session import Session
 
 
 @dataclass
-class _BootStore:
+class BootStore:
     """A ports.ResultStore that keeps a boot until it is sent."""
 
     run: Run
@@ -62,7 +62,7 @@ def _work(link: Link, name: str) -> None:
 def _booted(session: Session, target: Any, boot: Boot, link: Link) -> Done:  # noqa: ANN401 - a labgrid Target
     """Measure the entries of a boot. A fault that the bench's second try does not cure ends it."""
     board, meter, diagnose = session.equipment(target)
-    store = _BootStore(boot.run)
+    store = BootStore(boot.run)
     with lab.recorded_steps() as take_steps:
         bench = Bench(
             *(boot.run, session.profile, board, meter, store, HostClock(), link.say, _stored_quietly),

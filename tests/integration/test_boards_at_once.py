@@ -1,0 +1,173 @@
+"""One run over the processes of several boards: what is measured, in which order, the time left, what a fault costs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
+
+from fsjoule.bench.run import Bench
+from fsjoule.errors import ConfigError, LabError
+from fsjoule.host import interrupts
+from fsjoule.lab import read_environment
+from fsjoule.model import Measurement, Plan, Planned, Run, RunStatus
+from fsjoule.runs.parallel.bench import ParallelBench
+from fsjoule.runs.parallel.boards import started_boards
+from fsjoule.runs.parallel.messages import Assignment
+from fsjoule.runs.parallel.pace import BoardsPace
+from fsjoule.runs.request import check_apart, choose
+from fsjoule.suites import Planning, plan_entries, suite
+from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
+
+PROJECT = Path(__file__).parents[2]
+ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
+KERNELS = ("6.1", "6.12")
+
+
+def run_of(repeat: int, kernels: tuple[str, ...] = KERNELS) -> Run:
+    entries = plan_entries(suite("quick"), Planning(("ext4",), kernels, repeat=repeat, seed=3)).entries
+    plan = Plan("quick", ("ext4",), kernels, repeat, 3, {}, entries)
+    return Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
+
+
+@dataclass
+class Scene:
+    """A run on two boards, and what it told."""
+
+    bench: ParallelBench
+    store: FakeStore
+    left: list[str] = field(default_factory=list[str])
+
+    def all(self) -> list[Measurement]:
+        self.bench.begin()
+        return [self.bench.measure(entry) for entry in self.bench.entries]
+
+
+@contextmanager
+def two_boards(
+    run: Run,
+    entries: Sequence[Planned] | None = None,
+    kept: Sequence[Measurement] = (),
+    results: Path = Path("nowhere"),
+) -> Generator[Scene]:
+    choice = choose(
+        suite_name="quick",
+        filesystems="ext4",
+        kernels="6.1",
+        repeat=1,
+        provision="scratch",
+        results=results,
+        seed=3,
+        environment=ENVIRONMENT,
+        boards=2,
+    )
+    store, left = FakeStore(), list[str]()
+    with ExitStack() as closing:
+        closing.enter_context(interrupts.handled())
+        assignment = Assignment(choice, ENVIRONMENT, (), ("pytest",))
+        boards = closing.enter_context(started_boards(assignment, lambda _: None, worker="boot_worker"))
+        pace = BoardsPace(boards, may_end_early=False)
+        wanted = run.plan.entries if entries is None else entries
+
+        def measured(_measurement: Measurement) -> None:
+            left.append(pace.text)
+            (results / "hold").unlink(missing_ok=True)
+
+        bench = ParallelBench(run, boards, store, FakeClock(), print, measured, wanted, kept)
+        yield Scene(bench, store, left)
+
+
+@pytest.fixture(autouse=True)
+def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT / "tests" / "helpers"))
+    monkeypatch.delenv("LG_COORDINATOR", raising=False)
+
+
+def by_one_board(run: Run) -> list[Measurement]:
+    store = FakeStore()
+    board = FakeBoard(FakeShell(answer, dict(FILES)), FACTS, IMAGE)
+    bench = Bench(run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, lambda _: None)
+    bench.begin()
+    for entry in run.plan.entries:
+        bench.measure(entry)
+    return store.measurements
+
+
+def told(measurements: Sequence[Measurement]) -> list[dict[str, Any]]:
+    own = [asdict(each) for each in measurements]
+    return [{name: value for name, value in each.items() if name != "started_utc"} for each in own]
+
+
+def test_two_boards_tell_what_one_does_in_its_order_and_numbers() -> None:
+    run = run_of(3)
+    with two_boards(run) as scene:
+        found = scene.all()
+        assert scene.bench.finish().status is RunStatus.COMPLETE
+    assert told(found) == told(by_one_board(run))
+    assert told(scene.store.measurements) == told(found)
+    assert [each.boot for each in found] == sorted(each.boot for each in found)
+    assert max(each.boot for each in found) == 6
+
+
+def test_the_time_left_is_that_of_boots_to_come_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    with two_boards(run_of(3), results=tmp_path) as scene:
+        assert scene.bench.boards.left_s is None
+        scene.all()
+        assert scene.bench.boards.left_s == 0.0
+    assert scene.left[0] == "about 1 min left"
+    assert scene.left[-1] == ""
+
+
+def test_only_what_is_chosen_is_booted_for() -> None:
+    run = run_of(3)
+    chosen = [entry for entry in run.plan.entries if entry.repetition == 2]
+    with two_boards(run, chosen) as scene:
+        found = scene.all()
+        ended = scene.bench.finish(expected=len(chosen))
+    assert [each.number for each in found] == [entry.number for entry in chosen]
+    assert {each.boot for each in found} == {1, 2}
+    assert ended.status is RunStatus.COMPLETE
+
+
+def test_a_resumed_run_keeps_what_it_has_and_counts_on() -> None:
+    run = run_of(2)
+    kept = by_one_board(run)[:5]
+    rest = run.plan.entries[5:]
+    with two_boards(run, rest, kept) as scene:
+        scene.bench.begin()
+        found = [scene.bench.measure(entry) for entry in run.plan.entries]
+        assert scene.bench.finish().status is RunStatus.COMPLETE
+    assert found[:5] == kept
+    assert [each.number for each in scene.store.measurements] == [entry.number for entry in rest]
+    assert min(each.boot for each in found[5:]) == max(each.boot for each in kept) + 1
+
+
+def test_a_boot_that_fails_on_both_boards_costs_its_figures_and_counts_once() -> None:
+    run = run_of(1, ("6.1", "dead"))
+    failures: list[int] = []
+    with two_boards(run) as scene:
+        scene.bench.begin()
+        for entry in run.plan.entries:
+            if entry.kernel == "6.1":
+                scene.bench.measure(entry)
+                continue
+            with pytest.raises(LabError, match="dead does not boot"):
+                scene.bench.measure(entry)
+            failures.append(scene.bench.failures_in_a_row)
+        ended = scene.bench.finish()
+    assert len(scene.store.measurements) == len(run.plan.entries) // 2
+    assert failures == [1] * len(scene.store.measurements)
+    assert ended.status is RunStatus.ABORTED
+
+
+def test_power_cuts_are_for_one_board() -> None:
+    entries = plan_entries(suite("elc2015"), Planning(("ext4",), KERNELS, repeat=1, seed=3)).entries
+    with pytest.raises(ConfigError, match="cuts the power and goes on in the boot after the last cut"):
+        check_apart(entries)
+    check_apart(run_of(1).plan.entries)
