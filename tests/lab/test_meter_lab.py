@@ -117,7 +117,7 @@ def test_the_doctor_finds_the_empty_card_of_a_good_place(fsjoule: CommandLine) -
     status = lab.status("virtual")
     assert status.holder is None
     assert status.board is not None
-    assert status.board["supply"]["watts"] == 0
+    assert status.board["state"] == "off"
 
 
 def test_the_square_load_tells_how_late_marks_are(fsjoule: CommandLine) -> None:
