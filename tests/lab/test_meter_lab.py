@@ -95,7 +95,7 @@ def test_through_labgrid_the_place_is_held_meanwhile(fsjoule: CommandLine) -> No
 
 
 def test_the_doctor_finds_the_empty_card_of_a_good_place(fsjoule: CommandLine) -> None:
-    done = fsjoule("doctor", "virtual", "--json")
+    done = fsjoule("doctor", "virtual", "--state", "--json")
     checks = {each["name"]: each for each in done.document["checks"]}
     found = {name: (each["health"], each["because"]) for name, each in checks.items()}
     well, untried = ("ok", ""), ("not tried", "boot")
@@ -113,7 +113,7 @@ def test_the_doctor_finds_the_empty_card_of_a_good_place(fsjoule: CommandLine) -
     )
     assert re.search(r"there \S+ has 1024 MiB; nothing was written", checks["flasher"]["seen"])
     assert "no partition table" in checks["boot"]["seen"]
-    assert (done.code, done.document["simulated"]) == (4, True)
+    assert (done.code, done.document["simulated"], done.document["state"]) == (4, True, "bad")
     status = lab.status("virtual")
     assert status.holder is None
     assert status.board is not None

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import PlaceTag, Priority, Wait, progress
+from fsjoule.cli.common import Json, PlaceTag, Priority, Wait, Wide, out, print_json, progress
 
 app = typer.Typer(no_args_is_help=True, help="A place of labgrid for one job, given back however the job ends.")
 
@@ -49,6 +49,54 @@ def hold(
     with interrupts.handled():
         code = jobs.hold(place or os.environ.get("LG_PLACE"), command, wanted, end_s=end_s, say=progress)
     raise typer.Exit(code)
+
+
+@app.command("list")
+def list_places(*, wide: Wide = False, json_output: Json = False) -> None:
+    """List the places of the coordinator: state, holder and tags."""
+    from fsjoule.lab.coordinator import connected
+    from fsjoule.lab.states import STATE, states
+    from fsjoule.report.table import listing, word
+    from fsjoule.report.terminal import print_table
+
+    with connected() as coordinator:
+        found = states(coordinator)
+    if json_output:
+        print_json(
+            [{"place": each.name, "state": each.state, "holder": each.holder, "tags": each.tags} for each in found]
+        )
+        return
+    rows = [
+        (
+            each.name,
+            each.state or "none",
+            each.holder or "free",
+            " ".join(f"{key}={value}" for key, value in sorted(each.tags.items()) if key != STATE),
+        )
+        for each in found
+    ]
+    print_table(out, listing((word("place"), word("state"), word("holder"), word("tags")), rows), wide=wide)
+
+
+@app.command("maintenance")
+def maintenance(
+    place: Annotated[str, typer.Argument(help="The place, by its full name.")],
+    *,
+    end: Annotated[bool, typer.Option("--end", help="Its state is good again.")] = False,
+) -> None:
+    """Keep a place out of its pool: who chooses by tags does not get it, and the doctor leaves its state alone.
+
+    Whoever has the place keeps it. `fsjoule doctor PLACE --state` examines it after --end.
+
+    Example: fsjoule place maintenance evk-1
+    """
+    from fsjoule.lab.coordinator import connected
+    from fsjoule.lab.states import State, set_state
+
+    state = State.GOOD if end else State.MAINTENANCE
+    with connected() as coordinator:
+        set_state(coordinator, place, state)
+    out.print(f"place {place!r}: {state}", soft_wrap=True, highlight=False)
 
 
 @app.command("release")

@@ -137,12 +137,13 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str | None] | None = None,
     pass_fds: Sequence[int] = (),
+    stderr: int = subprocess.STDOUT,
     new_session: bool = True,
     die_with_parent: bool = True,
 ) -> subprocess.Popen[bytes]:
     """Start a long-lived program in its own process group; its output is appended to `log`. Its input is empty.
 
-    With `stdin` its input is this file, from its present position.
+    With `stdin` its input is this file, from its present position. With `stderr` its errors go to this descriptor.
 
     With `die_with_parent` the kernel sends it SIGTERM when the thread that started it ends for any reason: call it from
     a thread that lives as long as the program should.
@@ -155,7 +156,7 @@ def start(
             command,
             stdin=subprocess.DEVNULL if stdin is None else stdin,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             cwd=cwd,
             env=_environment(env),
             pass_fds=tuple(pass_fds),

@@ -18,6 +18,7 @@ from fsjoule.lab.coordinator import Coordinator, RefusedError, may_use, since, u
 from fsjoule.lab.notes import Kind, Note, in_use, one_run_only
 from fsjoule.lab.placenames import check_usable
 from fsjoule.lab.reservation import Turn, reserved
+from fsjoule.lab.states import State, state_of
 from fsjoule.lab.wanted import AT_ONCE, Wanted
 
 _EXPORTER_TIMEOUT_S: Final = 10.0
@@ -187,6 +188,8 @@ class HeldPlace:
         """
         self._note = note
         place = self._coordinator.place(self.name)
+        if state_of(place) in {State.BAD, State.MAINTENANCE}:
+            self._say(f"place {self.name!r} has the state {state_of(place)}, and is used because it was named")
         check_usable(self._coordinator, place)
         if place.acquired and fresh:
             note.write()

@@ -19,6 +19,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError
 from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab.coordinator import Coordinator, RefusedError, may_use, since
+from fsjoule.lab.states import STATE, fit, state_of
 from fsjoule.lab.wanted import RESERVED, Wanted
 
 Say = Callable[[str], None]
@@ -84,6 +85,7 @@ class Turn:
         try:
             if self._own:
                 check_some(self._coordinator, self._filter)
+                self._filter = fit(self._coordinator.places.values(), self._filter)
         except ConfigError:
             self._coordinator.close()
             raise
@@ -125,12 +127,29 @@ class Turn:
         """Keep the reservation alive; returns whether there is a place."""
         self._changed.clear()
         try:
+            if not self._some_good():
+                return False
             return self._found_ours(usable) or self._allocated()
         except RefusedError as error:
             self._forgotten(error)
         except LabError as error:
             self._connect_again(error)
         return False
+
+    def _some_good(self) -> bool:
+        """Reserve by other tags from now on if a place of the pool got its first state, or lost its last one.
+
+        Returns whether there is a place to be reserved: labgrid refuses to wait for one that is yet to become good.
+        """
+        if not self._own or "name" in self._filter:
+            return True
+        places = list(self._coordinator.places.values())
+        now = fit(places, dict(self._wanted.tags))
+        some = STATE not in now or bool(matching(places, now))
+        if now != self._filter or not some:
+            self.cancel()
+            self._filter = now
+        return some
 
     def _found_ours(self, usable: Usable) -> bool:
         names = matching(self._coordinator.places.values(), self._filter) if self._own else []
@@ -260,6 +279,7 @@ def check_free(coordinator: Coordinator, wanted: Mapping[str, str]) -> None:
     A place that this user has or may use is free for a run of this user, as a place that is named.
     """
     check_some(coordinator, wanted)
+    wanted = fit(coordinator.places.values(), wanted)
     found = [coordinator.places[name] for name in matching(coordinator.places.values(), wanted)]
     if not any(may_use(place) if place.acquired else not place.reservation for place in found):
         raise held_error(coordinator, wanted, f"a place with {_tags(wanted)}", 0.0)
@@ -301,6 +321,12 @@ def _told(coordinator: Coordinator, wanted: Mapping[str, str], reservations: Ite
         holder = _holder(coordinator.places[name], reservations)
         verb, who, when = holder or ("free", "", "")
         told.append(f"{name} is {verb}{f' {who}' if who else ''}{f' since {when}' if when else ''}")
+    pool = {key: value for key, value in wanted.items() if key != STATE}
+    told += [
+        f"{name} is {state_of(coordinator.places[name]) or 'without a state'}"
+        for name in matching(coordinator.places.values(), pool)
+        if name not in names
+    ][:_SHOWN]
     return "; ".join([*told, *([f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else [])])
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable, Generator, Iterator
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +18,12 @@ from fsjoule import images, lab
 from fsjoule.bench.health.checkup import Checkup, MeterTools
 from fsjoule.bench.health.result import Check
 from fsjoule.errors import ConfigError
+from fsjoule.host import interrupts, process
 from fsjoule.host.clock import HostClock, today
 from fsjoule.host.paths import project_dir
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
+from fsjoule.lab.coordinator import connected
+from fsjoule.lab.states import State, states
 from fsjoule.lab.wanted import Wanted
 from fsjoule.meter.links.notices import complaints, file_notices, uncalibrated
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
@@ -27,6 +34,18 @@ from fsjoule.runs.meter import KERNEL, environment_target
 from fsjoule.suites import SCRATCH_ROOT
 
 _FOLDERS: Final = ("env", "env/boards")
+_STDERR: Final = 2
+_LOOK_S: Final = 0.2
+_ENDING_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """A place, by its full name, its board, and the checks, which are made as they are taken."""
+
+    place: str
+    profile: BoardProfile
+    checks: Iterator[Check]
 
 
 @contextmanager
@@ -37,8 +56,8 @@ def examined(
     place: str | None = None,
     wanted: Wanted,
     kernel: str | None = None,
-) -> Generator[tuple[BoardProfile, Iterator[Check]]]:
-    """Hold the place of an environment file; the checks are made as they are taken. Afterwards the board is off.
+) -> Generator[Examination]:
+    """Hold the place of an environment file. Afterwards the board is off.
 
     With a `kernel` its card is written, too. Raises ConfigError, PlaceHeldError, PlaceLostError, LabError.
     """
@@ -62,20 +81,84 @@ def examined(
         if not lab.has_meter(target):
             checkup.meter = None
         try:
-            yield profile, checkup.checks()
+            yield Examination(where[1], profile, checkup.checks())
         finally:
             board.off()
 
 
-def environment_of(place: str) -> Path:
-    """The environment file that is named after a place: env/PLACE.yaml, env/boards/PLACE.yaml. Raises ConfigError."""
-    tried = [project_dir() / folder / f"{place}.yaml" for folder in _FOLDERS]
-    for file in tried:
-        if file.is_file():
-            return file
+def environment_of(place: str, tags: Mapping[str, str] | None = None) -> Path:
+    """The environment file of a place, in env/ or env/boards/. Raises ConfigError.
+
+    Its name is that of the place's tag `environment`, its tag `kind` (of a virtual lab), the place, or its tag `board`.
+    """
+    tagged = tags or {}
+    names = [tagged.get("environment"), tagged.get("kind"), place, tagged.get("board")]
+    for name in filter(None, names):
+        for folder in _FOLDERS:
+            file = project_dir() / folder / f"{name}.yaml"
+            if file.is_file():
+                return file
     raise ConfigError(
-        f"no environment file is named after the place {place!r}", hint=f"--lg-env FILE, or write {tried[0]}"
+        f"no environment file is known for the place {place!r}",
+        hint=f"--lg-env FILE, or name it: labgrid-client -p {place} set-tags environment=NAME, for env/NAME.yaml",
     )
+
+
+def tags_of(place: str) -> Mapping[str, str] | None:
+    """The tags of a place, if LG_COORDINATOR names a coordinator that has a place of this name. Raises LabError."""
+    if "LG_COORDINATOR" not in os.environ:
+        return None
+    with connected() as coordinator:
+        return next((each.tags for each in states(coordinator) if each.name == place), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceResult:
+    """The exit code of `fsjoule doctor` for one place, and its document, or one that says why there is none."""
+
+    code: int
+    document: dict[str, Any]
+
+
+def examined_places(program: Sequence[str], environment_file: Path | None) -> Generator[PlaceResult]:
+    """Run the program `fsjoule doctor --json`, with its options, for each place of the coordinator that is in use.
+
+    A process for each: labgrid keeps the resources of one place until its process ends. Raises LabError.
+    """
+    with connected() as coordinator:
+        places = states(coordinator)
+    for each in places:
+        try:
+            environment = environment_file or environment_of(each.name, each.tags)
+        except ConfigError as error:
+            yield _not_examined(each.name, error.what)
+            continue
+        if each.state == State.MAINTENANCE:
+            yield _not_examined(each.name, "it is in maintenance")
+            continue
+        code, said = _run([*program, "--lg-env", str(environment), "--", each.name])
+        yield PlaceResult(code, json.loads(said)) if said else _not_examined(each.name, f"exit code {code}", code)
+
+
+def _not_examined(place: str, why: str, code: int = 0) -> PlaceResult:
+    return PlaceResult(code, {"place": place, "not_examined": why})
+
+
+def _run(argv: Sequence[str]) -> tuple[int, bytes]:
+    """Run a program to its end; returns its exit code and output. Its errors are this program's.
+
+    If this program is interrupted, the other one ends first, and switches its board off.
+    """
+    with tempfile.TemporaryFile() as output, interrupts.handled():
+        program = process.start(argv, log=output, stderr=_STDERR)
+        try:
+            with interrupts.interruptible():
+                while program.poll() is None:
+                    time.sleep(_LOOK_S)
+        finally:
+            process.stop(program, timeout_s=_ENDING_S)
+        output.seek(0)
+        return program.returncode, output.read()
 
 
 def _notices(target: Any) -> list[str]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
