@@ -229,6 +229,17 @@ def test_a_trace_with_wrong_bytes_is_read_or_refused(data: st.DataObject) -> Non
         assert len(trace.ticks) == len(trace.power_w)
 
 
+def test_no_wrong_byte_of_its_footers_beginning_ends_the_process() -> None:
+    """Whoever asks pyarrow for the metadata of a column whose histograms have another size has no process any more."""
+    content = encode_trace(make_trace())
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    for at in range(footer, footer + 200):
+        changed = bytearray(content)
+        changed[at] = (changed[at] + 1) % 256
+        with suppress(ResultError):
+            decode_trace(bytes(changed), Path("trace.parquet"))
+
+
 def test_a_time_that_steps_back_between_frames_is_drawn() -> None:
     trace = make_trace()
     times = trace.times_us.copy()

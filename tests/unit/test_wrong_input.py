@@ -117,10 +117,15 @@ def wrong_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(wrong_files: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[CommandLine]:
+def run(
+    wrong_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[CommandLine]:
     monkeypatch.chdir(wrong_files)
     for name in ("FSJOULE_INDEX", "LG_ENV", "LG_COORDINATOR", "LG_PLACE", "CI_PROJECT_URL"):
         monkeypatch.delenv(name, raising=False)
+    # As on a fresh machine: whatever is fetched before the input is checked is not there.
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("FSJOULE_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
     before = sorted(wrong_files.rglob("*"))
     yield command_line(monkeypatch, capfd)
     assert sorted(wrong_files.rglob("*")) == before

@@ -18,7 +18,7 @@ from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Observer
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
-from fsjoule.store.files import write_file
+from fsjoule.store.files import check_writable, write_file
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
@@ -67,6 +67,7 @@ def gate_measured(
     `history` is an index whose earlier boots tell how noisy the series are; `observer` hears of the run. The run
     folder keeps the answer as `gate.json`. Raises as `pairs.measure_pairs` does.
     """
+    check_writable(choice.results, "--results")  # before kernels are fetched
     lab.check_places(environment)
     modules = modules_of(choice.filesystems)
     taken = kernels.take_kernels(choice.kernels, progress=say, recipe=environment.profile.recipe, modules=modules)
