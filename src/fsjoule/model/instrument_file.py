@@ -21,6 +21,19 @@ class Shunt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Of an instrument that measures volts and amperes itself: limits of its data sheet, each +-.
+
+    Percents are of the reading, offsets in V and A.
+    """
+
+    volts_percent: float
+    volts_offset: float
+    amperes_percent: float
+    amperes_offset: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
     """The temperatures at which the meter is used, in degrees Celsius."""
 
@@ -53,10 +66,14 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstrumentFile:
-    """One meter's file, `SERIAL.toml`. docs/meter.md explains it."""
+    """One meter's file, `SERIAL.toml`: with a `shunt` for fsjoule's own meter, with an `accuracy` for another.
+
+    docs/meter.md explains it.
+    """
 
     serial_number: str
-    shunt: Shunt
+    shunt: Shunt | None = None
+    accuracy: Accuracy | None = None
     room: Room = Room()
     calibration: Calibrated | None = None
     certificate: Certificate | None = None

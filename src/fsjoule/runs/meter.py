@@ -16,8 +16,12 @@ from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.desk import ClientMeter
 from fsjoule.meter.links.finder import Candidate, Found, find, serial_ports
 from fsjoule.meter.links.holders import is_terminal
-from fsjoule.meter.links.powercap import PREFIX, PowercapMeter
+from fsjoule.meter.links.polled import PolledMeter
+from fsjoule.meter.links.powercap import PREFIX as POWERCAP_PREFIX
+from fsjoule.meter.links.powercap import PowercapMeter
 from fsjoule.meter.links.receiver import Receiver
+from fsjoule.meter.links.scpi import PREFIX as VISA_PREFIX
+from fsjoule.meter.links.scpi import ScpiMeter
 from fsjoule.meter.links.streams import Stream
 from fsjoule.model import BoardProfile
 from fsjoule.runs.virtual import emulator, virtual_lab_of
@@ -54,11 +58,12 @@ def open_meter(
 @contextmanager
 def desk_meter(
     address: str | None, environment_file: Path | None, say: Callable[[str], None]
-) -> Generator[ClientMeter | PowercapMeter]:
-    """A meter that the host arms and marks: as `open_meter`, or by `powercap:ZONE` a counter of this computer."""
-    if address is not None and address.startswith(PREFIX) and environment_file is None:
-        with PowercapMeter(address.removeprefix(PREFIX)) as counter:
-            yield counter
+) -> Generator[ClientMeter | PolledMeter]:
+    """A meter that the host arms and marks: as `open_meter`, or a polled one by `powercap:ZONE` or `visa:RESOURCE`."""
+    polled = None if environment_file is not None else _polled(address or "")
+    if polled is not None:
+        with polled:
+            yield polled
         return
     with open_meter(address, environment_file, say) as client:
         yield ClientMeter(client)
@@ -112,10 +117,19 @@ def find_meters() -> list[Found]:
     return find([*serial_ports(), *_labs()])
 
 
+def _polled(address: str) -> PolledMeter | None:
+    """The meter at an address of one that is asked again and again; None for another address."""
+    if address.startswith(POWERCAP_PREFIX):
+        return PowercapMeter(address.removeprefix(POWERCAP_PREFIX))
+    if address.startswith(VISA_PREFIX):
+        return ScpiMeter(address.removeprefix(VISA_PREFIX))
+    return None
+
+
 def _opener(address: str) -> Callable[[], Stream]:
-    if address.startswith(PREFIX):
+    if address.startswith((POWERCAP_PREFIX, VISA_PREFIX)):
         raise ConfigError(
-            f"{address} is a counter of this computer's processor, which has neither settings nor a stream",
+            f"{address} is an instrument that is read again and again: it has neither settings nor a stream",
             hint="fsjoule meter watch, record and run take it",
         )
     if address.startswith("/") and not Path(address).exists():

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.host.paths import meters_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
-from fsjoule.model.instrument_file import Calibrated, Certificate, InstrumentFile, Room, Shunt
+from fsjoule.model.instrument_file import Accuracy, Calibrated, Certificate, InstrumentFile, Room, Shunt
 from fsjoule.store.files import write_file
 
 _HINT: Final = "docs/meter.md#instrument-files explains the file; fsjoule meter calibrate writes one"
@@ -25,16 +25,24 @@ _LIMITS: Final = {
     ("shunt", "ohm"): (0.0, 1000.0),
     ("shunt", "tolerance_percent"): (0.0, 100.0),
     ("shunt", "drift_ppm_per_kelvin"): (0.0, 10_000.0),
+    ("accuracy", "volts_percent"): (0.0, 100.0),
+    ("accuracy", "volts_offset"): (0.0, 1000.0),
+    ("accuracy", "amperes_percent"): (0.0, 100.0),
+    ("accuracy", "amperes_offset"): (0.0, 1000.0),
     ("room", "least_celsius"): (_ABSOLUTE_ZERO_CELSIUS, 200.0),
     ("room", "most_celsius"): (_ABSOLUTE_ZERO_CELSIUS, 200.0),
     ("calibration", "celsius"): (_ABSOLUTE_ZERO_CELSIUS, 200.0),
 }
 _KEYS: Final = {"serial_number": set[str]()} | {
     name: {each.name for each in fields(table)}
-    for name, table in (("shunt", Shunt), ("room", Room), ("calibration", Calibrated), ("certificate", Certificate))
+    for name, table in (
+        *(("shunt", Shunt), ("accuracy", Accuracy), ("room", Room)),
+        *(("calibration", Calibrated), ("certificate", Certificate)),
+    )
 }
 _COMMENTS: Final = {
     "shunt": "the resistor's value; its tolerance counts until the gain is calibrated, its drift always",
+    "accuracy": "limits of the data sheet: percents of the reading, offsets in V and A",
     "room": "the temperatures at which the meter is used",
     "calibration": "when fsjoule meter calibrate ran last, and at which temperature",
     "certificate": "the reference's certificate, or the meter's own",
@@ -95,7 +103,7 @@ def _parsed(text: str, path: Path) -> InstrumentFile:
         value = getattr(getattr(found, table), key, None)
         if value is not None and not (least <= value <= most and math.isfinite(value)):
             raise _wrong(f"{table}.{key} = {value:g} is not from {least:g} to {most:g}", text, path, table, key)
-    if found.shunt.ohm == 0:
+    if found.shunt is not None and found.shunt.ohm == 0:
         raise _wrong("shunt.ohm = 0: a shunt has a resistance", text, path, "shunt", "ohm")
     if found.room.least_celsius > found.room.most_celsius:
         what = f"room.least_celsius = {found.room.least_celsius:g} is above most_celsius = {found.room.most_celsius:g}"

@@ -21,7 +21,8 @@ MeterAddress = Annotated[
         envvar="FSJOULE_METER",
         metavar="ADDRESS",
         help=(
-            f"{FORMS}, lab:NAME for a virtual lab's, or powercap:ZONE for this computer's processor. "
+            f"{FORMS}, lab:NAME for a virtual lab's, powercap:ZONE for this computer's processor, or visa:RESOURCE "
+            "for an instrument that speaks SCPI. "
             "Not needed with a single meter."
         ),
     ),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fsjoule.meter.links.desk import ClientMeter
-    from fsjoule.meter.links.powercap import PowercapMeter
+    from fsjoule.meter.links.polled import PolledMeter
     from fsjoule.meter.tools.live import Reading
     from fsjoule.meter.tools.recorder import Recorded
 
@@ -67,7 +67,7 @@ def record_command(
 
 
 def _record(
-    instrument: ClientMeter | PowercapMeter,
+    instrument: ClientMeter | PolledMeter,
     output: list[Path],
     ended: Ending,
     seconds: float | None,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from fsjoule.meter.links.client import MeterClient
-    from fsjoule.meter.links.powercap import PowercapMeter
+    from fsjoule.meter.links.polled import PolledMeter
     from fsjoule.meter.links.receiver import Receiver
     from fsjoule.meter.protocol.frames import Frame
     from fsjoule.meter.tools.live import Reading
@@ -87,7 +87,7 @@ class _Watching(Protocol):
 class _Counter:
     """The live figures of a counter of this computer, read when they are looked at."""
 
-    def __init__(self, counter: PowercapMeter, span_s: float) -> None:
+    def __init__(self, counter: PolledMeter, span_s: float) -> None:
         from fsjoule.meter.tools.pieces import PieceFigures
 
         self.span_s = span_s

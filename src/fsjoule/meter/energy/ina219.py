@@ -90,7 +90,7 @@ class Ina219:
         # A slope between two rounded readings of the shunt, or two limits of the data sheet, each with its drift.
         span_v = _SPAN_OF_RANGE * info.shunt_range_mv * 1e-3
         gains = (math.sqrt(2) * shunt_rounding_v / span_v,) if gained else (_CURRENT_LIMIT, _BUS_LIMIT)
-        shunt = Shunt(ohm=info.shunt_uohm * 1e-6) if info.file is None else info.file.shunt
+        shunt = (None if info.file is None else info.file.shunt) or Shunt(ohm=info.shunt_uohm * 1e-6)
         gain_kelvin = _kelvin(info.file, calibrated=gained)
         drift = _DRIFT_PER_KELVIN * gain_kelvin
         return cls(

@@ -6,7 +6,9 @@ from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.energy.instrument import Instrument
 from fsjoule.meter.energy.powercap import Powercap
+from fsjoule.meter.energy.scpi import Scpi
 from fsjoule.meter.protocol.powercap import POWERCAP
+from fsjoule.meter.protocol.scpi import SCPI
 from fsjoule.model import Ina219Info, MarkSource, MeterInfo
 
 
@@ -16,6 +18,8 @@ def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> Instr
         return Ina219.of(info, marks)
     if info.instrument == POWERCAP:
         return Powercap.of(info)
+    if info.instrument == SCPI:
+        return Scpi.of(info)
     raise MeasurementInvalid(
         "energy", [f"this version of fsjoule does not know the instrument {info.instrument!r}, nor its errors"]
     )

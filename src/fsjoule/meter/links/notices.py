@@ -54,7 +54,8 @@ def file_notices(meter: MeterInfo, today: date) -> list[str]:
     found: list[str] = []
     if certificate := meter.file.expired(today):
         found.append(f"the meter's {certificate}: its uncertainty is that of before; calibrate it anew")
-    told_ohm, set_ohm = meter.file.shunt.ohm, meter.shunt_uohm * 1e-6
+    set_ohm = meter.shunt_uohm * 1e-6
+    told_ohm = set_ohm if meter.file.shunt is None else meter.file.shunt.ohm
     if not math.isclose(told_ohm, set_ohm, rel_tol=_SAME_OHM):
         found.append(
             f"the meter counts with a shunt of {set_ohm:g} Ohm, its instrument file says {told_ohm:g} Ohm: joules may "

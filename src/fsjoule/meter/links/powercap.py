@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import os
 import platform
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from fsjoule.errors import MeterError
+from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, CounterTrace
-from fsjoule.model import Mark, MarkSource, PlainInfo, PlainTrace
+from fsjoule.model import PlainInfo
 
 PREFIX: Final = "powercap:"
 _FOLDER: Final = "FSJOULE_POWERCAP"
@@ -55,104 +54,34 @@ def _zone(name: str) -> Zone:
     return Zone(address, "this computer's processor", info)
 
 
-class PowercapMeter:
-    """ports.Meter of one zone, for a `with` statement; a thread reads the counter 100 times a second.
-
-    The clock of its traces is the host's monotonic one. Raises MeterError if there is no such zone.
-    """
+class PowercapMeter(PolledMeter):
+    """The meter of one zone, which is read 100 times a second. Raises MeterError if there is no such zone."""
 
     def __init__(self, name: str) -> None:
-        self._path = _folder() / name / _ENERGY
-        self._info = _info(name)
-        self._lock = threading.Lock()
-        self._trace: CounterTrace | None = None
-        self._trouble: MeterError | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="fsjoule-powercap", daemon=True)
+        info = _info(name)
+        path = _folder() / name / _ENERGY
+        _read(path)  # raises at once if it may not be read
+        super().__init__(info, f"the counter {path}", lambda: _begun(path, info), 1 / _RATE_HZ)
 
-    def __enter__(self) -> Self:
-        _read(self._path)  # raises at once if it may not be read
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._closing.set()
-        self._thread.join(timeout=_PATIENCE_S)
+def _begun(path: Path, info: PlainInfo) -> tuple[CounterTrace, Ask]:
+    """Raises MeterError unless the counter counts: a virtual machine's may stand still."""
+    before, deadline = _read(path), time.monotonic() + _PATIENCE_S
+    while _read(path) == before:
+        if time.monotonic() > deadline:
+            raise MeterError(
+                f"the counter {path} stands still", hint="a virtual machine's counters may do so: use another"
+            )
+        time.sleep(1 / _RATE_HZ)
+    trace = CounterTrace(info)
 
-    def info(self) -> PlainInfo:
-        return self._info
+    def ask() -> Callable[[], None]:
+        begin_ns = time.monotonic_ns()
+        energy_uj = _read(path)
+        time_us = (begin_ns + time.monotonic_ns()) // 2000
+        return lambda: trace.add(time_us, energy_uj)
 
-    def arm(self) -> None:
-        """Start recording. Raises MeterError unless the counter counts: a virtual machine's may stand still."""
-        before, deadline = _read(self._path), time.monotonic() + _PATIENCE_S
-        while _read(self._path) == before:
-            if time.monotonic() > deadline:
-                raise MeterError(
-                    f"the counter {self._path} stands still", hint="a virtual machine's counters may do so: use another"
-                )
-            time.sleep(1 / _RATE_HZ)
-        with self._lock:
-            self._trace = CounterTrace(self._info)
-        self._wait(1)
-
-    def disarm(self) -> PlainTrace:
-        """Stop recording. Returns everything since `arm` that was not taken, up to now."""
-        trace = self.take(whole=True)
-        with self._lock:
-            self._trace = None
-        return trace
-
-    def take(self, *, whole: bool = False) -> PlainTrace:
-        """The ticks since `arm` or the last call, with their marks; `whole` waits for those up to now.
-
-        Raises MeterError if it was not armed or the counter cannot be read any more.
-        """
-        if whole:
-            self._wait(time.monotonic_ns() // 1000 + round(self._info.tick_us))
-        with self._lock:
-            self._raise_trouble()
-            if self._trace is None:
-                raise MeterError("the meter was not armed", hint="call arm() before disarm()")
-            return self._trace.take()
-
-    def mark_now(self, text: str) -> Callable[[], None]:
-        """Mark this moment; nothing need be waited for."""
-        time_us = time.monotonic_ns() // 1000
-        with self._lock:
-            if self._trace is not None:
-                self._trace.mark(Mark(time_us, text, MarkSource.HOST))
-        return lambda: None
-
-    def _wait(self, until_us: int) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            with self._lock:
-                self._raise_trouble()
-                if self._trace is None or self._trace.end_us >= until_us:
-                    return
-            if time.monotonic() > deadline:
-                raise MeterError(f"the counter {self._path} was not read for {_PATIENCE_S:g} s", transient=True)
-            time.sleep(1 / _RATE_HZ / 2)
-
-    def _raise_trouble(self) -> None:
-        if self._trouble is not None:
-            raise self._trouble
-
-    def _run(self) -> None:
-        while not self._closing.wait(1 / _RATE_HZ):
-            try:
-                before_ns = time.monotonic_ns()
-                energy_uj = _read(self._path)
-                time_us = (before_ns + time.monotonic_ns()) // 2000
-            except MeterError as error:
-                with self._lock:
-                    self._trouble = error
-                return
-            with self._lock:
-                if self._trace is not None:
-                    self._trace.add(time_us, energy_uj)
+    return trace, ask
 
 
 def _folder() -> Path:

@@ -14,7 +14,7 @@ from typing import Final, Protocol, Self
 
 from fsjoule.errors import FsjouleError, MeterError, StorageError
 from fsjoule.meter.links.client import MeterClient
-from fsjoule.meter.links.powercap import PowercapMeter
+from fsjoule.meter.links.polled import PolledMeter
 from fsjoule.meter.protocol.frames import Frame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
@@ -101,7 +101,7 @@ def record(
 
 
 def record_counter(
-    counter: PowercapMeter,
+    counter: PolledMeter,
     paths: Sequence[Path],
     ended: Ending,
     *,

@@ -1,0 +1,159 @@
+"""Supplies and source meters that speak SCPI, through VISA: USB, GPIB, serial ports and the network.
+
+For slow, absolute checks: an instrument answers some ten times a second. `FSJOULE_VISA` names PyVISA's backend, by
+default pyvisa-py.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final
+
+from fsjoule.errors import ConfigError, MeterError
+from fsjoule.meter.links.polled import Ask, PolledMeter
+from fsjoule.meter.protocol.scpi import (
+    AMPERES_OFFSET,
+    AMPERES_SHARE,
+    READ_S,
+    SCPI,
+    VOLTS_OFFSET,
+    VOLTS_SHARE,
+    SampleTrace,
+)
+from fsjoule.model import PlainInfo
+from fsjoule.store.instrument_files import file_of, read_instrument_file
+
+PREFIX: Final = "visa:"
+_BACKEND: Final = "FSJOULE_VISA"
+_DEFAULT_BACKEND: Final = "@py"
+_TIMEOUT_MS: Final = 2000
+_IDENTITY_FIELDS: Final = 4
+_TIMED_READINGS: Final = 5
+_MOST_HZ: Final = 100
+# SCPI-99, volume 2, 18.2: a reading of what the output gives, with the ranges as they are set.
+_VOLTS: Final = "MEASure:VOLTage?"
+_AMPERES: Final = "MEASure:CURRent?"
+_DOCS: Final = "docs/meter.md#instruments-that-speak-scpi"
+_HINT: Final = f"is its remote control on, and does no other program use it? {_DOCS} has addresses"
+_SIMULATED: Final = "SIM-"
+
+
+class ScpiMeter(PolledMeter):
+    """The meter at a VISA resource, which is read as fast as it answers.
+
+    Raises ConfigError without PyVISA, or if no instrument file states its accuracy; MeterError if it does not answer.
+    """
+
+    def __init__(self, resource: str) -> None:
+        self._line = line = _Line(resource)
+        try:
+            info = _info(line)
+        except BaseException:
+            line.close()
+            raise
+        super().__init__(info, f"the instrument at {resource}", lambda: _begun(line, info), 0.0)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, traceback)
+        self._line.close()
+
+
+class _Line:
+    """An open VISA resource."""
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+        pyvisa = _pyvisa()
+        self._errors: tuple[type[Exception], ...] = (pyvisa.Error, OSError, UnicodeDecodeError)
+        try:
+            self._manager = pyvisa.ResourceManager(os.environ.get(_BACKEND) or _DEFAULT_BACKEND)
+            self._device: Any = self._manager.open_resource(resource, timeout=_TIMEOUT_MS)
+        except (*self._errors, ValueError) as error:
+            raise MeterError(f"the instrument at {resource} cannot be opened: {error}", hint=_HINT) from error
+        self._device.read_termination = self._device.write_termination = "\n"
+
+    def ask(self, question: str) -> str:
+        try:
+            return str(self._device.query(question)).strip()
+        except self._errors as error:
+            raise MeterError(
+                f"the instrument at {self.resource} does not answer {question}: {error}", transient=True, hint=_HINT
+            ) from error
+
+    def number(self, question: str) -> float:
+        text = self.ask(question)
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        # SCPI-99, volume 1, 7.2.1.4 and 5: 9.9E37 is infinity, 9.91E37 is not a number.
+        if not abs(number) < 9.8e37:  # noqa: PLR2004 - explained
+            raise MeterError(f"the instrument at {self.resource} answers {question} with {text[:40]!r}", hint=_HINT)
+        return number
+
+    def close(self) -> None:
+        for each in (self._device, self._manager):
+            try:
+                each.close()
+            except self._errors:
+                continue  # it is gone, which was told
+
+
+def _pyvisa() -> Any:  # noqa: ANN401 - a module without types
+    try:
+        import pyvisa  # noqa: PLC0415 - an extra of fsjoule
+    except ImportError as error:
+        raise ConfigError("PyVISA is not installed", hint="pip install 'fsjoule[visa]'") from error
+    return pyvisa
+
+
+def _info(line: _Line) -> PlainInfo:
+    identity = [part.strip() for part in line.ask("*IDN?").split(",")]
+    if len(identity) != _IDENTITY_FIELDS or not identity[2]:
+        raise MeterError(f"the instrument at {line.resource} does not say what it is: {','.join(identity)[:80]!r}")
+    maker, model, serial, firmware = identity
+    file = read_instrument_file(serial)
+    if file is None or file.accuracy is None:
+        raise ConfigError(
+            f"nothing is known of the accuracy of {maker} {model}, serial number {serial}",
+            hint=f"write it from the data sheet into {file_of(serial)}: {_DOCS}",
+        )
+    begin_s = time.monotonic()
+    for _ in range(_TIMED_READINGS):
+        line.number(_VOLTS)
+        line.number(_AMPERES)
+    read_s = (time.monotonic() - begin_s) / _TIMED_READINGS
+    known = file.accuracy
+    return PlainInfo(
+        instrument=SCPI,
+        firmware=f"{maker} {model} {firmware}",
+        serial_number=serial,
+        rate_hz=max(1, min(_MOST_HZ, int(1 / read_s))),
+        measures_voltage=True,
+        simulated=serial.startswith(_SIMULATED),
+        settings={
+            VOLTS_SHARE: known.volts_percent * 1e-2,
+            VOLTS_OFFSET: known.volts_offset,
+            AMPERES_SHARE: known.amperes_percent * 1e-2,
+            AMPERES_OFFSET: known.amperes_offset,
+            READ_S: round(read_s, 4),
+        },
+    )
+
+
+def _begun(line: _Line, info: PlainInfo) -> tuple[SampleTrace, Ask]:
+    trace = SampleTrace(info)
+
+    def ask() -> Callable[[], None]:
+        begin_ns = time.monotonic_ns()
+        volts, amperes = line.number(_VOLTS), line.number(_AMPERES)
+        time_us = (begin_ns + time.monotonic_ns()) // 2000
+        return lambda: trace.add(time_us, volts, amperes)
+
+    return trace, ask

@@ -1,0 +1,62 @@
+"""A supply that speaks SCPI over a TCP socket, as many on a bench do, with a load that is known."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+IDENTITY = "fsjoule,emulated supply,SIM-4711,1.0"
+
+
+@dataclass
+class Supply:
+    """What the emulated supply gives, how long it takes for an answer, and answers that are others."""
+
+    volts: float = 5.0
+    amperes: float = 0.25
+    identity: str = IDENTITY
+    delay_s: float = 0.0
+    answers: dict[str, str] = field(default_factory=dict[str, str])
+    silent: bool = False
+    port: int = 0
+
+    @property
+    def address(self) -> str:
+        return f"visa:TCPIP0::127.0.0.1::{self.port}::SOCKET"
+
+    def answer(self, question: str) -> str:
+        time.sleep(self.delay_s)
+        known = {
+            "*IDN?": self.identity,
+            "MEASure:VOLTage?": f"{self.volts:.6E}",
+            "MEASure:CURRent?": f"{self.amperes:.6E}",
+        }
+        return (known | self.answers)[question]
+
+
+@contextmanager
+def supply(**settings: object) -> Generator[Supply]:
+    """A running supply on a free port of this computer."""
+    emulated = Supply(**settings)  # pyright: ignore[reportArgumentType] - of its own fields
+
+    class Conversation(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            for line in self.rfile:
+                if not emulated.silent:
+                    self.wfile.write(f"{emulated.answer(line.decode().strip())}\n".encode())
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        allow_reuse_address = True
+
+    with Server(("127.0.0.1", 0), Conversation) as server:
+        emulated.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        yield emulated
+        server.shutdown()
+        thread.join()
