@@ -33,7 +33,8 @@ _DEFAULT_BACKEND: Final = "@py"
 _TIMEOUT_MS: Final = 2000
 _IDENTITY_FIELDS: Final = 4
 _TIMED_READINGS: Final = 5
-_MOST_HZ: Final = 100
+# Faster ticks would be lost whenever the host is busy for a moment.
+_MOST_HZ: Final = 20
 # SCPI-99, volume 2, 18.2: a reading of what the output gives, with the ranges as they are set.
 _VOLTS: Final = "MEASure:VOLTage?"
 _AMPERES: Final = "MEASure:CURRent?"
