@@ -66,7 +66,9 @@ class _Place:
     def _trace(self) -> Trace:
         if self._measured:
             return self._square()
-        return trace_of(np.full(2000, self.levels[self.board.powered]), lost=self.lost)
+        # In guest time the meter's clock stands still while the board is off.
+        samples = 0 if self.profile.guest_time and not self.board.powered else 2000
+        return trace_of(np.full(samples, self.levels[self.board.powered]), lost=self.lost)
 
     def _square(self) -> Trace:
         busy, period = round(BUSY_S * 1000), round((BUSY_S + IDLE_S) * 1000)

@@ -103,7 +103,7 @@ class Checkup:
     def _meter(self) -> Check:
         if self.meter is None:
             return Check(METER, Health.NOT_HERE, _NO_METER)
-        return check_meter(self.meter.meter, self.clock, self.meter.notices)
+        return check_meter(self.meter.meter, self.clock, self.meter.notices, guest_time=self.profile.guest_time)
 
     def _boot(self) -> Check:
         check, self._shell = check_boot(self.board, self.parts, self.clock)

@@ -11,7 +11,7 @@ import numpy as np
 from fsjoule.bench.health.result import Check, Complaint, Health, judged
 from fsjoule.meter.energy import instrument_of
 from fsjoule.meter.energy.validity import Limits
-from fsjoule.model import Trace
+from fsjoule.model import MeterInfo, Trace
 from fsjoule.ports import Clock, Meter
 
 METER: Final = "meter"
@@ -25,10 +25,15 @@ _LINE: Final = "the line from the meter to its exporter, and the exporter's load
 _ZERO: Final = "disconnect the board and calibrate the zero: fsjoule meter calibrate; or something else draws power"
 
 
-def check_meter(meter: Meter, clock: Clock, notices: Callable[[], Sequence[str]]) -> Check:
-    """Record for 2 s. `notices` are what the meter says against itself. Raises MeterError."""
-    meter.info()
+def check_meter(meter: Meter, clock: Clock, notices: Callable[[], Sequence[str]], *, guest_time: bool = False) -> Check:
+    """Record for 2 s. `notices` are what the meter says against itself. Raises MeterError.
+
+    In guest time nothing is recorded: the meter's time stands still while the board is off.
+    """
+    info = meter.info()
     said = notices()
+    if guest_time:
+        return judged(METER, f"{_named(info)}; it samples while the board runs", _complaints(said))
     meter.arm()
     clock.sleep(_RECORD_S)
     return judge_meter(meter.disarm(), said)
@@ -41,14 +46,8 @@ def judge_meter(trace: Trace, notices: Sequence[str]) -> Check:
         return Check(METER, Health.BROKEN, f"{info.serial_number} answers, and sends no samples", _LINE)
     mean_w, noise_w = float(watts.mean()), float(watts.std())
     expected = len(watts) + gone
-    simulated = " (simulated)" if info.simulated else ""
-    seen = (
-        f"{info.serial_number}{simulated}, {info.rate_hz} samples/s, {gone} of {expected} lost; "
-        f"board off {mean_w * 1e3:+.2f} mW, noise {noise_w * 1e3:.2f} mW"
-    )
-    complaints = [
-        Complaint(Health.DOUBTFUL, each, "fsjoule meter info --lg-env FILE shows all of it") for each in notices
-    ]
+    seen = f"{_named(info)}, {gone} of {expected} lost; board off {mean_w * 1e3:+.2f} mW, noise {noise_w * 1e3:.2f} mW"
+    complaints = _complaints(notices)
     complaints += [Complaint(Health.DOUBTFUL, each, _LINE) for each in trace.faults]
     limits = Limits()
     if trace.lost > limits.lost_fraction * expected or trace.missed > limits.missed_fraction * expected:
@@ -65,3 +64,11 @@ def judge_meter(trace: Trace, notices: Sequence[str]) -> Check:
             Complaint(Health.DOUBTFUL, "it is noisy", "its wires beside the board's supply; ground of both; the supply")
         )
     return judged(METER, seen, complaints)
+
+
+def _named(info: MeterInfo) -> str:
+    return f"{info.serial_number}{' (simulated)' if info.simulated else ''}, {info.rate_hz} samples/s"
+
+
+def _complaints(notices: Sequence[str]) -> list[Complaint]:
+    return [Complaint(Health.DOUBTFUL, each, "fsjoule meter info --lg-env FILE shows all of it") for each in notices]
