@@ -37,7 +37,7 @@ def quick_ext4(
 
 
 def options(description: str) -> argparse.ArgumentParser:
-    """Of a benchmark: how many boards, and how to tell the result. `--turn FOLDER` is for `turn_s`."""
+    """A benchmark's options: how many boards, and how to tell the result. `turn_s` gives `--turn FOLDER`."""
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("--boards", type=int, default=len(os.sched_getaffinity(0)), help="(default: the cores)")
     parser.add_argument("--json", action="store_true", help="machine-readable output")

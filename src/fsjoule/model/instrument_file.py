@@ -22,7 +22,7 @@ class Shunt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Of an instrument that measures volts and amperes itself: limits of its data sheet, each +-.
+    """The limits, each +-, that the data sheet of an instrument states which measures volts and amperes itself.
 
     Percents are of the reading, offsets in V and A.
     """
