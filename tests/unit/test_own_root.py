@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -68,6 +69,7 @@ def test_an_archive_or_an_image_is_unpacked_and_its_programs_found(kind: str, tm
     [
         ("usr/bin/fio", ARM, "the root filesystem rootfs.tar has no fio"),
         ("bin/busybox", ARM, "the root filesystem rootfs.tar has no sh"),
+        ("usr", ARM, "the root filesystem rootfs.tar has no fio"),
         ("", X86, r"rootfs.tar is for x86-64 \(sh\), but .*mine.toml for armhf"),
     ],
 )
@@ -75,8 +77,10 @@ def test_a_root_filesystem_that_cannot_measure_is_refused(
     lacking: str, program: bytes, says: str, tmp_path: Path
 ) -> None:
     source = root(tmp_path / "source", program)
-    if lacking:
+    if (source / lacking).is_file():
         (source / lacking).unlink()
+    elif lacking:
+        shutil.rmtree(source / lacking)
     file, tree = packed(source, tmp_path / "rootfs.tar"), tmp_path / "tree"
     unpack_root(file, tree, print)
     _merge_usr(tree)

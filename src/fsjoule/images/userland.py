@@ -140,7 +140,7 @@ def _merge_usr(tree: Path) -> None:
         if (tree / name).is_symlink():
             continue  # another distribution has done it
         merged = tree / "usr" / name
-        merged.mkdir(exist_ok=True)
+        merged.mkdir(parents=True, exist_ok=True)  # a small root may have no /usr
         if (tree / name).is_dir():
             process.run(["cp", "--archive", "--no-target-directory", tree / name, merged], timeout_s=60)
             shutil.rmtree(tree / name)
