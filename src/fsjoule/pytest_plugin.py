@@ -102,7 +102,7 @@ def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:
     wanted = lab.wanted_place(option.place_tag, option.wait, option.priority)
     environment = lab.read_environment(Path(option.lg_env), wanted)
     choice = _choice(option, environment)
-    if choice.resumed is not None:
+    if choice.resumed is not None and choice.boards == 1:
         environment = choice.resumed.where_it_began(environment)
     return Session(
         choice,

@@ -1,16 +1,20 @@
 """A board's process for a run, over fakes of the ports: `python -m boot_worker FD LAB`.
 
 The kernel `dead` does not boot on any board. While the run's folder for results has a file `hold`, only the first boot
-is made.
+is made. The boards whose labs its file `dead` names have lost a part; the other boards wait until each of them has
+failed, and said so in the file `tried`.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
 
+from fsjoule.bench.faults import fault_of
 from fsjoule.bench.run import Bench
 from fsjoule.errors import LabError
 from fsjoule.runs.parallel.link import Link, serve
@@ -21,20 +25,39 @@ from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 _LIMIT_S = 60.0
 
 
-def _work(link: Link, _name: str) -> None:
+def _work(link: Link, name: str) -> None:
     assignment: Assignment = link.receive()
     assert assignment.choice.boards > 1
+    results = assignment.choice.results
+    dead = (results / "dead").read_text().split() if (results / "dead").exists() else []
     link.send(Ready(None, None))
     while (boot := link.receive()) is not None:
+        if name in dead:
+            with (results / "tried").open("a") as tried:
+                tried.write(f"{name} {boot.number}\n")
+            link.send(_dead(name, boot))
+            continue
+        _wait_until(lambda: len(_lines(results / "tried")) >= len(dead))
         if boot.number:
-            _wait_while(assignment.choice.results / "hold")
+            _wait_until(lambda: not (results / "hold").exists())
         link.send(_booted(boot))
 
 
-def _wait_while(file: Path) -> None:
+def _lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def _wait_until(done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _LIMIT_S
-    while file.exists() and time.monotonic() < deadline:
+    while not done() and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def _dead(name: str, boot: Boot) -> Done:
+    error = LabError(f"the lab's outlet of {name} has died")
+    now = "1970-01-01T00:00:00Z"
+    fault = fault_of(error, boot.entries[0], started_utc=now, ended_utc=now, steps=())
+    return Done(boot.number, replace(boot.run, faults=(fault,)), boots=0, fault=error, dead=True)
 
 
 def _booted(boot: Boot) -> Done:

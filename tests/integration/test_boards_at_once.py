@@ -54,6 +54,7 @@ def two_boards(
     entries: Sequence[Planned] | None = None,
     kept: Sequence[Measurement] = (),
     results: Path = Path("nowhere"),
+    boards: int = 2,
 ) -> Generator[Scene]:
     choice = choose(
         suite_name="quick",
@@ -64,21 +65,21 @@ def two_boards(
         results=results,
         seed=3,
         environment=ENVIRONMENT,
-        boards=2,
+        boards=boards,
     )
     store, left = FakeStore(), list[str]()
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         assignment = Assignment(choice, ENVIRONMENT, (), ("pytest",))
-        boards = closing.enter_context(started_boards(assignment, lambda _: None, worker="boot_worker"))
-        pace = BoardsPace(boards, may_end_early=False)
+        opened = closing.enter_context(started_boards(assignment, lambda _: None, worker="boot_worker"))
+        pace = BoardsPace(opened, may_end_early=False)
         wanted = run.plan.entries if entries is None else entries
 
         def measured(_measurement: Measurement) -> None:
             left.append(pace.text)
             (results / "hold").unlink(missing_ok=True)
 
-        bench = ParallelBench(run, boards, store, FakeClock(), print, measured, wanted, kept)
+        bench = ParallelBench(run, opened, store, FakeClock(), print, measured, wanted, kept)
         yield Scene(bench, store, left)
 
 
@@ -148,9 +149,42 @@ def test_a_resumed_run_keeps_what_it_has_and_counts_on() -> None:
     assert min(each.boot for each in found[5:]) == max(each.boot for each in kept) + 1
 
 
-def test_a_boot_that_fails_on_both_boards_costs_its_figures_and_counts_once() -> None:
+def test_dead_boards_cost_no_boot_a_try_and_get_no_more_work(tmp_path: Path) -> None:
+    """The first boot fails on both of them: on others than dead ones it would be given up."""
+    (tmp_path / "dead").write_text("deterministic deterministic-2")
+    run = run_of(2)
+    with two_boards(run, results=tmp_path, boards=3) as scene:
+        found = scene.all()
+        left = scene.bench.boards.processes.left
+        ended = scene.bench.finish()
+    assert left == [3]
+    assert ended.status is RunStatus.COMPLETE
+    assert told(found) == told(by_one_board(run))
+    assert sorted(each.what for each in ended.faults) == [
+        "the lab's outlet of deterministic has died",
+        "the lab's outlet of deterministic-2 has died",
+    ]
+    tried = [line.split() for line in (tmp_path / "tried").read_text().splitlines()]
+    assert sorted(name for name, _ in tried) == ["deterministic", "deterministic-2"]
+
+
+def test_a_run_whose_boards_are_all_dead_ends_with_what_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "dead").write_text("deterministic deterministic-2")
+    run = run_of(2)
+    with two_boards(run, results=tmp_path) as scene:
+        scene.bench.begin()
+        for entry in (run.plan.entries[0], run.plan.entries[-1]):
+            with pytest.raises(LabError, match="the lab's outlet of deterministic") as caught:
+                scene.bench.measure(entry)
+        assert caught.value.what.startswith("no board is left: ")
+        assert caught.value.ends_run
+        ended = scene.bench.finish()
+    assert ended.status is RunStatus.ABORTED
+    assert len(ended.faults) == 2
+
+
+def test_a_boot_that_fails_on_both_boards_costs_its_figures_and_the_run_goes_on() -> None:
     run = run_of(1, ("6.1", "dead"))
-    failures: list[int] = []
     with two_boards(run) as scene:
         scene.bench.begin()
         for entry in run.plan.entries:
@@ -159,10 +193,9 @@ def test_a_boot_that_fails_on_both_boards_costs_its_figures_and_counts_once() ->
                 continue
             with pytest.raises(LabError, match="dead does not boot"):
                 scene.bench.measure(entry)
-            failures.append(scene.bench.failures_in_a_row)
+            assert scene.bench.failures_in_a_row == 0, "another board goes on"
         ended = scene.bench.finish()
     assert len(scene.store.measurements) == len(run.plan.entries) // 2
-    assert failures == [1] * len(scene.store.measurements)
     assert ended.status is RunStatus.ABORTED
 
 

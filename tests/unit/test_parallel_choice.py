@@ -23,7 +23,9 @@ from fsjoule.runs.request import Choice, choose
 ENVIRONMENTS = Path(__file__).parents[2] / "env"
 
 
-def chosen(boards: int, environment: str = "deterministic.yaml", wait: str | None = None) -> Choice:
+def chosen(
+    boards: int, environment: str = "deterministic.yaml", wait: str | None = None, tags: str | None = None
+) -> Choice:
     return choose(
         suite_name="quick",
         filesystems="ext4",
@@ -32,7 +34,7 @@ def chosen(boards: int, environment: str = "deterministic.yaml", wait: str | Non
         provision=None,
         results=Path("results"),
         seed=1,
-        environment=read_environment(ENVIRONMENTS / environment, wanted_place(None, wait, None)),
+        environment=read_environment(ENVIRONMENTS / environment, wanted_place(tags, wait, None)),
         boards=boards,
     )
 
@@ -52,8 +54,15 @@ def test_only_boards_in_guest_time_boot_at_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
-    with pytest.raises(ConfigError, match="a coordinator is given"):
+    with pytest.raises(ConfigError, match="a coordinator is given, but no pool"):
         chosen(2)
+    with pytest.raises(ConfigError, match="a coordinator is given, but no pool"):
+        chosen(2, wait="5m")
+
+
+def test_boards_of_a_pool_may_be_more_than_this_computer_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
+    assert chosen(100_000, tags="soc=imx6ul", wait="5m").boards == 100_000
 
 
 def test_boards_that_are_brought_up_are_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +70,8 @@ def test_boards_that_are_brought_up_are_not_awaited(monkeypatch: pytest.MonkeyPa
     assert chosen(1, wait="5m").boards == 1
     with pytest.raises(ConfigError, match="waits for nobody's place"):
         chosen(2, wait="5m")
+    with pytest.raises(ConfigError, match="waits for nobody's place"):
+        chosen(2, tags="soc=imx6ul")
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,12 @@ class HeldPlace:
                 pass  # it is asked again
         self.look()
 
+    def lacks(self) -> str:
+        """The place's first resource that no exporter has now, in words; empty if all are there. Raises LabError."""
+        self._coordinator.sync()
+        missing = self._coordinator.unmatched(self._coordinator.place(self.name))
+        return "" if missing is None else f"the place {self.name!r} lacks a resource: no exporter has {missing}"
+
     def take(self, note: Note, *, fresh: bool = False) -> None:
         """Acquire the place, or use one that we may use. The note tells which, even to a run after a kill.
 
@@ -329,6 +335,10 @@ class Guard:
         """Raise PlaceLostError if a place is not ours any more, LabError if that is unknown."""
         for place in self._places:
             place.check()
+
+    def lacks(self) -> tuple[str, ...]:
+        """Each place's first resource that no exporter has now, in words. Raises LabError."""
+        return tuple(lacking for place in self._places if (lacking := place.lacks()))
 
     def look(self) -> None:
         """Raise PlaceLostError if a place is known to be lost. It costs nothing."""

@@ -41,7 +41,11 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
         "resume an aborted run in its folder, with its plan and seed; measure only missing entries",
     ),
     "--seed": (int, "N", "seed for the order and all random choices (default: new, recorded)"),
-    "--boards": (int, "N", "boards in guest time that boot at once; the figures are those of one board (default: 1)"),
+    "--boards": (
+        int,
+        "N",
+        "boards in guest time that boot at once, of virtual labs or with --place-tag of a pool (default: 1)",
+    ),
     "--place-tag": (str, "KEY=VALUE[,KEY=VALUE]", PLACE_TAG),
     "--wait": (str, "TIME", WAIT),
     "--priority": (float, "N", PRIORITY),

@@ -141,14 +141,16 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
             hint="--lg-env env/deterministic.yaml, or one board",
         )
     if not lab.wants_virtual_lab(environment):
+        if environment.wanted.tags:
+            return boards  # places of a pool
         raise ConfigError(
-            f"--boards {boards}: it brings up a lab for each board, but a coordinator is given",
-            hint="unset LG_COORDINATOR, or use one board",
+            f"--boards {boards}: a coordinator is given, but no pool of its places",
+            hint="--place-tag KEY=VALUE takes them from a pool; without LG_COORDINATOR each board gets a virtual lab",
         )
     if environment.wanted.reserves:
         raise ConfigError(
             f"--boards {boards}: it brings up a lab for each board, and waits for nobody's place",
-            hint="leave out --place-tag, --wait and --priority",
+            hint="leave out --place-tag, --wait and --priority, or set LG_COORDINATOR",
         )
     check_room(environment, boards, say=lambda _warning: None)  # it is said when they start
     return boards

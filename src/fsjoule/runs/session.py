@@ -132,7 +132,7 @@ class Session:
     def start(self) -> None:
         """Take the kernels, make the cards, and bring the virtual lab up if the environment file asks for one.
 
-        A run on several boards needs no lab here: each board has its own.
+        A run on several boards needs no lab here: each board has its own, or its place.
         Raises ConfigError for an unsuitable kernel, LabError.
         """
         started_s = time.monotonic()
@@ -247,7 +247,8 @@ class Session:
         if resumed is None:
             return self._new_run(utc, lab_facts), (), RunFolder(self.choice.results, board=self.profile.name)
         resumed.check_board(self.profile.name, versions(self.lab.emulator) | revision())
-        resumed.check_lab(lab_facts, self.say)
+        if self.choice.boards == 1:  # else the boards are alike, in whichever lab
+            resumed.check_lab(lab_facts, self.say)
         self.say(f"{len(resumed.kept)} of {len(self.plan.entries)} measurements are already there")
         for each in resumed.kept:
             self._note_energy(each)

@@ -71,6 +71,11 @@ def check_environments(request: Request) -> None:
     """Raises ConfigError for boards that are not of one kind, or cannot boot at once."""
     first = request.environment
     check_boards(request.boards, first)
+    if request.boards > 1 and first.wanted.tags:
+        raise ConfigError(
+            f"--boards {request.boards}: a bisection brings up a lab for each board, and takes one place of a pool",
+            hint="leave out --boards, or --place-tag",
+        )
     if request.boards > 1 and request.others:
         raise ConfigError(
             f"--boards {request.boards}: it brings up a lab for each board, but several --lg-env are given",

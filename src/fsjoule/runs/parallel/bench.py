@@ -36,7 +36,7 @@ class ParallelBench:
     kept: Sequence[Measurement] = ()
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
-    failures_in_a_row: int = field(default=0, init=False)
+    _failures: int = field(default=0, init=False)
     _boots: list[tuple[Planned, ...]] = field(init=False)
     _number: dict[int, int] = field(init=False)
     _taken: dict[int, tuple[Done, int]] = field(default_factory=dict[int, tuple[Done, int]], init=False)
@@ -54,6 +54,11 @@ class ParallelBench:
     def plan(self) -> Plan:
         return self.run.plan
 
+    @property
+    def failures_in_a_row(self) -> int:
+        """Boots that failed one after the other; none while several boards are left, which go on with other boots."""
+        return 0 if len(self.boards.processes.left) > 1 else self._failures
+
     def begin(self) -> None:
         """Open the run's folder; the boards begin to boot."""
         self.store.begin(self.run)
@@ -63,7 +68,7 @@ class ParallelBench:
     def measure(self, entry: Planned) -> Measurement:
         """The entry's measurement, stored, as soon as its boot is done. A kept one is returned as it is.
 
-        Raises LabError as the boot did, for each entry that the boot still owed; `failures_in_a_row` counts boots.
+        Raises LabError as the boot did, for each entry that the boot still owed.
         """
         for kept in self.kept:
             if kept.number == entry.number:
@@ -74,10 +79,10 @@ class ParallelBench:
             assert done.fault is not None, "a boot without a fault has all its entries"
             if done.number not in self._failed:
                 self._failed.add(done.number)
-                self.failures_in_a_row += 1
+                self._failures += 1
             raise done.fault
         if done.fault is None:
-            self.failures_in_a_row = 0
+            self._failures = 0
         measurement = dataclasses.replace(stored.measurement, boot=before + stored.measurement.boot)
         with self.phases("store"):
             self.store.add(measurement, stored.trace, stored.attachments)

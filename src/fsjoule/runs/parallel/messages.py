@@ -13,7 +13,10 @@ from fsjoule.runs.request import Choice
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """To a board's process, first: what is measured, and the environment file whose virtual lab it brings up."""
+    """To a board's process, first: what is measured, and the environment file whose virtual lab it brings up.
+
+    If the environment's tags choose a place, the process takes one.
+    """
 
     choice: Choice
     environment: EnvironmentFile
@@ -56,7 +59,7 @@ class Stored:
 class Done:
     """A boot, with what became known of the run in it. `boots`: with second tries. `fault` is why entries are missing.
 
-    `kept` are files of the run, by name.
+    `kept` are files of the run, by name. `dead`: a part of the board's lab has failed, and it boots no more.
     """
 
     number: int
@@ -65,11 +68,12 @@ class Done:
     boots: int = 1
     kept: tuple[tuple[str, bytes], ...] = ()
     fault: FsjouleError | None = None
+    dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The process ends: its lab does not come up."""
+    """The process ends: its lab does not come up, or there is no place for it."""
 
     error: FsjouleError
 

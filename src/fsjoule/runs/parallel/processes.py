@@ -90,13 +90,18 @@ class Processes:
                 with interrupts.shielded():  # a message is taken whole
                     self._take(number, each, hear, lose)
             elif time.monotonic() - each.heard_s > _SILENT_S:
+                process.stop(each.popen, timeout_s=_STOP_S)
                 lose(number, LabError(f"board {number} is silent for {_SILENT_S:.0f} s", transient=True))
 
     def leave_out(self, number: int, error: FsjouleError) -> None:
-        """End a board's process, and give it nothing more."""
-        self._each[number].over = True
+        """Give a board's process nothing more, and let it end: its board is off and its place is free then."""
         self.say(f"board {number} is left out: {error.what.splitlines()[0]}")
-        process.stop(self._each[number].popen, timeout_s=_STOP_S)
+        self.send(number, None)
+        self._each[number].over = True
+
+    def was_killed(self, number: int) -> bool:
+        """Whether the process has ended without cleaning up."""
+        return self._each[number].popen.poll() not in (None, 0)
 
     def end(self, busy: Collection[int]) -> None:
         """End all: boards are off and their labs are down, or the processes are killed after a time.

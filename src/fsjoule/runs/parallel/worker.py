@@ -1,9 +1,14 @@
-"""The process of one board: `python -m fsjoule.runs.parallel.worker FD NAME`. It brings up a lab and boots."""
+"""The process of one board: `python -m fsjoule.runs.parallel.worker FD NAME`. It brings up a lab and boots.
+
+Without a name it takes a place of a pool.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from fsjoule import lab
@@ -45,11 +50,14 @@ class BootStore:
 def _work(link: Link, name: str) -> None:
     assignment: Assignment = link.receive()
     choice = replace(assignment.choice, boards=1)
-    environment = replace(assignment.environment, virtual_lab=name)
+    environment = replace(assignment.environment, virtual_lab=name) if name else assignment.environment
     session = Session(choice, environment, _hear_nothing, assignment.command, taken=assignment.kernels)
     with ExitStack() as closing:
         closing.callback(session.close)
-        session.open()
+        session.prepare()
+        if not name:
+            session.lab.say = link.say  # who waits for a place says so
+        session.start()
         closing.enter_context(session.lab.place())
         with interrupts.interruptible():
             target = closing.enter_context(lab.labgrid_target(environment.path))
@@ -62,12 +70,13 @@ def _work(link: Link, name: str) -> None:
 def _booted(session: Session, target: Any, boot: Boot, link: Link) -> Done:  # noqa: ANN401 - a labgrid Target
     """Measure the entries of a boot. A fault that the bench's second try does not cure ends it."""
     board, meter, diagnose = session.equipment(target)
+    dead_parts = partial(_dead_parts, session, diagnose)
     store = BootStore(boot.run)
     with lab.recorded_steps() as take_steps:
         bench = Bench(
             *(boot.run, session.profile, board, meter, store, HostClock(), link.say, _stored_quietly),
             take_steps=take_steps,
-            diagnose=diagnose,
+            diagnose=dead_parts,
             profiler=LabProfiler(*session.lab.where) if session.choice.profiled else None,
             sampled=session.choice.sampled,
         )
@@ -83,8 +92,17 @@ def _booted(session: Session, target: Any, boot: Boot, link: Link) -> Done:  # n
             with also(error, "switching the board off"):
                 bench.finish("the board's process ends")
             raise
+        dead = fault is not None and bool(dead_parts())
         bench.finish(None if fault is None else fault.what)
-    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault)
+    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault, dead)
+
+
+def _dead_parts(session: Session, diagnose: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+    """What the board needs and its lab has lost, in words."""
+    try:
+        return (*diagnose(), *session.lab.guard.lacks())
+    except LabError as error:
+        return (error.what,)  # without a coordinator nobody knows whose the board is
 
 
 def _hear_nothing(_text: str) -> None:
