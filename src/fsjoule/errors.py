@@ -4,11 +4,12 @@
 
     FsjouleError              what happened, to what, what to do next
      +- ConfigError           the user's input: file, line, value, what would be right (exit code 2)
-     +- LabError              the lab's fault, `transient` or not (exit code 4)
+     +- LabError              the lab's fault, `transient` or not (exit code 4); `part` is the lab's part that failed
      |   +- MissingToolError  a program is not installed; names the package
      |   +- BoardError        the board hung, panicked or gave no login; carries the console's last lines
      |   +- MeterError        the meter is silent, unplugged or speaks another version
      |   |   +- InstrumentError another meter measures than the run's, or it has other settings; ends the run
+     |   +- ExporterError     no exporter offers a resource of the place
      |   +- PlaceHeldError    somebody else holds the place
      |   +- PlaceLostError    the place was taken away during the run; ends the run
      |   +- StorageError      a result could not be stored; ends the run
@@ -26,6 +27,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,18 +85,43 @@ class ConfigError(FsjouleError):
         return cls(f"unknown {kind} {value!r}", hint=f"choose from: {', '.join(sorted(choices))}")
 
 
+class Part(StrEnum):
+    """A part of a place that can fail. `lab` is a program of a virtual lab; `board` never said a word."""
+
+    POWER = "power"
+    CONSOLE = "console"
+    FLASHER = "flasher"
+    METER = "meter"
+    BOARD = "board"
+    EXPORTER = "exporter"
+    LAB = "lab"
+
+
 class LabError(FsjouleError):
     """The lab's fault. A `transient` fault may pass on a second try; others need a person.
 
     After a fault with `ends_run` the run measures nothing more, because every further entry would fail too.
+    `part` is the part of the place that has certainly failed; None if a kernel, a card or a setting of the user's may
+    be why.
     """
 
     exit_code = 4
     ends_run = False
+    part: Part | None = None
 
-    def __init__(self, what: str, *, transient: bool = False, hint: str | None = None) -> None:
+    def __init__(
+        self, what: str, *, transient: bool = False, hint: str | None = None, part: Part | None = None
+    ) -> None:
         super().__init__(what, hint=hint)
         self.transient = transient
+        if part is not None:
+            self.part = part
+
+    def blame_lab(self, causes: Sequence[str]) -> None:
+        """Put dead programs of the lab in front of the message: they are the part that failed."""
+        self.blame(causes)
+        if causes and self.part is None:
+            self.part = Part.LAB
 
 
 class MissingToolError(LabError):
@@ -115,19 +142,29 @@ class BoardError(LabError):
     """The board did not obey in time. `console_tail` holds the last lines of its console."""
 
     def __init__(
-        self, what: str, *, console_tail: Sequence[str] = (), transient: bool = True, hint: str | None = None
+        self,
+        what: str,
+        *,
+        console_tail: Sequence[str] = (),
+        transient: bool = True,
+        hint: str | None = None,
+        part: Part | None = None,
     ) -> None:
         tail = "".join(f"\n  console| {line}" for line in console_tail)
-        super().__init__(what + tail, transient=transient, hint=hint)
+        super().__init__(what + tail, transient=transient, hint=hint, part=part)
         self.console_tail = tuple(console_tail)
 
 
 class MeterError(LabError):
     """The meter is silent, unplugged, or speaks an unknown version of the protocol."""
 
+    part = Part.METER
+
 
 class NoMeterError(MeterError):
     """The environment file has no meter, on purpose."""
+
+    part = None
 
     def __init__(self) -> None:
         super().__init__("the environment file has no meter")
@@ -137,12 +174,27 @@ class InstrumentError(MeterError):
     """A meter other than the run's measures, or the same meter with other settings: its joules are not the run's."""
 
     ends_run = True
+    part = None
 
 
 class StorageError(LabError):
     """A result could not be stored: the disk is full or cannot be written. Earlier results are whole."""
 
     ends_run = True
+
+
+class ExporterError(LabError):
+    """No exporter offers a resource (`missing`) of the place."""
+
+    part = Part.EXPORTER
+
+    def __init__(self, place: str, missing: object) -> None:
+        super().__init__(
+            f"the place {place!r} lacks a resource: no exporter has {missing}",
+            transient=True,
+            hint="is its exporter running? see: labgrid-client resources",
+        )
+        self.place = place
 
 
 class PlaceHeldError(LabError):

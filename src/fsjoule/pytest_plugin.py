@@ -21,7 +21,7 @@ import pytest
 from fsjoule import lab
 from fsjoule.bench.run import Bench
 from fsjoule.ci.lava.signals import signals_of
-from fsjoule.errors import ConfigError, FsjouleError, LabError
+from fsjoule.errors import ConfigError, FsjouleError, LabError, Part
 from fsjoule.host import interrupts
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.model import Measurement, Plan, Planned
@@ -265,7 +265,9 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
                 bench: AnyBench = closing.enter_context(session.run_on(boards))
             else:
                 closing.enter_context(session.lab.place())
-                bench = closing.enter_context(session.run(_target(request)))
+                with session.lab.failing():
+                    target = _target(request)
+                bench = closing.enter_context(session.run(target))
         except FsjouleError as error:
             session.blame_lab(error)
             pytest.exit(str(error), returncode=error.exit_code)
@@ -275,7 +277,7 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
 
 def _target(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - labgrid is fsjoule.lab's
     try:
-        with lab.lab_errors("finding the board's resources"):
+        with lab.lab_errors("finding the board's resources", Part.EXPORTER):
             return request.getfixturevalue("target")
     except pytest.exit.Exception as ended:
         # labgrid reports a missing board this way, with pytest's exit code for an interrupt.

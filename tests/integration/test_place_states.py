@@ -10,12 +10,13 @@ import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 from command_line import CommandLine, command_line
 
-from fsjoule.errors import ConfigError, LabError
-from fsjoule.lab import acquired_place, wanted_place
+from fsjoule.errors import ConfigError, ExporterError, LabError, Part
+from fsjoule.lab import acquired_place, acquired_places, read_environment, wanted_place
 from fsjoule.lab.coordinator import connected
 from fsjoule.lab.placenames import find_places
-from fsjoule.lab.states import State, judge, set_state, states
+from fsjoule.lab.states import PlaceState, State, bad_after, judge, note_end, set_state, states
 from fsjoule.runs.doctor import examined_places
+from fsjoule.runs.held_lab import HeldLab
 
 _OPEN = ("$LG_PLACE",)
 
@@ -121,13 +122,16 @@ def test_an_examination_gives_a_state_except_in_maintenance(coordinator: BareCoo
 
 def test_a_person_takes_a_place_out_of_its_pool_and_back(coordinator: BareCoordinator, fsjoule: CommandLine) -> None:
     coordinator.client("acquire", place="evk-1", user="ada")
-    assert fsjoule("place", "maintenance", "evk-1").out == "place 'evk-1': maintenance\n"
+    assert fsjoule("place", "maintenance", "evk-1", "--why", "a new card").out == "place 'evk-1': maintenance\n"
     listed = fsjoule("place", "list", "--json").document
-    assert [(each["place"], each["state"], each["holder"]) for each in listed] == [
-        ("evk-1", "maintenance", "otherhost/ada"),
-        ("evk-2", "", ""),
+    assert [(each["place"], each["state"], each["holder"], each["tags"]) for each in listed] == [
+        ("evk-1", "maintenance", "otherhost/ada", {"soc": "imx6ul"}),
+        ("evk-2", "", "", {"soc": "imx6ul"}),
     ]
-    assert "evk-1  maintenance  otherhost/ada  soc=imx6ul" in fsjoule("place", "list").out
+    assert listed[0]["why"].endswith(": a new card")
+    shown = fsjoule("place", "list", "--wide").out
+    assert "maintenance" in shown
+    assert "a new card" in shown
     assert fsjoule("place", "maintenance", "evk-1", "--end").code == 0
     assert fsjoule("place", "maintenance", "evk-9").code == 2
     with connected() as there:
@@ -153,3 +157,102 @@ def test_each_place_is_examined_with_its_own_environment_file(coordinator: BareC
     assert fourth["not_examined"] == "it is in maintenance"
     [refused, *_] = examined_places(["sh", "-c", "exit 4"], Path("env/virtual.yaml"))
     assert (refused.code, refused.document["not_examined"]) == (4, "exit code 4")
+
+
+def _known() -> dict[str, PlaceState]:
+    with connected() as coordinator:
+        return {each.name: each for each in states(coordinator)}
+
+
+def _run(part: Part | None, bad_after: int = 3) -> str:
+    """What is said after a run at evk-1 whose end is noted before the place is given back."""
+    lines: list[str] = []
+    with acquired_places(["evk-1"], say=lines.append) as guard:
+        guard.note_end(part, bad_after)
+        guard.check()
+    return "\n".join(line for line in lines if "acquired" not in line and "released" not in line)
+
+
+def test_faults_in_a_row_make_a_board_bad_and_its_pool_goes_on_without_it(coordinator: BareCoordinator) -> None:
+    assert _run(Part.CONSOLE) == "place 'evk-1': fault 1 of 3 that make it bad, in a row (console)"
+    assert _run(None) == "place 'evk-1': its 1 fault in a row is over"
+    assert _run(None) == ""
+    assert (_known()["evk-1"].state, _known()["evk-1"].faults) == ("", 0)
+    assert "fault 2 of 3" in [_run(Part.POWER) for _ in range(2)][1]
+    said = _run(Part.FLASHER)
+    assert said.startswith(
+        "place 'evk-1': bad, 3 faults of the lab in a row, the last: flasher; its pool leaves it out"
+    )
+    assert "; evk-2 had no state, and is good" in said
+    bad, other = _known()["evk-1"], _known()["evk-2"]
+    assert (bad.state, bad.why, bad.faults) == ("bad", "3 faults of the lab in a row, the last: flasher", 3)
+    assert bad.since.startswith("20")
+    assert bad.tags == {"soc": "imx6ul"}
+    assert (other.state, other.why) == ("good", "no fault is known; evk-1 became bad")
+    assert _taken() == "evk-2"
+    # Its next run ends well: only the doctor says that it is good.
+    assert "its 3 faults in a row are over" in _run(None)
+    assert _known()["evk-1"].state == "bad"
+    with connected() as there:
+        judge(there, "evk-1", good=True, why="the doctor: all ok")
+    assert (_known()["evk-1"].state, _known()["evk-1"].why) == ("good", "the doctor: all ok")
+    assert coordinator.holders() == {"evk-1": None, "evk-2": None}
+
+
+def test_faults_leave_a_place_alone_that_is_in_maintenance_or_where_nobody_wants_it(
+    coordinator: BareCoordinator,
+) -> None:
+    del coordinator
+    assert "fault 1, in a row (meter)" in _run(Part.METER, bad_after=0)
+    assert "fault 2, in a row (meter)" in _run(Part.METER, bad_after=0)
+    assert _known()["evk-1"].state == ""
+    _set(evk_1=State.MAINTENANCE)
+    lines = _run(Part.METER, bad_after=1).splitlines()
+    assert lines == ["place 'evk-1' has the state maintenance, and is used because it was named"]
+    assert (_known()["evk-1"].state, _known()["evk-1"].faults) == ("maintenance", 0)
+
+
+def test_a_place_that_was_taken_away_gets_no_note(coordinator: BareCoordinator) -> None:
+    lines: list[str] = []
+    with acquired_places(["evk-1"], say=lines.append) as guard:
+        coordinator.client("release", "--kick", place="evk-1", user="ada")
+        guard.note_end(Part.POWER, 3)
+    assert _known()["evk-1"].faults == 0
+    assert any("is not released" in line for line in lines)
+
+
+def test_a_board_without_its_exporter_is_noted_by_the_run_that_wanted_it(
+    coordinator: BareCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.client("add-match", "rack3/evk-1/NetworkSerialPort/default", place="evk-1")
+    monkeypatch.setenv("LG_PLACE", "evk-1")
+    lines: list[str] = []
+    held = HeldLab(read_environment(Path("env/boards/imx6ul-evk.yaml")), lines.append)
+    held.find()
+    with pytest.raises(ExporterError, match="'evk-1' lacks a resource"), held.place():
+        pass
+    held.close()
+    assert lines[-1] == "place 'evk-1': fault 1 of 3 that make it bad, in a row (exporter)"
+    assert (_known()["evk-1"].faults, coordinator.holders()["evk-1"]) == (1, None)
+
+
+def test_bad_places_alone_are_rechecked(coordinator: BareCoordinator, fsjoule: CommandLine) -> None:
+    coordinator.client("set-tags", "environment=virtual", place="evk-2")
+    assert fsjoule("doctor", "--all", "--recheck").out == "no place is bad\n"
+    assert fsjoule("doctor", "evk-1", "--recheck").code == 2
+    with connected() as there:
+        for _ in range(2):
+            note_end(there, "evk-2", Part.METER, 2)
+    script = 'echo "{\\"place\\": \\"$4\\"}"'
+    found = list(examined_places(["sh", "-c", script, "sh"], None, bad=True))
+    assert [each.document["place"] for each in found] == ["evk-2"]
+
+
+def test_the_number_of_faults_that_make_a_board_bad_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FSJOULE_BAD_AFTER", raising=False)
+    assert bad_after() == 3
+    monkeypatch.setenv("FSJOULE_BAD_AFTER", "0")
+    assert bad_after() == 0
+    monkeypatch.setenv("FSJOULE_BAD_AFTER", "-1")
+    with pytest.raises(ConfigError, match="FSJOULE_BAD_AFTER='-1' is no number"):
+        bad_after()

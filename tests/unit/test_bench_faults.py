@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from fake_bench import answer, bench_of, entry, runtime_s, traced
 
 from fsjoule.bench.run import Bench
-from fsjoule.errors import BoardError, InstrumentError, LabError, PlaceLostError
+from fsjoule.errors import BoardError, InstrumentError, LabError, Part, PlaceLostError
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import LabStep, MeterCalibration, RunStatus, Trace
 from fsjoule.ports import CommandResult
@@ -58,6 +59,48 @@ def test_attempts_that_failed_are_kept_with_what_the_lab_did() -> None:
     assert store.runs[-1].faults == (kept,)
     (step,) = decode_steps(store.attachments[wanted.number][STEPS_FILE])
     assert (step.title, step.duration_ms) == ("run", 4)
+
+
+@pytest.mark.parametrize(
+    ("faults", "last", "kept"),
+    [
+        ([BoardError("hung", part=Part.CONSOLE)], None, ["console"]),
+        ([BoardError("hung", part=Part.CONSOLE)] * 2, Part.CONSOLE, ["console"] * 2),
+        ([BoardError("hung", part=Part.BOARD), BoardError("panicked")], None, ["board", None]),
+    ],
+)
+def test_the_part_of_the_lab_that_failed_last_is_known_but_not_for_a_kernel_that_panics(
+    faults: list[BoardError], last: Part | None, kept: list[str | None]
+) -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S", "E")), faults=list(faults))
+    with suppress(BoardError):
+        bench.measure(entry(bench, "write-16k"))
+    assert (bench.failed_part(metered=True), [each.part for each in bench.run.faults]) == (last, kept)
+
+
+def test_a_board_that_cannot_be_switched_off_is_a_fault_of_its_power() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S", "E")))
+    bench.measure(entry(bench, "write-16k"))
+    assert bench.failed_part(metered=True) is None
+    assert isinstance(bench.board, FakeBoard)
+
+    def stuck() -> None:
+        raise LabError("switching the board off failed", part=Part.POWER)
+
+    bench.board.off = stuck
+    bench.finish()
+    assert bench.failed_part(metered=True) is Part.POWER
+
+
+def test_a_meter_that_gave_no_measurement_its_energy_has_failed() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    assert bench.failed_part(metered=True) is None, "nothing is measured yet"
+    bench.measure(entry(bench, "write-16k"))
+    assert (bench.failed_part(metered=True), bench.failed_part(metered=False)) == (Part.METER, None)
+    assert isinstance(bench.meter, FakeMeter)
+    bench.meter.trace = traced("S", "E")
+    bench.measure(entry(bench, "read-16k"))
+    assert bench.failed_part(metered=True) is None
 
 
 def test_what_is_no_fault_of_the_lab_is_kept_as_a_bug() -> None:
@@ -145,6 +188,7 @@ def test_what_died_in_the_lab_is_told_before_what_came_of_it() -> None:
     bench.diagnose = lambda: ("the lab's exporter died",)
     with pytest.raises(BoardError, match=r"^the lab's exporter died: no login$"):
         bench.measure(bench.plan.entries[0])
+    assert bench.failed_part(metered=True) is Part.LAB
     assert [fault.what for fault in bench.run.faults] == ["the lab's exporter died: no login"] * 2
 
 

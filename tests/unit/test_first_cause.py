@@ -20,6 +20,7 @@ import numpy as np
 import pexpect
 import pytest
 from labgrid import Target
+from labgrid.exceptions import InvalidConfigError
 from labgrid.remote.common import ResourceEntry
 from labgrid.resource import Resource
 from labgrid.util.managedfile import ManagedFile
@@ -32,7 +33,7 @@ from fsjoule.bench.faults import fault_of
 from fsjoule.bench.flakey import _flakey_device
 from fsjoule.bench.measurer import lost_energy, recorded
 from fsjoule.bench.scratch import Scratch, checked
-from fsjoule.errors import BoardError, LabError, MeterError, also
+from fsjoule.errors import BoardError, LabError, MeterError, Part, PlaceLostError, also
 from fsjoule.lab import (
     LabgridShell,
     is_lab_fault,
@@ -102,6 +103,21 @@ def test_what_labgrid_stumbles_over_is_a_fault_of_the_lab(fail: Callable[[], Non
     assert "thirty" not in caught.value.what
     assert caught.value.__cause__ is not None
     assert is_lab_fault(cast("Exception", caught.value.__cause__))
+
+
+def test_the_part_that_failed_is_named_unless_a_file_of_the_users_may_be_why() -> None:
+    for error, part in (
+        (SerialException("reader thread died"), Part.CONSOLE),
+        (LabError("it took longer than 30 s"), Part.CONSOLE),
+        (LabError("the outlet", part=Part.POWER), Part.POWER),
+        (BoardError("the kernel panicked"), None),
+        (PlaceLostError("virtual", "ada has it"), None),
+        (MeterError("silent"), Part.METER),
+        (cast("Any", InvalidConfigError)("no such driver"), None),
+    ):
+        with pytest.raises(LabError) as caught, lab_errors("doing it", Part.CONSOLE):
+            raise error
+        assert caught.value.part is part, error
 
 
 def test_a_bug_is_none() -> None:

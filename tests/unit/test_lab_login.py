@@ -11,7 +11,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from fsjoule.errors import BoardError
+from fsjoule.errors import BoardError, Part
 from fsjoule.lab.login import await_login
 
 PROMPT = "fsjoule login: "
@@ -89,3 +89,16 @@ def test_the_longest_pause_of_a_boot_with_a_login_is_known() -> None:
     told.console = told.recorder = Console("U-Boot\n", PROMPT)
     assert await_login(told)
     assert told.longest_silence_s >= 0.3
+
+
+@pytest.mark.parametrize(
+    ("said", "boot_loader", "part"), [((), True, Part.BOARD), ((), False, None), (("U-Boot",), True, None)]
+)
+def test_a_board_whose_boot_loader_never_spoke_has_failed_and_else_its_kernel_may_be_why(
+    said: tuple[str, ...], part: Part | None, *, boot_loader: bool
+) -> None:
+    silent = board(Console(*said), longest_s=None, hang_after_s=None, limit_s=0.3)
+    silent.boot_loader = boot_loader
+    with pytest.raises(BoardError) as caught:
+        await_login(silent, look_s=0.1)
+    assert caught.value.part is part

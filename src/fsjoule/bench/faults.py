@@ -22,6 +22,7 @@ def fault_of(
         bug=not isinstance(error, LabError),
         hint=(known.hint or "") if known else "",
         steps=steps,
+        part=error.part if isinstance(error, LabError) else None,
     )
 
 

@@ -13,7 +13,7 @@ from fsjoule.bench.faults import fault_of
 from fsjoule.bench.flakey import Flakey
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
 from fsjoule.bench.judge import Evidence, judge
-from fsjoule.bench.measurer import IDLE_S, recorded
+from fsjoule.bench.measurer import IDLE_S, lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.power_loss import PowerLoss
@@ -25,6 +25,7 @@ from fsjoule.errors import (
     MeasurementInvalid,
     MeterError,
     NoMeterError,
+    Part,
     PlaceLostError,
     StorageError,
 )
@@ -58,7 +59,8 @@ class Bench:
 
     If the board is taken away meanwhile (PlaceLostError), it is left as it is, and nothing more is measured.
 
-    `kept` are the measurements of a resumed run: they are not repeated, and boots are numbered after theirs.
+    `last_fault` is the fault with which the last attempt ended, or switching the board off at the end; None if it went
+    well. `kept` are the measurements of a resumed run: they are not repeated, and boots are numbered after theirs.
     `take_steps` gives the lab's steps since its last call, `diagnose` the lab's dead parts. With a `profiler` each
     measurement has a profile, and the run the symbols of each boot. With `sampled` perf makes the profiles on the
     board, and no figure counts.
@@ -80,6 +82,7 @@ class Bench:
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
+    last_fault: LabError | None = field(default=None, init=False)
     _boots: Boots = field(init=False)
     _over: str | None = field(default=None, init=False)
     _asked_in: int = field(default=0, init=False)
@@ -140,7 +143,8 @@ class Bench:
             except Exception as error:
                 self._check_lost(entry, started_utc, error)
                 if isinstance(error, LabError):
-                    error.blame(self.diagnose())
+                    error.blame_lab(self.diagnose())
+                    self.last_fault = error
                 # Every error is noted, a bug too.
                 self._note(entry, started_utc, error)
                 if not isinstance(error, LabError):
@@ -152,7 +156,7 @@ class Bench:
                     raise
                 self.say(f"{entry.slug}: {error.what}: trying again")
             else:
-                self.failures_in_a_row = 0
+                self.failures_in_a_row, self.last_fault = 0, None
                 return measurement
         raise AssertionError("unreachable")
 
@@ -166,6 +170,16 @@ class Bench:
         with self.phases("provisioning"):
             booted.measurer.turn_to(entry.storage)
             return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)
+
+    def failed_part(self, *, metered: bool) -> Part | None:
+        """The part of the lab with whose fault the run has ended; None if it ended otherwise.
+
+        A meter that is there (`metered`) has failed if each measurement lost its energy.
+        """
+        if self.last_fault is not None:
+            return self.last_fault.part
+        measured = self.results[len(self.kept) :]
+        return Part.METER if metered and measured and all(lost_energy(each.notes) for each in measured) else None
 
     def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
         """Switch the board off and close the run as complete, or as aborted for a reason.
@@ -184,6 +198,7 @@ class Bench:
                 reason = self._lost.what
         except FsjouleError as error:
             reason = reason or f"the board could not be switched off: {error.what}"
+            self.last_fault = error if isinstance(error, LabError) else self.last_fault
         self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
         self.store.finish(self.run)
         return self.run
@@ -248,6 +263,7 @@ class Bench:
             self.board.check_ours()
         except PlaceLostError as lost:
             self._lost, self._boots.current = lost, None
+            self.last_fault = lost
             self._note(entry, started_utc, lost)
             raise lost from error
         except LabError:

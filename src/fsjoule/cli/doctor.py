@@ -30,6 +30,9 @@ def doctor(
     ] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="All places of the coordinator, one after the other.")] = False,
+    recheck: Annotated[
+        bool, typer.Option("--recheck", help="With --all: only places that are bad; includes --state.")
+    ] = False,
     lg_env: Annotated[
         Path | None,
         typer.Option(
@@ -60,17 +63,20 @@ def doctor(
     wanted = wanted_place(None, wait, priority)
     if every and place is not None:
         raise ConfigError("--all examines all places, and one is named", hint="leave one of them out")
+    if recheck and not every:
+        raise ConfigError("--recheck examines all bad places", hint="--all --recheck, or --state for one place")
     if every:
+        state = state or recheck
         options = [*(("--kernel", kernel) if kernel else ()), *(("--wait", wait) if wait else ())]
         options += [*(("--priority", str(priority)) if priority is not None else ()), *(("--state",) if state else ())]
-        raise typer.Exit(_all(lg_env, options, json_output=json_output))
+        raise typer.Exit(_all(lg_env, options, recheck=recheck, json_output=json_output))
     raise typer.Exit(_one(place, lg_env, wanted, kernel, state=state, json_output=json_output))
 
 
 def _one(
     place: str | None, lg_env: Path | None, wanted: Wanted, kernel: str | None, *, state: bool, json_output: bool
 ) -> int:
-    from fsjoule.bench.health.result import Health, exit_code, overall
+    from fsjoule.bench.health.result import Health, exit_code, overall, words
     from fsjoule.errors import ConfigError
     from fsjoule.lab.coordinator import connected
     from fsjoule.lab.states import judge
@@ -92,7 +98,8 @@ def _one(
         health = overall(checks)
         if state:
             with connected() as coordinator:
-                now = judge(coordinator, found.place, good=health is not Health.BROKEN)
+                why = f"the doctor: {words(checks)}"
+                now = judge(coordinator, found.place, good=health is not Health.BROKEN, why=why)
             if not json_output:
                 out.print(f"place {found.place!r}: {now}", soft_wrap=True, highlight=False)
     if json_output:
@@ -102,7 +109,7 @@ def _one(
     return exit_code(health)
 
 
-def _all(lg_env: Path | None, options: list[str], *, json_output: bool) -> int:
+def _all(lg_env: Path | None, options: list[str], *, recheck: bool, json_output: bool) -> int:
     """Examine all places, each in a process of its own; the exit code of the worst."""
     from fsjoule.errors import LabError
     from fsjoule.runs.doctor import examined_places
@@ -110,13 +117,15 @@ def _all(lg_env: Path | None, options: list[str], *, json_output: bool) -> int:
     program = [sys.executable, "-c", "from fsjoule.cli import main; main()", "doctor", "--json", *options]
     documents: list[dict[str, Any]] = []
     codes: set[int] = set()
-    for found in examined_places(program, lg_env):
+    for found in examined_places(program, lg_env, bad=recheck):
         codes.add(found.code)
         documents.append(found.document)
         if not json_output:
             _show_place(found.document)
     if json_output:
         print_json(documents)
+    elif not documents:
+        out.print("no place is bad" if recheck else "the coordinator has no place")
     return LabError.exit_code if LabError.exit_code in codes else max(codes, default=0)
 
 

@@ -53,9 +53,9 @@ def hold(
 
 @app.command("list")
 def list_places(*, wide: Wide = False, json_output: Json = False) -> None:
-    """List the places of the coordinator: state, holder and tags."""
+    """List the places of the coordinator: state and why, the lab's faults in a row, holder and tags."""
     from fsjoule.lab.coordinator import connected
-    from fsjoule.lab.states import STATE, states
+    from fsjoule.lab.states import states
     from fsjoule.report.table import listing, word
     from fsjoule.report.terminal import print_table
 
@@ -63,19 +63,26 @@ def list_places(*, wide: Wide = False, json_output: Json = False) -> None:
         found = states(coordinator)
     if json_output:
         print_json(
-            [{"place": each.name, "state": each.state, "holder": each.holder, "tags": each.tags} for each in found]
+            [
+                {"place": each.name, "state": each.state, "since": each.since, "why": each.why}
+                | {"faults": each.faults, "holder": each.holder, "tags": each.tags}
+                for each in found
+            ]
         )
         return
     rows = [
         (
             each.name,
             each.state or "none",
+            str(each.faults or ""),
+            each.why,
             each.holder or "free",
-            " ".join(f"{key}={value}" for key, value in sorted(each.tags.items()) if key != STATE),
+            " ".join(f"{key}={value}" for key, value in sorted(each.tags.items())),
         )
         for each in found
     ]
-    print_table(out, listing((word("place"), word("state"), word("holder"), word("tags")), rows), wide=wide)
+    columns = (word("place"), word("state"), word("faults"), word("why", optional=True), word("holder"), word("tags"))
+    print_table(out, listing(columns, rows), wide=wide)
 
 
 @app.command("maintenance")
@@ -83,19 +90,21 @@ def maintenance(
     place: Annotated[str, typer.Argument(help="The place, by its full name.")],
     *,
     end: Annotated[bool, typer.Option("--end", help="Its state is good again.")] = False,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for those who look at the lab.")] = "",
 ) -> None:
     """Keep a place out of its pool: who chooses by tags does not get it, and the doctor leaves its state alone.
 
     Whoever has the place keeps it. `fsjoule doctor PLACE --state` examines it after --end.
 
-    Example: fsjoule place maintenance evk-1
+    Example: fsjoule place maintenance evk-1 --why "a new card"
     """
-    from fsjoule.lab.coordinator import connected
+    from fsjoule.host.plaintext import plain_line
+    from fsjoule.lab.coordinator import connected, user
     from fsjoule.lab.states import State, set_state
 
     state = State.GOOD if end else State.MAINTENANCE
     with connected() as coordinator:
-        set_state(coordinator, place, state)
+        set_state(coordinator, place, state, f"{user()}: {plain_line(why)}" if why else f"{user()} said so")
     out.print(f"place {place!r}: {state}", soft_wrap=True, highlight=False)
 
 

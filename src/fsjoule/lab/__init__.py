@@ -28,7 +28,7 @@ from fsjoule.lab.kept_card import KeptCard
 from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
 from fsjoule.lab.meterdriver import MeterDriver, has_meter, meter
-from fsjoule.lab.place import Guard, acquired_place, acquired_places
+from fsjoule.lab.place import Guard, acquired_place, acquired_places, note_end
 from fsjoule.lab.placenames import find_places, is_name, place_variables
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.ssh_server import SshServer
@@ -76,6 +76,7 @@ __all__ = [
     "loader_help",
     "meter",
     "missing_drivers",
+    "note_end",
     "place_variables",
     "raised_by_labgrid",
     "raised_by_us",

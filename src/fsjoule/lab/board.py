@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from labgrid import Target
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, LabError, Part
 from fsjoule.lab.card import Card
 from fsjoule.lab.facts import board_facts
 from fsjoule.lab.shell import BoardShell
@@ -96,10 +96,10 @@ class LabgridBoard:
         self._strategy.guard.check()
         flasher = self._strategy.flasher
         try:
-            with lab_errors("reaching the card"):
+            with lab_errors("reaching the card", Part.FLASHER):
                 return flasher.find_card(self._strategy)
         except LabError as error:
-            error.blame(self._strategy.diagnose())
+            error.blame_lab(self._strategy.diagnose())
             raise
         finally:
             if flasher.starts_board:

@@ -12,7 +12,7 @@ from typing import Final
 
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
-from fsjoule.errors import ConfigError, LabError, PlaceHeldError
+from fsjoule.errors import ConfigError, ExporterError, LabError, PlaceHeldError
 from fsjoule.lab.card import Card
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, user
 from fsjoule.lab.environment import EnvironmentFile
@@ -153,8 +153,7 @@ def _acquire(coordinator: Coordinator, name: str) -> None:
         # Its holder lets us use it, but it would not be ours to switch off and to release in the end.
         raise PlaceHeldError(name, place.acquired, hint="it is shared with you; a job needs a place of its own")
     if (missing := coordinator.unmatched(place)) is not None:
-        hint = "is its exporter running? see: labgrid-client resources"
-        raise LabError(f"the place {name!r} lacks a resource: no exporter has {missing}", transient=True, hint=hint)
+        raise ExporterError(name, missing)
     request = messages.AcquirePlaceRequest(placename=name)
     try:
         coordinator.call(coordinator.stub.AcquirePlace, request, f"acquiring {name!r}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pexpect
 
-from fsjoule.errors import BoardError
+from fsjoule.errors import BoardError, Part
 from fsjoule.lab import boot_failures
 from fsjoule.lab.shell import PANIC
 
@@ -42,20 +42,29 @@ def await_login(board: BoardStrategy, unless: str = "", *, look_s: float = _LOOK
             raise did_not_boot(board, boot_failures.reason(message, board.recorder.text()))
         if received == 0 and waited_s > board.silence_timeout:
             guess = ": its boot ROM may have found no boot loader on the card" if board.boot_loader else ""
-            raise did_not_boot(board, f"no console output within {board.silence_timeout} s of power-on{guess}")
+            what = f"no console output within {board.silence_timeout} s of power-on{guess}"
+            raise _silent(board, did_not_boot(board, what))
         if causes := board.look():
             raise did_not_boot(board, f"given up {waited_s:.0f} s after power-on", causes)
         if _hangs(board, time.monotonic() - quiet_since):
             known = f"no boot before was for more than {board.longest_silence_s:.0f} s"
             raise did_not_boot(board, f"it hangs: silent for {time.monotonic() - quiet_since:.0f} s, and {known}")
     guess = boot_failures.last_words(board.recorder.tail())
-    raise did_not_boot(board, f"no login within {board.boot_timeout} s of power-on{guess}")
+    error = did_not_boot(board, f"no login within {board.boot_timeout} s of power-on{guess}")
+    raise error if received else _silent(board, error)
+
+
+def _silent(board: BoardStrategy, error: BoardError) -> BoardError:
+    """The error of a board without a word: its boot loader should have spoken before any kernel."""
+    if board.boot_loader and error.part is None:
+        error.part = Part.BOARD
+    return error
 
 
 def did_not_boot(board: BoardStrategy, reason: str, causes: Sequence[str] = ()) -> BoardError:
     """The error for a board without a login."""
     error = board.error(f"did not boot: {reason}")
-    error.blame(causes)
+    error.blame_lab(causes)
     return error
 
 

@@ -12,9 +12,10 @@ from typing import Final
 from labgrid.remote.common import Place
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
-from fsjoule.errors import ConfigError, LabError, PlaceHeldError, PlaceLostError
+from fsjoule.errors import ConfigError, ExporterError, LabError, Part, PlaceHeldError, PlaceLostError
 from fsjoule.host.interrupts import interruptible, shielded
-from fsjoule.lab.coordinator import Coordinator, RefusedError, may_use, since, user
+from fsjoule.lab import states
+from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, may_use, since, user
 from fsjoule.lab.notes import Kind, Note, in_use, one_run_only
 from fsjoule.lab.placenames import check_usable
 from fsjoule.lab.reservation import Turn, reserved
@@ -247,6 +248,18 @@ class HeldPlace:
             if self._holder is not None:
                 self._say(f"place {self.name!r} released")
 
+    def note_end(self, part: Part | None, bad_after: int) -> None:
+        """Note at the place how a run ended: `part` failed, or None did. A failure to do so is only reported."""
+        if self._holder is None or self._lost.is_set():
+            return
+        try:
+            line = states.note_end(self._coordinator, self.name, part, bad_after)
+            self.look()
+        except LabError as error:
+            line = f"warning: how the run ended is not noted at the place {self.name!r}: {error.what}"
+        if line:
+            self._say(line)
+
     def close(self) -> None:
         self._holder = None
         self._coordinator.close()
@@ -307,15 +320,11 @@ class HeldPlace:
         return f"{place.acquired} has it since {since(place)}"
 
     def _await_resources(self, place: Place) -> None:
-        """Wait until all resources are there: an exporter may be just starting. Raises LabError."""
+        """Wait until all resources are there: an exporter may be just starting. Raises ExporterError."""
         deadline = time.monotonic() + _EXPORTER_TIMEOUT_S
         while (missing := self._coordinator.unmatched(place)) is not None:
             if time.monotonic() > deadline:
-                raise LabError(
-                    f"the place {self.name!r} lacks a resource: no exporter has {missing}",
-                    transient=True,
-                    hint="is its exporter running? see: labgrid-client resources",
-                )
+                raise ExporterError(self.name, missing)
             time.sleep(_LOOK_S)
             self._coordinator.sync()
 
@@ -344,6 +353,22 @@ class Guard:
         """Raise PlaceLostError if a place is known to be lost. It costs nothing."""
         for place in self._places:
             place.look()
+
+    def note_end(self, part: Part | None, bad_after: int) -> None:
+        """Note at the board's place how a run ended, as HeldPlace."""
+        for place in self._places[:1]:
+            place.note_end(part, bad_after)
+
+
+def note_end(name: str, part: Part | None, bad_after: int, say: Say) -> None:
+    """Note how a run at the place ended, which nobody need hold. A failure to do so is only reported."""
+    try:
+        with connected() as coordinator:
+            line = states.note_end(coordinator, name, part, bad_after)
+    except LabError as error:
+        line = f"warning: how the run ended is not noted at the place {name!r}: {error.what}"
+    if line:
+        say(line)
 
 
 @contextmanager

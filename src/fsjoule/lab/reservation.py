@@ -19,7 +19,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError
 from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab.coordinator import Coordinator, RefusedError, may_use, since
-from fsjoule.lab.states import STATE, fit, state_of
+from fsjoule.lab.states import OWN_TAGS, STATE, fit, state_of
 from fsjoule.lab.wanted import RESERVED, Wanted
 
 Say = Callable[[str], None]
@@ -266,7 +266,8 @@ def check_some(coordinator: Coordinator, wanted: Mapping[str, str]) -> None:
         return
     if "name" in wanted:
         coordinator.place(wanted["name"])
-    tags = sorted({f"{key}={value}" for place in coordinator.places.values() for key, value in place.tags.items()})
+    places = coordinator.places.values()
+    tags = sorted({f"{key}={value}" for each in places for key, value in each.tags.items() if key not in OWN_TAGS})
     raise ConfigError(
         f"no place of the coordinator at {coordinator.address} has {_tags(wanted)}",
         hint=f"their tags are {', '.join(tags)}" if tags else "labgrid-client -p PLACE set-tags KEY=VALUE sets one",

@@ -19,7 +19,7 @@ from labgrid.step import step
 from labgrid.util import gen_marker
 from serial import SerialException
 
-from fsjoule.errors import BoardError, LabError
+from fsjoule.errors import BoardError, LabError, Part
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.translate import lab_errors
 from fsjoule.ports import CommandResult, Shell
@@ -80,7 +80,7 @@ class LabgridShell:
         """See ports.Shell. Its output comes over the console while it runs."""
         line = self._line(argv)
         self._recorder.clear()
-        with lab_errors(f"starting {argv[0]!r} on the board"):
+        with lab_errors(f"starting {argv[0]!r} on the board", Part.CONSOLE):
             self._driver.console.sendline(line)
 
     @step(args=["path"])
@@ -89,7 +89,7 @@ class LabgridShell:
         for _ in range(_ATTEMPTS):
             if self._put_once(path, content):
                 return
-        raise LabError(f"the console damaged {path} on its way to the board, {_ATTEMPTS} times", transient=True)
+        raise self._damaged(f"{path} on its way to the board")
 
     @step(args=["path"])
     def get(self, path: str) -> bytes:
@@ -105,7 +105,7 @@ class LabgridShell:
                 return gzip.decompress(base64.b64decode(result.stdout, validate=False))
             except (binascii.Error, EOFError, OSError, zlib.error):
                 continue
-        raise LabError(f"the console damaged {path} on its way from the board, {_ATTEMPTS} times", transient=True)
+        raise self._damaged(f"{path} on its way from the board")
 
     @step(args=["path"])
     def upload(self, path: str, content: bytes) -> None:
@@ -114,11 +114,11 @@ class LabgridShell:
         Raises LabError, BoardError.
         """
         for _ in range(_ATTEMPTS):
-            with lab_errors(f"sending {path} to the board"):
+            with lab_errors(f"sending {path} to the board", Part.CONSOLE):
                 self._send(base64.b64encode(gzip.compress(content, mtime=0)))
             if self._unpack(path, content):
                 return
-        raise LabError(f"the console damaged {path} on its way to the board, {_ATTEMPTS} times", transient=True)
+        raise self._damaged(f"{path} on its way to the board")
 
     def watch(self, shown: str, seconds: float) -> None:
         """Listen to the console while `shown` runs over something else.
@@ -192,7 +192,7 @@ class LabgridShell:
         console = self._driver.console
         marker = gen_marker()
         shown = shlex.join(argv) or command[:60]
-        with lab_errors(f"running {shown!r} on the board"):
+        with lab_errors(f"running {shown!r} on the board", Part.CONSOLE):
             console.sendline(_wrapped(command, marker))
             index, before, match = self._await([rf"<{marker}:(\d+)\r?\n", PANIC, self._driver.login_prompt], timeout_s)
             if index == 0:
@@ -226,12 +226,13 @@ class LabgridShell:
 
     def _silent(self, causes: Sequence[str]) -> BoardError:
         error = self.lost("the board does not answer any more")
-        error.blame(causes)
+        error.blame_lab(causes)
         return error
 
     def _disconnected(self, after_s: float) -> BoardError:
         error = self.lost(f"the console's connection was lost after {after_s:.0f} s")
-        error.blame(self._diagnose())
+        error.blame_lab(self._diagnose())
+        error.part = error.part or Part.CONSOLE
         return error
 
     def _failure(self, index: int, shown: str, timeout_s: float) -> BoardError:
@@ -245,6 +246,9 @@ class LabgridShell:
         else:
             what = f"{shown!r} did not end within {timeout_s:.0f} s, and the board does not answer any more"
         return self.lost(what)
+
+    def _damaged(self, what: str) -> LabError:
+        return LabError(f"the console damaged {what}, {_ATTEMPTS} times", transient=True, part=Part.CONSOLE)
 
     def _interrupt(self) -> bool:
         """Press Ctrl-C. Returns whether the prompt came back."""

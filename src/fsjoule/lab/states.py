@@ -1,27 +1,44 @@
-"""The state of a place, kept by labgrid's coordinator as its tag `state`: who waits for a pool skips bad boards.
+"""The state of a place, kept by labgrid's coordinator as its tags: who waits for a pool skips bad boards.
 
 labgrid's reservations ask for tags and cannot exclude any. As soon as one place of a pool has a state, a run that
 chooses by tags asks for `state=good`, too.
+
+The words are those of LAVA's device health, whose Unknown is a place without a state, and whose Looping and Retired do
+not exist here: a bad place is examined again by `fsjoule doctor --all --recheck`, and a retired one is deleted.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 from labgrid.remote.common import Place
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
+from fsjoule.errors import ConfigError, Part
 from fsjoule.lab.coordinator import Coordinator
+from fsjoule.model.labels import counted
 
 STATE: Final = "state"
+SINCE: Final = "since"
+WHY: Final = "why"
+FAULTS: Final = "faults"
+# Tags that say how a place is, not which one it is.
+OWN_TAGS: Final = frozenset({STATE, SINCE, WHY, FAULTS})
+BAD_AFTER: Final = "FSJOULE_BAD_AFTER"
+_BAD_AFTER: Final = 3
 _NAME: Final = "name"
 
 
 class State(StrEnum):
-    """`bad` is what the doctor finds, `maintenance` what a person says; both keep a place out of its pool."""
+    """`bad` is what the doctor finds or faults in a row say, `maintenance` what a person says.
+
+    Both keep a place out of its pool.
+    """
 
     GOOD = "good"
     BAD = "bad"
@@ -30,18 +47,35 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlaceState:
-    """A place of the coordinator. `state` is "" without one; `holder` has it now, or "" if nobody has."""
+    """A place of the coordinator. `state` is "" without one; `holder` has it now, or "" if nobody has.
+
+    `since` (UTC) and `why` belong to the state. `faults` counts the last runs in a row that ended with a fault of the
+    lab. `tags` are all others. `changed_s` is when the coordinator changed the place last, in seconds of the epoch.
+    """
 
     name: str
     state: str
     holder: str
     tags: Mapping[str, str]
+    since: str = ""
+    why: str = ""
+    faults: int = 0
+    changed_s: float = 0.0
 
 
 def states(coordinator: Coordinator) -> list[PlaceState]:
     """All places by name."""
     return [
-        PlaceState(name, state_of(place), place.acquired or "", dict(place.tags))
+        PlaceState(
+            name,
+            state_of(place),
+            place.acquired or "",
+            {key: str(value) for key, value in place.tags.items() if key not in OWN_TAGS},
+            since=str(place.tags.get(SINCE, "")),
+            why=str(place.tags.get(WHY, "")),
+            faults=faults_of(place),
+            changed_s=float(place.changed),
+        )
         for name, place in sorted(coordinator.places.items())
     ]
 
@@ -50,14 +84,35 @@ def state_of(place: Place) -> str:
     return str(place.tags.get(STATE, ""))
 
 
-def set_state(coordinator: Coordinator, name: str, state: State | None) -> None:
-    """Set or remove a place's state, whoever has the place. Raises ConfigError for an unknown place, LabError."""
-    coordinator.place(name)
-    request = messages.SetPlaceTagsRequest(placename=name, tags={STATE: "" if state is None else str(state)})
-    coordinator.call(coordinator.stub.SetPlaceTags, request, f"setting the state of {name!r}")
+def faults_of(place: Place) -> int:
+    """How many runs in a row have ended with a fault of the lab. Anybody can set a tag: anything else counts as 0."""
+    text = str(place.tags.get(FAULTS, ""))
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
-def judge(coordinator: Coordinator, name: str, *, good: bool) -> str:
+def bad_after() -> int:
+    """So many faults in a row make a place bad; 0: none do. Raises ConfigError for a wrong FSJOULE_BAD_AFTER."""
+    text = os.environ.get(BAD_AFTER) or str(_BAD_AFTER)
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"{BAD_AFTER}={text!r} is no number of faults", hint=f"{BAD_AFTER}=3, or 0: never")
+    return int(text)
+
+
+def set_state(coordinator: Coordinator, name: str, state: State | None, why: str = "", *, faults: int = 0) -> None:
+    """Set or remove a place's state, whoever has the place. Raises ConfigError for an unknown place, LabError.
+
+    A state that it has already keeps its time. `faults` is the new count of faults; a bad place keeps its old one.
+    """
+    place = coordinator.place(name)
+    tags = {STATE: "" if state is None else str(state), WHY: "" if state is None else why}
+    if state is None or state_of(place) != state or SINCE not in place.tags:
+        tags[SINCE] = "" if state is None else f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if state is not State.BAD or faults:
+        tags[FAULTS] = str(faults or "")
+    _set_tags(coordinator, name, tags)
+
+
+def judge(coordinator: Coordinator, name: str, *, good: bool, why: str = "") -> str:
     """Set a place's state by its examination, and return the state. A place in maintenance stays in it.
 
     Raises ConfigError for an unknown place, LabError.
@@ -65,8 +120,39 @@ def judge(coordinator: Coordinator, name: str, *, good: bool) -> str:
     if state_of(coordinator.place(name)) == State.MAINTENANCE:
         return State.MAINTENANCE
     state = State.GOOD if good else State.BAD
-    set_state(coordinator, name, state)
+    set_state(coordinator, name, state, why)
     return state
+
+
+def note_end(coordinator: Coordinator, name: str, part: Part | None, bad_after: int) -> str:
+    """Note how a run at the place ended: this part of the lab failed, or None did. Returns a line, or "".
+
+    Faults in a row are counted; with `bad_after` of them the place is bad. Then places without a state become good:
+    their pools would leave them out, and they were in use. A good run ends the count, but only the doctor makes a bad
+    place good. A place in maintenance is left alone. Raises ConfigError for an unknown place, LabError.
+    """
+    place = coordinator.place(name)
+    before = faults_of(place)
+    if state_of(place) == State.MAINTENANCE or (part is None and not before):
+        return ""
+    if part is None:
+        _set_tags(coordinator, name, {FAULTS: ""})
+        return f"place {name!r}: its {counted(before, 'fault')} in a row {'is' if before == 1 else 'are'} over"
+    count = before + 1
+    if not bad_after or count < bad_after or state_of(place) == State.BAD:
+        _set_tags(coordinator, name, {FAULTS: str(count)})
+        limit = f" of {bad_after} that make it bad" if bad_after and state_of(place) != State.BAD else ""
+        return f"place {name!r}: fault {count}{limit}, in a row ({part})"
+    others = [each.name for each in list(coordinator.places.values()) if each.name != name and not state_of(each)]
+    for other in others:
+        set_state(coordinator, other, State.GOOD, f"no fault is known; {name} became bad")
+    why = f"{counted(count, 'fault of the lab', 'faults of the lab')} in a row, the last: {part}"
+    set_state(coordinator, name, State.BAD, why, faults=count)
+    good = f"; {', '.join(others)} had no state, and {'is' if len(others) == 1 else 'are'} good" if others else ""
+    return (
+        f"place {name!r}: bad, {why}; its pool leaves it out{good}\n"
+        f"  hint: repair it, then: fsjoule doctor {name} --state (or --all --recheck)"
+    )
 
 
 def fit(places: Iterable[Place], wanted: Mapping[str, str]) -> dict[str, str]:
@@ -78,3 +164,8 @@ def fit(places: Iterable[Place], wanted: Mapping[str, str]) -> dict[str, str]:
         return dict(wanted)
     found = [place for place in list(places) if wanted.items() <= place.tags.items()]
     return {**wanted, STATE: State.GOOD} if any(state_of(place) for place in found) else dict(wanted)
+
+
+def _set_tags(coordinator: Coordinator, name: str, tags: Mapping[str, str]) -> None:
+    request = messages.SetPlaceTagsRequest(placename=name, tags=tags)
+    coordinator.call(coordinator.stub.SetPlaceTags, request, f"setting the state of {name!r}")

@@ -6,7 +6,7 @@ import contextlib
 import enum
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import attr
@@ -18,7 +18,7 @@ from labgrid.step import step
 from labgrid.strategy import Strategy
 from serial import SerialException
 
-from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, PlaceLostError, also
+from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, Part, PlaceLostError, also
 from fsjoule.lab import arguments
 from fsjoule.lab.card import Card, check_boots, named_card
 from fsjoule.lab.console import ConsoleRecorder
@@ -165,7 +165,7 @@ class BoardStrategy(Strategy):
         except BaseException as error:
             if isinstance(error, LabError):
                 # Asked before the power goes off, which removes the traces of a dead board.
-                error.blame(self.diagnose())
+                error.blame_lab(self.diagnose())
             # The card's content may be the reason, for example after a power cut: it is written again.
             self.forget_card()
             with contextlib.suppress(FsjouleError):
@@ -189,13 +189,12 @@ class BoardStrategy(Strategy):
     def cut(self, after_s: float) -> str:
         """Cut the power after `after_s`. Returns the output since the board started work. Raises LabError."""
         self.status = Status.unknown
-        with lab_errors("listening to the board until its power is cut"):
+        with lab_errors("listening to the board until its power is cut", Part.CONSOLE):
             self._listen(after_s)
         self.guard.look()  # asking would take time, and a loss is reported at once
-        doing = "cutting the board's power"
-        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
+        with self._switching("cutting the board's power"):
             self.power.off()
-        with lab_errors("reading what the board said before the cut"):
+        with lab_errors("reading what the board said before the cut", Part.CONSOLE):
             self._drain_console()
         said = self.recorder.text()
         self._switch_off()
@@ -220,9 +219,8 @@ class BoardStrategy(Strategy):
     def _switch_off(self) -> None:
         """The outlet first: no error of the console and no interrupt can keep the board on."""
         self._check_may_switch_off()
-        doing = "switching the board off"
         try:
-            with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
+            with self._switching("switching the board off"):
                 self._labgrid.activate(self.power)
                 self.power.off()
         except BaseException as error:
@@ -237,7 +235,8 @@ class BoardStrategy(Strategy):
             if self._network is not None:
                 self._network.close()
         finally:
-            with time_limit(_CONSOLE_TIMEOUT_S, "closing the console"), lab_errors("closing the console"):
+            doing = "closing the console"
+            with lab_errors(doing, Part.CONSOLE), time_limit(_CONSOLE_TIMEOUT_S, doing):
                 self._labgrid.deactivate(self.console)
 
     def _check_may_switch_off(self) -> None:
@@ -258,8 +257,12 @@ class BoardStrategy(Strategy):
             return
         self.guard.check()
         self._on_card_sha256 = None
-        with lab_errors("flashing the card"):
-            self.flasher.flash(self.card.path, self)
+        try:
+            with lab_errors("flashing the card", Part.FLASHER):
+                self.flasher.flash(self.card.path, self)
+        except BoardError as error:
+            error.part = error.part or Part.FLASHER  # no kernel of the user's runs yet
+            raise
         if self.flasher.starts_board:
             self._switch_off()
         self._on_card_sha256 = self.card.facts.card_sha256
@@ -284,7 +287,7 @@ class BoardStrategy(Strategy):
 
     def _await_shell(self, unless: str = "") -> bool:
         self.start()
-        with lab_errors("waiting for the board's login"):
+        with lab_errors("waiting for the board's login", Part.CONSOLE):
             if logs_in := await_login(self, unless):
                 self._log_in()
         return logs_in
@@ -311,14 +314,19 @@ class BoardStrategy(Strategy):
         """Switch the board on, with its console open and empty, and do not wait for it. Raises LabError."""
         self.guard.check()
         self._open_console()
-        with lab_errors("emptying the console"):
+        with lab_errors("emptying the console", Part.CONSOLE):
             self._drain_console()
         self.recorder.clear()
         time.sleep(max(0.0, self._off_since_s + self.off_time - time.monotonic()))
         self.guard.check()
-        doing = "switching the board on"
-        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
+        with self._switching("switching the board on"):
             self.power.on()
+
+    @contextlib.contextmanager
+    def _switching(self, doing: str) -> Generator[None]:
+        """What is done at the outlet: its faults are the power's, and it has a time limit."""
+        with lab_errors(doing, Part.POWER), time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power):
+            yield
 
     @property
     def tells_power(self) -> bool:
@@ -330,7 +338,7 @@ class BoardStrategy(Strategy):
         doing = "asking the outlet"
         if not self.tells_power:
             raise LabError(f"{doing} is not possible: {type(self.power).__name__} cannot tell")
-        with time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power), lab_errors(doing):
+        with self._switching(doing):
             return bool(self.power.get())
 
     def _open_console(self) -> None:
@@ -338,7 +346,7 @@ class BoardStrategy(Strategy):
         for attempt in range(1, _CONSOLE_ATTEMPTS + 1):
             try:
                 doing = "opening the console"
-                with time_limit(_CONSOLE_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
+                with lab_errors(doing, Part.CONSOLE), time_limit(_CONSOLE_TIMEOUT_S, doing, self.diagnose):
                     self._labgrid.activate(self.console)
             except LabError as error:
                 if attempt == _CONSOLE_ATTEMPTS or not isinstance(error.__cause__, (SerialException, ValueError)):

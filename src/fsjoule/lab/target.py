@@ -15,7 +15,7 @@ from labgrid.config import Config
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from labgrid.util.ssh import sshmanager
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, Part
 from fsjoule.lab.environment import EnvironmentFile
 from fsjoule.lab.place import Guard
 from fsjoule.lab.placenames import find_places
@@ -68,7 +68,7 @@ def labgrid_target(environment_file: Path) -> Generator[Target]:
         if not config:
             raise ConfigError(f"there is no target {_TARGET!r}", file=environment_file, hint="see env/virtual.yaml")
         closing.callback(environment.cleanup)
-        with lab_errors("finding the board's resources"):
+        with lab_errors("finding the board's resources", Part.EXPORTER):
             target = environment.get_target(_TARGET)
         yield target
 

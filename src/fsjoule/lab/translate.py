@@ -24,7 +24,7 @@ from labgrid.exceptions import InvalidConfigError, NoSupplierFoundError
 from labgrid.util.managedfile import ManagedFileError
 from serial import SerialException
 
-from fsjoule.errors import FsjouleError, LabError
+from fsjoule.errors import FsjouleError, LabError, Part
 
 _OUTPUT_TAIL: Final = 1000
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
@@ -53,17 +53,29 @@ _LABGRID: Final = (
 )
 
 
+# These may come from the user's environment file.
+_OF_FILE: Final = (BindingError, InvalidConfigError, NoSupplierFoundError)
+
+
 @contextmanager
-def lab_errors(doing: str) -> Generator[None]:
-    """Turn errors of labgrid in the body into a transient LabError: `doing` failed."""
+def lab_errors(doing: str, part: Part | None = None) -> Generator[None]:
+    """Turn errors of labgrid in the body into a transient LabError: `doing` failed.
+
+    `part` is the part of the lab at which it fails. A plain LabError of the body (a time limit) gets it, too.
+    """
     try:
         yield
+    except LabError as error:
+        if type(error) is LabError and error.part is None:
+            error.part = part
+        raise
     except FsjouleError:
         raise
     except Exception as error:
         if not is_lab_fault(error):
             raise
-        raise LabError(f"{doing} failed: {_said(error)}", transient=True) from error
+        failed = None if isinstance(error, _OF_FILE) else part
+        raise LabError(f"{doing} failed: {_said(error)}", transient=True, part=failed) from error
 
 
 def is_lab_fault(error: Exception) -> bool:
@@ -144,7 +156,7 @@ def time_limit(
         signal.setitimer(signal.ITIMER_REAL, left_s, pause_s)
         if causes := diagnose():
             error = LabError(f"{doing} was given up", transient=True)
-            error.blame(causes)
+            error.blame_lab(causes)
             raise error
         signal.setitimer(signal.ITIMER_REAL, pause_s, pause_s)
 

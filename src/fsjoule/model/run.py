@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
+from fsjoule.errors import Part
 from fsjoule.model.card import CardModel
 from fsjoule.model.lab import JobFacts, LabFacts
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
-RUN_SCHEMA: Final = "fsjoule.run/6"
+RUN_SCHEMA: Final = "fsjoule.run/7"
 # The recipe (images/<name>.toml) of a board without an environment file.
 DEFAULT_RECIPE: Final = "imx6ul"
 # `kernel_role` in a run's versions, for a kernel measured beside the one under test.
@@ -180,7 +181,8 @@ class LabStep:
 class Fault:
     """An attempt at a measurement that ended in an error: the lab's, which may be `transient`, or a `bug`.
 
-    `number` is the entry of the plan. `steps` are labgrid's steps until then.
+    `number` is the entry of the plan. `steps` are labgrid's steps until then. `part` is the part of the lab that has
+    certainly failed; None if none has, or in runs of older schemas.
     """
 
     number: int
@@ -191,6 +193,7 @@ class Fault:
     bug: bool = False
     hint: str = ""
     steps: tuple[LabStep, ...] = ()
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,7 @@ class Run:
     faults: tuple[Fault, ...] = ()
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
-    schema: Literal["fsjoule.run/6"] = RUN_SCHEMA
+    schema: Literal["fsjoule.run/7"] = RUN_SCHEMA
 
     @property
     def board(self) -> BoardFacts | None:

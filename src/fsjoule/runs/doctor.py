@@ -120,13 +120,17 @@ class PlaceResult:
     document: dict[str, Any]
 
 
-def examined_places(program: Sequence[str], environment_file: Path | None) -> Generator[PlaceResult]:
+def examined_places(
+    program: Sequence[str], environment_file: Path | None, *, bad: bool = False
+) -> Generator[PlaceResult]:
     """Run the program `fsjoule doctor --json`, with its options, for each place of the coordinator that is in use.
+
+    `bad`: only for those whose state is bad.
 
     A process for each: labgrid keeps the resources of one place until its process ends. Raises LabError.
     """
     with connected() as coordinator:
-        places = states(coordinator)
+        places = [each for each in states(coordinator) if each.state == State.BAD or not bad]
     for each in places:
         try:
             environment = environment_file or environment_of(each.name, each.tags)

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
+from fsjoule.errors import ExporterError, LabError, Part
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
+from fsjoule.lab.states import bad_after
 from fsjoule.runs.versions import first_line
 from fsjoule.runs.virtual import PLACE, emulator, virtual_lab_of
 
@@ -35,6 +37,8 @@ class HeldLab:
     _opened: ExitStack = field(default_factory=ExitStack, init=False)
     _places: tuple[str, ...] = field(default=(), init=False)
     _held: ExitStack | None = field(default=None, init=False)
+    _bad_after: int = field(default=0, init=False)
+    _own: bool = field(default=False, init=False)
 
     def find(self) -> None:
         """Say what the board does without, and find its places, unless they are of a virtual lab that comes up later.
@@ -43,6 +47,7 @@ class HeldLab:
         """
         for line in self.environment.does_without:
             self.say(line)
+        self._bad_after = bad_after()
         self._opened.enter_context(lab.variables(self.environment.variables))
         if self.coordinator:
             self._opened.enter_context(lab.variables({"LG_COORDINATOR": self.coordinator}))
@@ -63,7 +68,24 @@ class HeldLab:
         if not all(map(lab.is_name, self._places)):
             self._hold()  # labgrid reads a place's name with the environment file
 
+    def note_end(self, part: Part | None) -> None:
+        """Note at the place how a run ended: this part failed, or None did. A lab of the run's own needs no notes."""
+        if not self._own:
+            self.guard.note_end(part, self._bad_after)
+
+    @contextmanager
+    def failing(self) -> Generator[None]:
+        """A fault of the lab in the body, before a run has begun, is noted at the place."""
+        try:
+            yield
+        except LabError as error:
+            if error.part is not None:
+                self.note_end(error.part)
+            raise
+
     def _bring_up(self, kernels: Sequence[TakenKernel], meter_program: Path | None) -> None:
+        self._own = True
+
         def choose(board: str) -> str:
             with interrupts.interruptible():
                 self.emulator = emulator(board, *kernels, say=self.say)
@@ -112,7 +134,12 @@ class HeldLab:
         if self._held is None:
             with ExitStack() as opening:
                 wanted = self.environment.wanted
-                self.guard = opening.enter_context(lab.acquired_places(self._places, say=self.say, wanted=wanted))
+                try:
+                    self.guard = opening.enter_context(lab.acquired_places(self._places, say=self.say, wanted=wanted))
+                except ExporterError as error:
+                    if not self._own:
+                        lab.note_end(error.place, error.part, self._bad_after, self.say)
+                    raise
                 self._places = self.guard.places
                 opening.enter_context(lab.variables(lab.place_variables(self.environment.places, self._places)))
                 self._held = opening.pop_all()

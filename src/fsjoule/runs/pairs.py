@@ -75,7 +75,7 @@ def measure_pairs(
             bench = closing.enter_context(session.run_on(boards))
         else:
             closing.enter_context(session.lab.place())
-            with interrupts.interruptible():
+            with interrupts.interruptible(), session.lab.failing():
                 target = closing.enter_context(lab.labgrid_target(environment.path))
             bench = closing.enter_context(session.run(target))
             session.pace = Pace(session.plan.entries, may_end_early=True)

@@ -200,7 +200,7 @@ class Session:
     def blame_lab(self, error: FsjouleError) -> None:
         """Name what has failed in the lab in front of the message, if the lab is why."""
         if isinstance(error, LabError) and not isinstance(error, PlaceHeldError):
-            error.blame(lab_health.lab_faults(*self.lab.where))
+            error.blame_lab(lab_health.lab_faults(*self.lab.where))
 
     def assignment(self) -> Assignment:
         """The same session for a process with a board of its own."""
@@ -215,9 +215,11 @@ class Session:
     @contextmanager
     def run(self, target: Any) -> Generator[Bench]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """A run on the board of a labgrid target. However the body ends, the run is closed and its report written."""
-        board, meter, diagnose = self.equipment(target)
         clock = HostClock()
-        run, kept, folder = self._begun(clock.utc(), lab.lab_facts(target))
+        with self.lab.failing():
+            board, meter, diagnose = self.equipment(target)
+            lab_facts = lab.lab_facts(target)
+        run, kept, folder = self._begun(clock.utc(), lab_facts)
         with lab.recorded_steps() as take_steps:
             bench = Bench(
                 *(run, self.profile, board, meter, folder, clock, self.say, self._measured),
@@ -227,8 +229,13 @@ class Session:
                 profiler=LabProfiler(*self.lab.where) if self.choice.profiled else None,
                 sampled=self.choice.sampled,
             )
-            with self._kept_in(folder, bench, kept):
-                yield bench
+            try:
+                with self._kept_in(folder, bench, kept):
+                    yield bench
+            finally:
+                part = bench.failed_part(metered=self.environment.has_meter)
+                if part is not None or len(bench.results) > len(kept):
+                    self.lab.note_end(part)
 
     @contextmanager
     def run_on(self, boards: Boards) -> Generator[ParallelBench]:

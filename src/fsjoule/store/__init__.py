@@ -3,7 +3,7 @@
 ::
 
     results/<UTC time>-<board>-<id>/
-        run.json                        fsjoule.run/6
+        run.json                        fsjoule.run/7
         measurements/<nn>-<slug>/
             measurement.json            fsjoule.measurement/4
             trace.parquet               fsjoule.trace/2

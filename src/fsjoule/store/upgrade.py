@@ -2,7 +2,7 @@
 
 Before schema 3 a run had one kernel, always Debian's, named as in the recipe. Before schema 4 it had one suite without
 parts, and one provision. Before schema 5 a run did not name its lab. Before schema 6 every
-meter was fsjoule's own.
+meter was fsjoule's own. Before schema 7 a fault did not say which part of the lab had failed.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _OLD_ENERGY: Final = "kept by an older fsjoule: power and the sources of the ene
 
 
 def upgraded_run(old: Document) -> Document:
-    """A run of schema 1 to 5 in schema 6. Raises KeyError, TypeError or AttributeError if it is not one."""
-    if old["schema"] in ("fsjoule.run/4", "fsjoule.run/5"):
+    """A run of schema 1 to 6 in schema 7. Raises KeyError, TypeError or AttributeError if it is not one."""
+    if old["schema"] in ("fsjoule.run/4", "fsjoule.run/5", "fsjoule.run/6"):
         return {**old, "schema": RUN_SCHEMA}
     run = dict(old) if old["schema"] == "fsjoule.run/3" else _with_kernels(old)
     plan = dict(run["plan"])

@@ -63,6 +63,13 @@ def overall(checks: Iterable[Check]) -> Health:
     return next((health for health in _WORST_FIRST if health in found), Health.OK)
 
 
+def words(checks: Iterable[Check]) -> str:
+    """The checks that are not well: `broken: boot; doubtful: marks, clock`. `all ok` if there is none."""
+    found = list(checks)
+    told = {health: ", ".join(each.name for each in found if each.health is health) for health in _WORST_FIRST}
+    return "; ".join(f"{health}: {names}" for health, names in told.items() if names) or "all ok"
+
+
 def exit_code(health: Health) -> int:
     """0; as after a fault of the lab if broken; as after a measurement that is not to be believed if doubtful."""
     codes = {Health.BROKEN: LabError.exit_code, Health.DOUBTFUL: MeasurementInvalid.exit_code}

@@ -124,7 +124,7 @@ class BoardBoots:
             held.find()
             held.bring_up(taken)
             self._open.enter_context(held.place())
-            with interrupts.interruptible():
+            with interrupts.interruptible(), held.failing():
                 self._target = self._open.enter_context(lab.labgrid_target(self.environment.path))
             with lab.lab_errors("finding the board's parts"):
                 self._target.get_driver("BoardStrategy").hang_after_s = _HANG_AFTER_S
