@@ -68,6 +68,10 @@ def test_boards_take_the_cpu_with_the_fewest_boards(tmp_path: Path) -> None:
     assert HostCpu({0, 1, 2}, tmp_path).number == 1
 
 
+def test_without_a_place_for_locks_a_board_still_gets_a_cpu(tmp_path: Path) -> None:
+    assert HostCpu({0, 1}, tmp_path / "missing").number == 1
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> tuple[LabPaths, LabRecord]:
     """The files of a lab of three boards with two exporters, as they are once the boards have started."""

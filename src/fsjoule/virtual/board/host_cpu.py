@@ -5,15 +5,15 @@ Each board holds the lock of a slot of its CPU while it lives, so the kernel fre
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-_LOCKS: Final = Path("/run/lock")
+from fsjoule.host.computer_lock import LOCKS, try_lock
+
 _SLOTS: Final = 64
 _WAIT_S: Final = 5.0
 _LOOK_S: Final = 0.01
@@ -22,7 +22,7 @@ _LOOK_S: Final = 0.01
 class HostCpu:
     """Call `close` when the board has ended."""
 
-    def __init__(self, cpus: Collection[int], locks: Path = _LOCKS) -> None:
+    def __init__(self, cpus: Collection[int], locks: Path = LOCKS) -> None:
         """Choose one of the `cpus`. Without the right to lock, boards may share it though another one is free."""
         self._slot: int | None = None
         with _alone(locks):
@@ -30,7 +30,8 @@ class HostCpu:
             # Of equals the last one: the first ones have more of the system's own work.
             self.number: Final = min(boards, key=lambda cpu: (boards[cpu], -cpu))
             for slot in range(_SLOTS):
-                self._slot = _try_lock(_file(locks, self.number, slot))
+                with suppress(OSError):
+                    self._slot = try_lock(_name(self.number, slot), locks)
                 if self._slot is not None:
                     break
 
@@ -44,8 +45,11 @@ class HostCpu:
 def _alone(locks: Path) -> Generator[None]:
     """Keep other boards from choosing meanwhile, unless one of them stands still while it chooses."""
     deadline = time.monotonic() + _WAIT_S
-    while (lock := _try_lock(locks / "fsjoule-cpus")) is None and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+    lock = None
+    # Without the right to lock there is nothing to wait for.
+    with suppress(OSError):
+        while (lock := try_lock("fsjoule-cpus", locks)) is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
     try:
         yield
     finally:
@@ -54,31 +58,21 @@ def _alone(locks: Path) -> Generator[None]:
 
 
 def _boards(locks: Path, cpu: int) -> int:
-    return sum(_is_locked(_file(locks, cpu, slot)) for slot in range(_SLOTS))
+    return sum(_is_held(locks, _name(cpu, slot)) for slot in range(_SLOTS))
 
 
-def _file(locks: Path, cpu: int, slot: int) -> Path:
-    return locks / f"fsjoule-cpu{cpu}-{slot}"
+def _name(cpu: int, slot: int) -> str:
+    return f"fsjoule-cpu{cpu}-{slot}"
 
 
-def _is_locked(file: Path) -> bool:
-    if not file.exists():
+def _is_held(locks: Path, name: str) -> bool:
+    if not (locks / name).exists():
         return False
-    lock = _try_lock(file)
+    try:
+        lock = try_lock(name, locks)
+    except OSError:
+        # Another user has or had it: it counts as held.
+        return True
     if lock is not None:
         os.close(lock)
     return lock is None
-
-
-def _try_lock(file: Path) -> int | None:
-    """The descriptor of a locked file; None if another process has it, or if it may not be opened."""
-    try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import LabError
+from fsjoule.host.computer_lock import try_lock
 
 _LOOP_CONFIGURE: Final = 0x4C0A
 _LOOP_SET_STATUS64: Final = 0x4C04
@@ -31,7 +32,6 @@ _LOOP_CONFIG: Final = struct.Struct("<II 52x I 64s 112x 64x")
 _LOOP_INFO: Final = struct.Struct("<24x Q 20x I 176x")
 
 _CONTROL: Final = Path("/dev/loop-control")
-_LOCKS: Final = Path("/run/lock")
 _NUMBERS: Final = range(64, 1024)
 _DETACH_TIMEOUT_S: Final = 5.0
 
@@ -166,18 +166,11 @@ def _take_number() -> tuple[int, int, int]:
 
 
 def _try_lock(number: int) -> int | None:
-    """The descriptor of a number's lock, or None if another process has it."""
+    """The descriptor of a number's lock, or None if it is another process's or another user's."""
     try:
-        descriptor = os.open(_LOCKS / f"fsjoule-loop{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return try_lock(f"fsjoule-loop{number}")
     except PermissionError:
-        # Another user's file, in a sticky directory.
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _claimed(number: int) -> int | None:
