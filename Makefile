@@ -49,7 +49,7 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all check unit test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-flashing report lint format firmware firmware-test setup clean help
+.PHONY: bench test test-all check unit style types layers test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-flashing report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -64,10 +64,11 @@ test-all: setup
 	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) --durations 25
 
 check: setup
-	$(MAKE) --no-print-directory -j2 lint unit
+	$(MAKE) --no-print-directory -j4 style types layers unit
 
+# Unit tests wait for nothing: one worker per core is enough. The types take longest and have one core, so they go first.
 unit: setup
-	$(BIN)/pytest $(PARALLEL) tests/unit
+	nice -n 5 $(BIN)/pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder tests/unit
 
 test-fresh: build/packages.stamp
 	$(AS_ROOT) tests/fresh/run $(if $(FULL),check bench test)
@@ -94,10 +95,16 @@ report: setup
 	@mkdir -p $(RESULTS)
 	$(BIN)/fsjoule report build $(RESULTS) --output $(REPORT)
 
-lint: setup
+lint: style types layers
+
+style: setup
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+
+types: setup
 	$(BIN)/pyright
+
+layers: setup
 	$(BIN)/lint-imports
 
 format: setup

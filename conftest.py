@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 # Tests that several test files inherit: their assertions should explain themselves as well.
-pytest.register_assert_rewrite("index_import_contract", "index_opening_contract", "index_query_contract")
+pytest.register_assert_rewrite("guest_time", "index_import_contract", "index_opening_contract", "index_query_contract")
 
 # No deadlines: these tests also run on busy machines, where a slow example is no finding.
 settings.register_profile("fsjoule", deadline=None, print_blob=True)
@@ -37,13 +37,13 @@ LONGEST: Final = (
     "tests/lab/test_kernelci.py",
     "tests/lab/test_lab_faults.py",
     "tests/integration/test_waiting.py",
-    "tests/unit/test_imports.py",
-    "tests/unit/test_pytest_exit.py",
+    "tests/integration/test_imports.py",
+    "tests/integration/test_pytest_exit.py",
     "tests/unit/test_verdicts_compare.py",
     "tests/unit/test_verdicts_trend.py",
     "tests/unit/test_meter_line.py",
-    "tests/unit/test_statistics_gate.py",
-    "tests/unit/test_statistics_evidence.py",
+    "tests/integration/test_statistics_gate.py",
+    "tests/integration/test_statistics_evidence.py",
     "tests/unit/test_report_kernels.py",
     "tests/unit/test_report_page.py",
 )
