@@ -12,6 +12,7 @@ from advised_runs import PLAIN, changed, write_cuts, write_parts
 from axe import serious_findings
 from browser import DESK, PHONE, Browser, browser
 from compared_runs import in_guest_time, write_kernels
+from labs_of_places import lab_of_six
 from results_factory import make_run
 from rivals import MKFS, READ, WRITE, rivals
 from selenium.webdriver import ActionChains, Keys
@@ -22,6 +23,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.report.advice.page import render_page as advice_page
 from fsjoule.report.comparison.page import render_page as comparison_page
 from fsjoule.report.gating.page import render_page as gate_page
+from fsjoule.report.places.page import render_page as lab_page
 from fsjoule.report.run import write_report
 from fsjoule.report.trend.page import link_from, trend_page
 from fsjoule.runs.gate import keep_gate
@@ -40,7 +42,7 @@ from fsjoule.verdicts.trend.trend import trend_of
 MODES = [(size, dark) for size in (DESK, PHONE) for dark in (False, True)]
 PAGES = (
     *("answered", "aborted", "kernels", "forty", "alone", "invalid", "gated", "advised"),
-    *("compare", "gate", "advice", "trends", "one boot", "many"),
+    *("compare", "gate", "advice", "trends", "one boot", "many", "lab"),
 )
 
 
@@ -92,6 +94,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     found |= {"compare": here / "compare.html", "gate": here / "gate.html"}
     found["compare"].write_text(comparison_page(compare_sides(baseline, candidate), found["compare"]), encoding="utf-8")
     found["gate"].write_text(gate_page(answer, found["gate"]), encoding="utf-8")
+    found["lab"] = here / "lab.html"
+    found["lab"].write_text(lab_page(lab_of_six(), found["lab"]), encoding="utf-8")
     return found
 
 

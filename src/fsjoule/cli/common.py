@@ -114,6 +114,17 @@ def write_text(file: Path, text: str) -> None:
         raise StorageError(f"{file} cannot be written: {error.strerror}") from error
 
 
+def replace_text(file: Path, text: str) -> None:
+    """Like `write_text`, in one step: who reads the file meanwhile reads the old one, or the new one."""
+    from fsjoule.store.files import write_file
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, text.encode())
+    except OSError as error:
+        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
+
+
 def progress(line: str) -> None:
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, PlaceTag, Priority, Wait, Wide, out, print_json, progress
+from fsjoule.cli.common import (
+    Json,
+    Page,
+    PlaceTag,
+    Priority,
+    Wait,
+    Wide,
+    out,
+    output_file,
+    print_json,
+    progress,
+    replace_text,
+)
 
 app = typer.Typer(no_args_is_help=True, help="A place of labgrid for one job, given back however the job ends.")
 
@@ -83,6 +96,55 @@ def list_places(*, wide: Wide = False, json_output: Json = False) -> None:
     ]
     columns = (word("place"), word("state"), word("faults"), word("why", optional=True), word("holder"), word("tags"))
     print_table(out, listing(columns, rows), wide=wide)
+
+
+@app.command("status")
+def status(
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Run folders, or folders that contain some (default: results, if it is there)."),
+    ] = None,
+    *,
+    page: Page = None,
+    openmetrics: Annotated[
+        Path | None,
+        typer.Option(
+            "--openmetrics",
+            metavar="FILE",
+            callback=output_file,
+            help="Write OpenMetrics text to FILE, in one step.",
+        ),
+    ] = None,
+    last: Annotated[int, typer.Option("--last", min=0, metavar="N", help="Show the last N runs of each place.")] = 5,
+    wide: Wide = False,
+    json_output: Json = False,
+) -> None:
+    """Show the whole lab: states, holders, queue, last runs, utilisation, and faults by part.
+
+    Places and queue come from the coordinator, the rest from run folders.
+
+    Example: fsjoule place status /srv/results --page lab.html --openmetrics /var/lib/node_exporter/fsjoule.prom
+    """
+    import time
+
+    from fsjoule.report.places.document import to_document
+    from fsjoule.report.places.openmetrics import to_openmetrics
+    from fsjoule.report.places.text import show
+    from fsjoule.runs.options import DEFAULT_RESULTS
+    from fsjoule.runs.places import look
+
+    folders = results or [each for each in (Path(DEFAULT_RESULTS),) if each.is_dir()]
+    lab = look(folders, time.time(), last=last)
+    if page is not None:
+        from fsjoule.report.places.page import render_page
+
+        replace_text(page, render_page(lab, page))
+    if openmetrics is not None:
+        replace_text(openmetrics, to_openmetrics(lab))
+    if json_output:
+        print_json(to_document(lab))
+    else:
+        show(lab, out, wide=wide)
 
 
 @app.command("maintenance")

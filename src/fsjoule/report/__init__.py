@@ -5,7 +5,7 @@ Called by: `cli`, `pytest_plugin`, `ci`, `runs`.
 May call: `verdicts`, `store`, `suites`, `statistics`, `host`, `model`. No room below may import it.
 
 Rooms: `comparison/`, `gating/`, `trend/` (verdicts), `publications/` (a published benchmark's own form), `allure/`
-(Allure's report of many runs).
+(Allure's report of many runs), `places/` (a whole lab).
 Entry points: `summary.summarise` (rows of every table), `text.print_summary` (terminal), `page.render_page` (one HTML
 file), `as_json.to_json`. `tables.py` describes a table once, for terminal, page and Markdown.
 """

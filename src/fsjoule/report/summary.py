@@ -18,8 +18,8 @@ from fsjoule.suites.published.catalogue import PublishedRow, row_for
 from fsjoule.suites.published.summary import SuiteSummary, suite_summary
 
 # The order of phases in tables; a run's further phases follow.
-_MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
-_PHASES: Final = ("setup", "flash", "boot", "provisioning", *_MEASURING, "idle", "other")
+MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
+_PHASES: Final = ("setup", "flash", "boot", "provisioning", *MEASURING, "idle", "other")
 _BOARD_ON: Final = "board_on"
 
 
@@ -329,5 +329,5 @@ def _time(phases_s: Mapping[str, float]) -> tuple[tuple[Phase, ...], float | Non
     total = sum(spent.values())
     phases = tuple(Phase(name, seconds, seconds / total if total else 0.0) for name, seconds in spent.items())
     board_on_s = phases_s.get(_BOARD_ON)
-    measuring_s = sum(phases_s.get(name, 0.0) for name in _MEASURING)
+    measuring_s = sum(phases_s.get(name, 0.0) for name in MEASURING)
     return phases, board_on_s, measuring_s / board_on_s if board_on_s else None

@@ -1,0 +1,111 @@
+"""A lab as OpenMetrics 1.0 text. All metrics are gauges, so that Prometheus' textfile collector reads them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from fsjoule.model.places import WINDOWS_S, Lab, LabPlace, PlaceHealth
+
+_PREFIX: Final = "fsjoule"
+_UNITS: Final = ("seconds", "ratio")
+Labels = Mapping[str, str]
+
+
+@dataclass
+class _Family:
+    """A metric with its samples. Its unit, if it has one, is the end of its name."""
+
+    name: str
+    told: str
+    samples: list[tuple[Labels, float]] = field(default_factory=list[tuple[Labels, float]])
+
+    def add(self, value: float | None, **labels: str) -> None:
+        """Add a sample, unless there is nothing to tell."""
+        if value is not None:
+            self.samples.append((labels, value))
+
+    def lines(self) -> Iterator[str]:
+        name = f"{_PREFIX}_{self.name}"
+        yield f"# TYPE {name} gauge"
+        if unit := next((each for each in _UNITS if name.endswith(f"_{each}")), ""):
+            yield f"# UNIT {name} {unit}"
+        yield f"# HELP {name} {_escaped(self.told)}"
+        for labels, value in self.samples:
+            inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+            yield f"{name}{{{inside}}} {value:.15g}" if inside else f"{name} {value:.15g}"
+
+
+def to_openmetrics(lab: Lab) -> str:
+    """The text. Every metric of a place has the label `place`; the ones with a `window` cover the last day or week."""
+    families = [*_of_lab(lab), *_of_places(lab), *_of_use(lab)]
+    return "\n".join([line for family in families for line in family.lines()] + ["# EOF", ""])
+
+
+def _of_lab(lab: Lab) -> Iterator[_Family]:
+    looked = _Family("lab_looked_timestamp_seconds", "When the coordinator was asked.")
+    looked.add(lab.looked_s)
+    yield looked
+    waiting = _Family("reservations_waiting", "Reservations that wait for a place.")
+    waiting.add(len(lab.queue))
+    yield waiting
+    waits = _Family("reservation_waiting_seconds", "How long each reservation has waited, in the order of service.")
+    for number, each in enumerate(lab.queue, start=1):
+        tags = ",".join(f"{key}={value}" for key, value in sorted(each.tags.items()))
+        waits.add(
+            max(lab.looked_s - each.since_s, 0.0),
+            number=str(number),
+            owner=each.owner,
+            tags=tags,
+            priority=f"{each.priority:g}",
+        )
+    yield waits
+
+
+def _of_places(lab: Lab) -> Iterator[_Family]:
+    states = _Family("place_state", "1 for the place's state, 0 for the others.")
+    since = _Family("place_state_timestamp_seconds", "When the place's state began.")
+    in_a_row = _Family("place_faults_in_a_row", "Its last runs in a row that ended with a fault of the lab.")
+    held = _Family("place_held", "1 if somebody has the place, else 0.")
+    held_s = _Family("place_held_seconds", "How long its holder has had the place, at least.")
+    last = _Family("place_last_run_timestamp_seconds", "When the place's last run began.")
+    for place in lab.places:
+        for each in PlaceHealth:
+            states.add(float(place.health is each), place=place.name, state=each.value)
+        since.add(place.since_s, place=place.name)
+        in_a_row.add(place.faults_in_a_row, place=place.name)
+        held.add(float(bool(place.holder)), place=place.name)
+        if place.held_since_s is not None:
+            held_s.add(max(lab.looked_s - place.held_since_s, 0.0), place=place.name, holder=place.holder)
+        last.add(_last_began_s(place), place=place.name)
+    yield from (states, since, in_a_row, held, held_s, last)
+
+
+def _of_use(lab: Lab) -> Iterator[_Family]:
+    held = _Family("place_runs_held_seconds", "The time that runs held the place.")
+    measuring = _Family("place_measuring_seconds", "The time of measuring.")
+    used = _Family("place_utilisation_ratio", "The time of measuring over the time that runs held the place.")
+    runs = _Family("place_runs", "Runs that began, by how they ended.")
+    faults = _Family("place_faults", "Faults of runs that began, by the part of the lab that failed.")
+    for place in lab.places:
+        for window in WINDOWS_S:
+            usage = place.used(window)
+            where = {"place": place.name, "window": window}
+            held.add(usage.held_s, **where)
+            measuring.add(usage.measuring_s, **where)
+            used.add(usage.utilisation, **where)
+            runs.add(usage.complete, **where, status="complete")
+            runs.add(usage.aborted, **where, status="aborted")
+            for part, number in sorted(usage.faults.items()):
+                faults.add(number, **where, part=part)
+    yield from (held, measuring, used, runs, faults)
+
+
+def _last_began_s(place: LabPlace) -> float | None:
+    return place.last_runs[0].began_s if place.last_runs else None
+
+
+def _escaped(text: str) -> str:
+    """A label's value or a help text: backslash, quote and new line are escaped, as the specification says."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
