@@ -17,6 +17,7 @@ from fsjoule.errors import BoardError, LabError, PlaceLostError
 from fsjoule.meter.tools.clock_fit import Drift
 from fsjoule.model import Mark, Trace
 from fsjoule.ports import CommandResult
+from fsjoule.runs.doctor import switch_off
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 
 _OFF, _ON, _BUSY = 0, 2200, 2640  # counts of the shunt: 0 W, 1.10 W, 1.32 W at 5 V
@@ -335,3 +336,16 @@ def test_a_place_that_is_lost_ends_the_examination(place: _Place) -> None:
     place.board.lost = PlaceLostError("fake", "ci/ada has it")
     with pytest.raises(PlaceLostError):
         place.checks()
+
+
+def test_a_broken_board_that_cannot_be_switched_off_is_told_with_its_checks(place: _Place) -> None:
+    def stuck() -> None:
+        raise LabError("the outlet does not answer")
+
+    place.board.off = stuck
+    lines: list[str] = []
+    switch_off(place.board, [Check("power", Health.BROKEN, "it does not switch")], lines.append)
+    assert lines == ["warning: the board could not be switched off: the outlet does not answer"]
+    with pytest.raises(LabError, match="the outlet does not answer"):
+        switch_off(place.board, [Check("power", Health.OK, "it switches")], lines.append)
+    assert len(lines) == 1

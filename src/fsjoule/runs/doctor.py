@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from fsjoule import images, lab
 from fsjoule.bench.health.checkup import Checkup, MeterTools
-from fsjoule.bench.health.result import Check
-from fsjoule.errors import ConfigError
+from fsjoule.bench.health.result import Check, Health, overall
+from fsjoule.errors import ConfigError, LabError, PlaceLostError
 from fsjoule.host import interrupts, process
 from fsjoule.host.clock import HostClock, today
 from fsjoule.host.paths import project_dir
@@ -28,7 +28,7 @@ from fsjoule.lab.wanted import Wanted
 from fsjoule.meter.links.notices import complaints, file_notices, uncalibrated
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.model import MIB, BoardProfile
-from fsjoule.ports import Clock
+from fsjoule.ports import Board, Clock
 from fsjoule.runs.equipment import equipment
 from fsjoule.runs.meter import KERNEL, environment_target
 from fsjoule.suites import SCRATCH_ROOT
@@ -59,6 +59,8 @@ def examined(
 ) -> Generator[Examination]:
     """Hold the place of an environment file. Afterwards the board is off.
 
+    If a check has found a broken part, a board that cannot be switched off is only told.
+
     With a `kernel` its card is written, too. Raises ConfigError, PlaceHeldError, PlaceLostError, LabError.
     """
     held = environment_target(environment_file, say, kernel=kernel or KERNEL, place=place, wanted=wanted)
@@ -80,10 +82,29 @@ def examined(
         )
         if not lab.has_meter(target):
             checkup.meter = None
+        found: list[Check] = []
         try:
-            yield Examination(where[1], profile, checkup.checks())
+            yield Examination(where[1], profile, _kept(checkup.checks(), found))
         finally:
-            board.off()
+            switch_off(board, found, say)
+
+
+def _kept(checks: Iterable[Check], found: list[Check]) -> Iterator[Check]:
+    for check in checks:
+        found.append(check)
+        yield check
+
+
+def switch_off(board: Board, found: Iterable[Check], say: Callable[[str], None]) -> None:
+    """Switch the board off after its checks. Raises LabError unless a part is broken, for then that is the answer."""
+    try:
+        board.off()
+    except PlaceLostError:
+        raise
+    except LabError as error:
+        if overall(found) is not Health.BROKEN:
+            raise
+        say(f"warning: the board could not be switched off: {error.what}")
 
 
 def environment_of(place: str, tags: Mapping[str, str] | None = None) -> Path:
