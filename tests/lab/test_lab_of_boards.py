@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 _NAME = "pool"
 _PLACES = ("virtual", "virtual-2", "virtual-3")
 _LIMIT_S = 60.0
+_BENCH_S = 900.0
+_PROJECT = Path(__file__).parents[2]
 
 
 def _record() -> LabRecord:
@@ -34,6 +36,17 @@ def _record() -> LabRecord:
 def _client(handle: lab.LabHandle, *arguments: str) -> str:
     client = Path(sys.executable).parent / "labgrid-client"
     return process.run([client, *arguments], timeout_s=_LIMIT_S, env=handle.environment).stdout.decode()
+
+
+def _bench(handle: lab.LabHandle, place: str, results: Path) -> str:
+    """What a bench at the place says that ends with a fault of the lab."""
+    bench = [sys.executable, "-m", "pytest", str(_PROJECT / "tests" / "bench"), "--lg-env", "env/virtual.yaml"]
+    options = ["--fs", "ext4", "--repeat", "1", "-k", "mkfs", "--results", str(results)]
+    variables = {**handle.environment, "LG_PLACE": place}
+    done = process.run([*bench, *options], timeout_s=_BENCH_S, env=variables, cwd=_PROJECT, check=False)
+    said = done.stdout.decode()
+    assert done.returncode == LabError.exit_code, said
+    return said
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +90,7 @@ def test_status_and_list_tell_of_every_place(running: lab.LabHandle) -> None:
         lab.up(_NAME, boards=4)
 
 
-def test_a_dead_part_is_a_fault_of_the_boards_that_need_it(running: lab.LabHandle) -> None:
+def test_a_dead_part_is_a_fault_of_the_boards_that_need_it(running: lab.LabHandle, tmp_path: Path) -> None:
     """The last test with this lab."""
     coordinator = running.environment["LG_COORDINATOR"]
     assert [lab_faults(coordinator, place) for place in _PLACES] == [(), (), ()]
@@ -93,6 +106,9 @@ def test_a_dead_part_is_a_fault_of_the_boards_that_need_it(running: lab.LabHandl
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert told[0].startswith(f"the lab's board-3 (process {pids['board-3']}) was killed by SIGKILL")
+    said = _bench(running, "virtual-3", tmp_path)
+    assert "place 'virtual-3': fault 1 of 3 that make it bad, in a row (power)" in said
+    assert "faults=1" in _client(running, "-p", "virtual-3", "show")
     os.kill(pids["exporter"], signal.SIGKILL)
     while not lab_faults(coordinator, "virtual") or not lab_faults(coordinator, "virtual-2"):
         assert time.monotonic() < deadline

@@ -52,8 +52,11 @@ def test_a_resumed_run_held_its_place_for_its_phases_and_a_run_that_goes_on_unti
     running = replace(run, status=RunStatus.RUNNING, finished_utc=None)
     seen = place_run(running, Path("r"), _ENDED_S + 59)
     assert (seen.ended_s, seen.held_s) == (None, 400.0)
+    two_boards = replace(run, phases_s={"boot": 100.0, "fio": 500.0, "board_on": 600.0})
+    assert (place_run(two_boards, Path("r"), _ENDED_S).held_s, two_boards.finished_utc) == (600.0, run.finished_utc)
     killed = place_run(replace(running, status=RunStatus.ABORTED), Path("r"), _ENDED_S)
-    assert (killed.ended_s, killed.held_s) == (None, 0.0)
+    assert killed.ended_s is None, "nobody knows, and it counts nowhere"
+    assert usage([killed], "day", _ENDED_S).held_s == 0
 
 
 def test_utilisation_counts_the_part_of_each_run_that_lies_in_the_window() -> None:

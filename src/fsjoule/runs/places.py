@@ -88,12 +88,15 @@ def runs_of(
 
 
 def place_run(run: Run, folder: Path, now_s: float) -> PlaceRun:
-    """A run as its place sees it. A resumed run held its place for its phases only, not between them."""
+    """A run as its place sees it. A resumed run held its place for its phases only, not between them.
+
+    The phases of a run on several boards take longer than the run: they are the time of all its boards.
+    """
     began_s = _seconds(run.started_utc)
     ended_s = None if run.finished_utc is None else max(_seconds(run.finished_utc), began_s)
     at_board_s = sum(seconds for name, seconds in run.phases_s.items() if name not in _NOT_HELD)
     span_s = (now_s if ended_s is None and run.status is RunStatus.RUNNING else ended_s or began_s) - began_s
-    held_s = min(at_board_s, span_s) if run.resumed_utc else span_s
+    held_s = min(at_board_s, span_s) if run.resumed_utc else max(at_board_s, span_s)
     measuring_s = sum(run.phases_s.get(name, 0.0) for name in MEASURING)
     return PlaceRun(
         run_id=run.run_id,

@@ -13,7 +13,7 @@ from typing import Any
 
 from fsjoule import lab
 from fsjoule.bench.run import Bench
-from fsjoule.errors import FsjouleError, LabError, also
+from fsjoule.errors import FsjouleError, LabError, Part, also
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import Measurement, Run, Trace
@@ -59,16 +59,30 @@ def _work(link: Link, name: str) -> None:
             session.lab.say = link.say  # who waits for a place says so
         session.start()
         closing.enter_context(session.lab.place())
-        with interrupts.interruptible():
+        with interrupts.interruptible(), session.lab.failing():
             target = closing.enter_context(lab.labgrid_target(environment.path))
         session.say = link.say
         link.send(Ready(session.lab.emulator, lab.lab_facts(target)))
+        faulty = False
         while (boot := link.receive()) is not None:
-            link.send(_booted(session, target, boot, link))
+            done, part = _booted(session, target, boot, link)
+            # A run adds one fault at most, however many of its boots fail.
+            if (part is not None and not faulty) or (part is None and done.stored):
+                session.lab.note_end(part)
+                faulty = part is not None
+            link.send(done)
 
 
-def _booted(session: Session, target: Any, boot: Boot, link: Link) -> Done:  # noqa: ANN401 - a labgrid Target
-    """Measure the entries of a boot. A fault that the bench's second try does not cure ends it."""
+def _booted(
+    session: Session,
+    target: Any,  # noqa: ANN401 - a labgrid Target
+    boot: Boot,
+    link: Link,
+) -> tuple[Done, Part | None]:
+    """Measure the entries of a boot. A fault that the bench's second try does not cure ends it.
+
+    Returns the part of the lab with whose fault it ended, too.
+    """
     board, meter, diagnose = session.equipment(target)
     dead_parts = partial(_dead_parts, session, diagnose)
     store = BootStore(boot.run)
@@ -94,7 +108,8 @@ def _booted(session: Session, target: Any, boot: Boot, link: Link) -> Done:  # n
             raise
         dead = fault is not None and bool(dead_parts())
         bench.finish(None if fault is None else fault.what)
-    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault, dead)
+    done = Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault, dead)
+    return done, bench.failed_part(metered=session.environment.has_meter)
 
 
 def _dead_parts(session: Session, diagnose: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
