@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,47 @@ def test_status_and_list_tell_of_every_place(running: lab.LabHandle) -> None:
     assert running.place == "virtual"
     with pytest.raises(LabError, match="is up with 3 boards, but 4 are needed"):
         lab.up(_NAME, boards=4)
+
+
+def _wait_until(done: Callable[[], bool], limit_s: float, told: Callable[[], object]) -> None:
+    deadline = time.monotonic() + limit_s
+    while not done():
+        assert time.monotonic() < deadline, told()
+        time.sleep(0.2)
+
+
+def test_waiters_are_served_by_priority_although_the_first_is_killed(running: lab.LabHandle, tmp_path: Path) -> None:
+    """Three jobs wait for one tag. The place goes to the killed one's reservation, until that expires."""
+    order, waiters = tmp_path / "order", dict[str, subprocess.Popen[bytes]]()
+    with ExitStack() as closing:
+        for name, priority in (("nightly", 0), ("request", 10), ("release", 20)):
+            log = tmp_path / name
+            fsjoule = Path(sys.executable).parent / "fsjoule"
+            hold = (fsjoule, "place", "hold", "--place-tag", "number=2", "--wait", "10m")
+            job = ("--priority", str(priority), "--", "sh", "-c", f"echo {name} $LG_PLACE >> {order}")
+            waiters[name] = closing.enter_context(
+                subprocess.Popen(
+                    [*hold, *job],
+                    env={**os.environ, **running.environment, "LG_PLACE": ""},
+                    stdout=closing.enter_context(log.open("wb")),
+                    stderr=subprocess.STDOUT,
+                )
+            )
+            closing.callback(waiters[name].kill)
+            _wait_until(lambda log=log: "waiting for " in log.read_text(), _LIMIT_S, log.read_text)
+        assert "number 1 of 3 in the queue" in (tmp_path / "release").read_text()
+        waiters["release"].kill()
+        _client(running, "-p", "virtual-2", "release")
+        # labgrid gives a reservation 60 s, and looks every 30 s.
+        ended = [waiters["request"], waiters["nightly"]]
+        _wait_until(lambda: all(each.poll() is not None for each in ended), 5 * _LIMIT_S, order.exists)
+    assert [each.returncode for each in ended] == [0, 0]
+    assert order.read_text().splitlines() == ["request virtual-2", "nightly virtual-2"]
+    # It has expired, and is forgotten a minute later.
+    _wait_until(lambda: not _client(running, "reservations").strip(), 3 * _LIMIT_S, order.read_text)
+    [place] = [each for each in lab.status(_NAME).places if each.name == "virtual-2"]
+    assert place.holder is None
+    _client(running, "-p", "virtual-2", "acquire")
 
 
 def test_a_dead_part_is_a_fault_of_the_boards_that_need_it(running: lab.LabHandle, tmp_path: Path) -> None:
