@@ -8,6 +8,7 @@
 # make test-pipeline  run a merge request's pipeline like GitLab, with gitlab-runner if it is there: half an hour or more
 # make test-lava      drive the virtual lab with a real LAVA server, end N jobs at random moments (SEED): half an hour; fetches 400 MiB at first
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
+# make test-matrix    run a matrix on 12 boards in guest time behind 3 exporters; 6 of them fail: ten minutes (docs/faults.md)
 # make test-flashing  flash by UMS 20 times, by TFTP and in place, with faults (docs/flashing.md): SEED=16 WAYS=ums,tftp,in-place,fastboot
 # make report         make Allure's report of all runs in results/, with trends; to view it: .venv/bin/fsjoule report serve
 # make lint           check style, types, layers
@@ -49,7 +50,7 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all check unit style types layers test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-flashing report lint format firmware firmware-test setup clean help
+.PHONY: bench test test-all check unit style types layers test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -87,6 +88,9 @@ test-lava: setup
 
 test-faults: setup
 	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m faults -n $(N) --jobs $(JOBS) $(if $(SEED),--seed $(SEED)) --kinds "$(KINDS)"
+
+test-matrix: setup
+	$(AS_ROOT) $(BIN)/pytest -o faulthandler_timeout=3600 tests/matrix
 
 test-flashing: setup
 	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m flashing $(if $(SEED),--seed $(SEED)) --ways $(WAYS)

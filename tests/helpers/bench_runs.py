@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from fsjoule.model import Measurement, RunStatus
 from fsjoule.store.reader import LoadedRun, load_run
@@ -58,6 +60,12 @@ def run_bench(
 def only_run(results: Path) -> LoadedRun:
     [folder] = results.iterdir()
     return load_run(folder)
+
+
+def told(measurement: Measurement) -> dict[str, Any]:
+    """All of a measurement but when it was taken: by the time of day, and by the clock of the meter."""
+    own = asdict(measurement)
+    return {name: value for name, value in own.items() if name not in ("started_utc", "window", "idle_window")}
 
 
 def complete_run(results: Path, environment: Path, *options: str) -> LoadedRun:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from bench_runs import only_run, run_bench
+from bench_runs import only_run, run_bench, told
 from lab_leftovers import assert_nothing_left
 from labgrid_process import forget_coordinator
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
-from fsjoule.model import Measurement, RunStatus
+from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.pool import Assignment as Assigned
@@ -69,12 +68,6 @@ def workers() -> list[int]:
     """The processes of boards, in their order."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return sorted(int(each) for each in children if b"parallel.worker" in Path(f"/proc/{each}/cmdline").read_bytes())
-
-
-def told(measurement: Measurement) -> dict[str, Any]:
-    """All of a measurement but when it was taken: by the time of day, and by the clock of the meter."""
-    own = asdict(measurement)
-    return {name: value for name, value in own.items() if name not in ("started_utc", "window", "idle_window")}
 
 
 def test_a_board_whose_process_is_killed_costs_no_figure(state: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from fsjoule.lab.kept_card import KeptCard
 from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
 from fsjoule.lab.meterdriver import MeterDriver, has_meter, meter
-from fsjoule.lab.place import Guard, acquired_place, acquired_places, note_end
+from fsjoule.lab.place import Guard, acquired_place, acquired_places, note_end, release_left
 from fsjoule.lab.placenames import find_places, is_name, place_variables
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.ssh_server import SshServer
@@ -83,6 +83,7 @@ __all__ = [
     "read_again",
     "read_environment",
     "recorded_steps",
+    "release_left",
     "variables",
     "wanted_place",
     "wants_virtual_lab",

@@ -12,7 +12,7 @@ from typing import Final
 from labgrid.remote.common import Place
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
-from fsjoule.errors import ConfigError, ExporterError, LabError, Part, PlaceHeldError, PlaceLostError
+from fsjoule.errors import ConfigError, ExporterError, FsjouleError, LabError, Part, PlaceHeldError, PlaceLostError
 from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab import states
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, may_use, since, user
@@ -89,6 +89,21 @@ def acquired_for_job(
         _held(turn.place, say, turn, Kind.JOB) as (held, note),
     ):
         yield held, note
+
+
+def release_left(name: str, say: Say) -> None:
+    """Release a place that a killed run of this computer has left acquired; a failure is only reported.
+
+    Nothing is done to a place that another run has or that was acquired in another way. No signal interrupts it.
+    """
+    try:
+        held = HeldPlace(name, say)
+        with ExitStack() as closing:
+            closing.callback(held.close)
+            note = closing.enter_context(one_run_only(held.address, name, Kind.RUN, wait_s=_GLANCE_S))
+            held.give_back_left(note)
+    except FsjouleError as error:
+        say(f"warning: place {name!r} is not released: {error.what}")
 
 
 def _is_ours_unused(coordinator: Coordinator, name: str) -> bool:
@@ -259,6 +274,14 @@ class HeldPlace:
             line = f"warning: how the run ended is not noted at the place {self.name!r}: {error.what}"
         if line:
             self._say(line)
+
+    def give_back_left(self, note: Note) -> None:
+        """Release the place if the killed run that wrote the note had acquired it."""
+        place = self._coordinator.place(self.name)
+        if place.acquired == user() and note.left is not None and note.left.left_by(place.changed):
+            self.give_back(note)
+            if self.freed:
+                self._say(f"place {self.name!r} was left acquired and is released")
 
     def close(self) -> None:
         self._holder = None

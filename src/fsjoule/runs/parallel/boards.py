@@ -134,11 +134,7 @@ class Boards:
         places = [self.boards[number].place for number in self.boards if self.processes.was_killed(number)]
         self.boards = {}
         for place in filter(None, places if self.pool else ()):
-            try:
-                with lab.acquired_place(place, say=self.processes.say):
-                    pass  # a killed process's place is taken over, and released
-            except FsjouleError as error:
-                self.processes.say(f"warning: place {place!r} is not released: {error.what}")
+            lab.release_left(place, self.processes.say)
 
     def _listen(self) -> None:
         self.processes.listen(self._hear, self._lose)

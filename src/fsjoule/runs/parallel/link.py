@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import traceback
@@ -53,6 +55,8 @@ class Link:
             try:
                 self.send(Said())
             except OSError:
+                # The run is gone, perhaps killed: nobody wants the rest of the boot, and others want the board.
+                os.kill(os.getpid(), signal.SIGTERM)
                 return
 
 

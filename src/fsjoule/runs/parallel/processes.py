@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import tempfile
@@ -25,6 +26,7 @@ _END_S: Final = 120.0
 _STOP_S: Final = 10.0
 _AGAIN_S: Final = 10.0
 _TAIL_BYTES: Final = 4000
+_USERS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Hear = Callable[[int, Any], None]
 Lose = Callable[[int, FsjouleError], None]
@@ -41,6 +43,7 @@ class _Process:
     log: IO[bytes]
     heard_s: float
     over: bool = False
+    gone: bool = False  # it says nothing more
 
     def last_words(self) -> str:
         self.log.seek(max(0, self.log.seek(0, 2) - _TAIL_BYTES))
@@ -83,7 +86,7 @@ class Processes:
         A process that has failed, has ended or is silent is given to `lose` with the error. Raises BoardProcessError
         for a bug in one.
         """
-        ready = wait([self._each[number].connection for number in self.left], _LOOK_S)
+        ready = self._ready()
         for number in self.left:
             each = self._each[number]
             if each.connection in ready:
@@ -100,8 +103,9 @@ class Processes:
         self._each[number].over = True
 
     def was_killed(self, number: int) -> bool:
-        """Whether the process has ended without cleaning up."""
-        return self._each[number].popen.poll() not in (None, 0)
+        """Whether the process has ended without cleaning up, as it does after the signals of a user."""
+        code = self._each[number].popen.poll()
+        return code is not None and code < 0 and -code not in _USERS
 
     def end(self, busy: Collection[int]) -> None:
         """End all: boards are off and their labs are down, or the processes are killed after a time.
@@ -123,10 +127,26 @@ class Processes:
             each.connection.close()
             each.log.close()
 
+    def _ready(self) -> Sequence[object]:
+        """Wait a second at most for messages. Those of processes that are left out are their last words, and said."""
+        ready = wait([each.connection for each in self._each.values() if not each.gone], _LOOK_S)
+        for number, each in self._each.items():
+            if not each.over or each.connection not in ready:
+                continue
+            try:
+                message = each.connection.recv()
+            except (EOFError, OSError):
+                each.gone = True
+                continue
+            if isinstance(message, Said) and message.text:
+                self.say(f"board {number}: {message.text}")
+        return ready
+
     def _take(self, number: int, each: _Process, hear: Hear, lose: Lose) -> None:
         try:
             message = each.connection.recv()
         except (EOFError, OSError):
+            each.gone = True
             process.stop(each.popen, timeout_s=_STOP_S)
             why = f"board {number}: its process ended with {each.popen.returncode}{each.last_words()}"
             lose(number, LabError(why, transient=True))
@@ -149,16 +169,15 @@ class Processes:
         Those that are `busy` notice a signal just before a long wait only after that wait, so it is sent again.
         """
         deadline, again_s = time.monotonic() + _END_S, 0.0
-        speaking = [each.connection for each in self._each.values() if not each.over]
         popens = [each.popen for each in self._each.values()]
         while any(each.poll() is None for each in popens) and (now_s := time.monotonic()) < deadline:
             if now_s >= again_s:
                 for each in busy:
                     each.terminate()  # not its group: programs that write the card are ended by the lab
                 again_s = now_s + _AGAIN_S
-            ready = wait(speaking, _LOOK_S)
-            for each in [each for each in speaking if each in ready]:
+            ready = self._ready()
+            for each in [self._each[number] for number in self.left if self._each[number].connection in ready]:
                 try:
-                    each.recv()
+                    each.connection.recv()
                 except (EOFError, OSError):
-                    speaking.remove(each)
+                    each.gone = True

@@ -84,13 +84,12 @@ def _booted(
     Returns the part of the lab with whose fault it ended, too.
     """
     board, meter, diagnose = session.equipment(target)
-    dead_parts = partial(_dead_parts, session, diagnose)
     store = BootStore(boot.run)
     with lab.recorded_steps() as take_steps:
         bench = Bench(
             *(boot.run, session.profile, board, meter, store, HostClock(), link.say, _stored_quietly),
             take_steps=take_steps,
-            diagnose=dead_parts,
+            diagnose=partial(_dead_parts, session, diagnose),
             profiler=LabProfiler(*session.lab.where) if session.choice.profiled else None,
             sampled=session.choice.sampled,
         )
@@ -106,10 +105,10 @@ def _booted(
             with also(error, "switching the board off"):
                 bench.finish("the board's process ends")
             raise
-        dead = fault is not None and bool(dead_parts())
         bench.finish(None if fault is None else fault.what)
-    done = Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault, dead)
-    return done, bench.failed_part(metered=session.environment.has_meter)
+        part = bench.failed_part(metered=session.environment.has_meter)
+    dead = fault is not None and part is not None
+    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault, dead), part
 
 
 def _dead_parts(session: Session, diagnose: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
