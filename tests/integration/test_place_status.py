@@ -50,7 +50,7 @@ def test_the_whole_lab_is_shown_in_the_terminal_as_a_page_as_json_and_as_metrics
     now_s = time.time()
     facts = LabFacts("evk-1", coordinator.address, (), None, "ci@runner")
     run = replace(
-        make_run().run, started_utc=_utc(now_s - _HOUR_S), finished_utc=_utc(now_s - _HOUR_S + 300), lab=facts
+        make_run().run, started_utc=_utc(now_s - _HOUR_S), finished_utc=_utc(now_s - _HOUR_S + 400), lab=facts
     )
     write_whole(tmp_path / "results", run, ())
     with connected() as there:
@@ -74,7 +74,7 @@ def test_the_whole_lab_is_shown_in_the_terminal_as_a_page_as_json_and_as_metrics
     first, second = document["places"]
     assert (first["health"], first["why"], first["holder"]) == ("good", "the doctor: all ok", "otherhost/ada")
     assert (second["health"], second["faults_in_a_row"], second["holder"]) == ("bad", 1, "")
-    assert first["usage"][0]["held_s"] == pytest.approx(300)
+    assert first["usage"][0]["held_s"] == pytest.approx(400)
     assert [each["run_id"] for each in first["last_runs"]] == [run.run_id]
     [waiting] = document["queue"]
     assert (waiting["tags"], waiting["priority"]) == ({"soc": "imx6ul", "state": "good"}, 10)

@@ -174,6 +174,14 @@ def test_spans_are_short(seconds: float, said: str) -> None:
     assert words.span(seconds) == said
 
 
+def test_a_long_reason_is_shortened_in_tables() -> None:
+    run = run_of(1, ago_h=1.0, status=RunStatus.ABORTED, reason=f"begin {'x' * 900} end")
+    [row] = tables.last_runs(Lab("lab:1", NOW_S, (place_of("evk-1", PlaceHealth.BAD, run),), ())).rows
+    [shown] = [cell.text for cell in row if cell.text.startswith("begin")]
+    assert len(shown) == 160
+    assert shown.endswith("end")
+
+
 def test_parts_with_most_faults_come_first() -> None:
     assert lab_of_six().parts == ("power", "unknown", "console", "flasher")
     assert [cell.text for cell in tables.faults(lab_of_six()).rows[1]] == ["evk-3", "6", "–", "–", "–"]  # noqa: RUF001

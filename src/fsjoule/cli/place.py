@@ -166,7 +166,7 @@ def maintenance(
 
     state = State.GOOD if end else State.MAINTENANCE
     with connected() as coordinator:
-        set_state(coordinator, place, state, f"{user()}: {plain_line(why)}" if why else f"{user()} said so")
+        set_state(coordinator, place, state, f"{user()}: {plain_line(why)}" if why else f"set by {user()}")
     out.print(f"place {place!r}: {state}", soft_wrap=True, highlight=False)
 
 

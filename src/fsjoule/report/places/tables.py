@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from fsjoule.model.places import Lab, LabPlace, PlaceRun
 from fsjoule.report.numbers import ABSENT, share_text
 from fsjoule.report.places import words
-from fsjoule.report.table import Cell, Column, Table, Tone, assembled, listing, word
+from fsjoule.report.table import Cell, Column, Table, Tone, assembled, listing, shortened, word
+
+_LONGEST_REASON: Final = 160
 
 
 def places(lab: Lab) -> Table:
@@ -78,7 +81,7 @@ def last_runs(lab: Lab) -> Table:
         (word("run"), [Cell(f"{run.suite} on {', '.join(run.kernels)}") for _, run in runs]),
         (word("outcome"), [words.outcome(run) for _, run in runs]),
         (word("faults"), [Cell(words.faults(run)) for _, run in runs]),
-        (word("why", optional=True), [Cell(run.reason) for _, run in runs]),
+        (word("why", optional=True), [Cell(shortened(run.reason, _LONGEST_REASON)) for _, run in runs]),
         (word("by", optional=True), [Cell(run.user) for _, run in runs]),
         (Column("measured"), [Cell(f"{run.measured}/{run.planned}") for _, run in runs]),
         (Column("took"), [Cell(_took(run, lab.looked_s)) for _, run in runs]),
