@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from guest_time import telling_commands, two_sessions_agree
-from virtual_board import BoardProgram, board_config
+from guest_time import Supply, telling_commands, two_sessions_agree
+from virtual_board import BoardProgram, board_config, wait_until
 
 from fsjoule.host import process
 from fsjoule.images import build_card
@@ -45,3 +45,14 @@ def test_two_power_ons_with_the_real_boot_loader_are_the_same_to_the_nanosecond(
     log = (board.config.log_dir / "console.log").read_text(errors="replace")
     assert log.count("Hit any key to stop autoboot") == 2
     assert len(re.findall(r"Found /extlinux/extlinux\.conf|' with extlinux", log)) == 2
+
+
+def test_the_boot_roms_own_reads_of_the_card_are_no_work_of_the_board(board: BoardProgram) -> None:
+    first_events: set[bytes] = set()
+    for _ in range(20):
+        with Supply(board.config.feed) as supply:
+            board.power(on=True)
+            wait_until("the first milliseconds are told", lambda told=supply.events: len(told) >= 32 * 50)
+            board.power(on=False)
+        first_events.add(bytes(supply.events[: 32 * 50]))
+    assert len(first_events) == 1
