@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
@@ -12,7 +13,7 @@ from command_line import CommandLine, command_line
 
 from fsjoule.errors import ConfigError, ExporterError, LabError, Part
 from fsjoule.lab import acquired_place, acquired_places, read_environment, wanted_place
-from fsjoule.lab.coordinator import connected
+from fsjoule.lab.coordinator import Coordinator, connected
 from fsjoule.lab.placenames import find_places
 from fsjoule.lab.states import PlaceState, State, bad_after, judge, note_end, set_state, states
 from fsjoule.runs.doctor import examined_places
@@ -197,6 +198,29 @@ def test_faults_in_a_row_make_a_board_bad_and_its_pool_goes_on_without_it(coordi
         judge(there, "evk-1", good=True, why="the doctor: all ok")
     assert (_known()["evk-1"].state, _known()["evk-1"].why) == ("good", "the doctor: all ok")
     assert coordinator.holders() == {"evk-1": None, "evk-2": None}
+
+
+class _Slow(Coordinator):
+    """A connection in whose first request another program does something."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def call(self, method: Callable[..., Any], request: object, doing: str, limit_s: float = LIMIT_S) -> Any:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().call(method, request, doing, limit_s)
+
+
+def test_boards_that_fail_at_once_are_all_bad(coordinator: BareCoordinator) -> None:
+    """An exporter that dies takes several boards with it, each of which has a process of its own."""
+    coordinator.make("evk-3", soc="imx6ul")
+    first = _Slow()
+    with connected() as second:
+        first.meanwhile = lambda: note_end(second, "evk-2", Part.EXPORTER, 1)
+        note_end(first, "evk-1", Part.EXPORTER, 1)
+    first.close()
+    assert {name: each.state for name, each in _known().items()} == {"evk-1": "bad", "evk-2": "bad", "evk-3": "good"}
 
 
 def test_faults_leave_a_place_alone_that_is_in_maintenance_or_where_nobody_wants_it(

@@ -143,11 +143,14 @@ def note_end(coordinator: Coordinator, name: str, part: Part | None, bad_after: 
         _set_tags(coordinator, name, {FAULTS: str(count)})
         limit = f" of {bad_after} that make it bad" if bad_after and state_of(place) != State.BAD else ""
         return f"place {name!r}: fault {count}{limit}, in a row ({part})"
-    others = [each.name for each in list(coordinator.places.values()) if each.name != name and not state_of(each)]
-    for other in others:
-        set_state(coordinator, other, State.GOOD, f"no fault is known; {name} became bad")
     why = f"{counted(count, 'fault of the lab', 'faults of the lab')} in a row, the last: {part}"
     set_state(coordinator, name, State.BAD, why, faults=count)
+    others: list[str] = []
+    for other in sorted(coordinator.places):
+        # Each at its turn: a dead exporter's boards fail together, and another one may just have become bad.
+        if not state_of(coordinator.place(other)):
+            set_state(coordinator, other, State.GOOD, f"no fault is known; {name} became bad")
+            others.append(other)
     good = f"; {', '.join(others)} had no state, and {'is' if len(others) == 1 else 'are'} good" if others else ""
     return (
         f"place {name!r}: bad, {why}; its pool leaves it out{good}\n"
