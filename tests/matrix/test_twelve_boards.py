@@ -1,6 +1,6 @@
 """One run of a matrix on twelve boards behind three exporters; six boards fail while they boot.
 
-It takes about ten minutes on four cores (`make test-matrix`).
+It takes ten minutes on four cores that do nothing else (`make test-matrix`).
 """
 
 from __future__ import annotations
