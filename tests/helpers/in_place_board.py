@@ -1,4 +1,4 @@
-"""The emulated Orange Pi PC with a card that was written by hand, on which kernels are tried in place."""
+"""An emulated board with a card that was written by hand, on which kernels are tried in place."""
 
 from __future__ import annotations
 
@@ -22,33 +22,42 @@ from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
-ENVIRONMENT: Final = Path(__file__).parents[2] / "env" / "virtual-orangepi-network.yaml"
-NAME: Final = "orangepi-network"
+_ENVIRONMENTS: Final = Path(__file__).parents[2] / "env"
+ORANGEPI: Final = "orangepi-network"
+RPI3: Final = "rpi3"
 RECIPE: Final = "orangepi-qemu"
 # A card with a second root partition. The recipe keeps its name, so that all but root and card is in the cache already.
 # xfs takes no smaller root; of it and of f2fs the block map has all.
 _TWO_ROOTS: Final = "\n[card]\nsize_mib = 2048\nroot_mib = 304\nsecond_root = true\n"
 _BOOT_TIMEOUT_S: Final = 600  # on a busy machine
+# What the environment file of a virtual board has to write its card, and what it gets instead.
 _U_BOOT: Final = """\
       UBootDriver:
         prompt: '\\n=> '
         login_timeout: 60
 """
-_FLASHER: Final = """\
+_TFTP: Final = """\
       TftpFlasher:
         device: mmc 0
 """
-_IN_PLACE: Final = """\
-      InPlaceFlasher:
-        driver: dwmac-sun8i
+_MUX: Final = """\
+      USBSDMuxDriver: {}
+      USBStorageDriver: {}
+      SdMuxFlasher:
+        write_timeout: 300
 """
+_INSTEAD: Final = {
+    ORANGEPI: {_U_BOOT: "", _TFTP: "      InPlaceFlasher:\n        driver: dwmac-sun8i\n"},
+    RPI3: {_MUX: "      InPlaceFlasher: {}\n"},
+}
 
 
 class InPlaceBoard:
     """A board with its strategy; `boot` raises what the strategy raises."""
 
-    def __init__(self, strategy: BoardStrategy) -> None:
+    def __init__(self, strategy: BoardStrategy, name: str) -> None:
         self.strategy = strategy
+        self._name = name
         strategy.boot_timeout = _BOOT_TIMEOUT_S
 
     def boot(self, image: Path) -> str:
@@ -65,7 +74,7 @@ class InPlaceBoard:
     def fill_second_root(self, image: Path, lacking_mib: int) -> None:
         """As if a flash of this image had been cut off: its root is there, without the first MiB. The board is off."""
         root, second = partitions(image)[1], partitions(image)[3]
-        with image.open("rb") as source, LabPaths.of(NAME).card.open("r+b") as target:
+        with image.open("rb") as source, LabPaths.of(self._name).card.open("r+b") as target:
             target.seek(second.start * second.sector_bytes)
             target.write(bytes(lacking_mib * MIB))
             source.seek(root.start * root.sector_bytes + lacking_mib * MIB)
@@ -77,7 +86,7 @@ class InPlaceBoard:
 
     @property
     def power(self) -> str:
-        status = lab.status(NAME).board
+        status = lab.status(self._name).board
         assert status is not None
         return status["power"]
 
@@ -94,17 +103,19 @@ def card_with_two_roots(folder: Path, kernel: str, root: str) -> Path:
 
 
 @contextmanager
-def in_place_board(kept: Path, folder: Path) -> Generator[InPlaceBoard]:
+def in_place_board(kept: Path, folder: Path, name: str = ORANGEPI) -> Generator[InPlaceBoard]:
     """A lab whose board has the card `kept`, its place acquired, and its board."""
-    paths = LabPaths.of(NAME)
+    paths = LabPaths.of(name)
     paths.root.mkdir(parents=True, exist_ok=True)
     process.run(["cp", "--sparse=always", kept, paths.card], timeout_s=120)
-    text = ENVIRONMENT.read_text()
-    assert text.count(_U_BOOT) == text.count(_FLASHER) == 1
+    text = (_ENVIRONMENTS / f"virtual-{name}.yaml").read_text()
+    for lines, instead in _INSTEAD[name].items():
+        assert text.count(lines) == 1
+        text = text.replace(lines, instead)
     file = folder / "env.yaml"
-    file.write_text(text.replace(_U_BOOT, "").replace(_FLASHER, _IN_PLACE))
-    with lab_board(NAME, file, "orangepi-network") as strategy:
-        yield InPlaceBoard(strategy)
+    file.write_text(text)
+    with lab_board(name, file, name) as strategy:
+        yield InPlaceBoard(strategy, name)
 
 
 def changed(image: Path, copy: Path, name: str, change: Callable[[bytes], bytes]) -> Path:

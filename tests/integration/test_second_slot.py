@@ -12,7 +12,7 @@ import pytest
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.lab.kept_card import Partition, boot_partition, partitions
-from fsjoule.lab.second_slot import flag, flag_sector, read_slot, script
+from fsjoule.lab.second_slot import as_script, flag, flag_sector, read_slot, script
 from fsjoule.model import MIB
 
 EXTLINUX = """\
@@ -118,5 +118,28 @@ def test_the_script_clears_the_flag_before_the_second_kernel_starts(tmp_path: Pa
     assert flag_sector(boot) == 2047
     text = script(boot)[72:].decode()
     assert f"{int.from_bytes(flag()[:4], 'little'):#x}" in text
-    write, second, kept = (text.index(part) for part in (" write ", "/second/extlinux.conf\n", "/extlinux/kept.conf\n"))
-    assert write < text.index("itest.l", write) < second < kept
+    parts = ("/second/extlinux.conf\n", "/second/extlinux.scr;", "/extlinux/kept.conf\n", "/extlinux/kept.scr;")
+    places = [text.index(part) for part in (" write ", *parts)]
+    assert places == sorted(places)
+    assert places[0] < text.index("itest.l", places[0]) < places[1]
+
+
+@pytest.mark.parametrize(("kernel", "command"), [("zImage", "bootz"), ("12ab-Image", "booti"), ("x/uImage", "bootm")])
+def test_an_extlinux_conf_becomes_a_script_for_a_u_boot_without_sysboot(kernel: str, command: str) -> None:
+    found = as_script(EXTLINUX.replace("zImage", kernel))
+    assert found is not None
+    load = "load ${devtype} ${devnum}:${distro_bootpart}"
+    assert found[72:].decode().splitlines() == [
+        "setenv bootargs 'console=ttyS0 root=/dev/mmcblk0p2 rootfstype=ext4'",
+        f"{load} ${{kernel_addr_r}} /{kernel}",
+        f"{load} ${{fdt_addr_r}} /board.dtb",
+        f"{load} ${{ramdisk_addr_r}} /initrd.img",
+        f"{command} ${{kernel_addr_r}} ${{ramdisk_addr_r}}:${{filesize}} ${{fdt_addr_r}}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"), [("zImage", "vmlinuz"), ("    FDT /board.dtb\n", ""), ("root=", "x='a' root=")]
+)
+def test_an_extlinux_conf_that_a_script_cannot_say_is_left_to_sysboot(found: str, wrong: str) -> None:
+    assert as_script(EXTLINUX.replace(found, wrong)) is None

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_runs import PROJECT, all_valid, only_run, patient_environment, run_bench
+from in_place_board import RPI3, card, in_place_board
 from lab_leftovers import assert_nothing_left
 
+from fsjoule.host import process
+from fsjoule.lab import second_slot
+from fsjoule.lab.kept_card import boot_partition
 from fsjoule.model import MarkSource
 
 pytestmark = pytest.mark.slow
@@ -49,3 +54,53 @@ def test_a_boot_and_an_operation_are_measured_by_the_edges_of_a_gpio(state: Path
         assert measurement.energy is not None
     assert len(run.measurements) == 2
     assert_nothing_left(state, state / "devices")
+
+
+def _with_second_slot(image: Path, folder: Path) -> None:
+    """What a flash in place leaves behind: U-Boot's scripts and its flag. The second kernel is the kept one's file."""
+    boot = boot_partition(image)
+    partition = f"{image}@@{boot.start * boot.sector_bytes}"
+    usual = folder / "extlinux.conf"
+    process.run(["mcopy", "-i", partition, f"::{second_slot.USUAL}", usual], timeout_s=30)
+    kept = usual.read_text()
+    second = kept.replace("APPEND ", f"APPEND {second_slot.WORD}once ")
+    files = {
+        second_slot.SCRIPT: second_slot.script(boot),
+        second_slot.ENTRY: second.encode(),
+        second_slot.ENTRY_SCRIPT: second_slot.as_script(second),
+        second_slot.KEPT: kept.encode(),
+        second_slot.KEPT_SCRIPT: second_slot.as_script(kept),
+    }
+    process.run(["mmd", "-i", partition, f"::{second_slot.FOLDER}"], timeout_s=30)
+    process.run(["mdel", "-i", partition, f"::{second_slot.USUAL}"], timeout_s=30)
+    for name, content in files.items():
+        assert content is not None
+        file = folder / "file"
+        file.write_bytes(content)
+        process.run(["mcopy", "-i", partition, file, f"::{name}"], timeout_s=30)
+    with image.open("r+b") as opened:
+        opened.seek(second_slot.flag_sector(boot) * boot.sector_bytes)
+        opened.write(second_slot.flag())
+
+
+@pytest.mark.usefixtures("state")
+def test_a_u_boot_without_sysboot_starts_the_second_kernel_once_and_then_the_kept_one(tmp_path: Path) -> None:
+    """Debian's U-Boot for the Raspberry Pi has no such command: the scripts load the kernel themselves."""
+    kept, image = card("6.1", recipe="rpi3-qemu"), tmp_path / "card.img"
+    process.run(["cp", "--sparse=always", kept, image], timeout_s=120)
+    _with_second_slot(image, tmp_path)
+    with in_place_board(image, tmp_path, RPI3) as board:
+        strategy: Any = board.strategy
+        board.off()
+        shell = strategy.boot()
+        assert f"{second_slot.WORD}once" in shell.run(["cat", "/proc/cmdline"]).stdout.split()
+        assert second_slot.TRYING in strategy.recorder.text()
+        strategy.off()
+        strategy.start()
+        strategy.console.expect("Starting kernel", timeout=600)
+        said = strategy.recorder.text()
+        assert second_slot.TRYING not in said
+        assert "Unknown command 'sysboot'" in said
+        # The script, and the kept kernel's files.
+        assert said.count("bytes read in") == 4
+        strategy.off()

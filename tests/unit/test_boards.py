@@ -309,7 +309,7 @@ def test_ways_of_flashing_come_from_the_running_boot_loader() -> None:
         ("tftp", None),
         ("sdmux", None),
         ("kept", None),
-        ("in-place", "CONFIG_CMD_ITEST, CONFIG_CMD_MEMORY"),
+        ("in-place", "CONFIG_CMD_SOURCE, CONFIG_CMD_ITEST, CONFIG_CMD_MEMORY"),
         ("fastboot", "CONFIG_USB_FUNCTION_FASTBOOT or CONFIG_UDP_FUNCTION_FASTBOOT or CONFIG_TCP_FUNCTION_FASTBOOT"),
     ],
 )
@@ -320,6 +320,19 @@ def test_a_flasher_that_the_boot_loader_cannot_serve_is_named(flasher: str, lack
     assert [f"cannot write this card: the boot loader is without {lacks}\n" in each for each in told] == (
         [] if lacks is None else [True]
     )
+
+
+def test_a_boot_loader_can_be_flashed_in_place_with_sysboot_or_with_load() -> None:
+    needed = "CONFIG_CMD_SOURCE=y\nCONFIG_CMD_ITEST=y\nCONFIG_CMD_MEMORY=y\n"
+    for option, lacks in (
+        ("CONFIG_CMD_SYSBOOT=y", ()),
+        ("CONFIG_CMD_FS_GENERIC=y", ()),
+        ("", ("CONFIG_CMD_SYSBOOT or CONFIG_CMD_FS_GENERIC",)),
+    ):
+        [way] = [each for each in abilities_of(parse_config(needed + option)).ways if each.name.startswith("in place")]
+        assert way.lacks == lacks
+    [way] = [each for each in abilities_by_help(HELP).ways if each.name.startswith("in place")]
+    assert way.lacks == ("the command source", "the command itest", "the command mw")
 
 
 def test_the_configuration_lies_beside_the_loader_in_debians_package(tmp_path: Path) -> None:

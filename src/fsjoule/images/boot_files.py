@@ -10,6 +10,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.cache.stages import Progress, file_sha256
 from fsjoule.images.boot_loader import Loader
 from fsjoule.images.load_addresses import collision
+from fsjoule.kernels.boot_script import boot_commands, start_command
 from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.image import unpacked_kernel
 from fsjoule.kernels.kernel import Kernel
@@ -17,7 +18,6 @@ from fsjoule.kernels.legacy_image import legacy_script
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 
-_BOOT_COMMANDS: Final = {"uImage": "bootm", "zImage": "bootz", "Image": "booti"}
 _ADDRESSES: Final[tuple[Address, ...]] = ("kernel_addr_r", "fdt_addr_r", "ramdisk_addr_r")
 
 
@@ -64,7 +64,7 @@ def extlinux_text(kernel_file: str, arguments: str, *, device_tree: bool) -> str
 
 def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str) -> str:
     """The same as a script for a U-Boot that knows no extlinux.conf. Raises ConfigError without load addresses."""
-    found, command = loader.addresses, _BOOT_COMMANDS.get(kernel_file)
+    found, command = loader.addresses, start_command(kernel_file)
     lacking = [name for name in _ADDRESSES if name not in found]
     if lacking or command is None:
         what = f"for {kernel_file}" if command is None else f"without {', '.join(lacking)}"
@@ -72,14 +72,9 @@ def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str
             f"{recipe.file}: boot.scr cannot be written {what}",
             hint="name the places in the board's memory: [boot_loader] addresses; docs/images.md explains them",
         )
-    kernel, tree, initramfs = (f"{found[name]:#x}" for name in _ADDRESSES)
+    at: dict[Address, str] = {name: f"{found[name]:#x}" for name in _ADDRESSES}
     load = f"load {recipe.boot_loader.script}"
-    # The initramfs last: U-Boot's variable `filesize` is the length of the last file.
-    return (
-        f"setenv bootargs '{arguments}'\n"
-        f"{load} {kernel} /{kernel_file}\n{load} {tree} /board.dtb\n{load} {initramfs} /initrd.img\n"
-        f"{command} {kernel} {initramfs}:${{filesize}} {tree}\n"
-    )
+    return boot_commands(load, f"/{kernel_file}", "/board.dtb", "/initrd.img", arguments=arguments, at=at)
 
 
 def _kernel_file(

@@ -20,7 +20,7 @@ from fsjoule.lab.board_network import BoardNetwork
 from fsjoule.lab.flashers import FlashedBoard, KernelKeeper
 from fsjoule.lab.kept_card import partition_device
 from fsjoule.lab.second_root import Upload, bring_root
-from fsjoule.lab.second_slot import ENTRY, FOLDER, KEPT, SCRIPT, USUAL, WORD, Slot
+from fsjoule.lab.second_slot import ENTRY, ENTRY_SCRIPT, FOLDER, KEPT, KEPT_SCRIPT, SCRIPT, USUAL, WORD, Slot
 from fsjoule.lab.shell import BoardShell
 from fsjoule.model import Reach
 from fsjoule.ports import Shell
@@ -136,6 +136,9 @@ class _Card:
         self._device = partition_device(board.card_device, slot.boot.number)
         self._wanted = {f"{FOLDER}/{name}": content for name, content in slot.files.items()}
         self._wanted[SCRIPT] = second_slot.script(slot.boot)
+        self._entries = {ENTRY: slot.entry}
+        if scr := second_slot.as_script(slot.entry.decode()):
+            self._entries[ENTRY_SCRIPT] = scr
 
     def check_layout(self) -> None:
         """Raise BoardError for another boot partition than the image's, or a flag sector that is somebody else's."""
@@ -153,21 +156,26 @@ class _Card:
     def bring_files(self) -> None:
         """Bring the boot partition's files there, and the entry last. Raises BoardError."""
         there = self._sums()
-        lacking = {name for name, content in self._wanted.items() if there.get(name) != _sha256(content)}
         fresh = USUAL in there
         if not fresh and KEPT not in there:
             raise self._refused(f"has no {USUAL} on its boot partition")
+        if (fresh or KEPT_SCRIPT not in there) and (
+            kept := second_slot.as_script(self._text(USUAL if fresh else KEPT))
+        ):
+            self._wanted[KEPT_SCRIPT] = kept
+        lacking = {name for name, content in self._wanted.items() if there.get(name) != _sha256(content)}
         if fresh and SCRIPT in there and KEPT not in there and SCRIPT in lacking:
             raise self._refused(f"has a {SCRIPT} of its own on its boot partition")
         self._run(f"rm -rf {_NEW} && mkdir -p {_NEW}", "has no room in its memory")
-        entry = self._slot.entry
         for name in sorted(lacking):
             self._bring(f"{_NEW}/{Path(name).name}", self._wanted[name])
-        self._shell.put(f"{_NEW}/{Path(ENTRY).name}", entry)
-        old = [name for name in there if name.startswith(f"{FOLDER}/") and name not in {*self._wanted, ENTRY}]
+        for name, content in self._entries.items():
+            self._shell.put(f"{_NEW}/{Path(name).name}", content)
+        wanted = {**self._wanted, **self._entries}
+        old = [name for name in there if name.startswith(f"{FOLDER}/") and name not in wanted]
         self._change(lacking, old, fresh=fresh)
         there = self._sums()
-        wrong = [n for n, content in {**self._wanted, ENTRY: entry}.items() if there.get(n) != _sha256(content)]
+        wrong = [name for name, content in wanted.items() if there.get(name) != _sha256(content)]
         if wrong or USUAL in there or KEPT not in there:
             raise self._board.error(f"has other files on its card than were written: {', '.join(wrong) or USUAL}")
 
@@ -179,7 +187,7 @@ class _Card:
             names = " ".join(f"{_BOOT}/{name}" for name in old)
             lines.append(f'[ "$({free})" -ge {size_kib} ] || rm -f {names}')
         # A name appears with its whole content, and the usual entry goes last: until then U-Boot starts it.
-        for name in [*sorted(lacking, key=lambda each: each == SCRIPT), ENTRY]:
+        for name in [*sorted(lacking, key=lambda each: each == SCRIPT), *self._entries]:
             lines += [
                 f"cp {_NEW}/{Path(name).name} {_BOOT}/{FOLDER}/new",
                 "sync",
@@ -214,9 +222,12 @@ class _Card:
 
     def _sums(self) -> dict[str, str]:
         """The SHA-256 of the boot partition's files that matter, by name, as they are on the card."""
-        names = f"{SCRIPT} {USUAL} {KEPT} {FOLDER}/*"
+        names = f"{SCRIPT} {USUAL} {KEPT} {KEPT_SCRIPT} {FOLDER}/*"
         said = self._mounted("ro", f"cd {_BOOT} && sha256sum {names} 2>/dev/null || true", "cannot read its card")
         return {name: digest for digest, name in (line.split(maxsplit=1) for line in said.splitlines())}
+
+    def _text(self, name: str) -> str:
+        return self._mounted("ro", f"cat {_BOOT}/{name}", "cannot read its card").replace("\r", "")
 
     def _mounted(self, mode: str, command: str, failure: str) -> str:
         mount = f"mkdir -p {_BOOT} && mount -t vfat -o {mode} {self._device} {_BOOT}"

@@ -14,6 +14,8 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.kernels.boot_script import boot_commands, start_command
+from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.legacy_image import legacy_script
 from fsjoule.lab.kept_card import Partition, boot_partition, partitions
@@ -24,6 +26,9 @@ FOLDER: Final = "second"
 ENTRY: Final = f"{FOLDER}/extlinux.conf"
 USUAL: Final = "extlinux/extlinux.conf"
 KEPT: Final = "extlinux/kept.conf"
+# The same two for a U-Boot that has no `sysboot`.
+ENTRY_SCRIPT: Final = f"{FOLDER}/extlinux.scr"
+KEPT_SCRIPT: Final = "extlinux/kept.scr"
 SCRIPT: Final = "boot.scr"
 
 # The script's message before it starts the second slot.
@@ -31,11 +36,14 @@ TRYING: Final = "fsjoule: second kernel, once"
 # A word of the kernel's command line, with the slot's name.
 WORD: Final = "fsjoule.slot="
 
+# As the boot loader's own search for boot.scr calls it.
+_PARTITION: Final = "${devtype} ${devnum}:${distro_bootpart}"
 _TIMEOUT_S: Final = 120.0
 _NAME_DIGITS: Final = 12
 _MAGIC: Final = b"ONCE"
 _FILE: Final = re.compile(r"^(\s*(?:LINUX|KERNEL|INITRD|FDT)\s+)(\S+)[ \t]*$", re.MULTILINE)
 _APPEND: Final = re.compile(r"^(\s*APPEND\s+\S.*?)\s*$", re.MULTILINE)
+_WORDS: Final = re.compile(r"^\s*(LINUX|KERNEL|INITRD|FDT|APPEND)\s+(\S.*?)\s*$", re.MULTILINE)
 _ROOT: Final = re.compile(r"\broot=(/dev/\S*?)(\d+)(?=\s|$)")
 _MODULES: Final = ("usr/lib/modules", "lib/modules")
 
@@ -88,11 +96,11 @@ def script(boot: Partition) -> bytes:
     """U-Boot's boot.scr: it clears the flag before it starts the second slot, and starts the kept kernel otherwise.
 
     The flag is the first word of the last sector before the boot partition: one sector is written whole or not at all,
-    and every U-Boot that reads a card can write it.
+    and every U-Boot that reads a card can write it. `sysboot` returns if it cannot start the kernel, or is no command.
     """
     disk, at = "${devtype}", "${kernel_addr_r}"
     flag, word = f"{at} {flag_sector(boot):x} 1", f"{int.from_bytes(_MAGIC, 'little'):#x}"
-    entry = "sysboot ${devtype} ${devnum}:${distro_bootpart} any ${scriptaddr}"
+    entry, scr = f"sysboot {_PARTITION} any ${{scriptaddr}}", f"if load {_PARTITION} ${{scriptaddr}}"
     return legacy_script(
         f"# fsjoule: {ENTRY} if the flag is set, otherwise {KEPT}\n"
         f"{disk} dev ${{devnum}}\n"
@@ -101,10 +109,27 @@ def script(boot: Partition) -> bytes:
         f"  if {disk} write {flag}; then mw.l {at} {word} 1; if {disk} read {flag}; then if itest.l *{at} == 0; then\n"
         f'    echo "{TRYING}"\n'
         f"    {entry} /{ENTRY}\n"
+        f"    {scr} /{ENTRY_SCRIPT}; then source ${{scriptaddr}}; fi\n"
         "  fi; fi; fi\n"
         "fi; fi\n"
         f"{entry} /{KEPT}\n"
+        f"{scr} /{KEPT_SCRIPT}; then source ${{scriptaddr}}; fi\n"
     )
+
+
+def as_script(entry: str) -> bytes | None:
+    """An extlinux.conf as a script for U-Boot; None if it has not kernel, initramfs, device tree and command line."""
+    words = {key.upper(): value for key, value in _WORDS.findall(entry)}
+    kernel, arguments = words.get("LINUX", words.get("KERNEL", "")), words.get("APPEND", "")
+    if not {"INITRD", "FDT"} <= words.keys() or start_command(kernel) is None or not arguments or "'" in arguments:
+        return None
+    at: dict[Address, str] = {
+        "kernel_addr_r": "${kernel_addr_r}",
+        "fdt_addr_r": "${fdt_addr_r}",
+        "ramdisk_addr_r": "${ramdisk_addr_r}",
+    }
+    load = f"load {_PARTITION}"
+    return legacy_script(boot_commands(load, kernel, words["FDT"], words["INITRD"], arguments=arguments, at=at))
 
 
 def flag_sector(boot: Partition) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +31,8 @@ class Abilities:
     delay_s: int | None = None
 
 
-# Name, options of which all are needed, commands of which all are needed, remark.
+_OR: Final = " or "
+# Name, options of which all are needed, commands of which all are needed, remark. One of `a or b` is enough.
 _WAYS: Final = (
     ("USB mass storage (ums)", ("CMD_USB_MASS_STORAGE",), ("ums",), ""),
     ("fastboot over USB", ("USB_FUNCTION_FASTBOOT",), ("fastboot",), ""),
@@ -39,8 +41,8 @@ _WAYS: Final = (
     ("network (TFTP, mmc write)", ("CMD_TFTPBOOT", "CMD_MMC", "MMC_WRITE"), ("tftpboot", "mmc"), ""),
     (
         "in place (a second kernel, tried once)",
-        ("CMD_SYSBOOT", "CMD_ITEST", "CMD_MEMORY"),
-        ("sysboot", "itest", "mw"),
+        ("CMD_SYSBOOT or CMD_FS_GENERIC", "CMD_SOURCE", "CMD_ITEST", "CMD_MEMORY"),
+        ("sysboot or load", "source", "itest", "mw"),
         "",
     ),
     ("DFU", ("CMD_DFU",), ("dfu",), "labgrid has a driver, fsjoule no flasher"),
@@ -58,13 +60,17 @@ def parse_config(text: str) -> dict[str, str]:
 
 
 def abilities_of(config: Mapping[str, str]) -> Abilities:
-    ways = tuple(
-        Way(name, tuple(f"CONFIG_{option}" for option in options if config.get(option) != "y"), remark)
-        for name, options, _, remark in _WAYS
-    )
+    there = {option for option, value in config.items() if value == "y"}
+    ways = tuple(Way(name, _lacking(options, there, "CONFIG_"), remark) for name, options, _, remark in _WAYS)
     boots = tuple(name for name, options, _ in _BOOTS if any(config.get(option) == "y" for option in options))
     delay = config.get("BOOTDELAY")
     return Abilities(ways, boots, config.get("SYS_PROMPT"), None if delay is None else int(delay))
+
+
+def _lacking(needed: Sequence[str], there: AbstractSet[str], what: str) -> tuple[str, ...]:
+    """Those that are not there, each with `what` before it."""
+    choices = (each.split(_OR) for each in needed)
+    return tuple(_OR.join(f"{what}{one}" for one in some) for some in choices if there.isdisjoint(some))
 
 
 def commands_in(help_text: str) -> frozenset[str]:
@@ -78,7 +84,7 @@ def abilities_by_help(help_text: str) -> Abilities:
     ways = tuple(
         Way(
             name,
-            tuple(f"the command {command}" for command in commands if command not in there),
+            _lacking(commands, there, "the command "),
             _TOLD_BY_HELP if "fastboot" in commands and "fastboot" in there else remark,
         )
         for name, _, commands, remark in _WAYS
