@@ -23,6 +23,7 @@ class Console:
 
     def __init__(self, *said: str | float) -> None:
         self.said = list(said)
+        self.unread = ""
         self.received_bytes = 0
 
     def expect(self, patterns: Sequence[Any], *, timeout: float) -> tuple[int, bytes, Any, bytes]:
@@ -32,8 +33,9 @@ class Console:
             return timed_out
         text = str(self.said.pop(0))
         self.received_bytes += len(text)
+        self.unread += text
         for index, pattern in enumerate(patterns):
-            if isinstance(pattern, str) and (match := re.search(pattern.encode(), text.encode())):
+            if isinstance(pattern, str) and (match := re.search(pattern.encode(), self.unread.encode())):
                 return index, b"", match, b""
         return timed_out
 
@@ -66,6 +68,12 @@ def test_a_boot_that_is_silent_for_much_longer_than_others_hangs() -> None:
     with pytest.raises(BoardError, match=r"it hangs: silent for .* no boot before was for more than"):
         await_login(told, look_s=0.01)
     assert time.monotonic() - begin < _LIMIT_S
+
+
+def test_a_panic_whose_line_comes_in_pieces_is_told_whole() -> None:
+    said = ("Starting kernel ...\n", "Kernel panic - not syncing: Attempted to kill ini", "t! exitcode=0x100\r\n")
+    with pytest.raises(BoardError, match=r"not boot: Kernel panic - not syncing: Attempted to kill init! exitcode="):
+        await_login(board(Console(*said), longest_s=None, hang_after_s=None))
 
 
 def test_a_pause_that_other_boots_had_too_is_no_hang() -> None:

@@ -90,7 +90,7 @@ def board_new(  # noqa: PLR0917 - typer
         paths_of,
         write_new,
     )
-    from fsjoule.lab.boards.ways import CONSOLE, SDMUX, SHELLS, WAYS
+    from fsjoule.lab.boards.ways import CONSOLE, SDMUX, SHELLS, WAYS, asked_of
 
     asking = ask and sys.stdin.isatty()
 
@@ -106,6 +106,7 @@ def board_new(  # noqa: PLR0917 - typer
     recipe = load_recipe(recipes_folder(), chosen)
     default = Wired()
     written = answer(flasher, f"How its card is written ({', '.join(WAYS)})", SDMUX)
+    device = asked_of(written)
     reached = answer(shell, f"How its programs are started ({', '.join(SHELLS)})", CONSOLE)
     wired = Wired(
         answer(outlet_model, "The outlet's model, a name of labgrid's NetworkPowerPort", default.outlet_model),
@@ -115,11 +116,7 @@ def board_new(  # noqa: PLR0917 - typer
             console, "Serial number of the console's USB adapter (fsjoule exporter check shows it)", default.console
         ),
         answer(meter, "Serial number of the meter", default.meter),
-        answer(
-            mux,
-            "Serial number of the SD mux (ums, fastboot: ID_PATH of the board's USB device; fastboot-udp: its address)",
-            default.mux,
-        ),
+        answer(mux, device, default.mux) if device else default.mux,
     )
     folder = project_dir() if into is None else into
     paths = paths_of(name, folder)

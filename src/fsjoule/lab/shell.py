@@ -25,7 +25,8 @@ from fsjoule.lab.translate import lab_errors
 from fsjoule.ports import CommandResult, Shell
 
 # After this message there is nothing more to wait for. It matches raw console output.
-PANIC: Final = r"Kernel panic - not syncing[^\r\n]*"
+# Up to the end of its line, which may come in pieces: the cause is told whole.
+PANIC: Final = r"Kernel panic - not syncing[^\r\n]*(?=[\r\n])"
 
 # Files on the board, whose /tmp is in memory and only ours. A program's output stays there until it ends: the console
 # carries nothing while it runs, and kernel messages cannot get into the output.

@@ -90,6 +90,15 @@ def way(name: str, board: BoardKind, card: str) -> Way:
     )  # fmt: skip
 
 
+def asked_of(name: str) -> str:
+    """The question for the device through which this way writes the card; empty if there is none."""
+    if name in _MUXES:
+        return "Serial number of the SD mux (fsjoule exporter check shows it)"
+    if name in {UMS, FASTBOOT}:
+        return "ID_PATH of the board's USB device while its boot loader offers it (labgrid-suggest shows it)"
+    return "The board's address" if name == _FASTBOOT_UDP else ""
+
+
 def filled(resource: str, name: str, card: str) -> str:
     """The resource's lines with the board's name and the card's device: serial number, ID_PATH or network address."""
     return resource.replace(_BOARD, name).replace(_NAME, card)
