@@ -56,6 +56,7 @@ class Bisection:
         with bisection_log(self.folder) as log:
             if not log.events:
                 log.add(asked(self.budget))
+            if not any(isinstance(each, Line) for each in log.events):
                 log.add(Line(COMMITS, subjects=SUBJECTS))
             return Search(
                 log,

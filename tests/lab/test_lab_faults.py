@@ -313,7 +313,7 @@ def test_boards_in_different_containers_do_not_get_the_same_loop_device(
     device = LoopDevice()
     try:
         # A container has another folder for locks, and the same devices.
-        monkeypatch.setattr(loop_device, "_LOCKS", tmp_path)
+        monkeypatch.setattr(loop_device, "LOCKS", tmp_path)
         for _ in range(3):
             with closing(LoopDevice()) as other:
                 assert other.number != device.number

@@ -78,7 +78,8 @@ def test_a_board_whose_process_is_killed_costs_no_figure(state: Path, tmp_path: 
     assert together.run.status is RunStatus.COMPLETE
     [fault] = together.run.faults
     assert fault.what.startswith("board 1: its process ended with -9")
-    assert fault.number == together.run.plan.entries[0].number
+    # Either of the two boots, of one entry each: whichever board is ready first gets the first one.
+    assert fault.number in {entry.number for entry in together.run.plan.entries}
     assert fault.started_utc <= fault.ended_utc
     assert [told(each) for each in together.measurements] == [told(each) for each in alone.measurements]
     for each in alone.measurements:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import LabError
-from fsjoule.host.computer_lock import try_lock
+from fsjoule.host.computer_lock import LOCKS, try_lock
 
 _LOOP_CONFIGURE: Final = 0x4C0A
 _LOOP_SET_STATUS64: Final = 0x4C04
@@ -168,7 +168,7 @@ def _take_number() -> tuple[int, int, int]:
 def _try_lock(number: int) -> int | None:
     """The descriptor of a number's lock, or None if it is another process's or another user's."""
     try:
-        return try_lock(f"fsjoule-loop{number}")
+        return try_lock(f"fsjoule-loop{number}", LOCKS)
     except PermissionError:
         return None
 
