@@ -9,7 +9,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.host.apt import debian_mirror, source_line
+from fsjoule.host.debian_archive import debian_archive
 
 _SUITE: Final = "sid"
 _TARGET: Final = "orangepi_pc_plus_defconfig"
@@ -35,7 +35,7 @@ def fastboot_u_boot(folder: Path) -> Path:
         return Path(finished)
     (folder / "lists" / "partial").mkdir(parents=True)
     (folder / "cache" / "archives" / "partial").mkdir(parents=True)
-    line = source_line(debian_mirror(), _SUITE).replace("deb [", "deb-src [", 1).replace(" target=Packages", "")
+    line = debian_archive(_SUITE).line.replace("deb [", "deb-src [", 1).replace(" target=Packages", "")
     (folder / "sources.list").write_text(f"{line}\n")
     places = {"Etc::SourceList": "sources.list", "State::Lists": "lists", "Cache": "cache"}
     options = [f"-oDir::{name}={folder / place}" for name, place in places.items()]

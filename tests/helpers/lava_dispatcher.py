@@ -21,8 +21,9 @@ from typing import Any, Final
 import yaml
 
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.apt import PrivateApt
 from fsjoule.host.cache.stages import build_once, cache_key
+from fsjoule.host.debian_archive import Archive, debian_archive
 from fsjoule.host.paths import cache_folder
 
 DISPATCHER: Final = ("lava-dispatcher", "lava-common")
@@ -195,16 +196,16 @@ def _logged(out: Path) -> list[dict[str, Any]]:
     return yaml.load(text, yaml.CSafeLoader) or []
 
 
-def source() -> str:
-    """Sid's line of a sources.list. Its lists look expired where a mirror is a few days behind."""
-    return source_line(debian_mirror(), SUITE, check_valid_until=False)
+def archive() -> Archive:
+    """Sid. Its lists look expired where a mirror is a few days behind."""
+    return debian_archive(SUITE, check_valid_until=False)
 
 
 def unpack(folder: Path, packages: Sequence[str] = PACKAGES) -> None:
     """Fetch packages and unpack them into a folder. Raises LabError."""
     work = folder / "work"
     architecture = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
-    apt = PrivateApt(work / "apt", source=source(), architecture=architecture)
+    apt = PrivateApt(work / "apt", archive=archive(), architecture=architecture)
     apt.update(print)
     (work / "debs").mkdir()
     for package in apt.download(apt.show(packages), work / "debs", print):

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from lava_dispatcher import DISPATCHER, SUITE, Dispatcher, home, source, unpack
+from lava_dispatcher import DISPATCHER, SUITE, Dispatcher, archive, home, unpack
 from lava_place import wait_for
 from postgres_server import running_server
 
@@ -241,7 +241,7 @@ def _fetch(folder: Path) -> None:
     tree, log = folder / "tree", folder / "mmdebstrap.log"
     options = ["--variant=extract", '--aptopt=APT::Install-Recommends "false"', f"--include={','.join(PACKAGES)}"]
     run_watched(
-        ["mmdebstrap", *options, SUITE, tree, source()],
+        ["mmdebstrap", *options, SUITE, tree, archive().line],
         log=log,
         timeout_s=_BUILD_LIMIT_S,
         how_far=lambda: f"LAVA's server: {size_mib(tree):.0f} MiB so far",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsjoule.host.apt import debian_mirror, parse_packages, source_line
+from fsjoule.host.apt import parse_packages
 from fsjoule.images.emulator import parse_version
 
 SHOWN = """\
@@ -46,19 +46,6 @@ def test_packages_are_read_with_all_they_depend_on() -> None:
 
 def test_no_packages() -> None:
     assert parse_packages("") == []
-
-
-def test_the_mirror_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FSJOULE_DEBIAN_MIRROR", "http://mirror.example/debian/")
-    assert debian_mirror() == "http://mirror.example/debian"
-
-
-def test_signatures_are_always_checked() -> None:
-    line = source_line("http://mirror.example/debian", "sid", check_valid_until=False)
-    assert line.startswith("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg ")
-    assert line.endswith(" check-valid-until=no] http://mirror.example/debian sid main")
-    assert "trusted" not in line
-    assert "check-valid-until" not in source_line("http://mirror.example/debian", "bookworm")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +11,9 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.host.debian_archive import MIRROR_HINT, Archive
 from fsjoule.host.watched import run_watched, size_mib
 
-_KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_DEBIAN_SUITES: Final = frozenset(
-    ["bullseye", "bookworm", "trixie", "forky", "sid", "oldoldstable", "oldstable", "stable", "testing", "unstable"]
-)
-_MIRROR_HINT: Final = "name a Debian mirror: FSJOULE_DEBIAN_MIRROR=http://MIRROR/debian"
 _UPDATE_TIMEOUT_S: Final = 300.0
 _DOWNLOAD_TIMEOUT_S: Final = 900.0
 
@@ -55,55 +51,29 @@ class Package:
     depends: tuple[str, ...]
 
 
-def debian_mirror() -> str:
-    """The Debian mirror that the host's own apt uses, or `FSJOULE_DEBIAN_MIRROR`. Raises LabError if there is none."""
-    if named := os.environ.get("FSJOULE_DEBIAN_MIRROR"):
-        return named.rstrip("/")
-    listed = process.run(
-        ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"],
-        timeout_s=30,
-    )
-    for line in listed.stdout.decode().splitlines():
-        uri, _, rest = line.partition(" ")
-        suite, _, component = rest.partition(" ")
-        if component == "main" and suite in _DEBIAN_SUITES:
-            return uri.rstrip("/")
-    raise LabError("apt has no Debian mirror among its sources on this machine", hint=_MIRROR_HINT)
-
-
-def source_line(
-    mirror: str, suite: str, components: Sequence[str] = ("main",), *, check_valid_until: bool = True
-) -> str:
-    """A sources.list line for these components, signed by Debian's keys. Raises LabError if the host lacks them."""
-    if not _KEYRING.is_file():
-        raise LabError(
-            f"Debian's archive keys are missing: {_KEYRING}",
-            hint="install Debian's package 'debian-archive-keyring': apt-get install debian-archive-keyring",
-        )
-    options = [f"signed-by={_KEYRING}", "target=Packages"]
-    if not check_valid_until:
-        options.append("check-valid-until=no")
-    return f"deb [{' '.join(options)}] {mirror} {suite} {' '.join(components)}"
-
-
 class PrivateApt:
     """apt for one suite and one architecture, with its whole state below `folder`."""
 
-    def __init__(self, folder: Path, *, source: str, architecture: str) -> None:
+    def __init__(self, folder: Path, *, archive: Archive, architecture: str) -> None:
         self._folder = folder
+        self._archive = archive
         self._config = folder / "apt.conf"
         for part in ("state/lists/partial", "cache/archives/partial"):
             (folder / part).mkdir(parents=True)
         (folder / "status").touch()
-        (folder / "sources.list").write_text(source + "\n")
         self._config.write_text(_CONFIG.format(folder=folder, architecture=architecture))
 
     def update(self, progress: Callable[[str], None]) -> None:
-        """Fetch the package lists. Raises a transient LabError if the mirror cannot be reached."""
+        """Fetch the package lists. Raises a transient LabError if the mirror cannot be reached or is out of step."""
         lists = self._folder / "state" / "lists"
-        self._apt_get(
-            ["update"], _UPDATE_TIMEOUT_S, lambda: f"package lists: {size_mib(lists):.1f} MiB so far", progress
-        )
+
+        def attempt(archive: Archive) -> None:
+            (self._folder / "sources.list").write_text(archive.line + "\n")
+            self._apt_get(
+                ["update"], _UPDATE_TIMEOUT_S, lambda: f"package lists: {size_mib(lists):.1f} MiB so far", progress
+            )
+
+        self._archive.fetch(attempt, progress)
 
     def show(self, names: Sequence[str]) -> list[Package]:
         """The newest version of each package, in the given order. Raises LabError if one is not in the archive."""
@@ -112,7 +82,7 @@ class PrivateApt:
         )
         found = {package.name: package for package in parse_packages(shown.stdout.decode())}
         if missing := [name for name in names if name not in found]:
-            raise LabError(f"not in the Debian archive: {', '.join(missing)}", hint=_MIRROR_HINT)
+            raise LabError(f"not in the Debian archive: {', '.join(missing)}", hint=MIRROR_HINT)
         return [found[name] for name in names]
 
     def download(self, packages: Sequence[Package], into: Path, progress: Callable[[str], None]) -> list[Path]:
@@ -146,6 +116,46 @@ class PrivateApt:
             env={"LC_ALL": "C"},
             transient=True,
         )
+
+
+def unpack_packages(
+    tree: Path,
+    packages: Sequence[str],
+    *,
+    archive: Archive,
+    architecture: str,
+    log: Path,
+    timeout_s: float,
+    keep_archives: bool = False,
+    progress: Callable[[str], None],
+) -> None:
+    """Unpack packages and their dependencies with mmdebstrap; none of their scripts runs.
+
+    `progress` gets a line every 5 s. With `keep_archives` the .deb files stay below `tree`. Raises a transient
+    LabError, often for the network.
+    """
+
+    def attempt(source: Archive) -> None:
+        shutil.rmtree(tree, ignore_errors=True)
+        run_watched(
+            [
+                "mmdebstrap",
+                "--variant=extract",
+                f"--architectures={architecture}",
+                f"--include={','.join(packages)}",
+                *(["--skip=cleanup/apt/cache"] if keep_archives else []),
+                archive.suite,
+                tree,
+                source.line,
+            ],
+            log=log,
+            timeout_s=timeout_s,
+            how_far=lambda: f"{size_mib(tree):.0f} MiB so far",
+            progress=progress,
+            transient=True,
+        )
+
+    archive.fetch(attempt, progress)
 
 
 def parse_packages(text: str) -> list[Package]:

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.apt import PrivateApt
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.debian_archive import debian_archive
 from fsjoule.host.unpacking import DAMAGED, unzipped
 from fsjoule.images.load_addresses import addresses_in
 from fsjoule.images.loader_header import damage, device_tree_of, header_of, header_words
@@ -140,8 +141,7 @@ def package_files(
 
     def build(folder: Path) -> None:
         work = folder / "work"
-        source = source_line(debian_mirror(), suite, components)
-        apt = PrivateApt(work / "apt", source=source, architecture=architecture)
+        apt = PrivateApt(work / "apt", archive=debian_archive(suite, components), architecture=architecture)
         progress(f"boot loader: fetching the package lists of {suite}")
         apt.update(progress)
         packages = apt.show(sorted({package for package, _ in members.values()}))

@@ -13,8 +13,9 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.apt import PrivateApt
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.debian_archive import debian_archive
 from fsjoule.kernels.recipe import Recipe
 
 # Raise it when this file changes an entry's content.
@@ -57,7 +58,7 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
     wanted = recipe.emulator
     architecture = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
     work = folder / "work"
-    apt = PrivateApt(work / "apt", source=source_line(debian_mirror(), wanted.suite), architecture=architecture)
+    apt = PrivateApt(work / "apt", archive=debian_archive(wanted.suite), architecture=architecture)
     progress(f"emulator: fetching the package lists of {wanted.suite}")
     apt.update(progress)
     package = apt.show([wanted.package])[0]

@@ -14,8 +14,9 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.apt import PrivateApt
 from fsjoule.host.cache.stages import Progress, file_sha256
+from fsjoule.host.debian_archive import debian_archive
 from fsjoule.kernels.recipe import Recipe
 
 # Raise it when this file changes an entry's content.
@@ -140,8 +141,8 @@ def check_root(recipe: Recipe, archive: Path, tree: Path) -> None:
 def fetch_busybox(recipe: Recipe, folder: Path, progress: Progress) -> dict[str, str]:
     """Put Debian's static busybox into the folder. Returns its version. Raises a transient LabError."""
     work = folder / "work"
-    source = source_line(debian_mirror(), recipe.userland.suite)
-    apt = PrivateApt(work / "apt", source=source, architecture=recipe.architecture)
+    archive = debian_archive(recipe.userland.suite)
+    apt = PrivateApt(work / "apt", archive=archive, architecture=recipe.architecture)
     progress(f"userland: fetching {_PACKAGE} of {recipe.userland.suite}")
     apt.update(progress)
     [package] = apt.show([_PACKAGE])

@@ -14,9 +14,10 @@ from typing import Final
 from urllib.parse import unquote
 
 from fsjoule.host import process
-from fsjoule.host.apt import debian_mirror, source_line
+from fsjoule.host.apt import unpack_packages
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
-from fsjoule.host.watched import run_watched, size_mib
+from fsjoule.host.debian_archive import debian_archive
+from fsjoule.host.watched import size_mib
 from fsjoule.images.own_root import STAGE_VERSION as OWN_ROOT_VERSION
 from fsjoule.images.own_root import archive_sha256, check_root, fetch_busybox, matches, unpack_root
 from fsjoule.kernels.recipe import Recipe, recipes_folder
@@ -93,23 +94,15 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
     packages = [*wanted.packages, *wanted.more_packages]
     tree, log = folder / "tree", folder / "mmdebstrap.log"
     progress(f"userland: fetching {len(packages)} packages of {wanted.suite} and their dependencies")
-    run_watched(
-        [
-            "mmdebstrap",
-            "--variant=extract",
-            f"--architectures={recipe.architecture}",
-            f"--include={','.join(packages)}",
-            # In this variant only their file names tell the unpacked versions.
-            "--skip=cleanup/apt/cache",
-            wanted.suite,
-            tree,
-            source_line(debian_mirror(), wanted.suite, wanted.components),
-        ],
+    unpack_packages(
+        tree,
+        packages,
+        archive=debian_archive(wanted.suite, wanted.components),
+        architecture=recipe.architecture,
         log=log,
         timeout_s=_TIMEOUT_S,
-        how_far=lambda: f"userland: {size_mib(tree):.0f} MiB so far",
-        progress=progress,
-        transient=True,
+        keep_archives=True,  # only their file names tell the unpacked versions
+        progress=lambda text: progress(f"userland: {text}"),
     )
     archives = tree / "var" / "cache" / "apt" / "archives"
     unpacked = dict(_name_and_version(file) for file in sorted(archives.glob("*.deb")))

@@ -17,9 +17,10 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt, debian_mirror, source_line
+from fsjoule.host.apt import PrivateApt, unpack_packages
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
-from fsjoule.host.watched import run_watched, size_mib
+from fsjoule.host.debian_archive import debian_archive
+from fsjoule.host.watched import run_watched
 from fsjoule.kernels.kernel import wanted_modules
 from fsjoule.kernels.recipe import KernelSource, Recipe
 from fsjoule.model.labels import counted
@@ -117,21 +118,14 @@ def _check_machine(recipe: Recipe, name: str) -> None:
 
 def _unpack_tools(recipe: Recipe, source: KernelSource, tree: Path, progress: Progress) -> None:
     progress(f"modules: fetching headers and compiler of {source.suite}")
-    run_watched(
-        [
-            "mmdebstrap",
-            "--variant=extract",
-            f"--architectures={recipe.architecture}",
-            f"--include={','.join((*_TOOLS, f'linux-headers-{source.flavour}'))}",
-            source.suite,
-            tree,
-            source_line(debian_mirror(), source.suite, check_valid_until=source.check_valid_until),
-        ],
+    unpack_packages(
+        tree,
+        (*_TOOLS, f"linux-headers-{source.flavour}"),
+        archive=debian_archive(source.suite, check_valid_until=source.check_valid_until),
+        architecture=recipe.architecture,
         log=tree.with_name("unpack.log"),
         timeout_s=_UNPACK_TIMEOUT_S,
-        how_far=lambda: f"modules: {size_mib(tree):.0f} MiB of headers and compiler so far",
-        progress=progress,
-        transient=True,
+        progress=lambda text: progress(f"modules: headers and compiler: {text}"),
     )
     # A script of the package would make this link.
     (tree / "usr" / "bin" / "awk").symlink_to("mawk")
@@ -140,8 +134,7 @@ def _unpack_tools(recipe: Recipe, source: KernelSource, tree: Path, progress: Pr
 def _fetch(recipe: Recipe, name: str, into: Path, tree: Path, progress: Progress) -> dict[str, str]:
     """Unpack the module's source for dkms, of the user land's suite: tools and module must match. Returns notes."""
     suite, components = recipe.userland.suite, recipe.userland.components
-    line = source_line(debian_mirror(), suite, components)
-    apt = PrivateApt(into / "apt", source=line, architecture=recipe.architecture)
+    apt = PrivateApt(into / "apt", archive=debian_archive(suite, components), architecture=recipe.architecture)
     apt.update(progress)
     packages = apt.show([recipe.modules.dkms[name].package])
     (file,) = apt.download(packages, into, progress)

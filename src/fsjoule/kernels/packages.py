@@ -11,8 +11,9 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.host.apt import Package, PrivateApt, control_fields, debian_mirror, dependencies, source_line
+from fsjoule.host.apt import Package, PrivateApt, control_fields, dependencies
 from fsjoule.host.cache.stages import Progress, file_sha256
+from fsjoule.host.debian_archive import debian_archive
 from fsjoule.kernels.dkms import BuiltModule, built_module
 from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry, wanted_modules
 from fsjoule.kernels.recipe import Recipe
@@ -29,8 +30,8 @@ def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, pr
     source = recipe.kernel(choice)
 
     def collect(work: Path) -> Parts:
-        line = source_line(debian_mirror(), source.suite, check_valid_until=source.check_valid_until)
-        apt = PrivateApt(work / "apt", source=line, architecture=recipe.architecture)
+        archive = debian_archive(source.suite, check_valid_until=source.check_valid_until)
+        apt = PrivateApt(work / "apt", archive=archive, architecture=recipe.architecture)
         progress(f"kernel {choice}: fetching the package lists of {source.suite}")
         apt.update(progress)
         packages = _kernel_packages(apt, source.package, source.flavour)
