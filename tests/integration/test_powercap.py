@@ -15,7 +15,7 @@ from powercap_emulator import zone
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.energy import energy
-from fsjoule.meter.links.powercap import PowercapMeter, zones
+from fsjoule.meter.links.powercap import PowercapMeter, find
 from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, CounterTrace
 from fsjoule.meter.tools.pieces import PieceFigures
 from fsjoule.model import MarkSource, PlainInfo, Window
@@ -198,7 +198,7 @@ def test_a_zone_that_holds_no_count_is_listed_with_the_reason(folder: Path) -> N
     (folder / "intel-rapl:0" / "max_energy_range_uj").write_text("1000\n")
     (folder / "intel-rapl:0" / "name").write_text("package-0\n")
     (folder / "dtpm").mkdir()
-    (found,) = zones()
+    (found,) = find()
     assert found.info is None
     assert "holds no count: 'none'" in found.why_not
 
@@ -213,7 +213,9 @@ def test_the_commands_take_a_zone(folder: Path, tmp_path: Path, fsjoule: Command
     with zone(folder, "intel-rapl:0", lambda _: 12.0):
         listed = fsjoule("meter", "list", "--json")
         assert listed.code == 0
-        assert [each["meter"]["instrument"] for each in listed.document if each["meter"]] == [POWERCAP]
+        (found,) = (each for each in listed.document if each["address"] == address[1])
+        assert found["meter"]["instrument"] == POWERCAP
+        assert found["name"] == found["meter"]["serial_number"]
         watched = fsjoule("meter", "watch", *address, "--seconds", "1", "--json").out.splitlines()
         last = json.loads(watched[-1])
         assert last["joules"] > 5

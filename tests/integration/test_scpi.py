@@ -16,7 +16,7 @@ from scpi_emulator import supply
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
-from fsjoule.meter.links.scpi import PREFIX, ScpiMeter
+from fsjoule.meter.links.scpi import ScpiMeter
 from fsjoule.meter.protocol.scpi import (
     AMPERES_OFFSET,
     AMPERES_SHARE,
@@ -60,7 +60,7 @@ def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 
 
 def opened(address: str) -> ScpiMeter:
-    return ScpiMeter(address.removeprefix(PREFIX))
+    return ScpiMeter(address.removeprefix("visa:"))
 
 
 def test_every_joule_of_the_readings_is_in_the_trace() -> None:
@@ -184,7 +184,7 @@ def test_the_commands_take_it(tmp_path: Path, fsjoule: CommandLine) -> None:
         assert run["joules"]["value"] == pytest.approx(2.0 * run["window_seconds"], rel=0.01)
         refused = fsjoule("meter", "set", *address, "--rate", "100")
         assert refused.code == 2
-        assert "it has neither settings nor a stream" in refused.err
+        assert "it has no settings here" in refused.err
 
 
 def test_without_pyvisa_the_advice_is_what_to_install(fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

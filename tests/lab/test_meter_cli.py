@@ -62,7 +62,7 @@ def test_the_finder_tells_what_is_at_each_place(desk: Desk) -> None:
             assert time.monotonic() - begin < 10
     telnet, *others = found
     assert telnet.info is not None
-    assert telnet.info.info.serial_number == "DESK 1"
+    assert telnet.info.serial_number == "DESK 1"
     why_not = {each.address: each.why_not for each in others if each.info is None}
     assert f"in use by cat (process {thief.pid})" in why_not["held"]
     assert why_not["silent"] == "silent"

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from fsjoule import lab
-from fsjoule.errors import ConfigError, LabError, MeterError
+from fsjoule.errors import ConfigError, FsjouleError, LabError, MeterError
 from fsjoule.host import interrupts
 from fsjoule.lab.wanted import AT_ONCE, Wanted
+from fsjoule.meter.instruments import ADDRESSES, KINDS, InstrumentMeter, Kind, kind_at
 from fsjoule.meter.links.address import FORMS, opener
 from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.desk import ClientMeter
-from fsjoule.meter.links.finder import Candidate, Found, find, serial_ports
+from fsjoule.meter.links.finder import Candidate, find, serial_ports
+from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.holders import is_terminal
-from fsjoule.meter.links.polled import PolledMeter
-from fsjoule.meter.links.powercap import PREFIX as POWERCAP_PREFIX
-from fsjoule.meter.links.powercap import PowercapMeter
 from fsjoule.meter.links.receiver import Receiver
-from fsjoule.meter.links.scpi import PREFIX as VISA_PREFIX
-from fsjoule.meter.links.scpi import ScpiMeter
 from fsjoule.meter.links.streams import Stream
 from fsjoule.model import BoardProfile
 from fsjoule.runs.virtual import emulator, virtual_lab_of
@@ -30,6 +29,7 @@ from fsjoule.virtual.lab.meter import meter_opener
 
 KERNEL: Final = "6.1"
 _LAB: Final = "lab:"
+_SEARCH_S: Final = 8.0  # VISA asks the network for a second or more
 _LIST: Final = "fsjoule meter list shows all meters"
 
 
@@ -58,12 +58,12 @@ def open_meter(
 @contextmanager
 def desk_meter(
     address: str | None, environment_file: Path | None, say: Callable[[str], None]
-) -> Generator[ClientMeter | PolledMeter]:
-    """A meter that the host arms and marks: as `open_meter`, or a polled one by `powercap:ZONE` or `visa:RESOURCE`."""
-    polled = None if environment_file is not None else _polled(address or "")
-    if polled is not None:
-        with polled:
-            yield polled
+) -> Generator[ClientMeter | InstrumentMeter]:
+    """A meter that the host arms and marks: as `open_meter`, or an instrument by its address."""
+    kind = None if environment_file is not None or address is None else kind_at(address)
+    if kind is not None and address is not None:
+        with kind.link().meter(address.removeprefix(kind.prefix)) as instrument:
+            yield instrument
         return
     with open_meter(address, environment_file, say) as client:
         yield ClientMeter(client)
@@ -113,23 +113,46 @@ def environment_target(
 
 
 def find_meters() -> list[Found]:
-    """Every serial port of this computer and every running virtual lab, each with its meter if it has one."""
+    """Every serial port, every running virtual lab and every instrument that this computer reaches, all at once.
+
+    A place without a meter is listed with the reason. The search ends after some seconds, whatever hangs.
+    """
+    searches = [_Search(kind) for kind in KINDS]
+    deadline_s = time.monotonic() + _SEARCH_S
+    return [*_own_meters(), *(found for search in searches for found in search.result(deadline_s))]
+
+
+def _own_meters() -> list[Found]:
     return find([*serial_ports(), *_labs()])
 
 
-def _polled(address: str) -> PolledMeter | None:
-    """The meter at an address of one that is asked again and again; None for another address."""
-    if address.startswith(POWERCAP_PREFIX):
-        return PowercapMeter(address.removeprefix(POWERCAP_PREFIX))
-    if address.startswith(VISA_PREFIX):
-        return ScpiMeter(address.removeprefix(VISA_PREFIX))
-    return None
+class _Search:
+    """Looks for the instruments of one kind, in a thread that is abandoned if it hangs."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._found: list[Found] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"fsjoule-search-{kind.name}", daemon=True)
+        self._thread.start()
+
+    def result(self, deadline_s: float) -> list[Found]:
+        self._thread.join(max(0.0, deadline_s - time.monotonic()))
+        return self._nothing("the search takes too long") if self._found is None else self._found
+
+    def _nothing(self, why: str) -> list[Found]:
+        return [Found(self._kind.prefix, self._kind.what, why_not=why)]
+
+    def _run(self) -> None:
+        try:
+            self._found = self._kind.link().find()
+        except FsjouleError as error:
+            self._found = self._nothing(error.what)
 
 
 def _opener(address: str) -> Callable[[], Stream]:
-    if address.startswith((POWERCAP_PREFIX, VISA_PREFIX)):
+    if kind_at(address) is not None:
         raise ConfigError(
-            f"{address} is an instrument that is read again and again: it has neither settings nor a stream",
+            f"{address} is an instrument without a stream of fsjoule's own: it has no settings here",
             hint="fsjoule meter watch, record and run take it",
         )
     if address.startswith("/") and not Path(address).exists():
@@ -150,8 +173,8 @@ def _labs() -> list[Candidate]:
 
 
 def _only_one(say: Callable[[str], None]) -> str:
-    found = find_meters()
-    meters = [each for each in found if each.info is not None]
+    found = _own_meters()
+    meters = [each for each in found if each.name]
     if len(meters) == 1:
         say(f"meter at {meters[0].address}")
         return meters[0].address
@@ -162,5 +185,5 @@ def _only_one(say: Callable[[str], None]) -> str:
     seen = "; ".join(f"{each.address}: {each.why_not}" for each in found) or "there is no serial port"
     raise ConfigError(
         f"no meter was found ({seen})",
-        hint=f"name it: --meter with {FORMS}, or lab:NAME for a virtual lab's; or --lg-env FILE",
+        hint=f"name it: --meter with {FORMS}, lab:NAME for a virtual lab's, {ADDRESSES}; or --lg-env FILE",
     )

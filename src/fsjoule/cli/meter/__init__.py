@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -20,55 +20,47 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.clock import today
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from fsjoule.meter.links.finder import Found
-    from fsjoule.meter.links.powercap import Zone
+    from fsjoule.meter.links.found import Found
     from fsjoule.meter.protocol.frames import InfoFrame
-    from fsjoule.model import MeterInfo
 
 app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its readings, its calibration and its tests.")
 
 
 @app.command("list")
 def list_meters(wide: Wide = False, json_output: Json = False) -> None:
-    """List the meters at this computer's serial ports, in its virtual labs and in its processor (powercap).
+    """List all meters that this computer reaches, and the benches whose files name them.
 
-    Each port is listened to for 1.5 s.
-
-    It sends nothing, and leaves ports alone that another program has open. Exit code 3 if there is no meter.
+    It listens to each serial port and virtual lab for 1.5 s, and looks for instruments meanwhile: those of VISA, and
+    the processor's counters. Sends nothing to a serial port, and leaves alone what another program has
+    open. Benches are those of the files in env/ and labgrid/ here. Exit code 3 if there is no meter.
 
     Example: fsjoule meter list
     """
-    from fsjoule.meter.links.powercap import zones
-    from fsjoule.meter.tools.words import as_document
     from fsjoule.runs.meter import find_meters
+    from fsjoule.runs.meter_users import users
 
-    found, counters = find_meters(), zones()
+    found = find_meters()
+    benches = users(found)
     if json_output:
-        print_json(
-            [
-                {
-                    "address": each.address,
-                    "where": each.where,
-                    "meter": as_document(each.info, today()) if each.info else None,
-                    "why_not": each.why_not or None,
-                }
-                for each in found
-            ]
-            + [
-                {
-                    "address": each.address,
-                    "where": each.where,
-                    "meter": dataclasses.asdict(each.info) if each.info else None,
-                    "why_not": each.why_not or None,
-                }
-                for each in counters
-            ]
-        )
+        print_json([_found_document(each) | {"benches": benches[each.address]} for each in found])
     else:
-        _show_meters(found, counters, wide=wide)
-    raise typer.Exit(0 if any(each.info for each in (*found, *counters)) else 3)
+        _show_meters(found, benches, wide=wide)
+    raise typer.Exit(0 if any(each.name for each in found) else 3)
+
+
+def _found_document(found: Found) -> dict[str, Any]:
+    from fsjoule.meter.tools.words import as_document
+
+    meter = None if found.info is None else dataclasses.asdict(found.info)
+    return {
+        "address": found.address,
+        "where": found.where,
+        "name": found.name or None,
+        "meter": as_document(found.frame, today()) if found.frame else meter,
+        "why_not": found.why_not or None,
+    }
 
 
 app.command()(watch)
@@ -78,28 +70,33 @@ app.command()(calibrate)
 app.command()(selftest)
 
 
-def _show_meters(found: Sequence[Found], counters: Sequence[Zone], *, wide: bool) -> None:
+def _show_meters(found: Sequence[Found], benches: Mapping[str, Sequence[str]], *, wide: bool) -> None:
     from fsjoule.report.table import Cell, Column, Tone, listing, word
     from fsjoule.report.terminal import named_lines, print_table
 
-    meters: list[tuple[Found | Zone, MeterInfo]] = [(each, each.info.info) for each in found if each.info]
-    meters += [(each, each.info) for each in counters if each.info]
-    if meters:
+    if meters := [each for each in found if each.name]:
         rows = [
             (
                 each.address,
-                info.serial_number,
-                Cell("simulated" if info.simulated else "", tone=Tone.DOUBT),
-                *(info.firmware, str(info.rate_hz), each.where),
+                each.name,
+                Cell("simulated" if each.info and each.info.simulated else "", tone=Tone.DOUBT),
+                *((each.info.firmware, str(each.info.rate_hz)) if each.info else ("", "")),
+                each.where,
+                ", ".join(benches[each.address]),
             )
-            for each, info in meters
+            for each in meters
         ]
-        columns = (*map(word, ("address", "meter", "", "firmware")), Column("samples/s"), word("where"))
+        columns = (
+            *map(word, ("address", "meter", "", "firmware")),
+            Column("samples/s"),
+            word("where"),
+            word("used by"),
+        )
         print_table(out, listing(columns, rows), wide=wide)
-    if others := [(each.address, f"{each.why_not} ({each.where})") for each in (*found, *counters) if not each.info]:
-        out.print(named_lines("Ports without a meter", others))
-    if not found and not counters:
-        out.print("there is no serial port, and no virtual lab is up")
+    if others := [(each.address, f"{each.why_not} ({each.where})") for each in found if not each.name]:
+        out.print(named_lines("Places without a meter", others))
+    if not found:
+        out.print("there is no serial port, no virtual lab is up, and no instrument was found")
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from fsjoule.meter.instruments import ADDRESSES
 from fsjoule.meter.links.address import FORMS
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ MeterAddress = Annotated[
         "-m",
         envvar="FSJOULE_METER",
         metavar="ADDRESS",
-        help=(
-            f"{FORMS}, lab:NAME for a virtual lab's, powercap:ZONE for this computer's processor, or visa:RESOURCE "
-            "for an instrument that speaks SCPI. "
-            "Not needed with a single meter."
-        ),
+        help=(f"{FORMS}, lab:NAME for a virtual lab's, {ADDRESSES}. Not needed with a single meter of fsjoule's own."),
     ),
 ]
 Environment = Annotated[

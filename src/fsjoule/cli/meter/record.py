@@ -15,8 +15,8 @@ from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds, with_si
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fsjoule.meter.instruments import InstrumentMeter
     from fsjoule.meter.links.desk import ClientMeter
-    from fsjoule.meter.links.polled import PolledMeter
     from fsjoule.meter.tools.live import Reading
     from fsjoule.meter.tools.recorder import Recorded
 
@@ -67,18 +67,18 @@ def record_command(
 
 
 def _record(
-    instrument: ClientMeter | PolledMeter,
+    instrument: ClientMeter | InstrumentMeter,
     output: list[Path],
     ended: Ending,
     seconds: float | None,
     say: Callable[[Reading], None],
 ) -> Recorded:
     from fsjoule.meter.links.desk import ClientMeter
-    from fsjoule.meter.tools.recorder import record, record_counter
+    from fsjoule.meter.tools.recorder import record, record_instrument
 
     if isinstance(instrument, ClientMeter):
         return record(instrument.client, output, ended, seconds=seconds, say=say)
-    return record_counter(instrument, output, ended, seconds=seconds, say=say)
+    return record_instrument(instrument, output, ended, seconds=seconds, say=say)
 
 
 def _line(reading: Reading) -> str:

@@ -20,8 +20,8 @@ from fsjoule.model import Mark, MarkSource
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from fsjoule.meter.instruments import InstrumentMeter
     from fsjoule.meter.links.client import MeterClient
-    from fsjoule.meter.links.polled import PolledMeter
     from fsjoule.meter.links.receiver import Receiver
     from fsjoule.meter.protocol.frames import Frame
     from fsjoule.meter.tools.live import Reading
@@ -56,7 +56,7 @@ def watch(
         if isinstance(instrument, ClientMeter):
             watching = _Stream(instrument.client, span)
         else:
-            watching = _Counter(instrument, span)
+            watching = _Instrument(instrument, span)
         if json_output:
             shower, pause_s = _json_line, _LINE_PAUSE_S
         elif out.is_terminal:
@@ -84,29 +84,29 @@ class _Watching(Protocol):
         ...
 
 
-class _Counter:
-    """The live figures of a counter of this computer, read when they are looked at."""
+class _Instrument:
+    """The live figures of an instrument, read when they are looked at."""
 
-    def __init__(self, counter: PolledMeter, span_s: float) -> None:
+    def __init__(self, instrument: InstrumentMeter, span_s: float) -> None:
         from fsjoule.meter.tools.pieces import PieceFigures
 
         self.span_s = span_s
-        self._counter = counter
+        self._meter = instrument
         self._figures = PieceFigures(span_s)
 
     def listening(self) -> AbstractContextManager[object]:
-        self._counter.arm()
+        self._meter.arm()
         return nullcontext()
 
     def look(self, columns: int = 0) -> _View:
-        marks, info, figures = self._figures.take(self._counter.take()), self._counter.info(), self._figures
+        marks, info, figures = self._figures.take(self._meter.take()), self._meter.info(), self._figures
         ranges = figures.ranges(columns, self.span_s) if columns else ()
         return _View(
             figures.reading(), info.serial_number, info.simulated, marks, tuple(figures.marks), ranges, trouble=""
         )
 
     def raise_if_over(self) -> None:
-        """A counter that cannot be read any more raises in `look`."""
+        """An instrument that cannot be read any more raises in `look`."""
 
 
 class _Stream:

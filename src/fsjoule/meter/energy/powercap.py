@@ -12,7 +12,7 @@ from typing import Final
 
 from fsjoule.meter.energy.instrument import SteadyErrors
 from fsjoule.meter.protocol.powercap import UPDATE_US
-from fsjoule.model import PlainInfo
+from fsjoule.model import MarkSource, PlainInfo
 
 _GAIN: Final = 0.05
 _SQRT3: Final = math.sqrt(3)
@@ -34,3 +34,9 @@ class Powercap:
         """See `Instrument`. The counter knows neither voltage nor current."""
         del volts, amperes
         return SteadyErrors(0.0, 0.0, 0.0, gain=_GAIN / _SQRT3, shunt=0.0)
+
+
+def errors(info: PlainInfo, marks: MarkSource) -> Powercap:
+    """See `fsjoule.meter.instruments.Errors`. Marks are the host's."""
+    del marks
+    return Powercap.of(info)

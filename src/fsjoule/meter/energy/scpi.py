@@ -8,7 +8,7 @@ from typing import Final
 
 from fsjoule.meter.energy.instrument import SteadyErrors
 from fsjoule.meter.protocol.scpi import AMPERES_OFFSET, AMPERES_SHARE, READ_S, VOLTS_OFFSET, VOLTS_SHARE
-from fsjoule.model import PlainInfo
+from fsjoule.model import MarkSource, PlainInfo
 
 _SQRT3: Final = math.sqrt(3)
 
@@ -49,3 +49,9 @@ class Scpi:
             gain=math.hypot(self.volts_share, self.amperes_share) / _SQRT3,
             shunt=0.0,
         )
+
+
+def errors(info: PlainInfo, marks: MarkSource) -> Scpi:
+    """See `fsjoule.meter.instruments.Errors`. Marks are the host's."""
+    del marks
+    return Scpi.of(info)

@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from serial.tools import list_ports
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.links.address import opener
+from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.streams import Stream
 from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 
@@ -27,21 +29,12 @@ class Candidate:
     address: str
     where: str
     open: Callable[[], Stream]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A place that was listened to: its meter's info, or the reason why there is none."""
-
-    address: str
-    where: str
-    info: InfoFrame | None = None
-    why_not: str = ""
+    device: tuple[str, ...] = ()
 
 
 def serial_ports() -> list[Candidate]:
     ports: list[Any] = sorted(list_ports.comports(), key=lambda port: port.device)
-    return [Candidate(port.device, _where(port), opener(port.device)) for port in ports]
+    return [Candidate(port.device, _where(port), opener(port.device), _known_by(port)) for port in ports]
 
 
 def find(candidates: Iterable[Candidate]) -> list[Found]:
@@ -65,7 +58,7 @@ class _Probe:
         return self._found or self._nothing("opening it takes too long")
 
     def _nothing(self, why: str) -> Found:
-        return Found(self._candidate.address, self._candidate.where, why_not=why)
+        return Found(self._candidate.address, self._candidate.where, why_not=why, device=self._candidate.device)
 
     def _run(self) -> None:
         try:
@@ -82,8 +75,22 @@ class _Probe:
         while time.monotonic() < deadline:
             for frame in decoder.feed(stream.read(_READ_S)):
                 if isinstance(frame, InfoFrame):
-                    return Found(self._candidate.address, self._candidate.where, frame)
+                    info, place = frame.info, self._candidate
+                    return Found(
+                        place.address,
+                        place.where,
+                        info.serial_number,
+                        info,
+                        frame=frame,
+                        device=place.device,
+                    )
         return self._nothing("silent" if not decoder.counters.bytes else "not a meter")
+
+
+def _known_by(port: Any) -> tuple[str, ...]:  # noqa: ANN401 - pyserial ships no types
+    """What labgrid's USBSerialPort matches (ID_SERIAL_SHORT), and the names that udev gives the port."""
+    links = [str(link) for link in Path("/dev/serial").glob("*/*") if link.resolve() == Path(port.device).resolve()]
+    return tuple(each for each in (port.serial_number, *sorted(links)) if each)
 
 
 def _where(port: Any) -> str:  # noqa: ANN401 - pyserial ships no types

@@ -9,16 +9,15 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import MeterError
+from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, CounterTrace
 from fsjoule.model import PlainInfo
 
-PREFIX: Final = "powercap:"
 _FOLDER: Final = "FSJOULE_POWERCAP"
 _DEFAULT_FOLDER: Final = "/sys/class/powercap"
 _ENERGY: Final = "energy_uj"
@@ -29,29 +28,24 @@ _PATIENCE_S: Final = 2.0
 _HINT: Final = "fsjoule meter list shows the counters; only root may read them unless an administrator allows it"
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """A zone with its counter, or the reason why it cannot be read."""
-
-    address: str
-    where: str
-    info: PlainInfo | None
-    why_not: str = ""
-
-
-def zones() -> list[Zone]:
+def find() -> list[Found]:
     """The zones of this computer that have an energy counter."""
-    return [_zone(folder.name) for folder in sorted(_folder().glob("*")) if (folder / _ENERGY).exists()]
+    return [_found(folder.name) for folder in sorted(_folder().glob("*")) if (folder / _ENERGY).exists()]
 
 
-def _zone(name: str) -> Zone:
-    address = f"{PREFIX}{name}"
+def meter(name: str) -> PowercapMeter:
+    """The meter of a zone. Raises MeterError."""
+    return PowercapMeter(name)
+
+
+def _found(name: str) -> Found:
+    address, where = f"powercap:{name}", "this computer's processor"
     try:
         info = _info(name)
         _read(_folder() / name / _ENERGY)
     except MeterError as error:
-        return Zone(address, "this computer's processor", None, error.what)
-    return Zone(address, "this computer's processor", info)
+        return Found(address, where, why_not=error.what)
+    return Found(address, where, info.serial_number, info)
 
 
 class PowercapMeter(PolledMeter):

@@ -6,14 +6,18 @@ default pyvisa-py.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
+import re
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError, MeterError
+from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.scpi import (
     AMPERES_OFFSET,
@@ -27,7 +31,6 @@ from fsjoule.meter.protocol.scpi import (
 from fsjoule.model import PlainInfo
 from fsjoule.store.instrument_files import file_of, read_instrument_file
 
-PREFIX: Final = "visa:"
 _BACKEND: Final = "FSJOULE_VISA"
 _DEFAULT_BACKEND: Final = "@py"
 _TIMEOUT_MS: Final = 2000
@@ -41,6 +44,43 @@ _AMPERES: Final = "MEASure:CURRent?"
 _DOCS: Final = "docs/meter.md#instruments-that-speak-scpi"
 _HINT: Final = f"is its remote control on, and does no other program use it? {_DOCS} has addresses"
 _SIMULATED: Final = "SIM-"
+_INSTRUMENTS: Final = "?*::INSTR"
+_SERIAL: Final = "ASRL"
+_USB: Final = re.compile(r"USB\d*::[^:]+::[^:]+::(?P<serial>[^:]+)")
+
+
+def meter(name: str) -> ScpiMeter:
+    """The meter at a VISA resource. Raises ConfigError, MeterError."""
+    return ScpiMeter(name)
+
+
+def find() -> list[Found]:
+    """The resources that VISA lists, by name. None is opened: a question would disturb who talks to it.
+
+    Serial ports are left out, since any device may be there.
+    """
+    if importlib.util.find_spec("pyvisa") is None:
+        return []
+    pyvisa = _pyvisa()
+    try:
+        # pyvisa-py warns of each way to search for which it lacks a library.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            manager = pyvisa.ResourceManager(os.environ.get(_BACKEND) or _DEFAULT_BACKEND)
+            try:
+                listed: Sequence[str] = manager.list_resources(_INSTRUMENTS)
+            finally:
+                manager.close()
+    except (pyvisa.Error, OSError, ValueError) as error:
+        raise MeterError(f"VISA cannot list its instruments: {error}", hint=_HINT) from error
+    return [_found(resource) for resource in sorted(listed) if not resource.startswith(_SERIAL)]
+
+
+def _found(resource: str) -> Found:
+    """USB tells the serial number in the resource's name (VPP-4.3, 4.3.1.1); other ways have the address alone."""
+    usb = _USB.match(resource)
+    name = usb.group("serial") if usb else resource
+    return Found(f"visa:{resource}", "an instrument that VISA lists", name, device=(name,) if usb else ())
 
 
 class ScpiMeter(PolledMeter):

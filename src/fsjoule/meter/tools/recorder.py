@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from fsjoule.errors import FsjouleError, MeterError, StorageError
+from fsjoule.meter.instruments import InstrumentMeter
 from fsjoule.meter.links.client import MeterClient
-from fsjoule.meter.links.polled import PolledMeter
 from fsjoule.meter.protocol.frames import Frame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
@@ -100,29 +100,29 @@ def record(
     return Recorded(frame.info, live.reading(), inbox.clock.drift(), faults, files.whole, tuple(files.failures))
 
 
-def record_counter(
-    counter: PolledMeter,
+def record_instrument(
+    instrument: InstrumentMeter,
     paths: Sequence[Path],
     ended: Ending,
     *,
     seconds: float | None = None,
     say: Callable[[Reading], None] = lambda _reading: None,
 ) -> Recorded:
-    """As `record`, from a counter of this computer. Its clock is the host's, so there is no drift to tell."""
+    """As `record`, from an instrument whose clock is the host's: there is no drift to tell."""
     figures = PieceFigures(_LIVE_S)
-    counter.arm()
+    instrument.arm()
     begin_s = time.monotonic()
     with _Files(paths) as files:
         while True:
             left_s = _PIECE_S if seconds is None else begin_s + seconds - time.monotonic()
             asked = ended.wait(min(_PIECE_S, max(_TAIL_S, left_s)))
-            piece = counter.take(whole=True)
+            piece = instrument.take(whole=True)
             files.write(piece)
             figures.take(piece)
             say(figures.reading())
             if asked or (seconds is not None and figures.reading().seconds >= seconds):
                 break
-    return Recorded(counter.info(), figures.reading(), None, (), files.whole, tuple(files.failures))
+    return Recorded(instrument.info(), figures.reading(), None, (), files.whole, tuple(files.failures))
 
 
 def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> None:

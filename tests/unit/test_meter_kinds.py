@@ -1,0 +1,90 @@
+"""The table of instruments: each row has its two modules, and each search its limit."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fsjoule.errors import MeterError
+from fsjoule.meter.instruments import KINDS, Kind, kind_at, kind_named
+from fsjoule.meter.links.found import Found
+from fsjoule.runs import meter as meters
+from fsjoule.runs.meter_users import users
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+def test_a_row_has_a_module_that_opens_and_finds_and_one_of_errors(kind: Kind) -> None:
+    link, errors = kind.link(), kind.errors()
+    assert list(inspect.signature(link.meter).parameters) == ["name"]
+    assert list(inspect.signature(link.find).parameters) == []
+    assert list(inspect.signature(errors.errors).parameters) == ["info", "marks"]
+    assert kind.form.startswith(kind.prefix)
+    assert kind_at(f"{kind.prefix}x") is kind_named(kind.name) is kind
+
+
+def test_an_address_of_our_own_meter_is_of_no_kind() -> None:
+    assert kind_at("/dev/ttyUSB0") is kind_at("lab:virtual") is kind_at("host:4711") is kind_named("heliometer") is None
+
+
+def _kinds(monkeypatch: pytest.MonkeyPatch, **finds: Any) -> None:
+    def link(kind: Kind) -> Any:
+        return SimpleNamespace(find=finds[kind.name])
+
+    monkeypatch.setattr(meters, "_own_meters", lambda: [Found("/dev/ttyUSB0", "serial port", "FSJ-1")])
+    monkeypatch.setattr(meters, "KINDS", tuple(Kind(name, f"{name}:", f"{name}:X", name) for name in finds))
+    monkeypatch.setattr(Kind, "link", link)
+
+
+def test_all_searches_run_at_once_and_a_failed_one_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(2, timeout=30)
+
+    def found() -> list[Found]:
+        together.wait()
+        return [Found("two:1", "a desk", "T1")]
+
+    def failed() -> list[Found]:
+        together.wait()
+        raise MeterError("its library is broken")
+
+    _kinds(monkeypatch, one=failed, two=found)
+    said = {each.address: each.name or each.why_not for each in meters.find_meters()}
+    assert said == {"/dev/ttyUSB0": "FSJ-1", "one:": "its library is broken", "two:1": "T1"}
+
+
+def test_a_search_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(meters, "_SEARCH_S", 0.05)
+    _kinds(monkeypatch, hanging=lambda: [Found("late:1", str(over.wait(30)))])
+    _, hung = meters.find_meters()
+    over.set()
+    assert (hung.address, hung.why_not) == ("hanging:", "the search takes too long")
+
+
+def test_the_files_of_a_checkout_tell_which_bench_uses_a_meter(tmp_path: Path) -> None:
+    files = {
+        "env/lab.yaml": "options: {fsjoule_virtual_lab: virtual}\ntargets: {main: {drivers: {MeterDriver: {}}}}\n",
+        "env/boards/here.yaml": "targets:\n  main:\n    resources:\n      RawSerialPort: {port: /dev/ttyUSB3}\n",
+        "env/there.yaml": "targets: {main: {resources: {RemotePlace: {name: !template $LG_PLACE}}}}\n",
+        "env/damaged.yaml": "targets: [",
+        "labgrid/rpi4/exporter.yaml": "rpi4:\n  meter: {cls: USBSerialPort, match: {ID_SERIAL_SHORT: A50285BI}}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = [
+        Found("lab:virtual/2", "a lab", "SIM-2"),
+        Found("/dev/ttyUSB0", "serial port", "FSJ-1", device=("A50285BI",)),
+        Found("/dev/ttyUSB3", "serial port", "FSJ-2"),
+        Found("virtual", "an address that is a lab's name", "X"),
+    ]
+    assert users(found, tmp_path) == {
+        "lab:virtual/2": ("env/lab.yaml",),
+        "/dev/ttyUSB0": ("labgrid/rpi4/exporter.yaml (rpi4)",),
+        "/dev/ttyUSB3": ("env/boards/here.yaml (main)",),
+        "virtual": (),
+    }
