@@ -17,6 +17,7 @@ from scpi_emulator import supply
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
 from fsjoule.meter.links.scpi import ScpiMeter
+from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.meter.protocol.scpi import (
     AMPERES_OFFSET,
     AMPERES_SHARE,
@@ -24,7 +25,6 @@ from fsjoule.meter.protocol.scpi import (
     SCPI,
     VOLTS_OFFSET,
     VOLTS_SHARE,
-    SampleTrace,
 )
 from fsjoule.model import PlainInfo, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile

@@ -87,6 +87,7 @@ class Kind:
 
 KINDS: Final = (
     Kind("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
+    Kind("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO"),
     Kind("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
 )
 ADDRESSES: Final = ", ".join(f"{kind.form} for {kind.what}" for kind in KINDS)

@@ -59,10 +59,13 @@ class PolledMeter:
         with self._lock:
             self._trace, self._ask = trace, ask
         self._wait(1)
+        self._raise_trouble()
 
     def disarm(self) -> PlainTrace:
         """Stop recording. Returns everything since `arm` that was not taken, up to now."""
-        trace = self.take(whole=True)
+        self._wait_for_now()
+        self._raise_trouble()
+        trace = self.take()
         with self._lock:
             self._trace = self._ask = None
         return trace
@@ -70,15 +73,18 @@ class PolledMeter:
     def take(self, *, whole: bool = False) -> PlainTrace:
         """The ticks since `arm` or the last call, with their marks; `whole` waits for those up to now.
 
-        Raises MeterError if it was not armed or the instrument does not answer any more.
+        Raises MeterError if it was not armed, or if the instrument does not answer any more and all ticks before that
+        are taken.
         """
         if whole:
-            self._wait(time.monotonic_ns() // 1000 + round(self._info.tick_us))
+            self._wait_for_now()
         with self._lock:
-            self._raise_trouble()
             if self._trace is None:
                 raise MeterError("the meter was not armed", hint="call arm() before disarm()")
-            return self._trace.take()
+            taken = self._trace.take()
+        if not len(taken.ticks):
+            self._raise_trouble()
+        return taken
 
     def mark_now(self, text: str) -> Callable[[], None]:
         """Mark this moment; nothing need be waited for."""
@@ -88,15 +94,19 @@ class PolledMeter:
                 self._trace.mark(Mark(time_us, text, MarkSource.HOST))
         return lambda: None
 
+    def _wait_for_now(self) -> None:
+        self._wait(time.monotonic_ns() // 1000 + round(self._info.tick_us))
+
     def _wait(self, until_us: int) -> None:
+        """Until there is a reading from then on, or trouble."""
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             with self._lock:
-                self._raise_trouble()
-                if self._trace is None or self._trace.end_us >= until_us:
+                if self._trouble is not None or self._trace is None or self._trace.end_us >= until_us:
                     return
-            if time.monotonic() > deadline:
-                raise MeterError(f"{self._name} was not read for {_PATIENCE_S:g} s", transient=True)
+                if time.monotonic() > deadline:
+                    self._trouble = MeterError(f"{self._name} was not read for {_PATIENCE_S:g} s", transient=True)
+                    return
             time.sleep(_LOOK_S)
 
     def _raise_trouble(self) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.polled import Ask, PolledMeter
+from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.meter.protocol.scpi import (
     AMPERES_OFFSET,
     AMPERES_SHARE,
@@ -26,7 +27,6 @@ from fsjoule.meter.protocol.scpi import (
     SCPI,
     VOLTS_OFFSET,
     VOLTS_SHARE,
-    SampleTrace,
 )
 from fsjoule.model import PlainInfo
 from fsjoule.store.instrument_files import file_of, read_instrument_file

@@ -25,6 +25,7 @@ class PolledTrace:
         self._times_us: list[int] = []
         self._totals_nj: list[float] = []
         self._volts: list[float] = []
+        self._clipped: list[float] = []
         self._marks: list[Mark] = []
         self._next_tick: int | None = None
 
@@ -38,11 +39,12 @@ class PolledTrace:
         """The energy up to the newest reading; 0 without one."""
         return self._totals_nj[-1] if self._totals_nj else 0.0
 
-    def read(self, time_us: int, total_nj: float, volts: float = 0.0) -> None:
-        """Take a reading: the energy since the first one, and the voltage. Times ascend."""
+    def read(self, time_us: int, total_nj: float, volts: float = 0.0, *, clipped: bool = False) -> None:
+        """Take a reading: the energy since the first one, the voltage, and whether it left a range. Times ascend."""
         self._times_us.append(time_us)
         self._totals_nj.append(total_nj)
         self._volts.append(volts)
+        self._clipped.append(float(clipped))
 
     def mark(self, mark: Mark) -> None:
         self._marks.append(mark)
@@ -58,6 +60,8 @@ class PolledTrace:
         edges = np.arange(begin, end + 1, dtype=np.int64)
         edge_nj = np.round(self._between(edges * tick_us, times_us, self._totals_nj)).astype(np.int64)
         volts = self._between(edges[:-1] * tick_us + tick_us // 2, times_us, self._volts)
+        # A tick between two readings is of both.
+        clipped = self._between(edges * tick_us, times_us, self._clipped) > 0
         kept = ~_in_gaps(edges[:-1], times_us, tick_us)
         # At both ends, and behind each gap: a gap lies behind the samples of its checkpoint.
         behind = kept & np.concatenate([[False], ~kept])[: len(kept)]
@@ -70,7 +74,7 @@ class PolledTrace:
             times_us=edges[:-1][kept] * tick_us,
             energy_nj=np.diff(edge_nj)[kept],
             voltage_uv=np.round(volts[kept] * 1e6).astype(np.int64),
-            clipped_samples=np.zeros(int(kept.sum()), dtype=np.uint8),
+            clipped_samples=(clipped[:-1] | clipped[1:])[kept].astype(np.uint8),
             checkpoint_ticks=edges[told],
             checkpoint_nj=edge_nj[told],
             checkpoint_missed=np.zeros(len(told), dtype=np.int64),
@@ -91,7 +95,23 @@ class PolledTrace:
         if len(edges) > 1 or self._next_tick is not None:
             self._next_tick = end
             keep = max(0, int(np.searchsorted(self._times_us, end * tick_us, side="right")) - 1)
-            del self._times_us[:keep], self._totals_nj[:keep], self._volts[:keep]
+            for values in (self._times_us, self._totals_nj, self._volts, self._clipped):
+                del values[:keep]
+
+
+class SampleTrace(PolledTrace):
+    """Readings of voltage and current. Between two of them the power is taken as a straight line."""
+
+    def __init__(self, info: PlainInfo) -> None:
+        super().__init__(info)
+        self._last_w: float | None = None
+
+    def add(self, time_us: int, volts: float, amperes: float, *, clipped: bool = False) -> None:
+        """Take a reading. Times ascend."""
+        watts = volts * amperes
+        more_nj = 0.0 if self._last_w is None else (self._last_w + watts) / 2 * (time_us - self.end_us) * 1e3
+        self._last_w = watts
+        self.read(time_us, self.total_nj + more_nj, volts, clipped=clipped)
 
 
 def _in_gaps(ticks: npt.NDArray[np.int64], times_us: npt.NDArray[np.int64], tick_us: int) -> npt.NDArray[np.bool_]:

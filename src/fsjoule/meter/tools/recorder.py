@@ -116,7 +116,11 @@ def record_instrument(
         while True:
             left_s = _PIECE_S if seconds is None else begin_s + seconds - time.monotonic()
             asked = ended.wait(min(_PIECE_S, max(_TAIL_S, left_s)))
-            piece = instrument.take(whole=True)
+            try:
+                piece = instrument.take(whole=True)
+            except MeterError as error:
+                after = f"the recording ends after {figures.reading().seconds:.0f} s"
+                raise MeterError(f"{after}: {error.what}", hint="the files hold everything before that") from error
             files.write(piece)
             figures.take(piece)
             say(figures.reading())

@@ -1,0 +1,275 @@
+"""Power monitors of the kernel's IIO and hwmon, of this computer, behind an iiod, or at USB: INA226, ACME's probes.
+
+An address is libiio's URI and a device: `ip:192.168.1.5/ina226`, `local:/iio:device0`, `usb:1.5.0`. The device may be
+left out where a context has one power monitor. `FSJOULE_IIO` lists further URIs for `fsjoule meter list`, with commas.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from fsjoule.errors import ConfigError, MeterError
+from fsjoule.meter.energy.iio import CHIPS, OHM, READ_S, TURN_S, chip_limits, stated_limits
+from fsjoule.meter.links.found import Found
+from fsjoule.meter.links.polled import Ask, PolledMeter
+from fsjoule.meter.protocol.iio import IIO, Source, is_power_monitor, ohms, source_of
+from fsjoule.meter.protocol.polled import SampleTrace
+from fsjoule.model import PlainInfo
+from fsjoule.model.instrument_file import InstrumentFile
+from fsjoule.store.instrument_files import file_of, read_instrument_file
+
+_URIS: Final = "FSJOULE_IIO"
+_TIMEOUT_MS: Final = 2000
+_TIMED_READINGS: Final = 5
+# Faster ticks would be lost whenever the host is busy for a moment.
+_MOST_HZ: Final = 100
+_LEAST_PAUSE_S: Final = 0.002
+_SAME_OHM: Final = 1e-3
+_AVAHI: Final = Path("/run/avahi-daemon/socket")
+_LOCAL: Final = ("/sys/bus/iio/devices", "/sys/class/hwmon")
+_DOCS: Final = "docs/meter.md#power-monitors-of-the-kernel"
+_HINT: Final = f"fsjoule meter list shows the power monitors; {_DOCS} has addresses"
+# How a context says that it is emulated.
+_SIMULATED: Final = "fsjoule,simulated"
+
+
+class IioMeter(PolledMeter):
+    """The meter of one device, which is asked as often as it has something new, up to 100 times a second.
+
+    Raises ConfigError without libiio, or if nothing is known of its accuracy; MeterError if there is no such device.
+    """
+
+    def __init__(self, name: str) -> None:
+        uri, wanted = _parts(name)
+        device = _device(_context(uri), uri, wanted)
+        with _errors(uri):
+            info, source, pause_s = _described(device, uri)
+        super().__init__(info, f"{device.label} at {uri}", lambda: _begun(device, source, info, uri), pause_s)
+
+
+def meter(name: str) -> IioMeter:
+    """The meter at an address. Raises ConfigError, MeterError."""
+    return IioMeter(name)
+
+
+def find() -> list[Found]:
+    """The power monitors of all contexts in reach: here, at USB, announced by DNS-SD, and those of `FSJOULE_IIO`.
+
+    A context is only read: other clients of an iiod, and the kernel's buffers, notice nothing.
+    """
+    if importlib.util.find_spec("iio") is None:
+        return []
+    try:
+        uris = list(dict.fromkeys(_uris(_library())))
+    except ConfigError as error:
+        return [Found("iio:", "libiio", why_not=error.what)]
+    return [found for uri in uris for found in _found(uri)]
+
+
+def _uris(iio: Any) -> Iterator[str]:  # noqa: ANN401 - a module without types
+    yield from (uri.strip() for uri in os.environ.get(_URIS, "").split(",") if uri.strip())
+    if any(list(Path(folder).glob("*")) for folder in _LOCAL):
+        yield "local:"
+    # libiio 0.24 gives up the whole scan where DNS-SD has no avahi, and writes so to standard error.
+    if _AVAHI.exists():
+        try:
+            yield from (uri for uri in iio.scan_contexts() if not uri.startswith("local"))
+        except OSError as error:
+            raise MeterError(f"libiio cannot look for contexts: {error.strerror or error}") from error
+
+
+def _found(uri: str) -> list[Found]:
+    where = "this computer" if uri.startswith("local") else uri
+    try:
+        context = _context(uri)
+    except MeterError as error:
+        return [Found(f"iio:{uri}", where, why_not=error.what)]
+    devices = [device for device in map(_Device, context.devices) if device.is_power_monitor()]
+    return [
+        Found(f"iio:{uri}/{each.id}", where, f"{each.name or each.label} {_serial(context, uri)}") for each in devices
+    ]
+
+
+class _Device:
+    """A device of a context."""
+
+    def __init__(self, device: Any) -> None:  # noqa: ANN401 - a class without types
+        self._device = device
+        self.id = str(device.id)
+        self.name = str(device.name or "")
+        self.label = str(getattr(device, "label", None) or self.name or self.id)
+        self.channels: dict[str, Any] = {each.id: each for each in device.channels if not each.output}
+
+    def is_power_monitor(self) -> bool:
+        return is_power_monitor(self.id, self._names(), has_shunt=self._attribute("shunt_resistor") is not None)
+
+    def source(self) -> Source | None:
+        return source_of(self.id, self.name, self._names(), self.ohm(), self.read)
+
+    def ohm(self) -> float | None:
+        told = self._attribute("shunt_resistor")
+        return None if told is None else ohms(told.value)
+
+    def turn_s(self) -> float | None:
+        """How long the chip takes for a new reading of all channels; None if the kernel does not tell."""
+        if (rate := self._number("sampling_frequency")) is not None and rate > 0:
+            return 1 / rate
+        interval_ms = self._number("update_interval")
+        return None if interval_ms is None else interval_ms * 1e-3
+
+    def read(self, channel: str, attribute: str) -> float:
+        return float(self.channels[channel].attrs[attribute].value)
+
+    @property
+    def context(self) -> Any:  # noqa: ANN401 - a class without types
+        return self._device.context
+
+    def _names(self) -> Mapping[str, frozenset[str]]:
+        return {name: frozenset(channel.attrs) for name, channel in self.channels.items()}
+
+    def _number(self, name: str) -> float | None:
+        told = self._attribute(name)
+        return None if told is None else float(told.value)
+
+    def _attribute(self, name: str) -> Any | None:  # noqa: ANN401 - a class without types
+        """An attribute of the whole device, which libiio also shows with its direction, or with each channel."""
+        for attributes in (self._device.attrs, *(channel.attrs for channel in self.channels.values())):
+            for each in (name, f"in_{name}"):
+                if each in attributes:
+                    return attributes[each]
+        return None
+
+
+class _errors:  # noqa: N801 - a context manager, used as a function
+    """What libiio raises, as MeterError: it has no errors of its own."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise MeterError(
+                f"the IIO context {self._uri} does not answer: {error.strerror or error}", transient=True, hint=_HINT
+            ) from error
+        if isinstance(error, ValueError):
+            raise MeterError(f"the IIO context {self._uri} tells no number: {error}", hint=_HINT) from error
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """The URI and the device's name, label or id; "" for the only one."""
+    uri, _, device = name.rpartition("/")
+    return (uri, device) if uri else (name, "")
+
+
+def _library() -> Any:  # noqa: ANN401 - a module without types
+    try:
+        import iio  # noqa: PLC0415 - an extra of fsjoule
+    except ImportError as error:
+        raise ConfigError("pylibiio is not installed", hint="pip install 'fsjoule[iio]'") from error
+    except (AttributeError, OSError, TypeError) as error:  # its ctypes find no library, or another one
+        raise ConfigError("libiio is not installed", hint="apt-get install libiio0") from error
+    return iio
+
+
+def _context(uri: str) -> Any:  # noqa: ANN401 - a class without types
+    iio = _library()
+    full = uri if ":" in uri else f"{uri}:"
+    try:
+        context = iio.Context(full)
+        context.set_timeout(_TIMEOUT_MS)
+    except OSError as error:
+        raise MeterError(f"there is no IIO context at {uri}: {error.strerror or error}", hint=_HINT) from error
+    return context
+
+
+def _device(context: Any, uri: str, wanted: str) -> _Device:  # noqa: ANN401 - a class without types
+    with _errors(uri):
+        devices = [_Device(each) for each in context.devices]
+        monitors = [each for each in devices if each.is_power_monitor()]
+    chosen = [each for each in monitors if not wanted or wanted in (each.id, each.name, each.label)]
+    if len(chosen) == 1:
+        return chosen[0]
+    listed = ", ".join(f"iio:{uri}/{each.id} ({each.label})" for each in monitors) or "none"
+    if chosen:
+        raise ConfigError(f"there is more than one power monitor at {uri}", hint=f"name one: {listed}")
+    if any(wanted in (each.id, each.name, each.label) for each in devices):
+        raise MeterError(f"{wanted} at {uri} measures no power", hint=f"power monitors there: {listed}")
+    raise MeterError(f"there is no power monitor {wanted!r} at {uri}", hint=f"power monitors there: {listed}")
+
+
+def _described(device: _Device, uri: str) -> tuple[PlainInfo, Source, float]:
+    source = device.source()
+    assert source is not None, "a power monitor has one"
+    serial = f"{device.label} {device.id} {_serial(device.context, uri)}"
+    file = read_instrument_file(serial)
+    limits = _limits(device, source, file, serial)
+    turn_s = device.turn_s() or CHIPS[device.name].turn_s
+    begin_s = time.monotonic()
+    for _ in range(_TIMED_READINGS):
+        source.reading(device.read)
+    asked_s = (time.monotonic() - begin_s) / _TIMED_READINGS
+    # More often than the chip has something new, so that no turn is left out.
+    pause_s = max(_LEAST_PAUSE_S, min(turn_s, 1 / _MOST_HZ) - asked_s)
+    rate_hz = max(1, min(_MOST_HZ, int(1 / (pause_s + asked_s))))
+    info = PlainInfo(
+        instrument=IIO,
+        firmware=f"{device.name or device.id} libiio {'.'.join(map(str, device.context.version[:2]))}",
+        serial_number=serial,
+        rate_hz=rate_hz,
+        measures_voltage=True,
+        simulated=_SIMULATED in device.context.attrs,
+        settings=limits | {TURN_S: round(turn_s, 6), READ_S: 1 / rate_hz},
+    )
+    return info, source, pause_s
+
+
+def _limits(device: _Device, source: Source, file: InstrumentFile | None, serial: str) -> dict[str, float]:
+    """Raises ConfigError if neither an instrument file nor a data sheet is known, or the resistor is another."""
+    hint = f"write it from the data sheet into {file_of(serial)}: {_DOCS}"
+    ohm = device.ohm()
+    if file is not None and file.shunt is not None:
+        told = file.shunt.ohm
+        if ohm is not None and abs(told / ohm - 1) > _SAME_OHM:
+            raise ConfigError(
+                f"the kernel counts with {ohm:g} Ohm, the instrument file says {told:g}",
+                file=file_of(serial),
+                hint="write the resistor to in_shunt_resistor of the device, or into its device tree",
+            )
+        ohm = told
+    if file is not None and file.accuracy is not None:
+        if device.turn_s() is None and device.name not in CHIPS:
+            raise ConfigError(f"{serial} does not tell how often it measures", hint=hint)
+        return stated_limits(file.accuracy)
+    if device.name not in CHIPS:
+        raise ConfigError(f"nothing is known of the accuracy of {serial}", hint=hint)
+    if ohm is None:
+        raise ConfigError(f"nothing is known of the resistor of {serial}", hint=f"[shunt] ohm = ...: {hint}")
+    return chip_limits(CHIPS[device.name], ohm, file, own_power=source.own_power) | {OHM: ohm}
+
+
+def _serial(context: Any, uri: str) -> str:  # noqa: ANN401 - a class without types
+    """What tells this context from others: the serial number of its hardware, or else its address."""
+    return str(context.attrs.get("hw_serial") or uri)
+
+
+def _begun(device: _Device, source: Source, info: PlainInfo, uri: str) -> tuple[SampleTrace, Ask]:
+    trace = SampleTrace(info)
+    # A reading is the mean over the newest turn of the chip, which ended up to a turn ago: it shows the load of a turn
+    # before, on average.
+    turn_us = round(info.settings[TURN_S] * 1e6)
+
+    def ask() -> Callable[[], None]:
+        begin_ns = time.monotonic_ns()
+        with _errors(uri):
+            volts, amperes, beyond = source.reading(device.read)
+        time_us = (begin_ns + time.monotonic_ns()) // 2000 - turn_us
+        return lambda: trace.add(time_us, volts, amperes, clipped=beyond)
+
+    return trace, ask
