@@ -86,6 +86,7 @@ class Kind:
 
 
 KINDS: Final = (
+    Kind("joulescope", "joulescope:", "joulescope:MODEL/SERIAL", "a Joulescope"),
     Kind("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
     Kind("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO"),
     Kind("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
