@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,8 @@ def _load(bus_step: int = 5) -> Ina219Trace:
 def test_the_joules_of_our_own_meter_stay_the_same_to_the_digit() -> None:
     """As of before there were other instruments, but for what is known of the times of samples and marks."""
     trace = _load(bus_step=1)
-    result = energy(trace, WORK, IDLE, dataclasses.replace(Ina219.of(trace.info), shift_s=0.0))
+    as_before = {"shift_s": 0.0, "sharpening": 0.0, "sample_s": 1e-3}
+    result = energy(trace, WORK, IDLE, dataclasses.replace(Ina219.of(trace.info), **as_before))
     assert result.gross_mj == Value(2035.8670287999996, 16.077478121120276)
     assert result.net_mj == Value(-0.11429660000025066, 1.947185442621349)
     assert result.idle_power_w == Value(1.2720908, 0.010008221392520538)
@@ -57,6 +59,35 @@ def test_what_is_known_of_the_times_of_samples_and_marks() -> None:
     assert _shift_us(625, 0x099F, MarkSource.LINE) == pytest.approx(532 + 266 - 800 - 300 - byte_us)
     assert _shift_us(1000, 0x091F, MarkSource.HOST, simulated=True) == pytest.approx(404 + 266 - 500)
     assert _shift_us(200, 0x0D57, MarkSource.RISING, simulated=True) == pytest.approx(2128 + 1064 - 2500)
+
+
+@pytest.mark.parametrize(("rate_hz", "adc_config", "turn_us"), [(625, 0x099F, 1064), (1000, 0x091F, 808)])
+def test_a_step_at_a_mark_costs_nothing_on_average(rate_hz: int, adc_config: int, turn_us: float) -> None:
+    """By simulation: moments and the samples that show them are apart by x; a window a tick away by x + tick."""
+    random, tick_us = np.random.default_rng(4), 1e6 / rate_hz
+    apart_us = sum(random.uniform(-width / 2, width / 2, 1_000_000) for width in (tick_us, turn_us, 532.0))
+    here, before, after = (np.abs(apart_us + by_us).mean() for by_us in (0.0, -tick_us, tick_us))
+    instrument = Ina219.of(dataclasses.replace(INFO, rate_hz=rate_hz, adc_config=adc_config))
+    lost_us = (1 + 2 * instrument.sharpening) * here - instrument.sharpening * (before + after)
+    assert here > 250
+    assert abs(lost_us) < 2
+    assert instrument.sample_s * 1e6 / math.sqrt(3) == pytest.approx(np.std(apart_us), rel=0.01)
+
+
+def test_sharper_ends_leave_a_steady_load_alone_and_need_a_tick_more() -> None:
+    """The windows before and after have the same energy; at the end of the trace there is none after it."""
+    steady = trace_of(np.full(3000, 2500))
+    step = trace_of(np.where(np.arange(3000) < 1500, 2000, 4000))
+    plain, sharp = dataclasses.replace(Ina219.of(INFO), sharpening=0.0, shift_s=0.0), Ina219.of(INFO)
+    sharp = dataclasses.replace(sharp, shift_s=0.0)
+    end_us = float(step.times_us[-1] + 1000)
+    for trace, window, same in (
+        (steady, WORK, True),
+        (step, Window(1_500_000.0, 2_500_000.0), False),
+        (step, Window(1_500_000.0, end_us), True),
+    ):
+        one, other = (energy(trace, window, IDLE, each).gross_mj.value for each in (plain, sharp))
+        assert (one == pytest.approx(other, rel=1e-12)) is same
 
 
 @pytest.mark.parametrize("source", [MarkSource.LINE, MarkSource.RISING, MarkSource.HOST])

@@ -113,6 +113,7 @@ class Iio:
     mark_s: float
     sample_s: float
     shift_s: float = 0.0
+    sharpening: float = 0.0
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """See `Instrument`. The offset of the voltage counts as rounding of the bus, as it weighs with the current."""

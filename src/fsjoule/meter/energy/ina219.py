@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 from fsjoule.meter.energy.instrument import SteadyErrors
@@ -63,8 +64,10 @@ class Ina219:
     In volts at the shunt: `shunt_rounding_v` (half a step of its converter) and `offset_v`. `offset_per_volt` adds to
     it for each volt between the bus and `offset_bus_v`; None is the bus at the zero calibration. In volts of the bus:
     `bus_rounding_v`. As fractions of the power: `gain` (both converters), `shunt` (the resistor) and `reference` (the
-    calibration's source). `mark_s` limits the delay of a mark, `sample_s` the displacement of a sample: the chip
-    does not convert the same part of every tick. `shift_s` is known of both, and is made good. `ohm` is the resistor.
+    calibration's source). `mark_s` limits the delay of a mark. `sample_s` is the displacement of a sample, because the
+    chip does not convert the same part of every tick: that of a rectangle with the same standard deviation. `shift_s`
+    is known of both, and is made good, as is the smear of a window's ends on average (`sharpening`). `ohm` is the
+    resistor.
     """
 
     shunt_rounding_v: float
@@ -79,6 +82,7 @@ class Ina219:
     sample_s: float
     ohm: float
     shift_s: float
+    sharpening: float = 0.0
 
     @classmethod
     def of(cls, info: Ina219Info, marks: MarkSource = MarkSource.LINE) -> Ina219:
@@ -104,9 +108,10 @@ class Ina219:
             shunt=shunt.drift_ppm_per_kelvin * 1e-6 * gain_kelvin if gained else shunt.tolerance_percent * 1e-2,
             reference=info.calibration.gain_uncertainty_ppm * 1e-6 if gained else 0.0,
             mark_s=max(_LATE_S[marks], _LATE_EMULATED_S if info.simulated else 0.0),
-            sample_s=1 / info.rate_hz,
+            sample_s=math.hypot(*_widths_s(info)) / 2,
             ohm=info.shunt_uohm * 1e-6,
             shift_s=_shown_late_s(info) - (_BYTE_S if marks is MarkSource.LINE and not info.simulated else 0.0),
+            sharpening=_sharpening(info),
         )
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
@@ -144,9 +149,46 @@ def _shown_late_s(info: Ina219Info) -> float:
     At the end of a tick the meter reads the newest conversion of the shunt. One ends once in each turn of shunt and
     bus, so that it is half a turn old on average, and the power is that of its middle.
     """
-    shunt_s, bus_s = (_conversion_s(info.adc_config >> shift) for shift in (_SADC_SHIFT, _BADC_SHIFT))
+    shunt_s, bus_s = _conversions_s(info)
     age_s = (shunt_s + bus_s) / 2 + shunt_s / 2
     return age_s - info.tick_us * 1e-6 / 2 - (0.0 if info.simulated else _READ_S)
+
+
+def _sharpening(info: Ina219Info) -> float:
+    """See `Instrument`: that a step at a mark is neither spread into the window nor out of it, on average.
+
+    A window's energy loses half of the mean distance between a moment and the sample that shows it, at each step;
+    windows a tick away lose less of it.
+    """
+    here_s, beside_s = (_mean_distance(at_s, _widths_s(info)) for at_s in (0.0, info.tick_us * 1e-6))
+    return here_s / (beside_s - here_s) / 2
+
+
+def _widths_s(info: Ina219Info) -> tuple[float, float, float]:
+    """The widths of three uniform distances whose sum lies between a moment and the sample that shows it.
+
+    Where in its tick the moment lies, where in the turn of shunt and bus the tick ends, and where in the conversion
+    the moment lies.
+    """
+    shunt_s, bus_s = _conversions_s(info)
+    return info.tick_us * 1e-6, shunt_s + bus_s, shunt_s
+
+
+def _mean_distance(at: float, widths: tuple[float, float, float]) -> float:
+    """The mean of |at + x|, where x is the sum of three numbers that are uniform in +- half of their widths.
+
+    It is the third difference of the third antiderivative of |x|, which is x^3 |x| / 24.
+    """
+    total = 0.0
+    for signs in product((-1, 1), repeat=3):
+        edge = at + sum(sign * width for sign, width in zip(signs, widths, strict=True)) / 2
+        total += math.prod(signs) * edge**3 * abs(edge) / 24
+    return total / math.prod(widths)
+
+
+def _conversions_s(info: Ina219Info) -> tuple[float, float]:
+    """How long the chip converts the shunt, and the bus."""
+    return _conversion_s(info.adc_config >> _SADC_SHIFT), _conversion_s(info.adc_config >> _BADC_SHIFT)
 
 
 def _conversion_s(field: int) -> float:

@@ -38,6 +38,14 @@ class Instrument(Protocol):
         """The largest displacement of a sample from its tick."""
         ...
 
+    @property
+    def sharpening(self) -> float:
+        """How much of the energies of both neighbouring windows, a tick before and after, sharpens a window's ends.
+
+        It is chosen so that steps of the power at both marks cause no error on average; 0 is none.
+        """
+        ...
+
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """The errors at a mean voltage and a mean size of the current; both may be NaN if they are not known."""
         ...

@@ -25,6 +25,7 @@ class Powercap:
     mark_s: float
     sample_s: float
     shift_s: float = 0.0
+    sharpening: float = 0.0
 
     @classmethod
     def of(cls, info: PlainInfo) -> Powercap:

@@ -27,6 +27,7 @@ class Scpi:
     mark_s: float
     sample_s: float
     shift_s: float = 0.0
+    sharpening: float = 0.0
 
     @classmethod
     def of(cls, info: PlainInfo) -> Scpi:

@@ -39,6 +39,20 @@ class Recording:
         watts = np.concatenate([samples.watts, holes.watts])
         return cls(trace, samples, between, holes, float(watts.min()), float(watts.max()))
 
+    @property
+    def begin_us(self) -> float:
+        return float(self.samples.begin_us[0])
+
+    @property
+    def end_us(self) -> float:
+        return float(self.samples.end_us[-1])
+
+    def energy_w_us(self, start_us: float, stop_us: float) -> float:
+        return float(
+            self.samples.watts @ self.samples.inside_us(start_us, stop_us)
+            + self.gaps.watts @ self.gaps.inside_us(start_us, stop_us)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -88,6 +102,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
     missed = float((holes.missed * parts).sum())
     _require_sampled(missed, duration_us / tick_us, limits, name)
     mean_w = float(samples.watts @ sample_us + holes.watts @ hole_us) / covered_us
+    mean_w += _sharper_w(recording, window, instrument.sharpening)
     inside = np.flatnonzero(sample_us > 0)
     chosen = inside if len(inside) else np.arange(len(recording.trace.ticks))
     errors = instrument.steady(*recording.trace.mean_load(chosen))
@@ -103,6 +118,22 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
         gaps_w=_gaps_w(recording, parts) / duration_us,
         edges=(_edge(recording, window.start_us, instrument), _edge(recording, window.stop_us, instrument)),
     )
+
+
+def _sharper_w(recording: Recording, window: Window, sharpening: float) -> float:
+    """What the mean power lacks because samples spread a step at a mark over both sides of it (docs/energy.md#bursts).
+
+    The window's energy is compared with that of the windows a tick before and after it: inside they have the same, and
+    at a step the three differ. 0 where the trace does not reach over all three.
+    """
+    tick_us = recording.trace.info.tick_us
+    first_us, last_us = window.start_us - tick_us, window.stop_us + tick_us
+    if not sharpening or recording.begin_us > first_us or recording.end_us < last_us:
+        return 0.0
+    here, before, after = (
+        recording.energy_w_us(window.start_us + by_us, window.stop_us + by_us) for by_us in (0.0, -tick_us, tick_us)
+    )
+    return sharpening * (2 * here - before - after) / (window.stop_us - window.start_us)
 
 
 def _gap_parts(holes: Gaps, hole_us: Floats) -> Floats:
@@ -145,7 +176,7 @@ def _gaps_w(recording: Recording, parts: Floats) -> float:
 
 def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
     """Lowest and highest power near a mark, as far as a late mark plus a displaced sample may reach."""
-    reach_us = (instrument.mark_s + instrument.sample_s) * 1e6
+    reach_us = instrument.mark_s * 1e6 + max(instrument.sample_s * 1e6, recording.trace.info.tick_us)
     near = [
         spans.watts[(spans.end_us >= mark_us - reach_us) & (spans.begin_us <= mark_us + reach_us)]
         for spans in (recording.samples, recording.gaps)
