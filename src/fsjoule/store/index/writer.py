@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from sqlalchemy import Connection, RowMapping, Table, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -71,7 +72,7 @@ class Writer:
         if kernel_rows:
             _insert_if_absent(connection, run_kernels, kernel_rows)
         if rows:
-            connection.execute(insert(measurements), rows)
+            _append(connection, rows)
         written.measurements = len(rows)
         return written
 
@@ -151,6 +152,18 @@ def _claim(connection: Connection, rows: Sequence[Mapping[str, object]]) -> tupl
 
 def _insert_if_absent(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     connection.execute(_if_absent(connection, table), rows)
+
+
+def _append(connection: Connection, rows: list[dict[str, object]]) -> None:
+    """Add measurements that the index certainly lacks, because their runs are locked."""
+    if connection.dialect.name != "postgresql":
+        connection.execute(insert(measurements), rows)
+        return
+    from fsjoule.store.index.postgresql import copy_rows  # noqa: PLC0415 - see database.py
+
+    columns = list(rows[0])
+    values = itemgetter(*columns)
+    copy_rows(connection, measurements, columns, map(values, rows))
 
 
 def _if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
