@@ -101,9 +101,7 @@ def running_server(*settings: str, within: Path | None = None) -> Generator[Post
             os.chown(folder, owner.pw_uid, owner.pw_gid)
         data = folder / "data"
         initdb = [_programs() / "initdb", "--pgdata", data, "--username", OWNER, "--auth", "trust", "--no-sync"]
-        process.run(
-            as_owner([*initdb, "--encoding", "UTF8", "--locale", "C.UTF-8"]), timeout_s=_LIMIT_S, cwd=Path("/")
-        )
+        process.run(as_owner([*initdb, "--encoding", "UTF8", "--locale", "C.UTF-8"]), timeout_s=_LIMIT_S, cwd=Path("/"))
         server.start()
         yield server
     finally:

@@ -111,6 +111,20 @@ def test_a_rebuild_names_what_it_dropped() -> None:
     assert "1 run dropped, folders gone: aaaaaa" in said("rebuild")
 
 
+def test_the_newest_figures_of_a_series_are_shown_and_said_to_be_the_newest() -> None:
+    for day in (1, 2, 3):
+        write_run(Path("results"), f"run{day}", started=f"2026-03-0{day}T10:00:00Z", only=[5])
+    said("rebuild")
+    key = json.loads(said("series", "--json"))[0]["series"]["key"]
+    result = call("series", key, "--limit", "2")
+    assert "run1" not in result.stdout
+    assert "run3" in result.stdout
+    assert "these are the newest 2; --limit 0 shows all" in result.stderr
+    for whole in (call("series", key, "--limit", "0"), call("series", key)):
+        assert "run1" in whole.stdout
+        assert "newest" not in whole.stderr
+
+
 def test_series_are_listed_and_shown() -> None:
     write_run(Path("results"), "bbbbbb", kernel=("6.12.9-armmp", "6.12.9-1"), started="2026-03-01T10:00:00Z")
     write_run(Path("results"), "aaaaaa", branch="topic")

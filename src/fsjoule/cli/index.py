@@ -48,6 +48,8 @@ _HEADERS: Final = {
     Metric.DURATION: "s",
 }
 _SHORT_KEY: Final = 8
+# Nobody reads more, and the answer takes as long in an index of ten million.
+_LIMIT: Final = 1000
 _ALWAYS_SHOWN: Final = 2  # figures of a list of points, however narrow
 
 Location = Annotated[
@@ -141,6 +143,7 @@ def series(
     board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
     fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
     with_invalid: Annotated[bool, typer.Option("--all", help="Also show invalid measurements.")] = False,
+    limit: Annotated[int, typer.Option(min=0, help="Show at most this many figures, the newest; 0: all.")] = _LIMIT,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
@@ -162,8 +165,11 @@ def series(
             return
         named = _only(opened, key)
         where = dataclasses.replace(where, series=(named.key,))
-        found = points(opened, where, metrics=tuple(metric or Metric), order=by)
-    _show_points(named, found.get(named, ()), tuple(metric or ()), wide=wide, json_output=json_output)
+        shown = points(opened, where, metrics=tuple(metric or Metric), order=by, at_most=limit or None)
+    found = shown.get(named, ())
+    _show_points(named, found, tuple(metric or ()), wide=wide, json_output=json_output)
+    if limit and len(found) == limit:
+        progress(f"these are the newest {limit}; --limit 0 shows all")
 
 
 def _only(index: Index, key: str) -> IndexedSeries:

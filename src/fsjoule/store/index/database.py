@@ -24,6 +24,9 @@ _LONGEST_WAIT_S: Final = 86400.0
 _CACHE_KIB: Final = 64 * 1024
 _WRITING: Final = "fsjoule_writing"
 _CHOICES: Final = "give a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+# What PostgreSQL, or a pooler before it, says of connections: lost, refused, too many, ended by an administrator.
+_LOST: Final = ("08", "53", "57")
+_ROLES: Final = "see the roles in docs/database.md"
 _ANOTHER: Final = f"choose another index with --index or {VARIABLE}"
 
 
@@ -202,11 +205,23 @@ def _translated(error: DBAPIError, url: URL) -> FsjouleError:
     if isinstance(error.orig, sqlite3.Error):
         kind = error.orig.sqlite_errorname.removeprefix("SQLITE_").partition("_")[0]
         return _held(index, url) if kind in ("BUSY", "LOCKED") else _from_sqlite(kind, index, said)
-    if type(error.orig).__name__ == "LockNotAvailable":
+    state = getattr(error.orig, "sqlstate", None) or ""
+    if state == "55P03":
         return _held(index, url)
-    if error.connection_invalidated or type(error.orig).__name__ == "OperationalError":
+    if state == "42501":
+        return ResultError(f"{index} refused: {said}", hint=f"this user lacks the right ({_ROLES}), or {_ANOTHER}")
+    if state in ("40001", "40P01"):
+        return LabError(f"{index} gave way to another: {said}", transient=True, hint="try again; nothing was changed")
+    if state == "53100":
+        return StorageError(f"{index} has no room: {said}", hint="make room on its server")
+    if error.connection_invalidated or state[:2] in _LOST or _is_operational(error.orig):
         return LabError(f"{index} cannot be reached: {said}", transient=True, hint=f"is its server up? Or {_ANOTHER}")
     return ResultError(f"{index} refused: {said}", hint=f"use an empty database, or {_ANOTHER}")
+
+
+def _is_operational(error: BaseException | None) -> bool:
+    """Whether it is this error of psycopg's itself: libpq's own errors have no state."""
+    return type(error).__name__ == "OperationalError"
 
 
 def _held(index: str, url: URL) -> LabError:
