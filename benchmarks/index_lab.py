@@ -10,7 +10,6 @@ of them, which the writers have made from what they were to write.
 from __future__ import annotations
 
 import hashlib
-import json
 import multiprocessing
 import os
 import platform
@@ -19,14 +18,17 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from multiprocessing.queues import Queue
 from multiprocessing.sharedctypes import Synchronized
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import numpy as np
 import typer
@@ -37,7 +39,7 @@ from fsjoule.errors import LabError, ResultError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.records import Where
+from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.run_rows import ReadRun
 from fsjoule.store.index.schema import measurements, runs
 from fsjoule.store.index.writer import Writer
@@ -51,7 +53,7 @@ from synthetic_rows import SyntheticRows
 _BATCH_RUNS: Final = 45  # the importer's 2000 measurements
 _TWICE: Final = 20
 _QUERIES: Final = 200
-_COMMANDS: Final = 3
+_LONG_TREND: Final = 360_000
 _RETRY_S: Final = 0.2
 _GIVE_UP_S: Final = 300.0
 _HASH: Final = 2**64
@@ -65,7 +67,6 @@ class Task:
     """The runs of one writer: `first`, and every `step`th after it, below `end`."""
 
     location: str
-    boards: int
     first: int
     step: int
     end: int
@@ -87,6 +88,8 @@ def main(
     Example: python benchmarks/index_lab.py --measurements 10000000 --json
     """
     with ExitStack() as stack:
+        # The detector's answers are kept in a cache of its own, empty at first.
+        os.environ["FSJOULE_CACHE"] = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         server = stack.enter_context(running_server(*_SETTINGS, within=folder))
         location = server.new_database()
         address = location
@@ -102,25 +105,26 @@ def main(
             "connections_behind_pgbouncer": pool,
             "load_before": os.getloadavg()[0],
         }
-        figures |= _fill(server, address, lab, boards, wanted, writers, kill=kill)
+        figures |= _fill(server, address, lab, (wanted, writers), kill=kill)
         with open_index(address) as index:
-            figures |= _size(index) | _ask(index) | _trend(address, "trend")
+            figures |= _size(index) | _ask(index) | _trends(address, "")
             figures |= _night(index, address, lab, wanted, night)
         figures["load_after"] = os.getloadavg()[0]
+        figures["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     show("index of a lab: rates in measurements a second, times in seconds", figures, as_json=as_json)
 
 
 # -------------------------------------------------------------------------------------------------- writing
 
 
-def _fill(
-    server: PostgresServer, address: str, lab: SyntheticRows, boards: int, wanted: int, writers: int, *, kill: bool
-) -> Figures:
+def _fill(server: PostgresServer, address: str, lab: SyntheticRows, size: tuple[int, int], *, kill: bool) -> Figures:
+    """Write `size` runs by writers; the server is killed half-way."""
+    wanted, writers = size
     open_index(address, create=True).close()
     context = multiprocessing.get_context("fork")
     done: Synchronized[int] = context.Value("q", 0)
-    results: Any = context.Queue()
-    tasks = [Task(address, boards, first, writers, wanted) for first in range(writers)]
+    results: Queue[dict[str, int]] = context.Queue()
+    tasks = [Task(address, first, writers, wanted) for first in range(writers)]
     started_s = time.perf_counter()
     processes = [context.Process(target=_write, args=(lab, task, done, results)) for task in tasks]
     for one in processes:
@@ -136,7 +140,7 @@ def _fill(
             server.kill()
             server.start()
             down_s = time.perf_counter() - killed_s
-        if time.perf_counter() - said_s > 10:  # noqa: PLR2004
+        if time.perf_counter() - said_s > 10:
             said_s = time.perf_counter()
             rate = done.value * lab.measurements_per_run / (said_s - started_s)
             print(f"{done.value} of {wanted} runs, {rate:,.0f} measurements/s", file=sys.stderr, flush=True)
@@ -163,7 +167,7 @@ def _fill(
     }
 
 
-def _write(lab: SyntheticRows, task: Task, done: Synchronized[int], results: Any) -> None:
+def _write(lab: SyntheticRows, task: Task, done: Synchronized[int], results: Queue[dict[str, int]]) -> None:
     """Write a task's runs, and some of its neighbour's; a batch that failed is repeated until it is written."""
     seen = repeated = twice = 0
     mine = range(task.first, task.end, task.step)
@@ -196,13 +200,11 @@ def _write(lab: SyntheticRows, task: Task, done: Synchronized[int], results: Any
 
 
 def _hash_of(run: ReadRun) -> int:
-    return sum(
-        _hash(run.run_id, each.number, each.digest, each.columns["duration_s"], each.columns["energy_mj_per_mib"])
-        for each in run.measurements
-    )
+    figures = itemgetter("duration_s", "energy_mj_per_mib")
+    return sum(_hash(run.run_id, each.number, each.digest, *figures(each.columns)) for each in run.measurements)
 
 
-def _hash(run_id: str, number: int, digest: bytes, duration_s: Any, energy: Any) -> int:
+def _hash(run_id: str, number: int, digest: bytes, duration_s: float, energy: float | None) -> int:
     packed = struct.pack("<q16sdd", number, digest, duration_s, energy or 0.0)
     return int.from_bytes(hashlib.blake2b(packed, digest_size=8, key=run_id.encode()).digest())
 
@@ -245,14 +247,20 @@ def _ask(index: Index) -> Figures:
     rng = np.random.default_rng(0)
     chosen = [listed[int(i)].series.key for i in rng.integers(len(listed), size=_QUERIES)]
     figures: Figures = {"series": len(listed), "list_series_s": listing[0], "stats_s": held[0]}
-    for name, wheres, arguments in (
-        ("series_query_all", [Where(series=(key,)) for key in chosen[:10]], {"metrics": (Metric.ENERGY,)}),
-    ):
+    queries = {
+        # Of the newest 1000 figures, as `fsjoule index series` shows them: in one metric, in all eleven, by kernel.
+        "series_query": (1000, (Metric.ENERGY,), Order.TIME, chosen),
+        "series_query_all_metrics": (1000, tuple(Metric), Order.TIME, chosen),
+        "series_query_by_kernel": (1000, (Metric.ENERGY,), Order.KERNEL, chosen),
+        "whole_series_query": (None, (Metric.ENERGY,), Order.TIME, chosen[: _QUERIES // 10]),
+    }
+    for name, (at_most, metrics, order, keys) in queries.items():
         spent: list[float] = []
         found = 0
-        for where in wheres:
+        for key in keys:
             with _timed() as one:
-                found = sum(map(len, points(index, where, **arguments).values()))
+                answer = points(index, Where(series=(key,)), metrics=metrics, order=order, at_most=at_most)
+            found = sum(map(len, answer.values()))
             spent += one
         figures |= {f"{name}_points": found, **_p50_p95(name, spent)}
     return figures
@@ -271,22 +279,31 @@ def _night(index: Index, address: str, lab: SyntheticRows, first: int, count: in
             with index.writing() as connection:
                 writer.write(connection, batch)
     added = count * lab.measurements_per_run
-    return {"night_measurements": added, "night_written_s": spent[0], **_trend(address, "trend_after_the_night")}
+    return {"night_measurements": added, "night_written_s": spent[0]} | _trends(address, "_after_the_night")
 
 
-def _trend(location: str, name: str) -> Figures:
-    """Time the command as its user does, from start to end: its first start, and the median of some more."""
+def _trends(location: str, when: str) -> Figures:
+    """The nightly update as it is by default, with six times as much of each history, and of one topic branch."""
+    return {
+        **_trend(location, f"trend{when}"),
+        **_trend(location, f"long_trend{when}", "--branch", "main", "--limit", str(_LONG_TREND)),
+        **_trend(location, f"trend_of_a_branch{when}", "--branch", "topic-10"),
+    }
+
+
+def _trend(location: str, name: str, *arguments: str) -> Figures:
+    """Time the command as its user does, from start to end: when the cache lacks the detector's answers, and again."""
     program = Path(sys.executable).with_name("fsjoule")
-    argv = [str(program), "trend", "--index", location, "--json"]
+    argv = [str(program), "trend", "--index", location, *arguments]
     figures: Figures = {}
-    for start in ("first", "again"):
+    for time_of in ("", "_again"):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with _timed() as spent:
-            told = subprocess.run(argv, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603 - our own program
+            told = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout  # noqa: S603 - our own
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        figures |= {f"{name}_{start}_s": spent[0], f"{name}_{start}_cpu_s": cpu_s}
-    figures[f"{name}_measurements"] = json.loads(told)["measurements"]
+        figures |= {f"{name}{time_of}_s": spent[0], f"{name}{time_of}_cpu_s": cpu_s}
+        figures[f"{name}_says"] = told.splitlines()[-1]
     return figures
 
 

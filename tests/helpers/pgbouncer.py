@@ -30,6 +30,7 @@ pool_mode = transaction
 default_pool_size = {pool}
 max_client_conn = 200
 server_login_retry = 1
+server_idle_timeout = 5
 auth_type = trust
 auth_file = {folder}/users
 listen_port = {port}

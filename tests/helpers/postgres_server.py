@@ -54,7 +54,7 @@ class PostgresServer:
         """Start it on its data, as they are, and wait until it answers."""
         folder = self.socket_folder
         log = folder / "log"
-        settings = ("listen_addresses=", "max_connections=30", f"unix_socket_directories={folder}", *self.settings)
+        settings = ("listen_addresses=", "max_connections=100", f"unix_socket_directories={folder}", *self.settings)
         argv = [_programs() / "postgres", "-D", folder / "data", *(p for one in settings for p in ("-c", one))]
         self._process = process.start(as_owner(argv), log=log, cwd=Path("/"))
         until_s = time.monotonic() + _LIMIT_S

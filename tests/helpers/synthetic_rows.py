@@ -40,7 +40,7 @@ class SyntheticRows:
             yield self.run(number)
 
     def run(self, number: int) -> ReadRun:
-        chance = random.Random(self._seed << 32 | number)  # noqa: S311 - figures, not secrets
+        chance = random.Random(self._seed << 32 | number)
         template = self._templates[number % len(self._templates)]
         started = _BEGIN + timedelta(minutes=number)
         patch = number // 1000 * 7 + number % 7  # new kernels come, some at once

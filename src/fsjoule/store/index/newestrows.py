@@ -84,8 +84,8 @@ def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: in
             # In the order of the database's index, so that rows beyond the limit are not read.
             one = statement.where(columns.series == bindparam("one"))
             one = restricted(one, where, catalogue, series_too=False).limit(None if share is None else share + 1)
-            for number, found in rows.items():
-                found += (tuple(row[1:]) for row in connection.execute(one, {"one": number}))
+            for number in numbers:
+                rows[number] = [tuple(row[1:]) for row in connection.execute(one, {"one": number})]
         made = (_oldest_first(catalogue.series[number], found, share) for number, found in rows.items())
         return Newest(tuple(each for each in made if each.rows), catalogue.kernels)
 
