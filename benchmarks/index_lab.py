@@ -40,6 +40,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.records import Order, Where
+from fsjoule.store.index.retention import Retention, planned, prune
 from fsjoule.store.index.run_rows import ReadRun
 from fsjoule.store.index.schema import measurements, runs
 from fsjoule.store.index.writer import Writer
@@ -53,6 +54,7 @@ from synthetic_rows import SyntheticRows
 _BATCH_RUNS: Final = 45  # the importer's 2000 measurements
 _TWICE: Final = 20
 _QUERIES: Final = 200
+_PRUNED: Final = 50  # of so many runs one
 _LONG_TREND: Final = 360_000
 _RETRY_S: Final = 0.2
 _GIVE_UP_S: Final = 300.0
@@ -89,7 +91,7 @@ def main(
     """
     with ExitStack() as stack:
         # The detector's answers are kept in a cache of its own, empty at first.
-        os.environ["FSJOULE_CACHE"] = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
+        os.environ["FSJOULE_CACHE_DIR"] = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         server = stack.enter_context(running_server(*_SETTINGS, within=folder))
         location = server.new_database()
         address = location
@@ -109,6 +111,7 @@ def main(
         with open_index(address) as index:
             figures |= _size(index) | _ask(index) | _trends(address, "")
             figures |= _night(index, address, lab, wanted, night)
+            figures |= _prune(index, lab, wanted // _PRUNED)
         figures["load_after"] = os.getloadavg()[0]
         figures["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     show("index of a lab: rates in measurements a second, times in seconds", figures, as_json=as_json)
@@ -282,6 +285,16 @@ def _night(index: Index, address: str, lab: SyntheticRows, first: int, count: in
     return {"night_measurements": added, "night_written_s": spent[0]} | _trends(address, "_after_the_night")
 
 
+def _prune(index: Index, lab: SyntheticRows, count: int) -> Figures:
+    """Remove the oldest runs, of all branches."""
+    retention = Retention(str(lab.run(count).columns["started_utc"]))
+    with _timed() as looked:
+        found = planned(index, retention)
+    with _timed() as spent:
+        prune(index, retention)
+    return {"pruned_measurements": found.measurements, "pruning_planned_s": looked[0], "pruned_in_s": spent[0]}
+
+
 def _trends(location: str, when: str) -> Figures:
     """The nightly update as it is by default, with six times as much of each history, and of one topic branch."""
     return {
@@ -303,7 +316,7 @@ def _trend(location: str, name: str, *arguments: str) -> Figures:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         figures |= {f"{name}{time_of}_s": spent[0], f"{name}{time_of}_cpu_s": cpu_s}
-        figures[f"{name}_says"] = told.splitlines()[-1]
+        figures[f"{name}_says"] = next(line for line in told.splitlines() if " histories of " in line)
     return figures
 
 
