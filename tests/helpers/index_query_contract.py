@@ -14,6 +14,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.model import Measurement, RunStatus, Value
 from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RunFolder
+from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.kernels import Kernel
@@ -288,5 +289,41 @@ class QueryContract:
         labels = kernel_labels(index, names)
         assert {run for run, _ in labels} == set(names)
         assert set(labels.values()) == {"6.1"}
-        of_branch = newest(index, Where(branches=("b",)), [Metric.DURATION], at_most=None)
-        assert [len(each.rows) for each in of_branch.series] == [1, 1]
+        both = newest(index, Where(), [Metric.DURATION], at_most=2, of_each=2)
+        assert both == cut
+
+    @pytest.mark.parametrize("few_runs", [0, 2000])
+    def test_the_newest_of_a_branch_are_the_same_however_they_are_read(
+        self, index: Index, results: Path, monkeypatch: pytest.MonkeyPatch, few_runs: int
+    ) -> None:
+        monkeypatch.setattr(newestrows, "_FEW_RUNS", few_runs)
+        for day, branch in enumerate("babbab", start=1):
+            write_run(results, f"run{day}", started=f"2026-03-{day:02d}T10:00:00Z", branch=branch, only=[5, 6])
+        import_runs(index, [results])
+        where = Where(branches=("b",))
+        whole = newest(index, where, [Metric.DURATION], at_most=None)
+        given = points(index, where, metrics=[Metric.DURATION])
+        assert [each.series for each in whole.series] == list(given)
+        for found in whole.series:
+            assert [row[5] for row in found.rows] == [p.figures[Metric.DURATION] for p in given[found.series]]
+        names = run_names(index, {row[1] for each in whole.series for row in each.rows})
+        assert sorted(name.run_id for name in names.values()) == ["run1", "run3", "run4", "run6"]
+        cut = newest(index, where, [Metric.DURATION], at_most=4)
+        assert [(len(each.rows), each.older) for each in cut.series] == [(2, True)] * 2
+        assert {names[row[1]].run_id for each in cut.series for row in each.rows} == {"run4", "run6"}
+
+    @pytest.mark.parametrize("order", Order)
+    def test_the_newest_points_are_the_last_ones_of_all(self, index: Index, results: Path, order: Order) -> None:
+        for number, (release, version) in enumerate(KERNELS[:3]):
+            for run in range(2):
+                day = f"2026-03-{9 - number - 3 * run:02d}"
+                write_run(results, f"run{number}{run}", started=f"{day}T10:00:00Z", kernel=(release, version))
+        import_runs(index, [results])
+        for where in (Where(), Where(invalid_too=True), Where(filesystems=("ext4",)), Where(runs=("run11", "run20"))):
+            everything = points(index, where, order=order)
+            assert points(index, where, order=order, at_most=99) == everything
+            cut = points(index, where, order=order, at_most=2)
+            assert cut.keys() == everything.keys()
+            for series, found in cut.items():
+                newest_two = sorted(everything[series], key=lambda point: point.started_utc)[-2:]
+                assert list(found) == [point for point in everything[series] if point in newest_two]

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -21,22 +21,24 @@ from fsjoule.errors import MissingToolError
 from fsjoule.host import process
 
 _LIMIT_S = 60.0
-_OWNER = "postgres"  # made by Debian's package; PostgreSQL refuses to run as root
+OWNER = "postgres"  # made by Debian's package; PostgreSQL refuses to run as root
 
 
 @dataclass
 class PostgresServer:
-    """A running server. Every database that it is asked for is new and empty."""
+    """A server on a socket in `socket_folder`. Every database that it is asked for is new and empty."""
 
     socket_folder: Path
+    settings: tuple[str, ...] = ("fsync=off",)
     _numbers: count[int] = field(default_factory=lambda: count(1))
+    _process: subprocess.Popen[bytes] | None = None
 
     def new_database(self) -> str:
         """The URL of an empty database."""
         name = f"index{next(self._numbers)}"
         with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
-        return f"postgresql://{_OWNER}@/{name}?host={self.socket_folder}"
+        return f"postgresql://{OWNER}@/{name}?host={self.socket_folder}"
 
     def answers(self) -> bool:
         try:
@@ -46,57 +48,74 @@ class PostgresServer:
         return True
 
     def conninfo(self, database: str) -> str:
-        return f"host={self.socket_folder} user={_OWNER} dbname={database} connect_timeout=5"
+        return f"host={self.socket_folder} user={OWNER} dbname={database} connect_timeout=5"
 
-
-@contextmanager
-def running_server() -> Generator[PostgresServer]:
-    """Start a server and end it, however the body ends."""
-    programs = _programs()
-    # Not below pytest's own folder, which only its user may enter.
-    folder = Path(tempfile.mkdtemp(prefix="fsjoule-postgres-"))
-    try:
-        if os.geteuid() == 0:
-            owner = pwd.getpwnam(_OWNER)
-            os.chown(folder, owner.pw_uid, owner.pw_gid)
-        data = folder / "data"
-        initdb = [programs / "initdb", "--pgdata", data, "--username", _OWNER, "--auth", "trust", "--no-sync"]
-        process.run(
-            _as_owner([*initdb, "--encoding", "UTF8", "--locale", "C.UTF-8"]), timeout_s=_LIMIT_S, cwd=Path("/")
-        )
-        with _started(programs / "postgres", data, folder):
-            yield PostgresServer(folder)
-    finally:
-        shutil.rmtree(folder)
-
-
-@contextmanager
-def _started(program: Path, data: Path, folder: Path) -> Generator[None]:
-    log = folder / "log"
-    settings = ("listen_addresses=", "fsync=off", "max_connections=20", f"unix_socket_directories={folder}")
-    argv = [program, "-D", data, *(part for setting in settings for part in ("-c", setting))]
-    server = process.start(_as_owner(argv), log=log, cwd=Path("/"))
-    try:
+    def start(self) -> None:
+        """Start it on its data, as they are, and wait until it answers."""
+        folder = self.socket_folder
+        log = folder / "log"
+        settings = ("listen_addresses=", "max_connections=100", f"unix_socket_directories={folder}", *self.settings)
+        argv = [_programs() / "postgres", "-D", folder / "data", *(p for one in settings for p in ("-c", one))]
+        self._process = process.start(as_owner(argv), log=log, cwd=Path("/"))
         until_s = time.monotonic() + _LIMIT_S
-        while not PostgresServer(folder).answers():
-            if server.poll() is not None or time.monotonic() > until_s:
+        while not self.answers():
+            if self._process.poll() is not None or time.monotonic() > until_s:
                 raise AssertionError(f"PostgreSQL did not start: {log.read_text()}")
             time.sleep(0.05)
-        yield
-    finally:
-        server.send_signal(signal.SIGQUIT)  # without a checkpoint: nothing is kept
+
+    def stop(self) -> None:
+        """End it without a checkpoint."""
+        server, self._process = self._process, None
+        if server is None:
+            return
+        server.send_signal(signal.SIGQUIT)
         try:
             server.wait(_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.stop(server)
 
+    def kill(self) -> None:
+        """SIGKILL the server and all its workers at once. `start` begins where they were."""
+        server, self._process = self._process, None
+        assert server is not None
+        workers = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        for pid in (server.pid, *map(int, workers)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        server.wait(_LIMIT_S)
+        until_s = time.monotonic() + _LIMIT_S
+        while any(Path(f"/proc/{pid}").exists() for pid in workers):
+            assert time.monotonic() < until_s, "a worker of PostgreSQL does not end"
+            time.sleep(0.01)
 
-def _as_owner(argv: Sequence[str | Path]) -> list[str]:
+
+@contextmanager
+def running_server(*settings: str, within: Path | None = None) -> Generator[PostgresServer]:
+    """Start a server and end it, however the body ends. Without `settings` it does not flush to the disk."""
+    # Not below pytest's own folder, which only its user may enter.
+    folder = Path(tempfile.mkdtemp(prefix="fsjoule-postgres-", dir=within))
+    server = PostgresServer(folder, settings or ("fsync=off",))
+    try:
+        if os.geteuid() == 0:
+            owner = pwd.getpwnam(OWNER)
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+        data = folder / "data"
+        initdb = [_programs() / "initdb", "--pgdata", data, "--username", OWNER, "--auth", "trust", "--no-sync"]
+        process.run(as_owner([*initdb, "--encoding", "UTF8", "--locale", "C.UTF-8"]), timeout_s=_LIMIT_S, cwd=Path("/"))
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+def as_owner(argv: Sequence[str | Path]) -> list[str]:
+    """The command as the owner's, because neither PostgreSQL nor PgBouncer runs as root."""
     command = [str(part) for part in argv]
     if os.geteuid() != 0:
         return command
     # The kernel forgets who is to be told of a parent's death when the user changes: setpriv asks for it again.
-    who = ("--reuid", _OWNER, "--regid", _OWNER, "--init-groups", "--inh-caps=-all", "--pdeathsig", "QUIT")
+    who = ("--reuid", OWNER, "--regid", OWNER, "--init-groups", "--inh-caps=-all", "--pdeathsig", "QUIT")
     return ["setpriv", *who, "--", *command]
 
 

@@ -11,6 +11,7 @@ import pytest
 from index_import_contract import ImportContract
 from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
+from index_retention_contract import RetentionContract
 from index_runs import write_run
 from index_states_contract import StatesContract
 
@@ -128,4 +129,8 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 
 
 class TestStates(_OnSqlite, StatesContract):
+    pass
+
+
+class TestRetention(_OnSqlite, RetentionContract):
     pass

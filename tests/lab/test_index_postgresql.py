@@ -14,19 +14,20 @@ import pytest
 from index_import_contract import ImportContract
 from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
+from index_retention_contract import RetentionContract
 from index_runs import measurement_file, write_run
 from index_states_contract import StatesContract
 from postgres_server import PostgresServer, running_server
-from sqlalchemy import Connection, create_engine, func, select, text
+from sqlalchemy import Connection, create_engine, func, insert, select, text
 
 from fsjoule.errors import LabError
 from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_rows import ReadRun, read_run
-from fsjoule.store.index.schema import runs
+from fsjoule.store.index.schema import pruned_runs, runs
 from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
-from fsjoule.store.index.writer import Writer
+from fsjoule.store.index.writer import Writer, remove_runs
 
 _LIMIT_S = 60.0
 
@@ -132,6 +133,21 @@ def test_a_server_that_stops_answering_is_given_up(server: PostgresServer, tmp_p
         assert import_runs(index, [tmp_path / "run"]).new == 1
 
 
+def test_an_import_beside_a_pruning_does_not_bring_a_run_back(server: PostgresServer, tmp_path: Path) -> None:
+    location = server.new_database()
+    run = write_run(tmp_path / "run").path
+    with open_index(location, create=True) as index, open_index(location) as other, ThreadPoolExecutor(1) as pool:
+        import_runs(index, [run])
+        with index.writing() as connection:
+            remove_runs(connection, ["aaaaaa"])
+            connection.execute(insert(pruned_runs).values(run_id="aaaaaa", pruned_utc="2026-03-09T10:00:00Z"))
+            second = pool.submit(import_runs, other, [run])
+            wait_until_somebody_waits(connection)
+        report = second.result(_LIMIT_S)
+        assert (report.new, report.pruned, report.measurements) == (0, 1, 0)
+        assert stats(index).runs == 0
+
+
 def write_while_its_worker_ends(connection: Connection, read: ReadRun) -> None:
     os.kill(connection.execute(text("SELECT pg_backend_pid()")).scalar_one(), signal.SIGTERM)
     Writer().write(connection, [read])
@@ -161,4 +177,8 @@ def test_a_lock_that_another_holds_is_waited_for_as_long_as_asked(server: Postgr
 
 
 class TestStates(_OnPostgresql, StatesContract):
+    pass
+
+
+class TestRetention(_OnPostgresql, RetentionContract):
     pass

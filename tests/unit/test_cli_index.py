@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,66 @@ def test_a_rebuild_names_what_it_dropped() -> None:
     said("import", "old")
     write_run(Path("results"), "bbbbbb")
     assert "1 run dropped, folders gone: aaaaaa" in said("rebuild")
+
+
+def test_the_newest_figures_of_a_series_are_shown_and_said_to_be_the_newest() -> None:
+    for day in (1, 2, 3):
+        write_run(Path("results"), f"run{day}", started=f"2026-03-0{day}T10:00:00Z", only=[5])
+    said("rebuild")
+    key = json.loads(said("series", "--json"))[0]["series"]["key"]
+    result = call("series", key, "--limit", "2")
+    assert "run1" not in result.stdout
+    assert "run3" in result.stdout
+    assert "these are the newest 2; --limit 0 shows all" in result.stderr
+    for whole in (call("series", key, "--limit", "0"), call("series", key)):
+        assert "run1" in whole.stdout
+        assert "newest" not in whole.stderr
+
+
+def test_old_runs_are_pruned_and_come_back_when_asked() -> None:
+    now = datetime.now(UTC)
+    for run_id, days in (("old", 100), ("recent", 20)):
+        write_run(Path("results"), run_id, started=f"{now - timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}", branch=run_id)
+    said("rebuild")
+    dry = said("prune", "--keep", "90d", "--dry-run")
+    assert "1 run from before" in dry
+    assert "would be removed, with 15 measurements" in dry
+    assert "  old  old\n" in dry
+    assert "untouched" not in dry
+    assert "2 runs" in said("stats")
+    kept = said("prune", "--keep", "90d", "--keep-branch", "old")
+    assert "0 runs from before" in kept
+    assert "older runs that stay: 1 of kept branches, 0 references, 0 of changes" in kept
+    document = json.loads(said("prune", "--keep", "12w", "--keep-branch", "old=2w", "--json"))
+    assert [run["run_id"] for run in document["runs"]] == ["old"]
+    assert document["measurements"] == 15
+    assert Path(document["runs"][0]["path"]).is_dir()
+    assert json.loads(said("stats", "--json"))["runs"] == 1
+    for command in (("import", "results"), ("rebuild",)):
+        assert "1 run left out, pruned from the index earlier; --pruned-too brings back" in said(*command)
+    assert "1 new" in said("import", "results", "--pruned-too")
+    assert "left out" not in said("rebuild")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--keep", "soon"), "'soon' is not an age"),
+        (("--keep", "0d"), "'0d' is not an age"),
+        (("--keep", "99999y"), "too long ago"),
+        (("--keep", "1d", "--keep-branch", "=2y"), "names no branch"),
+        (("--keep", "1d", "--keep-branch", "main="), "'' is not an age"),
+    ],
+)
+def test_an_age_that_is_none_is_refused(arguments: tuple[str, ...], words: str) -> None:
+    error = told("prune", *arguments)
+    assert isinstance(error, ConfigError)
+    assert words in str(error)
+
+
+def test_an_index_can_be_made_without_runs() -> None:
+    assert "schema 0" in said("upgrade", "--index", "empty.sqlite")
+    assert "0 measurements" in said("stats", "--index", "empty.sqlite")
 
 
 def test_series_are_listed_and_shown() -> None:

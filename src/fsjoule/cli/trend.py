@@ -45,6 +45,8 @@ app = typer.Typer()
 _RESULTS: Final = Path("results")
 # Reading this many takes half a second, whatever the index holds.
 _LIMIT: Final = 60_000
+# A fair share of thousands of series would be too short for any change.
+_OF_EACH: Final = 100
 _COLOURS: Final = {
     "confirmed": "bold red",
     "explained": "bold red",
@@ -74,8 +76,14 @@ def trend(
     since: Annotated[str | None, typer.Option("--since", help="Only from this day or time (UTC).")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Only before this day or time (UTC).")] = None,
     limit: Annotated[
-        int, typer.Option(min=0, help="Read at most this many measurements, the newest of each series; 0: all.")
-    ] = _LIMIT,
+        int | None,
+        typer.Option(
+            min=0,
+            show_default=False,
+            help="Read at most this many measurements, the newest of each series; 0: all "
+            f"(default: {_LIMIT:,}, and of each series {_OF_EACH}).",
+        ),
+    ] = None,
     index: Location = DEFAULT_LOCATION,
     kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = _RESULTS
     / FOLDER,
@@ -162,7 +170,8 @@ def trend(
                 where,
                 order=order,
                 metrics=wanted,
-                at_most=limit or None,
+                at_most=_LIMIT if limit is None else limit or None,
+                of_each=_OF_EACH if limit is None else 1,
                 confirmations=known,
                 all_names=everything,
                 finder=finder,

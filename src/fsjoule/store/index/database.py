@@ -24,6 +24,10 @@ _LONGEST_WAIT_S: Final = 86400.0
 _CACHE_KIB: Final = 64 * 1024
 _WRITING: Final = "fsjoule_writing"
 _CHOICES: Final = "give a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+# What PostgreSQL, or a pooler before it, says of connections: lost, refused, too many, ended by an administrator.
+_LOST: Final = ("08", "57")
+_TOO_MANY: Final = "53300"
+_ROLES: Final = "see the roles in docs/database.md"
 _ANOTHER: Final = f"choose another index with --index or {VARIABLE}"
 
 
@@ -202,16 +206,35 @@ def _translated(error: DBAPIError, url: URL) -> FsjouleError:
     if isinstance(error.orig, sqlite3.Error):
         kind = error.orig.sqlite_errorname.removeprefix("SQLITE_").partition("_")[0]
         return _held(index, url) if kind in ("BUSY", "LOCKED") else _from_sqlite(kind, index, said)
-    if type(error.orig).__name__ == "LockNotAvailable":
-        return _held(index, url)
-    if error.connection_invalidated or type(error.orig).__name__ == "OperationalError":
+    state = getattr(error.orig, "sqlstate", None) or ""
+    lost = state[:2] in _LOST or state == _TOO_MANY or _is_operational(error.orig)
+    if error.connection_invalidated or lost:
         return LabError(f"{index} cannot be reached: {said}", transient=True, hint=f"is its server up? Or {_ANOTHER}")
-    return ResultError(f"{index} refused: {said}", hint=f"use an empty database, or {_ANOTHER}")
+    return _held(index, url) if state == "55P03" else _from_postgresql(state, index, said)
+
+
+def _is_operational(error: BaseException | None) -> bool:
+    """Whether it is this error of psycopg's itself: libpq's own errors have no state."""
+    return type(error).__name__ == "OperationalError"
 
 
 def _held(index: str, url: URL) -> LabError:
     held = f"{index} has been held by another process for {_wait_s(url):g} s"
     return LabError(held, transient=True, hint="try again; nothing was changed")
+
+
+def _from_postgresql(state: str, index: str, said: str) -> FsjouleError:
+    match state:
+        case "42501":
+            return ResultError(f"{index} refused: {said}", hint=f"this user lacks the right ({_ROLES}), or {_ANOTHER}")
+        case "40001" | "40P01":
+            return LabError(
+                f"{index} gave way to another: {said}", transient=True, hint="try again; nothing was changed"
+            )
+        case "53100":
+            return StorageError(f"{index} has no room: {said}", hint="make room on its server")
+        case _:
+            return ResultError(f"{index} refused: {said}", hint=f"use an empty database, or {_ANOTHER}")
 
 
 def _from_sqlite(kind: str, index: str, said: str) -> FsjouleError:

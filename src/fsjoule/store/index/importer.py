@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.run_rows import Fault, ReadRun, find_runs, read_run
-from fsjoule.store.index.schema import measurements, run_kernels, runs
-from fsjoule.store.index.writer import Writer, Written
+from fsjoule.store.index.schema import runs
+from fsjoule.store.index.writer import Writer, Written, portions, remove_runs
 
 # Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000
-_AT_ONCE: Final = 500
 
 
 @dataclass
@@ -24,13 +23,15 @@ class ImportReport:
     """The results of an import. `measurements` counts new measurements.
 
     `damaged_runs` were skipped, and `damaged_measurements` left out of their runs. `conflicts` are skipped folders
-    whose run the index has with another content. `dropped` names runs that a rebuild did not find again.
+    whose run the index has with another content. `pruned` counts runs that were left out because they were pruned from
+    the index. `dropped` names runs that a rebuild did not find again.
     """
 
     folders: int = 0
     new: int = 0
     changed: int = 0
     unchanged: int = 0
+    pruned: int = 0
     measurements: int = 0
     damaged_runs: list[Fault] = field(default_factory=list[Fault])
     damaged_measurements: list[Fault] = field(default_factory=list[Fault])
@@ -40,7 +41,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of an import; a callback gets it after each folder."""
+    """The progress of an import, after each folder, or of a pruning, in runs; a callback gets it."""
 
     folders: int
     of_folders: int
@@ -50,18 +51,23 @@ class Progress:
 Watcher = Callable[[Progress], None]
 
 
-def import_runs(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None) -> ImportReport:
+def import_runs(
+    index: Index, paths: Iterable[Path], *, watch: Watcher | None = None, pruned_too: bool = False
+) -> ImportReport:
     """Import all run folders at and below `paths`; known measurements are left unchanged.
 
-    Copies of one run from any machine are one run: each may add measurements that others lack. Raises ConfigError for a
+    Copies of one run from any machine are one run: each may add measurements that others lack. Runs that were pruned
+    stay so unless `pruned_too`. Raises ConfigError for a
     path that is missing or has no run below it, LabError if the index cannot be written; runs of earlier batches are
     then whole in it.
     """
     folders, faults = find_runs(paths)
-    return _import(index, folders, faults, set(), watch)
+    return _import(index, folders, faults, set(), watch, pruned_too=pruned_too)
 
 
-def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None) -> ImportReport:
+def rebuild(
+    index: Index, paths: Iterable[Path], *, watch: Watcher | None = None, pruned_too: bool = False
+) -> ImportReport:
     """Make the index equal to the run folders at and below `paths`.
 
     Others can read and write it meanwhile; their additions are kept. After an interruption each run is in its old or
@@ -71,25 +77,26 @@ def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None
     with index.reading() as connection:
         before = set(connection.execute(select(runs.c.run_id)).scalars())
     gone = set(before)
-    report = _import(index, folders, faults, gone, watch)
+    report = _import(index, folders, faults, gone, watch, pruned_too=pruned_too)
     report.dropped = sorted(gone)
-    for run_ids in _portions(report.dropped):
+    for run_ids in portions(report.dropped):
         with index.writing() as connection:
-            # Locked first, because another process may be adding measurements to one of these runs.
-            chosen = select(runs.c.id).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.run_id).with_for_update()
-            numbers = list(connection.execute(chosen).scalars())
-            connection.execute(delete(measurements).where(measurements.c.run.in_(numbers)))
-            connection.execute(delete(run_kernels).where(run_kernels.c.run.in_(numbers)))
-            connection.execute(delete(runs).where(runs.c.id.in_(numbers)))
+            remove_runs(connection, run_ids)
     return report
 
 
 def _import(
-    index: Index, folders: list[Path], faults: list[Fault], replacing: set[str], watch: Watcher | None
+    index: Index,
+    folders: list[Path],
+    faults: list[Fault],
+    replacing: set[str],
+    watch: Watcher | None,
+    *,
+    pruned_too: bool,
 ) -> ImportReport:
     """Import, and remove the found runs from `replacing`."""
     report = ImportReport(folders=len(folders), damaged_runs=faults)
-    writer = Writer()
+    writer = Writer(pruned_too=pruned_too)
     for batch in _batches(folders, report, watch):
         with index.writing() as connection:
             written = writer.write(connection, batch, replacing)
@@ -124,10 +131,6 @@ def _add(report: ImportReport, written: Written) -> None:
     report.new += written.new
     report.changed += written.changed
     report.unchanged += written.unchanged
+    report.pruned += written.pruned
     report.measurements += written.measurements
     report.conflicts += written.conflicts
-
-
-def _portions(items: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(items), _AT_ONCE):
-        yield items[start : start + _AT_ONCE]

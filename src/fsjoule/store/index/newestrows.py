@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Connection, Select, bindparam, select
 
 from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.model.metrics import Metric
@@ -17,7 +17,7 @@ from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.queries import restricted
+from fsjoule.store.index.queries import restricted, run_conditions
 from fsjoule.store.index.records import UNKNOWN_ORIGIN, Origin, Where
 from fsjoule.store.index.schema import measurements, run_kernels, runs
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -25,6 +25,8 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 # Positions in a row; figures start at `FIGURES`, in the requested order.
 STARTED, RUN, NUMBER, KERNEL, BOOT, FIGURES = range(6)
 _PORTION: Final = 500  # SQLite takes only some thousands of values per statement
+# With fewer runs their measurements are read, with more the newest of each series until enough are of one of them.
+_FEW_RUNS: Final = 2000
 
 Row = tuple[Any, ...]
 
@@ -57,8 +59,11 @@ class RunNames(NamedTuple):
     origin: Origin = UNKNOWN_ORIGIN
 
 
-def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: int | None) -> Newest:
-    """The newest measurements of each selected series, in total `at_most`, shared equally; only whole runs."""
+def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: int | None, of_each: int = 1) -> Newest:
+    """The newest measurements of each selected series, in total `at_most`, shared equally; only whole runs.
+
+    Each series' share is `of_each` at least.
+    """
     columns = measurements.c
     figures = [columns[COLUMNS[metric]] for metric in metrics]
     with index.reading() as connection:
@@ -67,25 +72,38 @@ def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: in
         numbers = sorted(
             catalogue.series if chosen is None else chosen, key=lambda number: rank(catalogue.series[number])
         )
-        share = None if at_most is None else max(1, at_most // max(1, len(numbers)))
+        share = None if at_most is None else max(of_each, at_most // max(1, len(numbers)))
         names = (columns.started_utc, columns.run, columns.number, columns.kernel, columns.boot)
-        statement = select(*names, *figures).where(columns.series == bindparam("one"))
-        # In the order of the database's index, so that rows beyond the limit are not read.
-        statement = restricted(statement, where, catalogue, series_too=False).order_by(columns.started_utc.desc())
-        if share is not None:
-            statement = statement.limit(share + 1)
-        found = [
-            _oldest_first(catalogue.series[number], connection.execute(statement, {"one": number}).all(), share)
-            for number in numbers
-        ]
-        return Newest(tuple(each for each in found if each.rows), catalogue.kernels)
+        statement = select(columns.series, *names, *figures).order_by(columns.started_utc.desc())
+        rows: dict[int, list[Row]] = {number: [] for number in numbers}
+        if _of_few_runs(connection, where):
+            # In the order of the runs' measurements: most of a series is of other runs.
+            for number, *row in connection.execute(restricted(statement, where, catalogue)):
+                rows[number].append(tuple(row))
+        else:
+            # In the order of the database's index, so that rows beyond the limit are not read.
+            one = statement.where(columns.series == bindparam("one"))
+            one = restricted(one, where, catalogue, series_too=False).limit(None if share is None else share + 1)
+            for number in numbers:
+                rows[number] = [tuple(row[1:]) for row in connection.execute(one, {"one": number})]
+        made = (_oldest_first(catalogue.series[number], found, share) for number, found in rows.items())
+        return Newest(tuple(each for each in made if each.rows), catalogue.kernels)
 
 
-def _oldest_first(series: IndexedSeries, rows: Sequence[Any], share: int | None) -> NewestRows:
+def _of_few_runs(connection: Connection, where: Where) -> bool:
+    conditions = run_conditions(where)
+    if not conditions:
+        return False
+    chosen = select(runs.c.id).where(*conditions).limit(_FEW_RUNS + 1)
+    return len(connection.execute(chosen).all()) <= _FEW_RUNS
+
+
+def _oldest_first(series: IndexedSeries, rows: Sequence[Row], share: int | None) -> NewestRows:
+    """The share of rows that come newest first."""
     older = share is not None and len(rows) > share
-    ordered: list[Row] = sorted(map(tuple, cast("Sequence[Row]", rows[:share])))
-    if older:
-        cut = rows[-1][RUN]
+    ordered = sorted(rows[:share])
+    if share is not None and older:
+        cut = rows[share][RUN]
         whole = [row for row in ordered if row[RUN] != cut]
         # Except for a single run that is larger than the share.
         ordered = whole or ordered

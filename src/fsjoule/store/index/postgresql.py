@@ -1,13 +1,20 @@
-"""Connections to PostgreSQL with time limits, because a stopped or unreachable server never says so."""
+"""PostgreSQL's own: connections with time limits, because a stopped server never says so, and rows by COPY.
+
+Nothing here needs a session: settings belong to a transaction, and no statement is prepared. So a connection pooler
+may give each transaction another server process (PgBouncer's transaction pooling).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import psycopg
+from psycopg import sql
 from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event
+from sqlalchemy.exc import DBAPIError
 
 _CONNECT_WAIT_S: Final = 15
 # Longer than the server's wait for a lock, whose error says more than a missing answer.
@@ -40,7 +47,7 @@ def postgresql_engine(url: URL, wait_s: float) -> Engine:
 
     def connected(_dialect: object, _record: object, cargs: list[Any], cparams: dict[str, Any]) -> _Bounded:
         cparams.pop("timeout", None)  # ours, not libpq's
-        connection = _Bounded.connect(*cargs, **cparams, connect_timeout=_CONNECT_WAIT_S)
+        connection = _Bounded.connect(*cargs, **cparams, connect_timeout=_CONNECT_WAIT_S, prepare_threshold=None)
         connection.limit_s = wait_s + _SLACK_S
         return connection
 
@@ -50,3 +57,16 @@ def postgresql_engine(url: URL, wait_s: float) -> Engine:
     event.listen(engine, "do_connect", connected)
     event.listen(engine, "begin", begun)
     return engine
+
+
+def copy_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Append rows within the connection's transaction, several times as fast as INSERT. Raises DBAPIError."""
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), names)
+    raw: Any = connection.connection.driver_connection
+    try:
+        with raw.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row(row)
+    except psycopg.Error as error:
+        raise DBAPIError(f"COPY {table.name}", None, error, connection_invalidated=raw.broken) from error

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import Column, Connection, Integer, Row, Select, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Integer, Row, Select, bindparam, func, select
 from sqlalchemy import cast as sql_cast
 
 from fsjoule.model.metrics import Metric
@@ -26,14 +26,26 @@ from fsjoule.store.index.upgrade import revision_of
 
 
 def points(
-    index: Index, where: Where = EVERYTHING, *, metrics: Sequence[Metric] = tuple(Metric), order: Order = Order.TIME
+    index: Index,
+    where: Where = EVERYTHING,
+    *,
+    metrics: Sequence[Metric] = tuple(Metric),
+    order: Order = Order.TIME,
+    at_most: int | None = None,
 ) -> dict[IndexedSeries, tuple[Point, ...]]:
-    """The selected measurements by series, sorted, each in the given order; fewer metrics are faster."""
+    """The selected measurements by series, sorted, each in the given order; fewer metrics are faster.
+
+    With `at_most` only so many of each series, the newest: this takes as long in a large index as in a small one.
+    """
     found: dict[int, list[Point]] = {}
     with index.reading() as connection:
         catalogue = Catalogue(connection)
         reader = _PointReader(metrics, catalogue)
-        for row in connection.execute(restricted(reader.statement(), where, catalogue)).all():
+        if at_most is None:
+            rows = connection.execute(restricted(reader.statement(), where, catalogue)).all()
+        else:
+            rows = _newest(connection, reader.statement(newest_first=True), where, catalogue, at_most)
+        for row in rows:
             found.setdefault(row[0], []).append(reader.point(row))
     if order is Order.KERNEL:
         places: dict[Kernel | None, int] = {kernel: n for n, kernel in enumerate(catalogue.kernels_in_order(), start=1)}
@@ -42,6 +54,20 @@ def points(
             group.sort(key=lambda point: places.get(point.kernel, 0))
     names = catalogue.series
     return {names[number]: tuple(found[number]) for number in sorted(found, key=lambda number: rank(names[number]))}
+
+
+def _newest(
+    connection: Connection, statement: Select[*tuple[Any, ...]], where: Where, catalogue: Catalogue, at_most: int
+) -> list[Row[*tuple[Any, ...]]]:
+    """The newest rows of each selected series, oldest first, each series by itself in the order of its index."""
+    chosen = catalogue.matching(where)
+    statement = statement.where(measurements.c.series == bindparam("one")).limit(at_most)
+    statement = restricted(statement, where, catalogue, series_too=False)
+    return [
+        row
+        for number in (catalogue.series if chosen is None else chosen)
+        for row in reversed(connection.execute(statement, {"one": number}).all())
+    ]
 
 
 def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, ...]:
@@ -126,11 +152,12 @@ class _PointReader:
         self._columns.append(measurements.c[column])
         return len(self._columns) - 1
 
-    def statement(self) -> Select[*tuple[Any, ...]]:
+    def statement(self, *, newest_first: bool = False) -> Select[*tuple[Any, ...]]:
         columns = measurements.c
         joined = measurements.join(runs, columns.run == runs.c.id)
-        in_time = (columns.series, columns.started_utc, columns.run, columns.number)
-        return select(*self._columns).select_from(joined).order_by(*in_time)
+        in_time = (columns.started_utc, columns.run, columns.number)
+        order = [column.desc() for column in in_time] if newest_first else (columns.series, *in_time)
+        return select(*self._columns).select_from(joined).order_by(*order)
 
     def point(self, row: Row[*tuple[Any, ...]]) -> Point:
         """The point of a row; by position for speed, because this is done for every measurement."""
@@ -169,11 +196,7 @@ def restricted(
         statement = statement.where(columns.series.in_(chosen_series))
     if where.kernels:
         statement = statement.where(columns.kernel.in_(catalogue.numbers_of(where.kernels)))
-    of_runs = [
-        column.in_(choices)
-        for column, choices in ((runs.c.run_id, where.runs), (runs.c.branch, where.branches))
-        if choices
-    ]
+    of_runs = run_conditions(where)
     if of_runs:
         statement = statement.where(columns.run.in_(select(runs.c.id).where(*of_runs).scalar_subquery()))
     if where.since_utc is not None:
@@ -181,6 +204,15 @@ def restricted(
     if where.until_utc is not None:
         statement = statement.where(columns.started_utc < where.until_utc)
     return statement if invalid_too or where.invalid_too else statement.where(columns.valid.is_(True))
+
+
+def run_conditions(where: Where) -> list[ColumnElement[bool]]:
+    """The conditions on runs; none if `where` selects runs of any id and branch."""
+    return [
+        column.in_(choices)
+        for column, choices in ((runs.c.run_id, where.runs), (runs.c.branch, where.branches))
+        if choices
+    ]
 
 
 def _used(connection: Connection, column: Column[Any], numbers: Sequence[int] | dict[int, Any]) -> list[int]:

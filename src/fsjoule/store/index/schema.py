@@ -5,6 +5,7 @@
     kernels ──┐
     series ───┴─< measurements >── runs
          └──< change_states, which no run folder holds
+    pruned_runs, which no import brings back unasked
 
 Names of columns end in their unit, as everywhere. Text is compared by bytes on both databases, which sorts times and
 `kernels.sort_key`s correctly.
@@ -138,4 +139,12 @@ change_states: Final = Table(
     Column("commit_id", PlainText),  # the culprit
     Column("why", PlainText),  # in the words of whoever accepted it
     Index("change_states_by_series", "series", "metric"),
+)
+
+pruned_runs: Final = Table(
+    "pruned_runs",
+    metadata,
+    Column("run_id", PlainText, nullable=False),
+    Column("pruned_utc", PlainText, nullable=False),
+    PrimaryKeyConstraint("run_id", name="pruned_runs_pkey"),
 )

@@ -8,35 +8,43 @@ ones.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final
 
 from sqlalchemy import Connection, RowMapping, Table, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.run_rows import Fault, ReadMeasurement, ReadRun
-from fsjoule.store.index.schema import kernels, measurements, run_kernels, runs, series
+from fsjoule.store.index.schema import kernels, measurements, pruned_runs, run_kernels, runs, series
 from fsjoule.store.index.serieskeys import IndexedSeries
 
 Digests = Mapping[int, bytes]
+_AT_ONCE: Final = 500
 
 
 @dataclass
 class Written:
-    """The results of a batch. `conflicts` names runs that differ from the index."""
+    """The results of a batch. `conflicts` names runs that differ from the index, `pruned` counts those left out."""
 
     new: int = 0
     changed: int = 0
     unchanged: int = 0
+    pruned: int = 0
     measurements: int = 0
     conflicts: list[Fault] = field(default_factory=list[Fault])
 
 
 class Writer:
-    """Writes batches, and remembers the numbers of kernels and series, which are never removed."""
+    """Writes batches, and remembers the numbers of kernels and series, which are never removed.
 
-    def __init__(self) -> None:
+    Pruned runs are left out, unless `pruned_too` brings them back. After a failed batch take another writer.
+    """
+
+    def __init__(self, *, pruned_too: bool = False) -> None:
+        self._pruned_too = pruned_too
         self._kernels: dict[Kernel, int] = {}
         self._series: dict[IndexedSeries, int] = {}
 
@@ -46,13 +54,16 @@ class Writer:
         self._number_kernels(connection, {kernel for read in batch for kernel in read.kernels.values()})
         self._number_series(connection, {m.series for read in batch for m in read.measurements})
         new, stored = _claim(connection, [self._row(read) for read in batch])
+        pruned = _pruned(connection, new, bring_back=self._pruned_too)
+        batch = [read for read in batch if read.run_id not in pruned]
+        new -= pruned
         olds = [stored[read.run_id]["id"] for read in batch if read.run_id not in new]
         forgotten = [stored[read.run_id]["id"] for read in batch if read.run_id in replacing and read.run_id not in new]
         if forgotten:
             connection.execute(delete(measurements).where(measurements.c.run.in_(forgotten)))
             connection.execute(delete(run_kernels).where(run_kernels.c.run.in_(forgotten)))
         digests = _stored_digests(connection, olds)
-        written = Written(new=len(new))
+        written = Written(new=len(new), pruned=len(pruned))
         rows: list[dict[str, object]] = []
         kernel_rows: list[dict[str, object]] = []
         for read in batch:
@@ -71,7 +82,7 @@ class Writer:
         if kernel_rows:
             _insert_if_absent(connection, run_kernels, kernel_rows)
         if rows:
-            connection.execute(insert(measurements), rows)
+            _append(connection, rows)
         written.measurements = len(rows)
         return written
 
@@ -122,6 +133,22 @@ class Writer:
         self._series.update({missing[key]: number for number, key in connection.execute(chosen)})
 
 
+def remove_runs(connection: Connection, run_ids: Sequence[str]) -> None:
+    """Remove runs with their measurements."""
+    # Locked first, because another process may be adding measurements to one of these runs.
+    chosen = select(runs.c.id).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.run_id).with_for_update()
+    numbers = list(connection.execute(chosen).scalars())
+    connection.execute(delete(measurements).where(measurements.c.run.in_(numbers)))
+    connection.execute(delete(run_kernels).where(run_kernels.c.run.in_(numbers)))
+    connection.execute(delete(runs).where(runs.c.id.in_(numbers)))
+
+
+def portions(run_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Runs that are removed in one transaction."""
+    for start in range(0, len(run_ids), _AT_ONCE):
+        yield run_ids[start : start + _AT_ONCE]
+
+
 def _difference(read: ReadRun, row: RowMapping, known: Digests) -> str | None:
     """How a run differs from the index's run with its id; None if it is the same."""
     if read.fixed_digest != row["fixed_digest"]:
@@ -149,8 +176,37 @@ def _claim(connection: Connection, rows: Sequence[Mapping[str, object]]) -> tupl
     return new, stored
 
 
+def _pruned(connection: Connection, new: Collection[str], *, bring_back: bool) -> set[str]:
+    """The runs among `new` that were pruned: not in the index again, unless `bring_back` forgets their pruning.
+
+    Asked after they are locked, because another process may be pruning.
+    """
+    if not new:
+        return set()
+    mine = pruned_runs.c.run_id.in_(new)
+    if bring_back:
+        connection.execute(delete(pruned_runs).where(mine))
+        return set()
+    found = set(connection.execute(select(pruned_runs.c.run_id).where(mine)).scalars())
+    if found:
+        connection.execute(delete(runs).where(runs.c.run_id.in_(found)))
+    return found
+
+
 def _insert_if_absent(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     connection.execute(_if_absent(connection, table), rows)
+
+
+def _append(connection: Connection, rows: list[dict[str, object]]) -> None:
+    """Add measurements that the index certainly lacks, because their runs are locked."""
+    if connection.dialect.name != "postgresql":
+        connection.execute(insert(measurements), rows)
+        return
+    from fsjoule.store.index.postgresql import copy_rows  # noqa: PLC0415 - see database.py
+
+    columns = list(rows[0])
+    values = itemgetter(*columns)
+    copy_rows(connection, measurements, columns, map(values, rows))
 
 
 def _if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:

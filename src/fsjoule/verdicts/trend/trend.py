@@ -56,17 +56,18 @@ def trend_of(
     order: Order = Order.TIME,
     metrics: Sequence[Metric] = (),
     at_most: int | None = None,
+    of_each: int = 1,
     confirmations: Sequence[Confirmation] = (),
     all_names: bool = False,
     finder: ChangePointFinder | None = None,
 ) -> Trend:
-    """The trend of the newest measurements of all series in `where`, in total `at_most` measurements.
+    """The trend of the newest measurements of all series in `where`, in total `at_most`, of each series `of_each`.
 
     `metrics` default to throughput and energy of fio's jobs, duration and energy of timed operations. `finder` defaults
     to `RupturesFinder`, and must find the same.
     """
     asked = tuple(metrics) or USUAL
-    found = newest(index, where, asked, at_most=at_most)
+    found = newest(index, where, asked, at_most=at_most, of_each=of_each)
     labelled = several_kernels(found.series) | reference_runs(index)
     labels = kernel_labels(index, labelled) if order is Order.TIME else {}
     made = [

@@ -17,7 +17,7 @@ from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
-from fsjoule.store.index.records import Order, Point, SeriesCount, Where
+from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.serieskeys import IndexedSeries
 
 if TYPE_CHECKING:
@@ -31,24 +31,8 @@ app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database 
 RESULTS: Final = Path("results")
 _SHOWN_FAULTS: Final = 20
 _SAY_EVERY_S: Final = 10.0
-# Default columns of a list of points: for fio's jobs, and for operations that move no data.
-_FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.P99_LATENCY)
-_TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY, Metric.POWER)
-_HEADERS: Final = {
-    Metric.THROUGHPUT: "MiB/s",
-    Metric.IOPS: "IOPS",
-    Metric.ENERGY: "mJ/MiB",
-    Metric.NET_ENERGY: "net mJ/MiB",
-    Metric.OPERATION_ENERGY: "mJ",
-    Metric.OPERATION_NET_ENERGY: "net mJ",
-    Metric.POWER: "W",
-    Metric.CPU: "CPU s/MiB",
-    Metric.WRITE_AMPLIFICATION: "write ampl.",
-    Metric.P99_LATENCY: "p99 ms",
-    Metric.DURATION: "s",
-}
-_SHORT_KEY: Final = 8
-_ALWAYS_SHOWN: Final = 2  # figures of a list of points, however narrow
+# Nobody reads more, and the answer takes as long in an index of ten million.
+_LIMIT: Final = 1000
 
 Location = Annotated[
     str,
@@ -59,6 +43,10 @@ Location = Annotated[
         help="The index: a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE.",
     ),
 ]
+PrunedToo = Annotated[
+    bool,
+    typer.Option("--pruned-too", help="Bring back runs that were pruned from the index, if their folders are here."),
+]
 DEFAULT_LOCATION: Final = str(RESULTS / DEFAULT_NAME)
 
 
@@ -66,6 +54,7 @@ DEFAULT_LOCATION: Final = str(RESULTS / DEFAULT_NAME)
 def rebuild(
     folders: Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that contain some.")] = None,
     index: Location = DEFAULT_LOCATION,
+    pruned_too: PrunedToo = False,
     json_output: Json = False,
 ) -> None:
     """Make the index equal to the run folders, and create it if needed.
@@ -80,7 +69,7 @@ def rebuild(
 
     wanted = check_folders(folders or [RESULTS])  # before an index is made for nothing
     with open_index(index, create=True) as opened, _watcher() as watch:
-        report = rebuild_index(opened, wanted, watch=watch)
+        report = rebuild_index(opened, wanted, watch=watch, pruned_too=pruned_too)
     _show_import(report, index, json_output=json_output)
 
 
@@ -88,6 +77,7 @@ def rebuild(
 def import_(
     folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")],
     index: Location = DEFAULT_LOCATION,
+    pruned_too: PrunedToo = False,
     json_output: Json = False,
 ) -> None:
     """Add runs to the index. Runs that it already has change nothing.
@@ -102,8 +92,58 @@ def import_(
 
     wanted = check_folders(folders)
     with open_index(index, create=True) as opened, _watcher() as watch:
-        report = import_runs(opened, wanted, watch=watch)
+        report = import_runs(opened, wanted, watch=watch, pruned_too=pruned_too)
     _show_import(report, index, json_output=json_output)
+
+
+@app.command("prune")
+def prune(
+    *,
+    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Keep runs up to this age: 90d, 12w or 2y.")],
+    keep_branch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep-branch",
+            metavar="BRANCH[=AGE]",
+            help="Keep runs of this branch longer, or for ever; may be repeated.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    index: Location = DEFAULT_LOCATION,
+    json_output: Json = False,
+) -> None:
+    """Remove old runs from the index; run folders are not touched.
+
+    References, and runs of changes that were confirmed, explained, bisected or accepted, stay at any age.
+
+    Example: fsjoule index prune --keep 30d --keep-branch main=2y --dry-run
+    """
+    from fsjoule.cli.index.pruning import retention, show_pruning
+    from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.retention import planned
+    from fsjoule.store.index.retention import prune as prune_index
+
+    wanted = retention(keep, keep_branch or [])
+    with open_index(index) as opened, _watcher("runs") as watch:
+        found = planned(opened, wanted) if dry_run else prune_index(opened, wanted, watch=watch)
+    show_pruning(found, wanted, dry_run=dry_run, json_output=json_output)
+
+
+@app.command("upgrade")
+def upgrade(index: Location = DEFAULT_LOCATION) -> None:
+    """Make the index's tables, or bring an older index up to date.
+
+    Other commands do this too, where they may: on PostgreSQL only the owner of the tables.
+
+    Example: fsjoule index upgrade --index postgresql://fsjoule_owner@db.example.org/fsjoule
+    """
+    from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.queries import stats as index_stats
+
+    with open_index(index, create=True) as opened:
+        out.print(
+            f"schema {index_stats(opened).schema}  {_plain(index)}", soft_wrap=True, markup=False, highlight=False
+        )
 
 
 @app.command("stats")
@@ -141,6 +181,7 @@ def series(
     board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
     fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
     with_invalid: Annotated[bool, typer.Option("--all", help="Also show invalid measurements.")] = False,
+    limit: Annotated[int, typer.Option(min=0, help="Show at most this many figures, the newest; 0: all.")] = _LIMIT,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
@@ -148,6 +189,7 @@ def series(
 
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
+    from fsjoule.cli.index.tables import show_list, show_points
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.queries import list_series, points
     from fsjoule.store.index.selection import resolve
@@ -158,12 +200,15 @@ def series(
             chosen = resolve(opened, of).where
             where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)
         if key is None:
-            _show_list(list_series(opened, where), wide=wide, json_output=json_output)
+            show_list(list_series(opened, where), wide=wide, json_output=json_output)
             return
         named = _only(opened, key)
         where = dataclasses.replace(where, series=(named.key,))
-        found = points(opened, where, metrics=tuple(metric or Metric), order=by)
-    _show_points(named, found.get(named, ()), tuple(metric or ()), wide=wide, json_output=json_output)
+        shown = points(opened, where, metrics=tuple(metric or Metric), order=by, at_most=limit or None)
+    found = shown.get(named, ())
+    show_points(named, found, tuple(metric or ()), wide=wide, json_output=json_output)
+    if limit and len(found) == limit:
+        progress(f"these are the newest {limit}; --limit 0 shows all")
 
 
 def _only(index: Index, key: str) -> IndexedSeries:
@@ -179,14 +224,14 @@ def _only(index: Index, key: str) -> IndexedSeries:
 
 
 @contextmanager
-def _watcher() -> Generator[Watcher]:
+def _watcher(what: str = "run folders") -> Generator[Watcher]:
     """A progress bar on a terminal, a line every 10 s in a log."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as ProgressBar
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with ProgressBar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("run folders", total=None)
+        task = bar.add_task(what, total=None)
         said_s = time.monotonic()
 
         def watch(done: Progress) -> None:
@@ -194,7 +239,7 @@ def _watcher() -> Generator[Watcher]:
             bar.update(task, completed=done.folders, total=done.of_folders)
             if not err.is_terminal and time.monotonic() - said_s >= _SAY_EVERY_S:
                 said_s = time.monotonic()
-                progress(f"{done.folders} of {done.of_folders} run folders, {done.measurements} measurements")
+                progress(f"{done.folders} of {done.of_folders} {what}, {done.measurements} measurements")
 
         yield watch
 
@@ -212,6 +257,9 @@ def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None
         _show_faults("damaged run folder", "skipped", report.damaged_runs)
         _show_faults("damaged measurement", "skipped", report.damaged_measurements)
         _show_faults("run folder", "in conflict with the index", report.conflicts)
+        if report.pruned:
+            count = counted(report.pruned, "run")
+            out.print(f"{count} left out, pruned from the index earlier; --pruned-too brings back", highlight=False)
         if report.dropped:
             out.print(f"{counted(len(report.dropped), 'run')} dropped, folders gone: {_some(report.dropped)}")
         out.print(f"index  {_plain(index)}", soft_wrap=True, markup=False, highlight=False)
@@ -230,73 +278,6 @@ def _show_faults(what: str, fate: str, faults: Sequence[Fault]) -> None:
         progress(f"  {fault.path}: {fault.reason}")
     if len(faults) > _SHOWN_FAULTS:
         progress(f"  and {len(faults) - _SHOWN_FAULTS} more; --json lists all")
-
-
-def _show_list(found: Sequence[SeriesCount], *, wide: bool, json_output: bool) -> None:
-    if json_output:
-        print_json([{**dataclasses.asdict(count), "series": count.series.document()} for count in found])
-        return
-    from fsjoule.report.table import Column, listing, word
-    from fsjoule.report.terminal import print_table
-
-    rows: list[tuple[str, ...]] = []
-    for count in found:
-        series = count.series
-        names = (series.key[:_SHORT_KEY], series.series.filesystem, series.series.workload, series.series.board)
-        numbers = (count.valid, count.measurements, count.kernels)
-        rows.append((*names, "simulated" if series.simulated else "", *map(str, numbers)))
-    words = (*map(word, ("key", "filesystem", "workload", "board", "")), Column("valid"))
-    print_table(out, listing((*words, Column("of", optional=True), Column("kernels", optional=True)), rows), wide=wide)
-
-
-def _show_points(
-    series: IndexedSeries, found: Sequence[Point], metrics: Sequence[Metric], *, wide: bool, json_output: bool
-) -> None:
-    if json_output:
-        print_json({"series": series.document(), "points": [_point(point) for point in found]})
-        return
-    from fsjoule.report.table import Column, listing, word
-    from fsjoule.report.terminal import print_table
-
-    out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
-    chosen = metrics or _usual(found)
-    invalid = any(not point.valid for point in found)
-    # Several boards of one type share a series; each figure then names its board.
-    places = len({point.origin.board for point in found}) > 1
-    heads = (word("day"), word("kernel"), word("run"), Column("boot"), *[word("place")] * places)
-    figures = (Column(_HEADERS[each], optional=not metrics and i >= _ALWAYS_SHOWN) for i, each in enumerate(chosen))
-    rows: list[tuple[str, ...]] = []
-    for point in found:
-        kernel = point.kernel.release if point.kernel else ABSENT
-        reasons = ["; ".join(point.invalid_reasons)] * invalid
-        board = [point.origin.board or ABSENT] * places
-        told = (_figure(point, each) for each in chosen)
-        rows.append((point.started_utc[:10], kernel, point.run_id, str(point.boot), *board, *told, *reasons))
-    print_table(out, listing((*heads, *figures, *[word("invalid")] * invalid), rows), wide=wide)
-
-
-def _usual(found: Sequence[Point]) -> tuple[Metric, ...]:
-    fio = any(Metric.THROUGHPUT in point.figures for point in found)
-    return _FIO_METRICS if fio else _TIMED_METRICS
-
-
-def _figure(point: Point, metric: Metric) -> str:
-    if metric not in point.figures:
-        return ABSENT
-    uncertainty = point.uncertainties.get(metric)
-    return f"{point.figures[metric]:.4g}" + ("" if uncertainty is None else f" ± {uncertainty:.2g}")
-
-
-def _point(point: Point) -> dict[str, object]:
-    from fsjoule.store.index.columns import COLUMNS
-
-    kernel = dataclasses.asdict(point.kernel) if point.kernel else None
-    figures, uncertainties = (
-        {COLUMNS[metric]: value for metric, value in values.items()} for values in (point.figures, point.uncertainties)
-    )
-    told = {"kernel": kernel, "valid": point.valid, "figures": figures, "uncertainties": uncertainties}
-    plain = {name: value for name, value in point._asdict().items() if name != "origin"}
-    return {**plain, **told, **point.origin._asdict()}
 
 
 def _plain(index: str) -> str:
