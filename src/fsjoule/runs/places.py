@@ -22,7 +22,6 @@ from fsjoule.model.places import (
     WINDOWS_S,
     Lab,
     LabPlace,
-    PlaceHealth,
     PlaceRun,
     Usage,
     Waiting,
@@ -150,10 +149,9 @@ def _share(began_s: float, ended_s: float, begin_s: float, now_s: float) -> floa
 
 
 def _place(state: PlaceState, queue: Sequence[Waiter], runs: Sequence[PlaceRun], now_s: float, last: int) -> LabPlace:
-    known = {health.value: health for health in PlaceHealth}
     return LabPlace(
         name=state.name,
-        health=known.get(state.state, PlaceHealth.UNKNOWN),
+        health=state.state,
         since_s=_known_seconds(state.since),
         why=state.why,
         faults_in_a_row=state.faults,
