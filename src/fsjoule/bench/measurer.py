@@ -16,7 +16,7 @@ from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import attach_samples
 from fsjoule.bench.samples import START_S, check_sampling, under_perf
-from fsjoule.bench.scratch import Scratch, checked, filesystem_step, lab_step, perform, provisioning, settling
+from fsjoule.bench.scratch import Scratch, Step, checked, filesystem_step, lab_step, perform, provisioning, settling
 from fsjoule.bench.storage import attach, scratch_node, takes_discards
 from fsjoule.bench.timed import TimedWork
 from fsjoule.errors import MeasurementInvalid, MeterError, NoMeterError, also
@@ -24,7 +24,7 @@ from fsjoule.filesystems import filesystem
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
 from fsjoule.model.filesystem import Filesystem
-from fsjoule.ports import Clock, CommandResult, Meter, Shell
+from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
 
 IDLE_S: Final = 1.0
 _NO_ENERGY: Final = "no energy: "
@@ -186,8 +186,7 @@ class Measurer:
         self.load_modules(*kind.modules)
         with self.phases("provisioning"):
             self.turn_to(entry.storage)
-            self.shell.run(("rm", "-f", *_LEFT_BEHIND))
-        self.clear_kernel_log()
+            self.clear_kernel_log(lab_step("rm", "-f", *_LEFT_BEHIND))
         try:
             evidence = work(kind)
         except MeasurementInvalid as error:
@@ -228,8 +227,12 @@ class Measurer:
         """The kernel's messages since the start of this measurement, or since the boot."""
         return checked(self.shell, "dmesg").stdout
 
-    def clear_kernel_log(self) -> None:
-        if self.shell.run(("dmesg", "-C")).exit_code != 0:
+    def clear_kernel_log(self, *before: Step) -> None:
+        """Do the steps `before`, and clear the log."""
+        *done, last = self.shell.run_all([*(each.command for each in before), Command(("dmesg", "-C"))])
+        if len(done) < len(before):
+            raise before[len(done)].error(last)
+        if last.exit_code != 0:
             checked(self.shell, "dmesg", "-c")  # busybox's dmesg, which also prints it
 
     def rest(self, seconds: float) -> None:
