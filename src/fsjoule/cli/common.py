@@ -65,7 +65,10 @@ All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the
 Boards = Annotated[
     int,
     typer.Option(
-        "--boards", min=1, metavar="N", help="Boot N boards in guest time at once; the figures are those of one board."
+        "--boards",
+        min=1,
+        metavar="N",
+        help="Boot N boards at once: boards in guest time, or with --place-tag places of a pool.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
