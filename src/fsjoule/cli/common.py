@@ -62,6 +62,10 @@ def _sentence(told: str) -> str:
 
 
 All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the ten that matter most.")]
+AcrossBoards = Annotated[
+    bool,
+    typer.Option("--across-boards", help="Also compare different boards of one type (their levels look like changes)."),
+]
 Boards = Annotated[
     int,
     typer.Option(
