@@ -192,7 +192,8 @@ class Measurer:
         except MeasurementInvalid as error:
             evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
         if not evidence.board_lost:
-            evidence.kernel_log = self.kernel_log()
+            with self.phases("reading"):
+                evidence.kernel_log = self.kernel_log()
         return evidence
 
     def forget_files(self) -> None:
