@@ -229,7 +229,7 @@ class Boards:
         for boot in [each for each in self._queue if each in self._faults or each in self._pins]:
             failed = self._faults.get(boot, {})
             may_try = {number for number in self.processes.left if self._may_try(number, boot)}
-            if len(failed.keys() & may_try) < min(_TRIES, len(may_try)) or not self.processes.left:
+            if len(failed.keys() & may_try) < min(_TRIES, len(may_try)) or not (failed or self.processes.left):
                 continue
             self._queue.remove(boot)
             if failed:
