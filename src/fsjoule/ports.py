@@ -12,6 +12,14 @@ from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKer
 
 
 @dataclass(frozen=True, slots=True)
+class Command:
+    """A program to run on the board, and the seconds that it may take."""
+
+    argv: tuple[str, ...]
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class CommandResult:
     """The result of a command on the board; a serial console merges standard error into `stdout`."""
 
@@ -35,6 +43,13 @@ class Shell(Protocol):
         """Run one program to its end, whatever its exit code. Raises BoardError after the time limit."""
         ...
 
+    def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
+        """Run programs one after the other until one fails, at the cost of about one. Returns the results of those run.
+
+        Raises BoardError after a time limit.
+        """
+        ...
+
     def start(self, argv: Sequence[str]) -> None:
         """Start a program and leave it running; only `Board.cut` may follow, and returns the program's output."""
         ...
@@ -45,6 +60,10 @@ class Shell(Protocol):
 
     def get(self, path: str) -> bytes:
         """Read a file of the board. Raises LabError if it arrives incomplete."""
+        ...
+
+    def get_all(self, paths: Sequence[str]) -> tuple[bytes, ...]:
+        """Read small files at the cost of about one; a missing one is empty. Raises LabError as `get` does."""
         ...
 
 

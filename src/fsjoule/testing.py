@@ -11,7 +11,7 @@ from pathlib import Path
 from fsjoule.errors import BoardError, LabError, MeterError, PlaceLostError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
-from fsjoule.ports import CommandResult, Cut
+from fsjoule.ports import Command, CommandResult, Cut
 
 
 @dataclass
@@ -44,6 +44,14 @@ class FakeShell:
         self.asked.append(tuple(argv))
         return self.answer(tuple(argv))
 
+    def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
+        results: list[CommandResult] = []
+        for command in commands:
+            results.append(self.run(command.argv))
+            if results[-1].exit_code != 0:
+                break
+        return tuple(results)
+
     def start(self, argv: Sequence[str]) -> None:
         self.started.append(tuple(argv))
 
@@ -52,6 +60,9 @@ class FakeShell:
 
     def get(self, path: str) -> bytes:
         return self.files[path]
+
+    def get_all(self, paths: Sequence[str]) -> tuple[bytes, ...]:
+        return tuple(self.get(path) if path in self.files else b"" for path in paths)
 
 
 @dataclass

@@ -8,6 +8,7 @@ import pytest
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.lab.shell import BoardShell
+from fsjoule.ports import Command
 
 
 def check_shell(shell: BoardShell) -> None:
@@ -23,11 +24,24 @@ def check_shell(shell: BoardShell) -> None:
     assert shell.run(["cat"]).stdout == "", "standard input is empty"
     assert shell.run(["sh", "-c", "pwd; echo $PATH"]).stdout == "/root\n/usr/sbin:/usr/bin:/sbin:/bin\n"
 
+    commands = [("echo", "it's one"), ("sh", "-c", "echo two; exit 2"), ("echo", "three")]
+    results = shell.run_all([Command(argv) for argv in commands])
+    assert [(each.argv, each.exit_code, each.stdout) for each in results] == [
+        (commands[0], 0, "it's one\n"),
+        (commands[1], 2, "two\n"),
+    ]
+    many = [Command(("printf", f"{number} {'x' * 300}\\n")) for number in range(7)]
+    assert [each.stdout for each in shell.run_all(many)] == [f"{number} {'x' * 300}\n" for number in range(7)]
+    with pytest.raises(BoardError, match="'sleep 1000' did not end within 2 s and was interrupted"):
+        shell.run_all([Command(("true",)), Command(("sleep", "1000"), 2.0), Command(("touch", "/tmp/never"))])
+    assert shell.run(["test", "-e", "/tmp/never"]).exit_code == 1
+
     content = random.Random(0).randbytes(6000)
     shell.put("/tmp/with space", content)
     assert shell.get("/tmp/with space") == content
     shell.put("/tmp/empty", b"")
     assert shell.get("/tmp/empty") == b""
+    assert shell.get_all(["/tmp/with space", "/tmp/none", "/tmp/empty"]) == (content, b"", b"")
     shell.upload("/tmp/large", content * 4)
     assert shell.get("/tmp/large") == content * 4
     shell.run(["dd", "if=/dev/urandom", "of=/tmp/random", "bs=64k", "count=1"])

@@ -15,7 +15,8 @@ from fsjoule.errors import ConfigError, ExporterError, LabError, Part
 from fsjoule.lab import acquired_place, acquired_places, read_environment, wanted_place
 from fsjoule.lab.coordinator import Coordinator, connected
 from fsjoule.lab.placenames import find_places
-from fsjoule.lab.states import PlaceState, State, bad_after, judge, note_end, set_state, states
+from fsjoule.lab.states import PlaceState, bad_after, judge, note_end, set_state, states
+from fsjoule.model.places import PlaceHealth
 from fsjoule.runs.doctor import examined_places
 from fsjoule.runs.held_lab import HeldLab
 
@@ -36,7 +37,7 @@ def _fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     return command_line(monkeypatch, capfd)
 
 
-def _set(**wanted: State | None) -> None:
+def _set(**wanted: PlaceHealth) -> None:
     with connected() as coordinator:
         for name, state in wanted.items():
             set_state(coordinator, name.replace("_", "-"), state)
@@ -50,36 +51,36 @@ def _taken(wait: str | None = None) -> str:
 
 def test_a_pool_gives_good_boards_only_once_one_of_them_has_a_state(coordinator: BareCoordinator) -> None:
     assert _taken() in {"evk-1", "evk-2"}
-    _set(evk_1=State.BAD, evk_2=State.GOOD)
+    _set(evk_1=PlaceHealth.BAD, evk_2=PlaceHealth.GOOD)
     assert {_taken() for _ in range(3)} == {"evk-2"}
     with connected() as there:
         assert [(each.name, each.state) for each in states(there)] == [("evk-1", "bad"), ("evk-2", "good")]
-    _set(evk_1=State.GOOD, evk_2=State.MAINTENANCE)
+    _set(evk_1=PlaceHealth.GOOD, evk_2=PlaceHealth.MAINTENANCE)
     assert _taken() == "evk-1"
-    _set(evk_1=None, evk_2=None)
+    _set(evk_1=PlaceHealth.UNKNOWN, evk_2=PlaceHealth.UNKNOWN)
     assert _taken() in {"evk-1", "evk-2"}
     assert coordinator.reservations() == []
 
 
 def test_without_a_good_board_the_states_are_told_at_once(coordinator: BareCoordinator) -> None:
     assert coordinator.holders() == {"evk-1": None, "evk-2": None}
-    _set(evk_1=State.MAINTENANCE)
-    said = "with soc=imx6ul and state=good was not free: evk-1 is maintenance; evk-2 is without a state"
+    _set(evk_1=PlaceHealth.MAINTENANCE)
+    said = "with soc=imx6ul and state=good was not free: evk-1 is maintenance; evk-2 is of unknown state"
     with pytest.raises(LabError, match=said):
         find_places(_OPEN, wanted_place("soc=imx6ul", None, None))
-    with pytest.raises(LabError, match="evk-1 is maintenance; evk-2 is without a state"):
+    with pytest.raises(LabError, match="evk-1 is maintenance; evk-2 is of unknown state"):
         _taken()
     with pytest.raises(ConfigError, match=r"no place .* has soc=none"):
         find_places(_OPEN, wanted_place("soc=none", None, None))
 
 
 def test_a_named_place_is_used_whatever_its_state_and_that_is_said(coordinator: BareCoordinator) -> None:
-    _set(evk_1=State.BAD)
+    _set(evk_1=PlaceHealth.BAD)
     lines: list[str] = []
     with acquired_place("evk-1", say=lines.append) as held:
         assert coordinator.holders()["evk-1"] is not None
         # Its state changes while it is held, and it stays ours.
-        _set(evk_1=State.GOOD)
+        _set(evk_1=PlaceHealth.GOOD)
         held.check()
     assert "has the state bad, and is used because it was named" in lines[0]
     assert coordinator.holders()["evk-1"] is None
@@ -100,11 +101,11 @@ def test_a_waiting_run_gets_the_board_that_becomes_good_and_not_the_one_that_bec
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     within(lambda: coordinator.reservations() == ["waiting"])
-    _set(evk_1=State.BAD, evk_2=State.BAD)
+    _set(evk_1=PlaceHealth.BAD, evk_2=PlaceHealth.BAD)
     within(lambda: coordinator.reservations() == [], lambda: lines)
     for name in ("evk-1", "evk-2"):
         coordinator.client("release", place=name, user="ada")
-    _set(evk_2=State.GOOD)
+    _set(evk_2=PlaceHealth.GOOD)
     thread.join(LIMIT_S)
     assert (taken, coordinator.holders(), coordinator.reservations()) == (["evk-2"], {"evk-1": None, "evk-2": None}, [])
 
@@ -114,9 +115,9 @@ def test_an_examination_gives_a_state_except_in_maintenance(coordinator: BareCoo
     with connected() as there:
         assert judge(there, "evk-1", good=False) == "bad"
         assert judge(there, "evk-1", good=True) == "good"
-        set_state(there, "evk-1", State.MAINTENANCE)
+        set_state(there, "evk-1", PlaceHealth.MAINTENANCE)
         assert judge(there, "evk-1", good=True) == "maintenance"
-        assert [each.state for each in states(there)] == ["maintenance", ""]
+        assert [each.state for each in states(there)] == ["maintenance", "unknown"]
         with pytest.raises(ConfigError, match="unknown place 'evk-9'"):
             judge(there, "evk-9", good=True)
 
@@ -127,7 +128,7 @@ def test_a_person_takes_a_place_out_of_its_pool_and_back(coordinator: BareCoordi
     listed = fsjoule("place", "list", "--json").document
     assert [(each["place"], each["state"], each["holder"], each["tags"]) for each in listed] == [
         ("evk-1", "maintenance", "otherhost/ada", {"soc": "imx6ul"}),
-        ("evk-2", "", "", {"soc": "imx6ul"}),
+        ("evk-2", "unknown", "", {"soc": "imx6ul"}),
     ]
     assert listed[0]["why"].endswith(": a new card")
     shown = fsjoule("place", "list", "--wide").out
@@ -136,7 +137,7 @@ def test_a_person_takes_a_place_out_of_its_pool_and_back(coordinator: BareCoordi
     assert fsjoule("place", "maintenance", "evk-1", "--end").code == 0
     assert fsjoule("place", "maintenance", "evk-9").code == 2
     with connected() as there:
-        assert [each.state for each in states(there)] == ["good", ""]
+        assert [each.state for each in states(there)] == ["good", "unknown"]
 
 
 def test_each_place_is_examined_with_its_own_environment_file(coordinator: BareCoordinator) -> None:
@@ -178,7 +179,7 @@ def test_faults_in_a_row_make_a_board_bad_and_its_pool_goes_on_without_it(coordi
     assert _run(Part.CONSOLE) == "place 'evk-1': fault 1 of 3 that make it bad, in a row (console)"
     assert _run(None) == "place 'evk-1': its 1 fault in a row is over"
     assert _run(None) == ""
-    assert (_known()["evk-1"].state, _known()["evk-1"].faults) == ("", 0)
+    assert (_known()["evk-1"].state, _known()["evk-1"].faults) == ("unknown", 0)
     assert "fault 2 of 3" in [_run(Part.POWER) for _ in range(2)][1]
     said = _run(Part.FLASHER)
     assert said.startswith(
@@ -229,8 +230,8 @@ def test_faults_leave_a_place_alone_that_is_in_maintenance_or_where_nobody_wants
     del coordinator
     assert "fault 1, in a row (meter)" in _run(Part.METER, bad_after=0)
     assert "fault 2, in a row (meter)" in _run(Part.METER, bad_after=0)
-    assert _known()["evk-1"].state == ""
-    _set(evk_1=State.MAINTENANCE)
+    assert _known()["evk-1"].state == "unknown"
+    _set(evk_1=PlaceHealth.MAINTENANCE)
     lines = _run(Part.METER, bad_after=1).splitlines()
     assert lines == ["place 'evk-1' has the state maintenance, and is used because it was named"]
     assert (_known()["evk-1"].state, _known()["evk-1"].faults) == ("maintenance", 0)

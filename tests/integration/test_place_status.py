@@ -19,8 +19,9 @@ from whole_runs import write_whole
 from fsjoule.errors import Part
 from fsjoule.lab import acquired_place, wanted_place
 from fsjoule.lab.coordinator import connected
-from fsjoule.lab.states import State, note_end, set_state
+from fsjoule.lab.states import note_end, set_state
 from fsjoule.model import LabFacts
+from fsjoule.model.places import PlaceHealth
 
 _HOUR_S = 3600
 
@@ -54,7 +55,7 @@ def test_the_whole_lab_is_shown_in_the_terminal_as_a_page_as_json_and_as_metrics
     )
     write_whole(tmp_path / "results", run, ())
     with connected() as there:
-        set_state(there, "evk-1", State.GOOD, "the doctor: all ok")
+        set_state(there, "evk-1", PlaceHealth.GOOD, "the doctor: all ok")
         note_end(there, "evk-2", Part.METER, 1)
     coordinator.client("acquire", place="evk-1", user="ada")
 

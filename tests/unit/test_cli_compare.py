@@ -62,12 +62,18 @@ def _measured_at(results: Path, run_id: str, kernel: str, lab: LabFacts | None, 
     return path
 
 
-def test_sides_from_different_boards_of_one_type_are_told(fsjoule: CommandLine, tmp_path: Path) -> None:
+def test_different_boards_of_one_type_are_compared_only_when_asked_with_a_warning(
+    fsjoule: CommandLine, tmp_path: Path
+) -> None:
     here = _measured_at(tmp_path, "aaaaaa", "6.1", LAB, "T1")
     there = _measured_at(tmp_path, "bbbbbb", "6.12", replace(LAB, place="rack-2"), "T2")
     again = _measured_at(tmp_path, "cccccc", "6.12", replace(LAB, coordinator="elsewhere:1"), "T1")
     unknown = _measured_at(tmp_path, "dddddd", "6.12", None, "T1")
-    notes = fsjoule("compare", here, there, "--json").document["notes"]
+    refused = fsjoule("compare", here, there)
+    assert refused.code == 2
+    assert "baseline and candidate come from different boards: place virtual of exporter" in refused.err
+    assert "--across-boards" in refused.err
+    notes = fsjoule("compare", here, there, "--across-boards", "--json").document["notes"]
     boards = (
         "baseline and candidate come from different boards: place virtual of exporter fsjoule-virtual against place "
         "rack-2 of exporter fsjoule-virtual. Differences between the boards look like changes"
@@ -77,10 +83,48 @@ def test_sides_from_different_boards_of_one_type_are_told(fsjoule: CommandLine, 
         "meters differ (docs/energy.md)"
     )
     assert notes[:2] == [boards, meters]
-    assert "different boards" in fsjoule("compare", here, there).out
-    assert "different boards" in fsjoule("gate", "--baseline", here, "--candidate", there, "--drift-not-excluded").out
+    assert "different boards" in fsjoule("compare", here, there, "--across-boards").out
+    gate = ("gate", "--baseline", here, "--candidate", there, "--drift-not-excluded")
+    assert fsjoule(*gate).code == 2
+    assert "different boards" in fsjoule(*gate, "--across-boards").out
     for same in (again, unknown):
         assert not [note for note in fsjoule("compare", here, same, "--json").document["notes"] if "different" in note]
+
+
+def _on_two_boards(results: Path, speeds: dict[str, float]) -> Path:
+    """A run at two places, whose boards differ by a third; repetitions take turns."""
+
+    def at_place(measurement: Measurement) -> Measurement:
+        level = 1.0 if measurement.repetition % 2 else 1.5
+        speed = measurement.throughput_mib_per_s
+        return replace(
+            measurement,
+            place="evk-1" if measurement.repetition % 2 else "evk-2",
+            throughput_mib_per_s=None if speed is None else speed * level,
+        )
+
+    path = write_kernels(results, speeds=speeds, boots=20, change=at_place)
+    places = [
+        {"lab": asdict(replace(LAB, place=name)), "meter": asdict(replace(METER, serial_number=name))}
+        | {"held_s": 100.0, "phases_s": {"fio": 80.0}}
+        for name in ("evk-1", "evk-2")
+    ]
+    edit(path / "run.json", places=places, lab=places[0]["lab"], meter=None)
+    return path
+
+
+def test_kernels_of_a_run_on_two_boards_are_compared_within_each(fsjoule: CommandLine, tmp_path: Path) -> None:
+    path = _on_two_boards(tmp_path, {"6.1": 1.0, "6.12": 0.95})
+    found = fsjoule("compare", "6.1", "6.12", "--within", path, "--metric", "throughput", "--json").document
+    assert any("within a board, repetition by repetition" in note for note in found["notes"])
+    outcomes = {verdict["label"]: verdict["outcome"] for verdict in found["verdicts"]}
+    assert outcomes == {"btrfs randwrite-16k": "regressed", "ext4 read-16k": "unchanged"}
+    shown = fsjoule("show", path).out
+    assert "places evk-1, evk-2" in shown
+    assert "meters evk-1, evk-2" in shown
+    assert "means over all places" in shown
+    one = fsjoule("gate", "--baseline", f"6.1@{path}", "--candidate", f"6.12@{path}", "--json")
+    assert one.code == 1, "the gate judges pairs, and a pair is on one board"
 
 
 def test_only_changes_leaves_the_rest_out(fsjoule: CommandLine, matrix: Path) -> None:

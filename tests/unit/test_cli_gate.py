@@ -233,7 +233,7 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
         (("--storage", "nvme"), "takes --storage"),
         (("--explain",), "takes --explain"),
         (("--boards", "4"), "takes --boards"),
-        (("--lg-env", str(VIRTUAL), "--boards", "4"), "only the figures of boards in guest time"),
+        (("--lg-env", str(VIRTUAL), "--boards", "4"), "only boards in guest time are brought up"),
         (("--lg-env", str(VIRTUAL), "--explain"), "is not in guest time"),
         (("--lg-env", str(VIRTUAL), "--storage", ""), "--storage names no storage device"),
         (("--lg-env", "x.yaml", "--within", "y"), "only a gate that reads earlier boots (no --lg-env) takes --within"),

@@ -120,7 +120,7 @@ CONFIRM = ("trend", "--index", "nights.sqlite", "--confirm", "--lg-env", VIRTUAL
 def test_boards_that_cannot_boot_at_once_are_refused_before_a_boot(run: CommandLine, history: History) -> None:
     together = run(*CONFIRM, "--boards", "2")
     assert (together.code, history.boots.choices) == (2, [])
-    assert "only the figures of boards in guest time" in together.err
+    assert "only boards in guest time are brought up" in together.err
     alone = run("trend", "--index", "nights.sqlite", "--boards", "2")
     assert alone.code == 2
     assert "only --confirm takes --boards" in alone.err

@@ -39,11 +39,11 @@ def chosen(
     )
 
 
-def test_only_boards_in_guest_time_boot_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_boards_in_guest_time_are_brought_up_for_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LG_COORDINATOR", raising=False)
     assert chosen(4).boards == 4
     assert chosen(1, "virtual.yaml").boards == 1
-    with pytest.raises(ConfigError, match="--boards 2: only the figures of boards in guest time") as refused:
+    with pytest.raises(ConfigError, match="--boards 2: only boards in guest time are brought up") as refused:
         chosen(2, "virtual.yaml")
     assert "env/deterministic.yaml" in str(refused.value)
     with pytest.raises(ConfigError, match="--boards 0: at least one"):
@@ -63,6 +63,13 @@ def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.Mo
 def test_boards_of_a_pool_may_be_more_than_this_computer_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
     assert chosen(100_000, tags="soc=imx6ul", wait="5m").boards == 100_000
+
+
+def test_boards_in_real_time_are_places_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
+    assert chosen(3, "virtual.yaml", tags="soc=imx6ul").boards == 3
+    with pytest.raises(ConfigError, match="a coordinator is given, but no pool"):
+        chosen(3, "virtual.yaml")
 
 
 def test_boards_that_are_brought_up_are_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:

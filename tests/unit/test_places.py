@@ -14,7 +14,7 @@ from results_factory import make_run
 from whole_runs import write_whole
 
 from fsjoule.errors import ConfigError, Part
-from fsjoule.model import Fault, LabFacts, RunStatus
+from fsjoule.model import Fault, LabFacts, PoolPlace, RunStatus
 from fsjoule.model.places import Lab, PlaceHealth
 from fsjoule.report.places import tables, words
 from fsjoule.report.places.document import to_document
@@ -57,6 +57,23 @@ def test_a_resumed_run_held_its_place_for_its_phases_and_a_run_that_goes_on_unti
     killed = place_run(replace(running, status=RunStatus.ABORTED), Path("r"), _ENDED_S)
     assert killed.ended_s is None, "nobody knows, and it counts nowhere"
     assert usage([killed], "day", _ENDED_S).held_s == 0
+
+
+def test_each_place_of_a_pools_run_sees_its_own_time_and_faults(tmp_path: Path) -> None:
+    made = make_run().run
+    other = replace(_LAB, place="evk-2")
+    places = (
+        PoolPlace(_LAB, None, 300.0, {"fio": 240.0, "boot": 20.0}),
+        PoolPlace(other, None, 100.0, {"fio": 30.0}),
+    )
+    faults = (replace(_fault(Part.POWER), place="evk-2"),)
+    run = replace(made, lab=_LAB, places=places, faults=faults)
+    first, second = (place_run(run, Path("r"), _ENDED_S, name) for name in ("evk-1", "evk-2"))
+    assert (first.held_s, first.measuring_s, first.faults) == (300.0, 240.0, {})
+    assert (second.held_s, second.measuring_s, second.faults) == (100.0, 30.0, {"power": 1})
+    write_whole(tmp_path, run, ())
+    found, damaged, elsewhere = runs_of({"evk-1", "evk-2"}, _COORDINATOR, [tmp_path], _ENDED_S, last=5)
+    assert ({name: len(runs) for name, runs in found.items()}, damaged, elsewhere) == ({"evk-1": 1, "evk-2": 1}, {}, 0)
 
 
 def test_utilisation_counts_the_part_of_each_run_that_lies_in_the_window() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch
-from fsjoule.errors import BoardError
+from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, filesystem_step, lab_step, perform
+from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.ports import CommandResult
 from fsjoule.testing import FakeShell
@@ -58,10 +58,17 @@ def test_nothing_mounted_is_nothing_to_unmount() -> None:
 
 
 def test_a_filesystem_that_keeps_a_cache_is_mounted_again_to_forget_it() -> None:
-    zfs, plain = filesystem("zfs"), scratch_with("ext4")
-    plain.forget(filesystem("ext4"))
-    assert asked(plain) == []
-    keeping = scratch_with("zfs")
-    keeping.forget(zfs)
-    mount = zfs.mount_argv(keeping.device, SCRATCH_DIRECTORY)
-    assert asked(keeping) == [zfs.unmount_argv(SCRATCH_DIRECTORY), mount]
+    zfs, scratch = filesystem("zfs"), scratch_with("zfs")
+    assert scratch.forgetting(filesystem("ext4")) == []
+    perform(scratch.shell, scratch.forgetting(zfs))
+    mount = zfs.mount_argv(scratch.device, SCRATCH_DIRECTORY)
+    assert asked(scratch) == [zfs.unmount_argv(SCRATCH_DIRECTORY), mount]
+
+
+def test_steps_end_with_the_first_one_that_fails_and_say_whose_fault_it_is() -> None:
+    shell = FakeShell(lambda argv: CommandResult(argv, int(argv[0] == "mkfs"), "no room"))
+    with pytest.raises(MeasurementInvalid, match="`mkfs /dev/x` ended with exit code 1: no room"):
+        perform(shell, [lab_step("sync"), filesystem_step("mkfs", "/dev/x"), lab_step("mount")])
+    assert shell.asked == [("sync",), ("mkfs", "/dev/x")]
+    with pytest.raises(LabError, match=r"on the board, `mkfs` failed \(1\): no room"):
+        perform(shell, [lab_step("mkfs")])

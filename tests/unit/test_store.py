@@ -175,9 +175,9 @@ def test_damaged_measurements_are_named_and_left_out(made: MadeRun, tmp_path: Pa
     [
         ("", "not JSON"),
         ("[]", "names no schema"),
-        ('{"schema": "fsjoule.run/9"}', "'fsjoule.run/9'; this version of fsjoule reads 'fsjoule.run/7'"),
+        ('{"schema": "fsjoule.run/9"}', "'fsjoule.run/9'; this version of fsjoule reads 'fsjoule.run/8'"),
         ('{"schema": "fsjoule.run/1"}', "does not follow fsjoule.run/1: KeyError"),
-        ('{"schema": "fsjoule.run/7"}', "(?s)run_id: Field required.*started_utc: Field required"),
+        ('{"schema": "fsjoule.run/8"}', "(?s)run_id: Field required.*started_utc: Field required"),
     ],
 )
 def test_a_damaged_run_file_is_refused_with_all_errors(content: str, words: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import attach_samples
 from fsjoule.bench.samples import START_S, check_sampling, under_perf
-from fsjoule.bench.scratch import Scratch, checked, settle, working_directory
+from fsjoule.bench.scratch import Scratch, Step, checked, filesystem_step, lab_step, perform, provisioning, settling
 from fsjoule.bench.storage import attach, scratch_node, takes_discards
 from fsjoule.bench.timed import TimedWork
 from fsjoule.errors import MeasurementInvalid, MeterError, NoMeterError, also
@@ -24,7 +24,7 @@ from fsjoule.filesystems import filesystem
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
 from fsjoule.model.filesystem import Filesystem
-from fsjoule.ports import Clock, CommandResult, Meter, Shell
+from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
 
 IDLE_S: Final = 1.0
 _NO_ENERGY: Final = "no energy: "
@@ -46,6 +46,14 @@ class MeterTrace:
 
     trace: Trace | None = None
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _LaidOut:
+    """Files on the board that nothing has written to since they were laid out: of what kind, and where."""
+
+    kind: tuple[object, ...]
+    directory: str
 
 
 def lost_energy(notes: Iterable[str]) -> str:
@@ -113,15 +121,19 @@ class Measurer:
     _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
     _measured: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
+    _laid_out: _LaidOut | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._block_device = self.profile.card_device
         self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
-        # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
-        checked(self.shell, "dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S)
-        checked(self.shell, "rm", "-rf", onboard.DIRECTORY)
-        checked(self.shell, "mkdir", "-p", onboard.DIRECTORY)
-        checked(self.shell, "mkfifo", onboard.GATE)
+        steps = [
+            # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
+            lab_step("dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S),
+            lab_step("rm", "-rf", onboard.DIRECTORY),
+            lab_step("mkdir", "-p", onboard.DIRECTORY),
+            lab_step("mkfifo", onboard.GATE),
+        ]
+        perform(self.shell, steps)
         if self.sampled:
             check_sampling(self.shell)
 
@@ -154,7 +166,8 @@ class Measurer:
 
     def job(self, entry: Planned, workload: FioWorkload) -> Evidence:
         """Run an entry's fio job. The evidence has fio's errors, and those of making the filesystem."""
-        return self.around(entry, lambda kind: self._fio(entry, kind, workload))
+        before = self._laid_out
+        return self.around(entry, lambda kind: self._fio(entry, kind, workload, before))
 
     def operation(self, entry: Planned, workload: TimedWorkload) -> Evidence:
         """Do an entry's timed operation. The evidence has its errors, as with `job`."""
@@ -169,17 +182,23 @@ class Measurer:
         kind = filesystem(entry.filesystem)
         # Parts share names of workloads, and workloads of one part can differ in size only.
         self._measured, self._made = f"{entry.suite} {entry.slug} {entry.workload.size_bytes}", 0
+        self.forget_files()
         self.load_modules(*kind.modules)
         with self.phases("provisioning"):
             self.turn_to(entry.storage)
-        self.clear_kernel_log()
+            self.clear_kernel_log(lab_step("rm", "-f", *_LEFT_BEHIND))
         try:
             evidence = work(kind)
         except MeasurementInvalid as error:
             evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
         if not evidence.board_lost:
-            evidence.kernel_log = self.kernel_log()
+            with self.phases("reading"):
+                evidence.kernel_log = self.kernel_log()
         return evidence
+
+    def forget_files(self) -> None:
+        """Lay files out anew next time: something else is going to be done on the board."""
+        self._laid_out = None
 
     def install(self, programs: Mapping[str, bytes]) -> None:
         """Put missing scripts into the board's memory, all at once: each line on a console takes 0.1 s or more."""
@@ -209,8 +228,12 @@ class Measurer:
         """The kernel's messages since the start of this measurement, or since the boot."""
         return checked(self.shell, "dmesg").stdout
 
-    def clear_kernel_log(self) -> None:
-        if self.shell.run(("dmesg", "-C")).exit_code != 0:
+    def clear_kernel_log(self, *before: Step) -> None:
+        """Do the steps `before`, and clear the log."""
+        *done, last = self.shell.run_all([*(each.command for each in before), Command(("dmesg", "-C"))])
+        if len(done) < len(before):
+            raise before[len(done)].error(last)
+        if last.exit_code != 0:
             checked(self.shell, "dmesg", "-c")  # busybox's dmesg, which also prints it
 
     def rest(self, seconds: float) -> None:
@@ -224,18 +247,11 @@ class Measurer:
         """The CPU's and the block device's counters, in the form that `onboard.usage` reads."""
         return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
-    def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload) -> Evidence:
+    def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload, before: _LaidOut | None) -> Evidence:
         limit_s = 60.0 + workload.runtime_s + workload.moved_bytes / _SLOWEST_BYTES_PER_S
-        complaints: list[str] = []
         with self.phases("provisioning"):
-            directory = working_directory(self.scratch, kind, entry.provision)
-            if workload.operation.reads:
-                laid_out = self.shell.run(fio.layout_argv(workload, directory), timeout_s=limit_s)
-                if laid_out.exit_code != 0:
-                    complaints.append(f"fio could not lay its files out: {laid_out.stdout.strip()[-300:]}")
-                if entry.provision is Provision.SCRATCH:
-                    self.scratch.forget(kind)
-            settle(self.shell)
+            laid_out = self._with_files(entry, kind, workload, before, limit_s)
+        directory = laid_out.directory
         number, threads = str(entry.number), "threads" if workload.kernel_threads else ""
         argv = fio.run_argv(
             workload,
@@ -247,12 +263,14 @@ class Measurer:
         )
         if workload.jobs > 1:
             argv = (onboard.JOBS, number, threads, *argv)
-        evidence, done = self._work(entry.number, argv, phase="fio", timeout_s=limit_s)
-        evidence.complaints[:0] = [*complaints, *_failure(done)]
-        if workload.kernel_threads:
-            readings = [self._text(path) for path in (onboard.THREADS_BEFORE, onboard.THREADS_AFTER)]
-            evidence.kernel_threads_s = onboard.kernel_threads_s(*readings)
-        text = self._file(onboard.RESULT)
+        more = (onboard.THREADS_BEFORE, onboard.THREADS_AFTER) if workload.kernel_threads else ()
+        evidence, done, told = self._work(
+            entry.number, argv, phase="fio", timeout_s=limit_s, read=(onboard.RESULT, *more)
+        )
+        evidence.complaints[:0] = _failure(done)
+        text, *readings = told
+        if readings:
+            evidence.kernel_threads_s = onboard.kernel_threads_s(*map(_decoded, readings))
         evidence.attachments["fio.json"] = text
         try:
             evidence.fio = fio.parse(text.decode(errors="replace"))
@@ -262,12 +280,35 @@ class Measurer:
             evidence.complaints += fio.complaints(evidence.fio)
             evidence.duration_s = evidence.fio.runtime_ns / 1e9
             evidence.moved_bytes = evidence.fio.io_bytes
+        if workload.only_reads and not evidence.complaints:
+            self._laid_out = laid_out
         return evidence
+
+    def _with_files(
+        self, entry: Planned, kind: Filesystem, workload: FioWorkload, before: _LaidOut | None, limit_s: float
+    ) -> _LaidOut:
+        """Provide the filesystem with the files that the workload needs, and empty caches.
+
+        A workload that only reads takes the files that the one before has read. They are touched, or `relatime` would
+        let the first reader alone write their time of access.
+        """
+        wanted = (entry.filesystem, entry.storage, entry.provision, *workload.files_key)
+        if workload.only_reads and before is not None and before.kind == wanted:
+            directory = before.directory
+            steps = [] if kind.raw else [lab_step("sh", "-c", f"touch {shlex.quote(directory)}/*")]
+        else:
+            directory, steps = provisioning(self.scratch, kind, entry.provision)
+            if workload.operation.reads:
+                steps.append(filesystem_step(*fio.layout_argv(workload, directory), timeout_s=limit_s))
+        if workload.operation.reads and entry.provision is Provision.SCRATCH:
+            steps += self.scratch.forgetting(kind)
+        perform(self.shell, [*steps, *settling()])
+        return _LaidOut(wanted, directory)
 
     def _timed(self, number: int, work: TimedWork) -> Evidence:
         with self.phases("provisioning"):
             argv = work.prepare()
-            settle(self.shell)
+            perform(self.shell, settling())
         unmounts = work.unmounts_after
         evidence, done = self.timed(number, argv, unmounts=unmounts, time_limit_s=work.time_limit_s)
         evidence.complaints[:0] = _failure(done)
@@ -285,9 +326,11 @@ class Measurer:
     ) -> tuple[Evidence, CommandResult]:
         """Run and time a program between two marks, and then `unmounts`. The caller judges its exit code."""
         argv = (onboard.TIMED, str(number), shlex.join(unmounts), *argv)
-        evidence, done = self._work(number, argv, phase="timed", timeout_s=time_limit_s)
+        evidence, done, [text] = self._work(
+            number, argv, phase="timed", timeout_s=time_limit_s, read=(onboard.DURATION,)
+        )
         try:
-            spent = onboard.spent(self._text(onboard.DURATION), unmounted=bool(unmounts))
+            spent = onboard.spent(_decoded(text), unmounted=bool(unmounts))
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
         else:
@@ -296,9 +339,9 @@ class Measurer:
         return evidence, done
 
     def _work(
-        self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float
-    ) -> tuple[Evidence, CommandResult]:
-        checked(self.shell, "rm", "-f", *_LEFT_BEHIND)
+        self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float, read: tuple[str, ...]
+    ) -> tuple[Evidence, CommandResult, list[bytes]]:
+        """The evidence of a program's run, its end, and the contents of the files that it is to leave (`read`)."""
         recording = MeterTrace()
         if self.sampled:
             with self.phases(phase):
@@ -313,27 +356,24 @@ class Measurer:
         marks = line.heard_as(onboard.start_mark(number)), line.heard_as(onboard.stop_mark(number))
         evidence = Evidence(trace=recording.trace, marks=marks, idle_s=IDLE_S)
         evidence.notes += [recording.note] if recording.note else []
-        before, after = (self._text(path) for path in (onboard.BEFORE, onboard.AFTER))
+        with self.phases("reading"):
+            first, second, *told = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *read))
+        before, after = _decoded(first), _decoded(second)
         if self.sampled:
             attach_samples(self.shell, evidence, before, after)
         try:
             evidence.usage = onboard.usage(before, after)
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
-        return evidence, done
-
-    def _text(self, path: str) -> str:
-        return self._file(path).decode(errors="replace")
-
-    def _file(self, path: str) -> bytes:
-        """The contents of a file on the board; empty if there is none."""
-        if self.shell.run(("test", "-s", path)).exit_code != 0:
-            return b""
-        return self.shell.get(path)
+        return evidence, done, told
 
 
 def _unpacking(path: str, text: bytes) -> bytes:
     return f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode(errors="replace")
 
 
 def _failure(done: CommandResult) -> list[str]:

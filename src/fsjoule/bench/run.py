@@ -162,11 +162,14 @@ class Bench:
 
     def booted(self, entry: Planned) -> Shell:
         """The shell of the board, booted for the entry if necessary."""
-        return self._boots.boot_for(entry).transcript
+        booted = self._boots.boot_for(entry)
+        booted.measurer.forget_files()
+        return booted.transcript
 
     def provisioned(self, entry: Planned) -> str:
         """An empty directory of the board on the entry's filesystem, booted and provisioned as needed."""
         booted = self._boots.boot_for(entry)
+        booted.measurer.forget_files()
         with self.phases("provisioning"):
             booted.measurer.turn_to(entry.storage)
             return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)

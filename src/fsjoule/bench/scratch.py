@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -12,7 +12,7 @@ from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
 from fsjoule.model import Provision
 from fsjoule.model.filesystem import Filesystem
-from fsjoule.ports import CommandResult, Shell
+from fsjoule.ports import Command, CommandResult, Shell
 
 SCRATCH_DIRECTORY: Final = "/tmp/fsjoule/scratch"  # noqa: S108 - on the board, whose /tmp is ours alone
 ROOT_DIRECTORY: Final = "/fsjoule-bench"
@@ -22,21 +22,47 @@ _MOUNT_TIMEOUT_S: Final = 60.0
 _SYNC_TIMEOUT_S: Final = 180.0
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command of the board's that has to succeed. If it fails, the `filesystem` is why, or else the lab."""
+
+    command: Command
+    filesystem: bool = False
+
+    def error(self, result: CommandResult) -> LabError | MeasurementInvalid:
+        """The error for its failure, with its output."""
+        shown, said = " ".join(result.argv), result.stdout.strip()
+        if self.filesystem:
+            why = f"`{shown}` ended with exit code {result.exit_code}: {said[-300:]}"
+            return MeasurementInvalid(result.argv[0], [why])
+        return LabError(f"on the board, `{shown}` failed ({result.exit_code}): {said[-500:]}", transient=True)
+
+
+def lab_step(*argv: str, timeout_s: float = 30.0) -> Step:
+    return Step(Command(argv, timeout_s))
+
+
+def filesystem_step(*argv: str, timeout_s: float = 30.0) -> Step:
+    return Step(Command(argv, timeout_s), filesystem=True)
+
+
+def perform(shell: Shell, steps: Sequence[Step]) -> tuple[CommandResult, ...]:
+    """Do the steps, at the cost of few round trips. Raises the error of the first one that fails."""
+    results = shell.run_all([step.command for step in steps])
+    for step, result in zip(steps, results, strict=False):
+        if result.exit_code != 0:
+            raise step.error(result)
+    return results
+
+
 def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
     """Run a program on the board. Raises LabError with its output if it fails."""
-    result = shell.run(argv, timeout_s=timeout_s)
-    if result.exit_code != 0:
-        said = result.stdout.strip()[-500:]
-        raise LabError(f"on the board, `{' '.join(argv)}` failed ({result.exit_code}): {said}", transient=True)
-    return result
+    return perform(shell, [lab_step(*argv, timeout_s=timeout_s)])[0]
 
 
 def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
     """Run a program whose failure is the filesystem's fault. Raises MeasurementInvalid with its output if it fails."""
-    result = shell.run(argv, timeout_s=timeout_s)
-    if result.exit_code != 0:
-        said = result.stdout.strip()[-300:]
-        raise MeasurementInvalid(argv[0], [f"`{' '.join(argv)}` ended with exit code {result.exit_code}: {said}"])
+    perform(shell, [filesystem_step(*argv, timeout_s=timeout_s)])
 
 
 @dataclass
@@ -50,53 +76,87 @@ class Scratch:
 
     def make(self, filesystem: Filesystem) -> None:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
+        perform(self.shell, self.making(filesystem))
+
+    def making(self, filesystem: Filesystem) -> list[Step]:
+        """The steps of `make`. Raises BoardError for a used device."""
+        mounts = self._mounts()
         # Discarding asks nobody, not even a mounted root.
-        if re.search(rf"^{re.escape(self.device)} (?!{SCRATCH_DIRECTORY} )", self.unmount(), re.MULTILINE):
+        if re.search(rf"^{re.escape(self.device)} (?!{SCRATCH_DIRECTORY} )", mounts, re.MULTILINE):
             raise BoardError(
                 f"{self.device}, which may be overwritten, is mounted on the board: nothing was written",
                 transient=False,
                 hint="the environment file's scratch_device is another partition than the root",
             )
+        steps = _unmounting(mounts)
         if self.purge:
-            checked(self.shell, "blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S)
-        if filesystem.raw:
-            return
-        attempted(self.shell, *filesystem.make_argv(self.device, self.identity()), timeout_s=_MAKE_TIMEOUT_S)
+            steps.append(lab_step("blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S))
+        if not filesystem.raw:
+            make = filesystem.make_argv(self.device, self.identity())
+            steps.append(filesystem_step(*make, timeout_s=_MAKE_TIMEOUT_S))
+        return steps
 
     def mount(self, filesystem: Filesystem) -> str:
         """Mount the filesystem; returns the directory. Raises MeasurementInvalid if that fails."""
-        checked(self.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
-        attempted(self.shell, *filesystem.mount_argv(self.device, SCRATCH_DIRECTORY), timeout_s=_MOUNT_TIMEOUT_S)
+        perform(self.shell, self.mounting(filesystem))
         return SCRATCH_DIRECTORY
 
-    def forget(self, filesystem: Filesystem) -> None:
-        """Empty the cache of a mounted filesystem that has its own. Raises as `mount` does."""
-        if filesystem.keeps_cache:
-            self.unmount()
-            self.mount(filesystem)
+    def mounting(self, filesystem: Filesystem) -> list[Step]:
+        """The steps of `mount`."""
+        mount = filesystem.mount_argv(self.device, SCRATCH_DIRECTORY)
+        return [
+            lab_step("mkdir", "-p", SCRATCH_DIRECTORY),
+            filesystem_step(*mount, timeout_s=_MOUNT_TIMEOUT_S),
+        ]
+
+    def forgetting(self, filesystem: Filesystem) -> list[Step]:
+        """The steps that empty the cache of a mounted filesystem that has its own."""
+        if not filesystem.keeps_cache:
+            return []
+        unmount = filesystem.unmount_argv(SCRATCH_DIRECTORY)
+        return [lab_step(*unmount, timeout_s=_SYNC_TIMEOUT_S), *self.mounting(filesystem)]
 
     def unmount(self) -> str:
         """Unmount if mounted: an operation that failed half-way must not make the next one fail.
 
         Returns what was mounted on the board, in the form of /proc/mounts.
         """
-        mounts = checked(self.shell, "cat", "/proc/mounts").stdout
-        if types := re.findall(rf"^\S+ {SCRATCH_DIRECTORY} (\S+) ", mounts, re.MULTILINE):
-            checked(self.shell, *unmount_argv(types[-1], SCRATCH_DIRECTORY), timeout_s=_SYNC_TIMEOUT_S)
+        mounts = self._mounts()
+        if steps := _unmounting(mounts):
+            perform(self.shell, steps)
         return mounts
+
+    def _mounts(self) -> str:
+        return checked(self.shell, "cat", "/proc/mounts").stdout
+
+
+def _unmounting(mounts: str) -> list[Step]:
+    """The step that unmounts the scratch filesystem, if it is mounted according to /proc/mounts."""
+    types = re.findall(rf"^\S+ {SCRATCH_DIRECTORY} (\S+) ", mounts, re.MULTILINE)
+    return [lab_step(*unmount_argv(types[-1], SCRATCH_DIRECTORY), timeout_s=_SYNC_TIMEOUT_S)] if types else []
 
 
 def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:
     """An empty directory on the filesystem under test, or the device itself for `raw`."""
+    directory, steps = provisioning(scratch, filesystem, provision)
+    perform(scratch.shell, steps)
+    return directory
+
+
+def provisioning(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> tuple[str, list[Step]]:
+    """The directory of `working_directory`, and the steps that make it."""
     if provision is Provision.SCRATCH:
-        scratch.make(filesystem)
-        return scratch.device if filesystem.raw else scratch.mount(filesystem)
+        steps = scratch.making(filesystem)
+        if filesystem.raw:
+            return scratch.device, steps
+        return SCRATCH_DIRECTORY, [*steps, *scratch.mounting(filesystem)]
     root = root_type(scratch.shell)
     if root != filesystem.kernel_type:
         raise BoardError(f"the board's root is {root}, not {filesystem.name}", transient=False)
-    checked(scratch.shell, "rm", "-rf", ROOT_DIRECTORY, timeout_s=_SYNC_TIMEOUT_S)
-    checked(scratch.shell, "mkdir", ROOT_DIRECTORY)
-    return ROOT_DIRECTORY
+    return ROOT_DIRECTORY, [
+        lab_step("rm", "-rf", ROOT_DIRECTORY, timeout_s=_SYNC_TIMEOUT_S),
+        lab_step("mkdir", ROOT_DIRECTORY),
+    ]
 
 
 def root_type(shell: Shell) -> str:
@@ -106,7 +166,9 @@ def root_type(shell: Shell) -> str:
     return types[-1] if types else "unknown"
 
 
-def settle(shell: Shell) -> None:
-    """Write all dirty pages back and drop the caches, so that a window starts from the card."""
-    checked(shell, "sync", timeout_s=_SYNC_TIMEOUT_S)
-    checked(shell, "sh", "-c", "echo 3 > /proc/sys/vm/drop_caches")
+def settling() -> list[Step]:
+    """The steps that write all dirty pages back and drop the caches, so that a window starts from the card."""
+    return [
+        lab_step("sync", timeout_s=_SYNC_TIMEOUT_S),
+        lab_step("sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"),
+    ]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsjoule.ports import CommandResult, Shell
+from fsjoule.ports import Command, CommandResult, Shell
 
 
 @dataclass
@@ -19,8 +19,19 @@ class Transcript:
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
         self.text += f"# {shlex.join(argv)}\n"
         result = self.shell.run(argv, timeout_s=timeout_s)
-        self.text += result.stdout + (f"\n[exit code {result.exit_code}]" if result.exit_code else "") + "\n"
+        self._answered(result)
         return result
+
+    def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
+        try:
+            results = self.shell.run_all(commands)
+        except BaseException:
+            self.text += "".join(f"# {shlex.join(command.argv)}\n" for command in commands)
+            raise
+        for result in results:
+            self.text += f"# {shlex.join(result.argv)}\n"
+            self._answered(result)
+        return results
 
     def start(self, argv: Sequence[str]) -> None:
         self.text += f"# {shlex.join(argv)} &\n"
@@ -34,6 +45,15 @@ class Transcript:
         content = self.shell.get(path)
         self.text += f"# {len(content)} bytes read from {path}\n"
         return content
+
+    def get_all(self, paths: Sequence[str]) -> tuple[bytes, ...]:
+        contents = self.shell.get_all(paths)
+        for path, content in zip(paths, contents, strict=True):
+            self.text += f"# {len(content)} bytes read from {path}\n"
+        return contents
+
+    def _answered(self, result: CommandResult) -> None:
+        self.text += result.stdout + (f"\n[exit code {result.exit_code}]" if result.exit_code else "") + "\n"
 
     def take(self) -> bytes:
         """The text since the last call."""

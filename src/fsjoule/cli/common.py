@@ -62,10 +62,17 @@ def _sentence(told: str) -> str:
 
 
 All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the ten that matter most.")]
+AcrossBoards = Annotated[
+    bool,
+    typer.Option("--across-boards", help="Also compare different boards of one type (their levels look like changes)."),
+]
 Boards = Annotated[
     int,
     typer.Option(
-        "--boards", min=1, metavar="N", help="Boot N boards in guest time at once; the figures are those of one board."
+        "--boards",
+        min=1,
+        metavar="N",
+        help="Boot N boards at once: boards in guest time, or with --place-tag places of a pool.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]

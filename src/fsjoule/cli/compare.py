@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import All, Json, Page, Wide, Within, out, output_file, print_json, progress, write_text
+from fsjoule.cli.common import (
+    AcrossBoards,
+    All,
+    Json,
+    Page,
+    Wide,
+    Within,
+    out,
+    output_file,
+    print_json,
+    progress,
+    write_text,
+)
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError
@@ -41,6 +53,7 @@ def compare(
     smallest_effect: Annotated[
         float, typer.Option(help="Smallest change that matters, as a fraction of the baseline: 0.05 is 5 %.")
     ] = _DEFAULTS.smallest_effect,
+    across_boards: AcrossBoards = False,
     only_changes: Annotated[bool, typer.Option("--only-changes", help="Leave out unchanged figures.")] = False,
     everything: All = False,
     wide: Wide = False,
@@ -72,7 +85,9 @@ def compare(
     with Sources(index) as sources:
         sides = [sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate)]
         damaged = {str(fault.path): fault.reason for fault in sources.damaged}
-    compared = compare_sides(sides[0], sides[1], limits.criteria(), metrics=wanted, damaged=damaged)
+    compared = compare_sides(
+        sides[0], sides[1], limits.criteria(), metrics=wanted, damaged=damaged, across_boards=across_boards
+    )
     if json_output:
         from fsjoule.report.comparison.document import to_document
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from fsjoule.cli.common import (
+    AcrossBoards,
     All,
     Boards,
     Json,
@@ -103,6 +104,7 @@ def gate(
             help="Also accept boots that were not interleaved (drift can then look like a regression).",
         ),
     ] = False,
+    across_boards: AcrossBoards = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say which functions cost what regressed (board in guest time).")
     ] = False,
@@ -161,12 +163,13 @@ def gate(
             wanted,
             within=within,
             drift_not_excluded=drift_not_excluded,
+            across_boards=across_boards,
             command=_again(),
         )
     else:
         refuse(
             "only a gate that reads earlier boots (no --lg-env) takes",
-            {"--within": within, "--drift-not-excluded": drift_not_excluded},
+            {"--within": within, "--drift-not-excluded": drift_not_excluded, "--across-boards": across_boards},
         )
         refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
         from fsjoule.ci.lava.signals import signals_of

@@ -86,7 +86,7 @@ def list_places(*, wide: Wide = False, json_output: Json = False) -> None:
     rows = [
         (
             each.name,
-            each.state or "none",
+            each.state.value,
             str(each.faults or ""),
             each.why,
             each.holder or "free",
@@ -162,9 +162,10 @@ def maintenance(
     """
     from fsjoule.host.plaintext import plain_line
     from fsjoule.lab.coordinator import connected, user
-    from fsjoule.lab.states import State, set_state
+    from fsjoule.lab.states import set_state
+    from fsjoule.model.places import PlaceHealth
 
-    state = State.GOOD if end else State.MAINTENANCE
+    state = PlaceHealth.GOOD if end else PlaceHealth.MAINTENANCE
     with connected() as coordinator:
         set_state(coordinator, place, state, f"{user()}: {plain_line(why)}" if why else f"set by {user()}")
     out.print(f"place {place!r}: {state}", soft_wrap=True, highlight=False)

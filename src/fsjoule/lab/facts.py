@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from fsjoule.model import BoardFacts
-from fsjoule.ports import Shell
+from fsjoule.ports import Command, CommandResult, Shell
 
 _SECTOR_BYTES: Final = 512
 _KIB: Final = 1024
@@ -22,23 +23,33 @@ _TICKS_DRIFT: Final = 0.001
 
 def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
     """Read the named board's facts from uname, /proc and /sys. Unknown facts are empty or 0."""
-    cpu = _read(shell, "/proc/cpuinfo")
     block = f"/sys/class/block/{card_device}"
-    sectors = _read(shell, f"{block}/size").strip()
+    files = ("/proc/cpuinfo", f"{block}/size", "/proc/meminfo", f"{block}/device/name", "/proc/mounts")
+    timers = ("grep", "-m", "2", "-E", "^(now|jiffies)", "/proc/timer_list")
+    commands = [*(("cat", path) for path in files), ("uname", "-r"), ("uname", "-v"), timers]
+    cpu, sectors, memory, storage, mounts, release, version, ticks = _told(shell, commands)
     return BoardFacts(
         name=name,
         machine=_machine(shell) or _field(cpu, "Hardware"),
-        kernel_release=shell.run(["uname", "-r"]).stdout.strip(),
-        kernel_version=shell.run(["uname", "-v"]).stdout.strip(),
+        kernel_release=release.strip(),
+        kernel_version=version.strip(),
         cpu=_field(cpu, "model name") or _field(cpu, "Processor"),
         cpus=len(re.findall(r"^processor\s*:", cpu, re.MULTILINE)),
-        memory_bytes=int(_field(_read(shell, "/proc/meminfo"), "MemTotal").removesuffix("kB") or 0) * _KIB,
-        storage=_read(shell, f"{block}/device/name").strip(),
-        storage_bytes=int(sectors or 0) * _SECTOR_BYTES,
+        memory_bytes=int(_field(memory, "MemTotal").removesuffix("kB") or 0) * _KIB,
+        storage=storage.strip(),
+        storage_bytes=int(sectors.strip() or 0) * _SECTOR_BYTES,
         storage_bus=_bus(shell, card_device),
-        root_filesystem=_root_filesystem(_read(shell, "/proc/mounts")),
-        tick_hz=tick_hz(shell.run(["grep", "-m", "2", "-E", "^(now|jiffies)", "/proc/timer_list"]).stdout),
+        root_filesystem=_root_filesystem(mounts),
+        tick_hz=tick_hz(ticks),
     )
+
+
+def _told(shell: Shell, commands: Sequence[tuple[str, ...]]) -> list[str]:
+    """The output of each command, empty for one that fails, at the cost of few round trips."""
+    results: list[CommandResult] = []
+    while len(results) < len(commands):
+        results += shell.run_all([Command(argv) for argv in commands[len(results) :]])
+    return [each.stdout if each.exit_code == 0 else "" for each in results]
 
 
 def tick_hz(timers: str) -> int:

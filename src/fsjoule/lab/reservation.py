@@ -21,6 +21,7 @@ from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab.coordinator import Coordinator, RefusedError, may_use, since
 from fsjoule.lab.states import OWN_TAGS, STATE, fit, state_of
 from fsjoule.lab.wanted import RESERVED, Wanted
+from fsjoule.model.places import PlaceHealth
 
 Say = Callable[[str], None]
 Usable = Callable[[Coordinator, str], bool]
@@ -31,6 +32,7 @@ _LINE_S: Final = 60.0
 # labgrid's own.
 _EXPIRES_S: Final = 60.0
 _SHOWN: Final = 5
+_UNKNOWN: Final = PlaceHealth.UNKNOWN
 _HINT: Final = "labgrid-client who shows who works where; --wait 30m waits, --priority 10 goes before others that wait"
 
 
@@ -324,7 +326,7 @@ def _told(coordinator: Coordinator, wanted: Mapping[str, str], reservations: Ite
         told.append(f"{name} is {verb}{f' {who}' if who else ''}{f' since {when}' if when else ''}")
     pool = {key: value for key, value in wanted.items() if key != STATE}
     told += [
-        f"{name} is {state_of(coordinator.places[name]) or 'without a state'}"
+        f"{name} is {'of unknown state' if (state := state_of(coordinator.places[name])) is _UNKNOWN else state}"
         for name in matching(coordinator.places.values(), pool)
         if name not in names
     ][:_SHOWN]

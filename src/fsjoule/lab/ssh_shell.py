@@ -20,7 +20,7 @@ from labgrid.util import gen_marker
 from fsjoule.errors import BoardError, LabError
 from fsjoule.host import process
 from fsjoule.lab.shell import LabgridShell
-from fsjoule.ports import CommandResult
+from fsjoule.ports import Command, CommandResult
 
 # A program's output stays on the board until it ends: the network carries nothing while it runs.
 _OUTPUT: Final = "/tmp/.fsjoule-output-ssh"  # noqa: S108 - the board's /tmp is only ours
@@ -82,6 +82,15 @@ class SshShell:
         code, output = answer
         return CommandResult(tuple(argv), code, output.decode(errors="replace"))
 
+    def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
+        """See ports.Shell. A command costs little over ssh."""
+        results: list[CommandResult] = []
+        for command in commands:
+            results.append(self.run(command.argv, timeout_s=command.timeout_s))
+            if results[-1].exit_code != 0:
+                break
+        return tuple(results)
+
     def start(self, argv: Sequence[str]) -> None:
         """See ports.Shell. It goes over the console, which has the output until the power is cut."""
         self._console.start(argv)
@@ -105,6 +114,10 @@ class SshShell:
             reason = content.decode(errors="replace").strip() or "there is no such file"
             raise LabError(f"{path} cannot be read on the board: {reason}", transient=True)
         return content
+
+    def get_all(self, paths: Sequence[str]) -> tuple[bytes, ...]:
+        """See ports.Shell."""
+        return tuple(self.get(path) if self.run(("test", "-f", path)).exit_code == 0 else b"" for path in paths)
 
     def _put(self, path: str, content: bytes, timeout_s: float) -> None:
         quoted = shlex.quote(path)

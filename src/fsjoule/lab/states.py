@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Final
 
 from labgrid.remote.common import Place
@@ -22,6 +21,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from fsjoule.errors import ConfigError, Part
 from fsjoule.lab.coordinator import Coordinator
 from fsjoule.model.labels import counted
+from fsjoule.model.places import PlaceHealth
 
 STATE: Final = "state"
 SINCE: Final = "since"
@@ -34,27 +34,16 @@ _BAD_AFTER: Final = 3
 _NAME: Final = "name"
 
 
-class State(StrEnum):
-    """`bad` is what the doctor finds or faults in a row say, `maintenance` what a person says.
-
-    Both keep a place out of its pool.
-    """
-
-    GOOD = "good"
-    BAD = "bad"
-    MAINTENANCE = "maintenance"
-
-
 @dataclass(frozen=True, slots=True)
 class PlaceState:
-    """A place of the coordinator. `state` is "" without one; `holder` has it now, or "" if nobody has.
+    """A place of the coordinator. `holder` has it now, or "" if nobody has.
 
     `since` (UTC) and `why` belong to the state. `faults` counts the last runs in a row that ended with a fault of the
     lab. `tags` are all others. `changed_s` is when the coordinator changed the place last, in seconds of the epoch.
     """
 
     name: str
-    state: str
+    state: PlaceHealth
     holder: str
     tags: Mapping[str, str]
     since: str = ""
@@ -80,8 +69,10 @@ def states(coordinator: Coordinator) -> list[PlaceState]:
     ]
 
 
-def state_of(place: Place) -> str:
-    return str(place.tags.get(STATE, ""))
+def state_of(place: Place) -> PlaceHealth:
+    """Its state. Anybody can set a tag: another word, as none, is an unknown state."""
+    text = str(place.tags.get(STATE, ""))
+    return next((each for each in PlaceHealth if each.value == text), PlaceHealth.UNKNOWN)
 
 
 def faults_of(place: Place) -> int:
@@ -98,28 +89,29 @@ def bad_after() -> int:
     return int(text)
 
 
-def set_state(coordinator: Coordinator, name: str, state: State | None, why: str = "", *, faults: int = 0) -> None:
-    """Set or remove a place's state, whoever has the place. Raises ConfigError for an unknown place, LabError.
+def set_state(coordinator: Coordinator, name: str, state: PlaceHealth, why: str = "", *, faults: int = 0) -> None:
+    """Set a place's state, or remove it (`unknown`), whoever has it. Raises ConfigError for an unknown place, LabError.
 
     A state that it has already keeps its time. `faults` is the new count of faults; a bad place keeps its old one.
     """
     place = coordinator.place(name)
-    tags = {STATE: "" if state is None else str(state), WHY: "" if state is None else why}
-    if state is None or state_of(place) != state or SINCE not in place.tags:
-        tags[SINCE] = "" if state is None else f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    if state is not State.BAD or faults:
+    none = state is PlaceHealth.UNKNOWN
+    tags = {STATE: "" if none else str(state), WHY: "" if none else why}
+    if none or state_of(place) is not state or SINCE not in place.tags:
+        tags[SINCE] = "" if none else f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if state is not PlaceHealth.BAD or faults:
         tags[FAULTS] = str(faults or "")
     _set_tags(coordinator, name, tags)
 
 
-def judge(coordinator: Coordinator, name: str, *, good: bool, why: str = "") -> str:
+def judge(coordinator: Coordinator, name: str, *, good: bool, why: str = "") -> PlaceHealth:
     """Set a place's state by its examination, and return the state. A place in maintenance stays in it.
 
     Raises ConfigError for an unknown place, LabError.
     """
-    if state_of(coordinator.place(name)) == State.MAINTENANCE:
-        return State.MAINTENANCE
-    state = State.GOOD if good else State.BAD
+    if state_of(coordinator.place(name)) is PlaceHealth.MAINTENANCE:
+        return PlaceHealth.MAINTENANCE
+    state = PlaceHealth.GOOD if good else PlaceHealth.BAD
     set_state(coordinator, name, state, why)
     return state
 
@@ -133,23 +125,23 @@ def note_end(coordinator: Coordinator, name: str, part: Part | None, bad_after: 
     """
     place = coordinator.place(name)
     before = faults_of(place)
-    if state_of(place) == State.MAINTENANCE or (part is None and not before):
+    if state_of(place) is PlaceHealth.MAINTENANCE or (part is None and not before):
         return ""
     if part is None:
         _set_tags(coordinator, name, {FAULTS: ""})
         return f"place {name!r}: its {counted(before, 'fault')} in a row {'is' if before == 1 else 'are'} over"
     count = before + 1
-    if not bad_after or count < bad_after or state_of(place) == State.BAD:
+    if not bad_after or count < bad_after or state_of(place) is PlaceHealth.BAD:
         _set_tags(coordinator, name, {FAULTS: str(count)})
-        limit = f" of {bad_after} that make it bad" if bad_after and state_of(place) != State.BAD else ""
+        limit = f" of {bad_after} that make it bad" if bad_after and state_of(place) is not PlaceHealth.BAD else ""
         return f"place {name!r}: fault {count}{limit}, in a row ({part})"
     why = f"{counted(count, 'fault of the lab', 'faults of the lab')} in a row, the last: {part}"
-    set_state(coordinator, name, State.BAD, why, faults=count)
+    set_state(coordinator, name, PlaceHealth.BAD, why, faults=count)
     others: list[str] = []
     for other in sorted(coordinator.places):
         # Each at its turn: a dead exporter's boards fail together, and another one may just have become bad.
-        if not state_of(coordinator.place(other)):
-            set_state(coordinator, other, State.GOOD, f"no fault is known; {name} became bad")
+        if STATE not in coordinator.place(other).tags:
+            set_state(coordinator, other, PlaceHealth.GOOD, f"no fault is known; {name} became bad")
             others.append(other)
     good = f"; {', '.join(others)} had no state, and {'is' if len(others) == 1 else 'are'} good" if others else ""
     return (
@@ -166,7 +158,7 @@ def fit(places: Iterable[Place], wanted: Mapping[str, str]) -> dict[str, str]:
     if _NAME in wanted or STATE in wanted:
         return dict(wanted)
     found = [place for place in list(places) if wanted.items() <= place.tags.items()]
-    return {**wanted, STATE: State.GOOD} if any(state_of(place) for place in found) else dict(wanted)
+    return {**wanted, STATE: PlaceHealth.GOOD} if any(STATE in place.tags for place in found) else dict(wanted)
 
 
 def _set_tags(coordinator: Coordinator, name: str, tags: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ from labgrid.protocol import ConsoleProtocol
 from labgrid.step import steps
 
 from fsjoule.model import LabStep
+from fsjoule.ports import Command
 
 _LONGEST: Final = 1000
 # Limit for a run of many hours without a measurement.
@@ -59,5 +60,7 @@ def _kept(step: Any, started_ms: int) -> LabStep:  # noqa: ANN401 - labgrid's
 
 
 def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)) and all(isinstance(each, Command) for each in value):
+        value = " && ".join(shlex.join(each.argv) for each in value)
     text = shlex.join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

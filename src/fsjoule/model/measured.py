@@ -14,7 +14,7 @@ from fsjoule.model.plan import SeriesKey
 from fsjoule.model.trace import SampleCounts
 from fsjoule.model.workload import Workload
 
-MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/4"
+MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/5"
 _P99: Final = 99.0
 
 
@@ -171,7 +171,7 @@ class Measurement:
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
     the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
     `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `kernel_threads_s` is the
-    CPU time of kernel threads in the window, by name, without idle ones.
+    CPU time of kernel threads in the window, by name, without idle ones. `place` is that of a run on several places.
     """
 
     number: int
@@ -207,7 +207,8 @@ class Measurement:
     fio: FioResult | None = None
     window: Window | None = None
     idle_window: Window | None = None
-    schema: Literal["fsjoule.measurement/4"] = MEASUREMENT_SCHEMA
+    place: str = ""
+    schema: Literal["fsjoule.measurement/5"] = MEASUREMENT_SCHEMA
 
     @property
     def valid(self) -> bool:

@@ -13,7 +13,7 @@ from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
-RUN_SCHEMA: Final = "fsjoule.run/7"
+RUN_SCHEMA: Final = "fsjoule.run/8"
 # The recipe (images/<name>.toml) of a board without an environment file.
 DEFAULT_RECIPE: Final = "imx6ul"
 # `kernel_role` in a run's versions, for a kernel measured beside the one under test.
@@ -182,7 +182,7 @@ class Fault:
     """An attempt at a measurement that ended in an error: the lab's, which may be `transient`, or a `bug`.
 
     `number` is the entry of the plan. `steps` are labgrid's steps until then. `part` is the part of the lab that has
-    certainly failed; None if none has, or in runs of older schemas.
+    certainly failed; None if none has, or in runs of older schemas. `place` is that of a run on several places.
     """
 
     number: int
@@ -194,15 +194,30 @@ class Fault:
     hint: str = ""
     steps: tuple[LabStep, ...] = ()
     part: Part | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlace:
+    """A place of a run on several: its lab, the meter of its joules, and where the time went in which it was held.
+
+    `held_s` is from its first readiness to its release; 0 until then.
+    """
+
+    lab: LabFacts
+    meter: MeterInfo | None = None
+    held_s: float = 0.0
+    phases_s: dict[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One invocation on one board. `phases_s` says where the time went.
+    """One invocation on one board, or on the `places` of a pool. `phases_s` says where the time went.
 
     `boards` has the board's facts by kernel label; `images` are the flashed cards. Both grow with the run. `meter` is
     the one instrument of all its joules; `lab` says where it was measured (None in runs of older schemas), `job` for
-    which LAVA job (None outside of LAVA).
+    which LAVA job (None outside of LAVA). A run on several places names the first one as its `lab`; in real time
+    each has its own meter, and `meter` is None.
     `ended_early` says why a complete run measured less than planned. `resumed_utc` are the times when an aborted run
     was resumed. `faults` are attempts that ended in an error.
     """
@@ -227,11 +242,37 @@ class Run:
     faults: tuple[Fault, ...] = ()
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
-    schema: Literal["fsjoule.run/7"] = RUN_SCHEMA
+    places: tuple[PoolPlace, ...] = ()
+    schema: Literal["fsjoule.run/8"] = RUN_SCHEMA
 
     @property
     def board(self) -> BoardFacts | None:
         return next(iter(self.boards.values()), None)
+
+    @property
+    def labs(self) -> tuple[LabFacts, ...]:
+        """The lab, or those of all places."""
+        return tuple(each.lab for each in self.places) or (() if self.lab is None else (self.lab,))
+
+    @property
+    def meters(self) -> tuple[MeterInfo, ...]:
+        """The instruments of its joules; boards in guest time share one."""
+        known = [self.meter, *(each.meter for each in self.places)]
+        return tuple({each.serial_number: each for each in known if each is not None}.values())
+
+    @property
+    def place_names(self) -> str:
+        """`evk-1`, or `evk-1, evk-2`; empty if it names none."""
+        return ", ".join(sorted(lab.place for lab in self.labs))
+
+    @property
+    def exporter_names(self) -> str:
+        return ", ".join(sorted({name for lab in self.labs for name in lab.exporter_names.split(", ") if name}))
+
+    @property
+    def meter_names(self) -> str:
+        """The serial numbers of its meters."""
+        return ", ".join(sorted(meter.serial_number for meter in self.meters))
 
     @property
     def image(self) -> ImageFacts | None:

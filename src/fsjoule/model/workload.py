@@ -162,6 +162,16 @@ class FioWorkload(_Workload):
         return not self.operation.reads
 
     @property
+    def only_reads(self) -> bool:
+        """Whether its files stay as they were laid out."""
+        return not self.operation.writes
+
+    @property
+    def files_key(self) -> tuple[object, ...]:
+        """Workloads of one key need the same files."""
+        return self.size_bytes, self.files, self.jobs, self.shared, self.direct
+
+    @property
     def access(self) -> str:
         return f"{size_label(self.block_size_bytes)} {'direct' if self.direct else 'buffered'}"
 

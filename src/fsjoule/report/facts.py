@@ -7,11 +7,23 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
-from fsjoule.model import BoardFacts, EnergyBudget, ImageFacts, KernelFacts, Measurement, PlainInfo, Run, Value
+from fsjoule.model import (
+    BoardFacts,
+    EnergyBudget,
+    ImageFacts,
+    KernelFacts,
+    LabFacts,
+    Measurement,
+    MeterInfo,
+    PlainInfo,
+    Run,
+    Value,
+)
 from fsjoule.model.labels import counted
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import ABSENT, samples_text
 from fsjoule.report.outcomes import outcome_text
+from fsjoule.report.summary import MEASURING
 
 Fact = tuple[str, str]
 
@@ -37,6 +49,7 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
     facts = [
         ("started", m.started_utc),
         ("boot", str(m.boot)),
+        ("place", m.place or ABSENT),
         ("time on the board", _number(m.duration_s, "s", 4)),
         ("window between marks", _number(m.window_s, "s", 4)),
         ("throughput", _number(m.throughput_mib_per_s, "MiB/s", 3)),
@@ -181,14 +194,14 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
             ],
         ),
         ("Board", _board_facts(run)),
-        ("Lab", _lab_facts(run)),
+        *_place_facts(run),
         ("LAVA", _job_facts(run)),
         *((f"Kernel {kernel.label}", _kernel_facts(kernel, run.boards.get(kernel.label))) for kernel in run.kernels),
         *(
             (f"Card with {image.kernel_choice} and {image.root_filesystem}", _image_facts(image))
             for image in run.images
         ),
-        ("Meter", _meter_facts(run)),
+        *_meters_facts(run),
         ("Versions", list(run.versions.items())),
     ]
     return [(name, facts) for name, facts in groups if facts]
@@ -219,10 +232,27 @@ def _board_facts(run: Run) -> list[Fact]:
     ]
 
 
-def _lab_facts(run: Run) -> list[Fact]:
-    lab = run.lab
-    if lab is None:
-        return []
+def _place_facts(run: Run) -> list[tuple[str, list[Fact]]]:
+    """The lab, or the places of a pool, each with the time for which it was held and its share of measuring."""
+    if not run.places:
+        return [("Lab", _lab_facts(run.lab))] if run.lab is not None else []
+    groups: list[tuple[str, list[Fact]]] = []
+    for each in sorted(run.places, key=lambda each: each.lab.place):
+        measuring_s = sum(each.phases_s.get(name, 0.0) for name in MEASURING)
+        share = f", measuring for {measuring_s / each.held_s:.0%} of it" if each.held_s else ""
+        held = ("held", f"{each.held_s:.0f} s{share}")
+        groups.append((f"Place {each.lab.place}", [*_lab_facts(each.lab)[1:], held]))
+    return groups
+
+
+def _meters_facts(run: Run) -> list[tuple[str, list[Fact]]]:
+    """The meter, or that of each place in real time."""
+    if run.meter is not None:
+        return [("Meter", _meter_facts(run.meter))]
+    return [(f"Meter of {each.lab.place}", _meter_facts(each.meter)) for each in run.places if each.meter is not None]
+
+
+def _lab_facts(lab: LabFacts) -> list[Fact]:
     port = lab.meter
     meter = "" if port is None else ", ".join(filter(None, (port.resource, port.address, port.path)))
     facts = [
@@ -269,10 +299,7 @@ def _image_facts(image: ImageFacts) -> list[Fact]:
     ]
 
 
-def _meter_facts(run: Run) -> list[Fact]:
-    meter = run.meter
-    if meter is None:
-        return []
+def _meter_facts(meter: MeterInfo) -> list[Fact]:
     if isinstance(meter, PlainInfo):
         return [
             ("instrument", meter.instrument),

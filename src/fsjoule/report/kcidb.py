@@ -109,11 +109,11 @@ def _tests(run: Run, measurement: Measurement, build: str, origin: str) -> Itera
 def _environment(run: Run, measurement: Measurement, *, simulated: bool) -> dict[str, Any]:
     series = measurement.series
     facts = {
-        "place": run.lab.place if run.lab else "",
+        "place": measurement.place or run.place_names,
         "storage": series.storage,
         "filesystem": series.filesystem,
         "mount_options": " ".join(series.mount_options),
-        "meter": run.meter.serial_number if run.meter else "",
+        "meter": run.meter_names,
     }
     comment = f"{series.board}{', simulated' if simulated else ''}"
     return {"comment": comment, "misc": {name: text for name, text in facts.items() if text}}

@@ -19,7 +19,7 @@ from fsjoule.suites.published.summary import SuiteSummary, suite_summary
 
 # The order of phases in tables; a run's further phases follow.
 MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
-_PHASES: Final = ("setup", "flash", "boot", "provisioning", *MEASURING, "idle", "other")
+_PHASES: Final = ("setup", "flash", "boot", "provisioning", *MEASURING, "idle", "reading", "other")
 _BOARD_ON: Final = "board_on"
 
 

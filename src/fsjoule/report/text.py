@@ -112,9 +112,11 @@ def _headline(summary: Summary) -> Text:
     text.append(f"\n{summary.measured} of {len(run.plan.entries)} measurements taken, {valid} valid", style="not bold")
     if summary.samples.expected:
         text.append(f"; {samples_text(summary.samples)}", style="not bold")
-    if run.lab is not None:
-        meter = f"; meter {run.meter.serial_number}" if run.meter else ""
-        text.append(f"\nplace {run.lab.place}, exporter {run.lab.exporter_names}{meter}", style="not bold")
+    if run.labs:
+        place, meters = ("places", "meters") if run.places else ("place", "meter")
+        meter = f"; {meters} {run.meter_names}" if run.meters else ""
+        mixed = "; figures are means over all places" if len(run.places) > 1 and run.meter is None else ""
+        text.append(f"\n{place} {run.place_names}, exporter {run.exporter_names}{meter}{mixed}", style="not bold")
     if run.job is not None:
         pulled = "; pulled from its log, without traces" if run.job.pulled else ""
         text.append(f"\nLAVA {run.job.text}{pulled}", style="not bold")

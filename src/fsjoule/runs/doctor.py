@@ -23,11 +23,12 @@ from fsjoule.host.clock import HostClock, today
 from fsjoule.host.paths import project_dir
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab.coordinator import connected
-from fsjoule.lab.states import State, states
+from fsjoule.lab.states import states
 from fsjoule.lab.wanted import Wanted
 from fsjoule.meter.links.notices import complaints, file_notices, uncalibrated
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.model import MIB, BoardProfile
+from fsjoule.model.places import PlaceHealth
 from fsjoule.ports import Board, Clock
 from fsjoule.runs.equipment import equipment
 from fsjoule.runs.meter import KERNEL, environment_target
@@ -151,14 +152,14 @@ def examined_places(
     A process for each: labgrid keeps the resources of one place until its process ends. Raises LabError.
     """
     with connected() as coordinator:
-        places = [each for each in states(coordinator) if each.state == State.BAD or not bad]
+        places = [each for each in states(coordinator) if each.state is PlaceHealth.BAD or not bad]
     for each in places:
         try:
             environment = environment_file or environment_of(each.name, each.tags)
         except ConfigError as error:
             yield _not_examined(each.name, error.what)
             continue
-        if each.state == State.MAINTENANCE:
+        if each.state is PlaceHealth.MAINTENANCE:
             yield _not_examined(each.name, "it is in maintenance")
             continue
         code, said = _run([*program, "--lg-env", str(environment), "--", each.name])

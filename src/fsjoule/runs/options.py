@@ -44,7 +44,7 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
     "--boards": (
         int,
         "N",
-        "boards in guest time that boot at once, of virtual labs or with --place-tag of a pool (default: 1)",
+        "boards that boot at once: in guest time of virtual labs, or with --place-tag places of a pool (default: 1)",
     ),
     "--place-tag": (str, "KEY=VALUE[,KEY=VALUE]", PLACE_TAG),
     "--wait": (str, "TIME", WAIT),

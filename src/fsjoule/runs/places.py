@@ -22,7 +22,6 @@ from fsjoule.model.places import (
     WINDOWS_S,
     Lab,
     LabPlace,
-    PlaceHealth,
     PlaceRun,
     Usage,
     Waiting,
@@ -78,26 +77,32 @@ def runs_of(
         except ResultError as error:
             damaged[str(folder)] = error.what
             continue
-        if run.lab is None or run.lab.place not in names or not _same_lab(run.lab.coordinator, coordinator):
-            elsewhere += 1
-            continue
-        runs.setdefault(run.lab.place, []).append(place_run(run, folder, now_s))
+        at = [lab.place for lab in run.labs if lab.place in names and _same_lab(lab.coordinator, coordinator)]
+        elsewhere += not at
+        for place in at:
+            runs.setdefault(place, []).append(place_run(run, folder, now_s, place))
     for each in runs.values():
         each.sort(key=lambda run: run.began_s, reverse=True)
     return runs, damaged, elsewhere
 
 
-def place_run(run: Run, folder: Path, now_s: float) -> PlaceRun:
+def place_run(run: Run, folder: Path, now_s: float, place: str = "") -> PlaceRun:
     """A run as its place sees it. A resumed run held its place for its phases only, not between them.
 
-    The phases of a run on several boards take longer than the run: they are the time of all its boards.
+    Each place of a run on several has its own phases; in runs before schema 8 those of all boards, which take longer
+    than the run, are the first one's.
     """
     began_s = _seconds(run.started_utc)
     ended_s = None if run.finished_utc is None else max(_seconds(run.finished_utc), began_s)
-    at_board_s = sum(seconds for name, seconds in run.phases_s.items() if name not in _NOT_HELD)
+    of_pool = next((each for each in run.places if each.lab.place == place), None)
+    phases_s = run.phases_s if of_pool is None else of_pool.phases_s
+    at_board_s = sum(seconds for name, seconds in phases_s.items() if name not in _NOT_HELD)
     span_s = (now_s if ended_s is None and run.status is RunStatus.RUNNING else ended_s or began_s) - began_s
     held_s = min(at_board_s, span_s) if run.resumed_utc else max(at_board_s, span_s)
-    measuring_s = sum(run.phases_s.get(name, 0.0) for name in MEASURING)
+    if of_pool is not None and of_pool.held_s:
+        held_s = max(of_pool.held_s, at_board_s)
+    measuring_s = sum(phases_s.get(name, 0.0) for name in MEASURING)
+    faults = [each for each in run.faults if each.place in ("", place)]
     return PlaceRun(
         run_id=run.run_id,
         folder=str(folder),
@@ -112,7 +117,7 @@ def place_run(run: Run, folder: Path, now_s: float) -> PlaceRun:
         measuring_s=min(measuring_s, max(held_s, 0.0)),
         measured=len(run.measurements),
         planned=len(run.plan.entries),
-        faults=Counter(BUG if each.bug else str(each.part or UNKNOWN_PART) for each in run.faults),
+        faults=Counter(BUG if each.bug else str(each.part or UNKNOWN_PART) for each in faults),
         reason=_reason(run),
     )
 
@@ -150,10 +155,9 @@ def _share(began_s: float, ended_s: float, begin_s: float, now_s: float) -> floa
 
 
 def _place(state: PlaceState, queue: Sequence[Waiter], runs: Sequence[PlaceRun], now_s: float, last: int) -> LabPlace:
-    known = {health.value: health for health in PlaceHealth}
     return LabPlace(
         name=state.name,
-        health=known.get(state.state, PlaceHealth.UNKNOWN),
+        health=state.state,
         since_s=_known_seconds(state.since),
         why=state.why,
         faults_in_a_row=state.faults,

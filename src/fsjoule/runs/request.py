@@ -34,7 +34,7 @@ class Choice:
     `storages` are None if the suite decides, `size_factor` if the environment file decides. With `resumed` the plan is
     that run's. With `profiled` each measurement has a profile; with `sampled` it is nothing else
     (perf makes it on the board). `workloads` are the slugs to measure, None for all. `boards` is how many
-    boards in guest time boot at once.
+    boards boot at once.
     """
 
     suite: Suite
@@ -130,15 +130,20 @@ def choose(
 
 
 def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
-    """The number of boards that boot at once. Raises ConfigError if the environment's boards cannot, or do not fit."""
+    """The number of boards that boot at once. Raises ConfigError if the environment's boards cannot, or do not fit.
+
+    Boards in real time are places of a pool: each has its meter and its level.
+    """
     if boards < 1:
         raise ConfigError(f"--boards {boards}: at least one board is needed")
     if boards == 1:
         return 1
-    if environment is None or not environment.profile.guest_time:
+    if environment is None:
+        raise ConfigError(f"--boards {boards}: no environment file names a board", hint="--lg-env FILE")
+    if lab.wants_virtual_lab(environment) and not environment.profile.guest_time:
         raise ConfigError(
-            f"--boards {boards}: only the figures of boards in guest time do not depend on which of them boots",
-            hint="--lg-env env/deterministic.yaml, or one board",
+            f"--boards {boards}: only boards in guest time are brought up for a run: they have the figures of one",
+            hint="--lg-env env/deterministic.yaml; or boards of a lab that is up, with LG_COORDINATOR and --place-tag",
         )
     if not lab.wants_virtual_lab(environment):
         if environment.wanted.tags:

@@ -89,6 +89,13 @@ class Resumed:
             return environment
         return dataclasses.replace(environment, wanted=environment.wanted.named(self.run.lab.place))
 
+    def check_boards(self, boards: int) -> None:
+        """Raise ConfigError for boards in real time if one goes on where several began, or several where one did."""
+        began = "several boards" if self.run.places else "one board"
+        if bool(self.run.places) != (boards > 1):
+            wanted = "--boards N and --place-tag" if self.run.places else "leave --boards out"
+            self._refuse([f"it began on {began}"], hint=f"{wanted}; or start a new run")
+
     def check_lab(self, now: LabFacts | None, say: Callable[[str], None]) -> None:
         """Raise ConfigError if the place or its lab differs: another board of this type is another board.
 

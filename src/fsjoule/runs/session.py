@@ -243,7 +243,8 @@ class Session:
         self.lab.emulator = boards.emulator
         clock = HostClock()
         run, kept, folder = self._begun(clock.utc(), boards.lab)
-        bench = ParallelBench(run, boards, folder, clock, self.say, self._measured, self.to_do, kept)
+        blocks = not self.profile.guest_time
+        bench = ParallelBench(run, boards, folder, clock, self.say, self._measured, self.to_do, kept, blocks=blocks)
         self.pace = BoardsPace(boards, may_end_early=self.choice.paired)
         with self._kept_in(folder, bench, kept):
             yield bench
@@ -254,6 +255,8 @@ class Session:
         if resumed is None:
             return self._new_run(utc, lab_facts), (), RunFolder(self.choice.results, board=self.profile.name)
         resumed.check_board(self.profile.name, versions(self.lab.emulator) | revision())
+        if not self.profile.guest_time:
+            resumed.check_boards(self.choice.boards)
         if self.choice.boards == 1:  # else the boards are alike, in whichever lab
             resumed.check_lab(lab_facts, self.say)
         self.say(f"{len(resumed.kept)} of {len(self.plan.entries)} measurements are already there")

@@ -16,24 +16,32 @@ from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ranks import (
     detectable,
     least_p,
+    least_paired_p,
+    pairs_for_alpha,
     rank_test,
     relative_noise,
     repetitions_for_alpha,
     repetitions_for_effect,
+    signed_rank_test,
 )
-from fsjoule.statistics.ratios import Floats, Ratio, ratio_of_medians
+from fsjoule.statistics.ratios import Floats, Ratio, median_of_ratios, ratio_of_medians
 
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Generic[S]):
-    """One metric of one series on both sides, one figure per boot, in the metric's unit. `subject` is the caller's."""
+    """One metric of one series on both sides, one figure per boot, in the metric's unit. `subject` is the caller's.
+
+    With `paired` the figures of both sides at one position share a level, that of their board, and are compared with
+    each other only.
+    """
 
     subject: S
     metric: Metric
     baseline: tuple[Figure, ...]
     candidate: tuple[Figure, ...]
+    paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +100,34 @@ def _adjusted(known: list[float]) -> list[float]:
 
 
 def _test(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
+    if comparison.paired:
+        return _test_pairs(comparison, criteria)
     baseline, left_out = _usable("baseline", comparison.baseline)
     candidate, more_left_out = _usable("candidate", comparison.candidate)
     p = None
     if least_p(len(baseline), len(candidate)) <= criteria.alpha:
         p = rank_test(baseline, candidate)
     return _Tested(comparison, baseline, candidate, left_out + more_left_out, p)
+
+
+def _test_pairs(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
+    """A pair that lacks a figure is left out whole."""
+    left_out = tuple(
+        f"pair {number}: {side}: {wrong}"
+        for number, pair in enumerate(zip(comparison.baseline, comparison.candidate, strict=True), start=1)
+        for side, figure in zip(("baseline", "candidate"), pair, strict=True)
+        if (wrong := complaint(figure))
+    )
+    kept = [
+        (one, two)
+        for one, two in zip(comparison.baseline, comparison.candidate, strict=True)
+        if one is not None and two is not None and not complaint(one) and not complaint(two)
+    ]
+    baseline, candidate = np.array(kept, dtype=np.float64).reshape(-1, 2).T
+    p = None
+    if least_paired_p(len(kept)) <= criteria.alpha:
+        p = signed_rank_test(np.log(candidate) - np.log(baseline))
+    return _Tested(comparison, baseline, candidate, left_out, p)
 
 
 def _usable(side: str, figures: tuple[Figure, ...]) -> tuple[Floats, tuple[str, ...]]:
@@ -108,10 +138,11 @@ def _usable(side: str, figures: tuple[Figure, ...]) -> tuple[Floats, tuple[str, 
 
 def _judge(tested: _Tested[S], q: float | None, level: float, criteria: Criteria) -> Verdict[S]:
     comparison, baseline, candidate = tested.comparison, tested.baseline, tested.candidate
-    ratio = ratio_of_medians(baseline, candidate, seed=criteria.seed) if len(baseline) and len(candidate) else None
-    noise = relative_noise(baseline, candidate)
+    of_ratio = median_of_ratios if comparison.paired else ratio_of_medians
+    ratio = of_ratio(baseline, candidate, seed=criteria.seed) if len(baseline) and len(candidate) else None
+    noise = _noise(tested)
     least = None
-    if noise is not None:
+    if noise is not None and (not comparison.paired or least_paired_p(len(baseline)) <= level):
         least = detectable(noise, len(baseline), len(candidate), alpha=level, power=criteria.power)
     outcome, needed, reason = _outcome(tested, ratio, q, level, criteria)
     return Verdict(
@@ -135,15 +166,18 @@ def _outcome(
     tested: _Tested[S], ratio: Ratio | None, q: float | None, level: float, criteria: Criteria
 ) -> tuple[Outcome, int | None, str]:
     """The outcome, the repetitions per side that would decide it (0 if decided), and why it is undecided."""
-    at_least = repetitions_for_alpha(level)
+    paired = tested.comparison.paired
+    at_least = pairs_for_alpha(level) if paired else repetitions_for_alpha(level)
+    reached = least_paired_p(len(tested.baseline)) if paired else least_p(len(tested.baseline), len(tested.candidate))
     if ratio is None or tested.p is None or q is None:
-        return Outcome.TOO_FEW, at_least, f"the rank test needs {at_least} repetitions of each side"
+        needs = "signed-rank test of pairs" if paired else "rank test"
+        return Outcome.TOO_FEW, at_least, f"the {needs} needs {at_least} repetitions of each side"
     unusable = _too_many_unusable(tested.comparison.baseline, tested.comparison.candidate, criteria.most_unusable)
     if unusable:
         return Outcome.NOT_REPRODUCIBLE, None, unusable
     if tested.p <= criteria.alpha and q <= criteria.false_discoveries and not ratio.interval.holds(1.0):
         return _direction(ratio.value, tested.comparison.metric, criteria), 0, ""
-    if tested.p <= criteria.alpha and least_p(len(tested.baseline), len(tested.candidate)) > level:
+    if tested.p <= criteria.alpha and reached > level:
         return Outcome.TOO_FEW, at_least, f"this many comparisons need {at_least} repetitions of each side"
     if ratio.interval.within(1 - criteria.smallest_effect, 1 + criteria.smallest_effect):
         return Outcome.UNCHANGED, 0, ""
@@ -166,12 +200,22 @@ def _direction(ratio: float, metric: Metric, criteria: Criteria) -> Outcome:
 
 def _enough(tested: _Tested[S], level: float, criteria: Criteria) -> int | None:
     """Repetitions per side that resolve the smallest effect; at least one more than now."""
-    noise = relative_noise(tested.baseline, tested.candidate)
+    noise = _noise(tested)
     one_more = max(len(tested.baseline), len(tested.candidate)) + 1
     if noise is None:
         return one_more
     enough = repetitions_for_effect(noise, criteria.smallest_effect, alpha=level, power=criteria.power)
-    return None if enough is None else max(enough, one_more)
+    if enough is None:
+        return None
+    return max(enough, one_more, pairs_for_alpha(level) if tested.comparison.paired else 0)
+
+
+def _noise(tested: _Tested[S]) -> float | None:
+    """The relative standard deviation of a boot; of pairs without the level that both sides share."""
+    if not tested.comparison.paired:
+        return relative_noise(tested.baseline, tested.candidate)
+    within = relative_noise(tested.candidate / tested.baseline, np.array([]))
+    return None if within is None else within / math.sqrt(2)
 
 
 def _too_noisy(ratio: Ratio, criteria: Criteria) -> str:

@@ -3,9 +3,9 @@
 ::
 
     results/<UTC time>-<board>-<id>/
-        run.json                        fsjoule.run/7
+        run.json                        fsjoule.run/8
         measurements/<nn>-<slug>/
-            measurement.json            fsjoule.measurement/4
+            measurement.json            fsjoule.measurement/5
             trace.parquet               fsjoule.trace/2
             fio.json, console.log       attachments, under the caller's names
 

@@ -53,8 +53,12 @@ def check_run(run: Run) -> None:
     for fault in run.faults:
         _refuse(_wrong_times(("faults.started_utc", fault.started_utc), ("faults.ended_utc", fault.ended_utc)))
         check_steps(fault.steps)
-    if run.meter is not None:
-        check_meter(run.meter)
+    for place in run.places:
+        _refuse(_too_long((place.lab.place, *place.phases_s)))
+        _refuse(_negative(f"places.{place.lab.place}", held_s=place.held_s))
+    for meter in (run.meter, *(place.meter for place in run.places)):
+        if meter is not None:
+            check_meter(meter)
 
 
 def check_measurement(measurement: Measurement) -> None:
@@ -63,7 +67,7 @@ def check_measurement(measurement: Measurement) -> None:
     _refuse(_negative("the measurement", number=m.number, repetition=m.repetition, boot=m.boot))
     if why := wrong_name(f"{m.number:02d}-{m.slug}"):  # it names a folder
         raise ValueError(f"slug: {m.slug[:80]!r}: {why}")
-    _refuse(_too_long((m.slug, m.kernel, series.suite, series.board, series.storage)))
+    _refuse(_too_long((m.slug, m.kernel, m.place, series.suite, series.board, series.storage)))
     _refuse(_too_long((series.filesystem, series.workload, *series.make_options, *series.mount_options)))
     _check_workload(m.workload)
     said = {"invalid_reasons": m.invalid_reasons, "notes": m.notes}

@@ -82,8 +82,8 @@ MEASUREMENT: Final = Kind(TypeAdapter(with_config(STRICT)(Measurement)), check_m
 
 # Older documents that are upgraded before they are read: schema -> (older schemas, upgrade).
 _OLDER: Final[dict[str, tuple[tuple[str, ...], Callable[[Document], Document]]]] = {
-    RUN_SCHEMA: (tuple(f"fsjoule.run/{n}" for n in (1, 2, 3, 4, 5, 6)), upgraded_run),
-    MEASUREMENT_SCHEMA: (tuple(f"fsjoule.measurement/{n}" for n in (1, 2, 3)), upgraded_measurement),
+    RUN_SCHEMA: (tuple(f"fsjoule.run/{n}" for n in (1, 2, 3, 4, 5, 6, 7)), upgraded_run),
+    MEASUREMENT_SCHEMA: (tuple(f"fsjoule.measurement/{n}" for n in (1, 2, 3, 4)), upgraded_measurement),
 }
 
 _MOST_LISTED: Final = 100

@@ -2,7 +2,8 @@
 
 Before schema 3 a run had one kernel, always Debian's, named as in the recipe. Before schema 4 it had one suite without
 parts, and one provision. Before schema 5 a run did not name its lab. Before schema 6 every
-meter was fsjoule's own. Before schema 7 a fault did not say which part of the lab had failed.
+meter was fsjoule's own. Before schema 7 a fault did not say which part of the lab had failed. Before schema 8 of a run,
+and 5 of a measurement, a run on several places named only the first one.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _OLD_ENERGY: Final = "kept by an older fsjoule: power and the sources of the ene
 
 
 def upgraded_run(old: Document) -> Document:
-    """A run of schema 1 to 6 in schema 7. Raises KeyError, TypeError or AttributeError if it is not one."""
-    if old["schema"] in ("fsjoule.run/4", "fsjoule.run/5", "fsjoule.run/6"):
+    """A run of schema 1 to 7 in schema 8. Raises KeyError, TypeError or AttributeError if it is not one."""
+    if old["schema"] in ("fsjoule.run/4", "fsjoule.run/5", "fsjoule.run/6", "fsjoule.run/7"):
         return {**old, "schema": RUN_SCHEMA}
     run = dict(old) if old["schema"] == "fsjoule.run/3" else _with_kernels(old)
     plan = dict(run["plan"])
@@ -42,7 +43,7 @@ def _with_kernels(old: Document) -> Document:
 
 
 def upgraded_measurement(old: Document) -> Document:
-    """A measurement of schema 1 to 3 in schema 4. In the first two only the run names the kernel, so it stays empty.
+    """A measurement of schema 1 to 4 in schema 5. In the first two only the run names the kernel, so it stays empty.
 
     Schema 1 lacks the sources of an energy's uncertainty: only the energy per MiB is kept.
     """

@@ -11,7 +11,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem
-from fsjoule.model import CARD, MIB, KernelFacts, Planned, Provision, Workload
+from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Workload
 from fsjoule.suites.suite import Suite, Where
 
 _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
@@ -69,6 +69,13 @@ class _Cell:
     suite: str
     storage: str = CARD
 
+    @property
+    def files_read(self) -> tuple[object, ...] | None:
+        """What the cells have in common that can read one another's files; None for a cell that does more than read."""
+        if isinstance(self.workload, FioWorkload) and self.workload.only_reads:
+            return self.filesystem, self.storage, *self.workload.files_key
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class _Boot:
@@ -122,21 +129,27 @@ def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
                 )
             )
 
-    def shuffle(boot: _Boot) -> list[_Cell]:
-        others = [cell for cell in boot.cells if not cell.workload.is_boot]
-        return order.sample(others, len(others))
-
     for repetition in range(1, wanted.repeat + 1):
         if wanted.kernel_order is not None:
             for boot in order.sample(boots, len(boots)):
-                shuffled = shuffle(boot)
+                shuffled = _shuffled(boot, order)
                 for kernel in wanted.kernel_order[repetition - 1]:
                     add(repetition, kernel, boot, shuffled)
             continue
         block = [(kernel, boot) for kernel in wanted.kernels for boot in boots]
         for kernel, boot in order.sample(block, len(block)):
-            add(repetition, kernel, boot, shuffle(boot))
+            add(repetition, kernel, boot, _shuffled(boot, order))
     return Arranged(tuple(planned), left_out, adjusted)
+
+
+def _shuffled(boot: _Boot, order: random.Random) -> list[_Cell]:
+    """All but the boot in random order. Those that read the same files follow each other, in random order, too."""
+    groups: dict[object, list[_Cell]] = {}
+    for cell in boot.cells:
+        if not cell.workload.is_boot:
+            groups.setdefault(cell.files_read or cell, []).append(cell)
+    shuffled = order.sample(list(groups.values()), len(groups))
+    return [cell for group in shuffled for cell in (order.sample(group, len(group)) if group[1:] else group)]
 
 
 def check_fits(chosen: Suite, entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:

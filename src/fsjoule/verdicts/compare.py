@@ -22,6 +22,7 @@ from fsjoule.verdicts.remarks import (
     Comparable,
     baseline_first,
     boot_of,
+    check_boards,
     compared_side,
     is_balanced,
     kernel_labels,
@@ -29,10 +30,16 @@ from fsjoule.verdicts.remarks import (
     order_notes,
     origin_notes,
     series_names,
+    shares_blocks,
     single_notes,
     version_notes,
 )
 from fsjoule.verdicts.sides import Side
+
+_PAIRED = (
+    "the run was measured on several boards: kernels were compared within a board, repetition by repetition, so that "
+    "the boards' levels cancel out"
+)
 
 Points = Mapping[IndexedSeries, Sequence[Point]]
 
@@ -44,8 +51,12 @@ def compare_sides(
     *,
     metrics: Sequence[Metric] = (),
     damaged: Mapping[str, str] | None = None,
+    across_boards: bool = False,
 ) -> Compared:
     """One verdict per common series and metric; `metrics` limits the metrics.
+
+    In a run on several boards kernels are compared within a board, repetition by repetition. Different boards are
+    compared only with `across_boards`.
 
     Two sides with one kernel each are compared whatever the kernels. If a side has several, each kernel is compared
     with itself. Raises ConfigError, which says what differs, for sides that share measurements or have nothing
@@ -53,6 +64,8 @@ def compare_sides(
     """
     wanted = criteria or Criteria()
     _check_apart(baseline, candidate)
+    check_boards(baseline, candidate, across=across_boards)
+    paired = shares_blocks(baseline, candidate)
     ours, theirs = _valid(baseline), _valid(candidate)
     comparable(ours, theirs)
     by_kernel = any(len(_kernels(side)) > 1 for side in (ours, theirs))
@@ -62,7 +75,7 @@ def compare_sides(
     if not common:
         raise _no_kernel_in_common(baseline, candidate, ours, theirs)
     labels = series_names(baseline, candidate)
-    comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics)
+    comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics, paired=paired)
     used, used_too = ([point for cell in common for point in side[cell]] for side in (our_cells, their_cells))
     told = compared_side(baseline, used, [cell for cell in our_cells if cell not in their_cells], labels)
     told_too = compared_side(candidate, used_too, [cell for cell in their_cells if cell not in our_cells], labels)
@@ -76,6 +89,7 @@ def compare_sides(
         *version_notes(baseline, candidate),
         *origin_notes(baseline, candidate),
         *order_notes(told, told_too, share),
+        *[_PAIRED] * paired,
         *["each kernel was compared with itself, because the sides have several"] * by_kernel,
         *lacking,
         *single_notes(findings),
@@ -148,6 +162,8 @@ def _comparisons(
     theirs: Mapping[Comparable, Sequence[Point]],
     labels: Mapping[IndexedSeries, str],
     metrics: Sequence[Metric],
+    *,
+    paired: bool,
 ) -> tuple[list[Comparison[Subject]], list[str]]:
     """The comparisons, and notes on metrics that neither side has."""
     found: list[Comparison[Subject]] = []
@@ -164,7 +180,8 @@ def _comparisons(
         )
         for metric in metrics or _usual(both):
             if any(metric in point.figures for point in both):
-                found.append(Comparison(subject, metric, _figures(ours[cell], metric), _figures(theirs[cell], metric)))
+                figures = _pairs if paired else _boots
+                found.append(Comparison(subject, metric, *figures(ours[cell], theirs[cell], metric), paired))
             # Workloads that only read have no write amplification, and timed operations no figures of fio's.
             elif not metrics and metric is not Metric.WRITE_AMPLIFICATION:
                 lacking[metric] = lacking.get(metric, 0) + 1
@@ -182,6 +199,25 @@ def _usual(both: Iterable[Point]) -> tuple[Metric, ...]:
 
 def _figures(points: Iterable[Point], metric: Metric) -> tuple[Figure, ...]:
     return one_per_boot((boot_of(point), point.figures.get(metric)) for point in points)
+
+
+def _boots(
+    ours: Iterable[Point], theirs: Iterable[Point], metric: Metric
+) -> tuple[tuple[Figure, ...], tuple[Figure, ...]]:
+    return _figures(ours, metric), _figures(theirs, metric)
+
+
+def _pairs(
+    ours: Iterable[Point], theirs: Iterable[Point], metric: Metric
+) -> tuple[tuple[Figure, ...], tuple[Figure, ...]]:
+    """The figures of both sides, repetition by repetition; a repetition that only one side has is no pair."""
+    blocks: list[dict[tuple[str, int], list[Point]]] = [{}, {}]
+    for side, points in zip(blocks, (ours, theirs), strict=True):
+        for point in points:
+            side.setdefault((point.run_id, point.repetition), []).append(point)
+    common = [block for block in blocks[0] if block in blocks[1]]
+    one, two = (tuple(_figures(side[block], metric)[0] for block in common) for side in blocks)
+    return one, two
 
 
 def judged(

@@ -12,7 +12,7 @@ from fsjoule.store.index.records import Point
 from fsjoule.store.index.selection import comparable
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.pairs import Pair, Test
-from fsjoule.verdicts.remarks import origin_notes
+from fsjoule.verdicts.remarks import check_boards, origin_notes
 from fsjoule.verdicts.sides import Side
 
 _INTERLEAVE: Final = "measure both now: --lg-env FILE; or in one run: pytest tests/bench --kernel A,B --repeat N"
@@ -23,7 +23,7 @@ _Slot = tuple[str, int]
 
 
 def recorded_pairs(
-    baseline: Side, candidate: Side, *, drift_not_excluded: bool = False
+    baseline: Side, candidate: Side, *, drift_not_excluded: bool = False, across_boards: bool = False
 ) -> tuple[list[Pair], list[str]]:
     """Pairs of both sides' boots, oldest first, and notes for readers.
 
@@ -31,6 +31,7 @@ def recorded_pairs(
     boot of one side is paired with the first of the other, and so on. Raises ConfigError, with a hint, if there is no
     pair, or if the sides are the same or not comparable.
     """
+    check_boards(baseline, candidate, across=across_boards)
     common = comparable(_measured(baseline), _measured(candidate))
     both = [{series: side.points[series] for series in common} for side in (baseline, candidate)]
     numbers = [{(point.run_id, point.number) for group in points.values() for point in group} for points in both]

@@ -25,6 +25,7 @@ def gate_recorded(
     *,
     within: str | None = None,
     drift_not_excluded: bool = False,
+    across_boards: bool = False,
     command: tuple[str, ...],
 ) -> Gated:
     """The gate's answer from recorded boots, pair by pair in the order of time, until it is clear.
@@ -49,7 +50,9 @@ def gate_recorded(
     if not any(baseline.points.values()):
         hint = "fsjoule show RUN, or fsjoule index series, lists what was measured, and where"
         raise ConfigError(f"{baseline.title} has no matching measurement", hint=hint)
-    pairs, notes = recorded_pairs(baseline, candidate, drift_not_excluded=drift_not_excluded)
+    pairs, notes = recorded_pairs(
+        baseline, candidate, drift_not_excluded=drift_not_excluded, across_boards=across_boards
+    )
     guest_time = baseline.guest_time and candidate.guest_time
     budget = min(policy.budget_pairs, max(len(pairs), 1))
     judge = Judge(replace(policy, budget_pairs=budget), guest_time=guest_time)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from fsjoule.errors import ConfigError
 from fsjoule.model import REVISION
 from fsjoule.model.labels import series_labels
 from fsjoule.store.index.kernels import Kernel
@@ -122,6 +123,34 @@ def version_notes(baseline: Side, candidate: Side) -> list[str]:
         if name in candidate.versions and name not in REVISION and baseline.versions[name] != candidate.versions[name]
     ]
     return [f"the sides differ in more than their names say: {'; '.join(differing)}"] if differing else []
+
+
+def shares_blocks(baseline: Side, candidate: Side) -> bool:
+    """Whether both sides are of one run on several boards, each repetition of which is on one of them."""
+    runs = [
+        {point.run_id for point in chain(*side.points.values()) if point.origin.several}
+        for side in (baseline, candidate)
+    ]
+    return bool(runs[0] & runs[1])
+
+
+def check_boards(baseline: Side, candidate: Side, *, across: bool) -> None:
+    """Raise ConfigError for sides of different boards, unless these are to be compared, or share their levels."""
+    boards = [{origin.board for origin in side.origins if origin.board} for side in (baseline, candidate)]
+    several = any(origin.several for origin in (*baseline.origins, *candidate.origins))
+    apart = boards[0] != boards[1] or (several and not shares_blocks(baseline, candidate))
+    if across or not all(boards) or not apart:
+        return
+    # Boards in guest time have no levels of their own. They share one meter.
+    meters = {origin.meter for origin in (*baseline.origins, *candidate.origins)}
+    if len(meters) == 1 and None not in meters and not several:
+        return
+    places = [_either(f"place {board}" for board in each if board) for each in boards]
+    raise ConfigError(
+        f"baseline and candidate come from different boards: {places[0]} against {places[1]}. Boards of one type "
+        "differ, and that would look like a change",
+        hint="compare kernels within one run, or on one board; --across-boards compares them all the same",
+    )
 
 
 def origin_notes(baseline: Side, candidate: Side) -> list[str]:

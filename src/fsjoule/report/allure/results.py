@@ -89,18 +89,18 @@ def executor(name: str, url: str) -> dict[str, Any]:
 
 
 def _environment(run: Run) -> Mapping[str, str]:
-    board, meter = run.board, run.meter
+    board = run.board
     return {
         "board": board.name if board else "",
-        "place": run.lab.place if run.lab else "",
-        "exporter": run.lab.exporter_names if run.lab else "",
+        "place": run.place_names,
+        "exporter": run.exporter_names,
         "LAVA job": (run.job.url or run.job.text) if run.job else "",
         "machine": board.machine if board else "",
         "storage": f"{board.storage}, {board.storage_bus}" if board else "",
         "kernel": ", ".join(facts.kernel_release for facts in run.boards.values()),
         "suite": run.plan.suite,
         "filesystems": ", ".join(run.plan.filesystems),
-        "meter": f"{meter.serial_number}, firmware {meter.firmware}" if meter else "",
+        "meter": "; ".join(f"{meter.serial_number}, firmware {meter.firmware}" for meter in run.meters),
         "simulated": "yes" if run.simulated else "no",
         "run": run.run_id,
         "seed": str(run.plan.seed),

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from fsjoule.bench.boots import boot_key
-from fsjoule.bench.instrument import check_board, check_meter
+from fsjoule.bench.instrument import check_meter
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.run import closed, not_taken
-from fsjoule.model import Measurement, Plan, Planned, Run
+from fsjoule.model import Measurement, Plan, Planned, PoolPlace, Run
 from fsjoule.ports import Clock, ResultStore
 from fsjoule.runs.parallel.boards import Boards
 from fsjoule.runs.parallel.messages import Done
@@ -22,6 +22,7 @@ from fsjoule.store.profiles import symbols_file
 class ParallelBench:
     """A run whose boots are made ahead. Call `begin`, `measure` in the order of the plan, and `finish`.
 
+    With `blocks` a repetition is measured on one board, as in real time it must be: kernels are compared within it.
     `entries` are those of the plan that are to be measured. Boots are numbered in the order of the plan, with those
     that failed before another board made them, and after those of the measurements that are `kept` from a resumed run.
     """
@@ -34,6 +35,7 @@ class ParallelBench:
     on_measured: Callable[[Measurement], None]
     entries: Sequence[Planned]
     kept: Sequence[Measurement] = ()
+    blocks: bool = False
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     _failures: int = field(default=0, init=False)
@@ -42,12 +44,15 @@ class ParallelBench:
     _taken: dict[int, tuple[Done, int]] = field(default_factory=dict[int, tuple[Done, int]], init=False)
     _booted: int = field(init=False)
     _failed: set[int] = field(default_factory=set[int], init=False)
+    _spent: dict[str, Phases] = field(default_factory=dict[str, Phases], init=False)
 
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
         self.results = list(self.kept)
         self._booted = max((each.boot for each in self.kept), default=0)
-        self._boots = [tuple(entries) for _, entries in groupby(self.entries, key=boot_key)]
+        unit: Callable[[Planned], object] = _block if self.blocks else boot_key
+        self._boots = [tuple(entries) for _, entries in groupby(self.entries, key=unit)]
+        self._spent = {each.lab.place: Phases(self.clock, dict(each.phases_s)) for each in self.run.places}
         self._number = {entry.number: boot for boot, entries in enumerate(self._boots) for entry in entries}
 
     @property
@@ -63,7 +68,10 @@ class ParallelBench:
         """Open the run's folder; the boards begin to boot."""
         self.store.begin(self.run)
         # Of a resumed run the faults and phases are here already.
-        self.boards.begin(dataclasses.replace(self.run, phases_s={}, faults=()), self._boots)
+        begun = {each.repetition: each.place for each in self.kept if self.blocks and each.place}
+        repetitions = [entries[0].repetition for entries in self._boots]
+        pins = {number: begun[each] for number, each in enumerate(repetitions) if each in begun}
+        self.boards.begin(dataclasses.replace(self.run, phases_s={}, faults=()), self._boots, pins)
 
     def measure(self, entry: Planned) -> Measurement:
         """The entry's measurement, stored, as soon as its boot is done. A kept one is returned as it is.
@@ -83,7 +91,8 @@ class ParallelBench:
             raise done.fault
         if done.fault is None:
             self._failures = 0
-        measurement = dataclasses.replace(stored.measurement, boot=before + stored.measurement.boot)
+        boot = before + stored.measurement.boot
+        measurement = dataclasses.replace(stored.measurement, boot=boot, place=done.place)
         with self.phases("store"):
             self.store.add(measurement, stored.trace, stored.attachments)
         self.results.append(measurement)
@@ -95,6 +104,7 @@ class ParallelBench:
         self.boards.end()
         wanted = len(self.plan.entries) if expected is None else expected
         reason = reason or not_taken(wanted, len(self.results), ended_early)
+        self.run = dataclasses.replace(self.run, places=self._places())
         self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
         self.store.finish(self.run)
         return self.run
@@ -110,16 +120,18 @@ class ParallelBench:
         return self._taken[number]
 
     def _learn(self, done: Done) -> None:
-        """Take over what became known of the run in a boot. Raises LabError for another kind of board or meter."""
+        """Take over what became known of the run in a unit. Raises InstrumentError for another meter in guest time."""
         found, run = done.run, self.run
-        for label, board in found.boards.items():
-            if label in run.boards:
-                check_board(run.boards[label], board)
-        if found.meter is not None and run.meter is not None:
+        if found.meter is not None and run.meter is not None and not self.blocks:
             check_meter(run.meter, found.meter)
+        if done.place:
+            spent = self._spent.setdefault(done.place, Phases(self.clock))
+            for name, seconds in found.phases_s.items():
+                spent.add(name, seconds)
         self.run = dataclasses.replace(
             run,
-            meter=run.meter or found.meter,
+            places=self._places(),
+            meter=None if self.blocks else run.meter or found.meter,
             boards={**found.boards, **run.boards},
             images=(*run.images, *(each for each in found.images if each not in run.images)),
             faults=(*run.faults, *found.faults),
@@ -131,3 +143,14 @@ class ParallelBench:
         for name, content in done.kept:
             self.store.keep(names.get(name, name), content)
         self._booted += done.boots
+
+    def _places(self) -> tuple[PoolPlace, ...]:
+        """The places that were ready in this run, with the time that was spent at each."""
+        return tuple(
+            dataclasses.replace(place, phases_s=dict(self._spent[name].spent_s) if name in self._spent else {})
+            for name, place in sorted(self.boards.places.items())
+        )
+
+
+def _block(entry: Planned) -> int:
+    return entry.repetition

@@ -1,23 +1,26 @@
-"""The boots of a plan among boards: the next one goes to a board that is free.
+"""The work of a plan among boards: its next unit goes to a board that is free.
 
-A boot that fails goes to a board that has not tried it yet. A board that is known to be dead costs no boot a try.
+In guest time a unit is a boot. In real time it is a block, one boot of each kernel on one board, whose level is in all
+of its figures. A unit that fails goes whole to a board that has not tried it yet. A board that is known to be dead
+costs no unit a try.
 """
 
 from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from fsjoule import lab
 from fsjoule.bench.faults import fault_of
+from fsjoule.bench.instrument import check_board
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
-from fsjoule.model import Fault, LabFacts, Planned, Run
+from fsjoule.model import BoardFacts, Fault, LabFacts, Planned, PoolPlace, Run
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.virtual import check_room
@@ -40,6 +43,7 @@ class NoBoardError(LabError):
 @dataclass
 class _Board:
     ready: Ready | None = None
+    ready_s: float = 0.0
     boot: int | None = None
     began_utc: str = ""
     began_s: float = 0.0
@@ -52,14 +56,17 @@ class _Board:
 
 @dataclass
 class Boards:
-    """The boards of a run. Call `begin`, `boot` for each boot in the order of the plan, and `end`.
+    """The boards of a run. Call `begin`, `boot` for each unit in the order of the plan, and `end`.
 
-    `pool`: they are places of one lab, and faults name them.
+    `pool`: they are places of one lab, and faults name them. `places` are those that were ready, with their meters.
     """
 
     processes: Processes
     boards: dict[int, _Board]
     pool: bool = False
+    places: dict[str, PoolPlace] = field(default_factory=dict[str, PoolPlace])
+    _pins: Mapping[int, str] = field(default_factory=dict[int, str])
+    _facts: dict[str, BoardFacts] = field(default_factory=dict[str, BoardFacts])
     _run: Run | None = None
     _clock: HostClock = field(default_factory=HostClock)
     _boots: Sequence[tuple[Planned, ...]] = ()
@@ -111,9 +118,14 @@ class Boards:
         if not self.processes.left:
             raise self._errors[0]
 
-    def begin(self, run: Run, boots: Sequence[tuple[Planned, ...]]) -> None:
-        """Start with the boots of the run."""
+    def begin(self, run: Run, boots: Sequence[tuple[Planned, ...]], pins: Mapping[int, str] | None = None) -> None:
+        """Start with the units of the run. `pins` are places at which a unit has begun before the run was resumed."""
         self._run, self._boots, self._queue = run, boots, list(range(len(boots)))
+        self._pins = pins or {}
+        self._facts = dict(run.boards)
+        for place in run.places:
+            known = self.places.get(place.lab.place)
+            self.places[place.lab.place] = place if known is None else replace(known, meter=place.meter)
         self._assign()
 
     def boot(self, number: int) -> tuple[Done, tuple[Done, ...]]:
@@ -131,10 +143,19 @@ class Boards:
         Processes are killed after a time, and then their places are released.
         """
         self.processes.end([number for number, each in self.boards.items() if each.boot is not None or not each.ready])
+        for board in self.boards.values():
+            self._note_held(board)
         places = [self.boards[number].place for number in self.boards if self.processes.was_killed(number)]
         self.boards = {}
         for place in filter(None, places if self.pool else ()):
             lab.release_left(place, self.processes.say)
+
+    def _note_held(self, board: _Board) -> None:
+        """Note how long the place has been held; once, when it is given back."""
+        if board.place in self.places and board.ready_s:
+            held_s = self.places[board.place].held_s + time.monotonic() - board.ready_s
+            self.places[board.place] = replace(self.places[board.place], held_s=held_s)
+            board.ready_s = 0.0
 
     def _listen(self) -> None:
         self.processes.listen(self._hear, self._lose)
@@ -143,7 +164,11 @@ class Boards:
     def _hear(self, number: int, message: Any) -> None:  # noqa: ANN401 - whatever a process sends
         match message:
             case Ready():
-                self.boards[number].ready = message
+                board = self.boards[number]
+                board.ready, board.ready_s = message, time.monotonic()
+                if self.pool and message.lab is not None:
+                    before = self.places.get(board.place, PoolPlace(message.lab))
+                    self.places[board.place] = replace(before, lab=message.lab)
                 where = f", place {self.boards[number].place}" if self.pool else ""
                 self.processes.say(f"board {number} is ready{where}")
             case Done():
@@ -157,6 +182,7 @@ class Boards:
         if done.fault is None:
             self._took_s += time.monotonic() - board.began_s
             self._guessed_s += self._guess_s(done.number)
+        done = self._noted(number, done)
         board.faults = 0 if done.fault is None else board.faults + 1
         if done.fault is None:
             self._done[done.number] = done
@@ -166,11 +192,22 @@ class Boards:
         if done.dead or hopeless or getattr(done.fault, "ends_run", False):
             self._lose(number, done.fault)
 
+    def _noted(self, number: int, done: Done) -> Done:
+        """What a board has sent, with its place. Facts of another kind of board are a fault: it is left out."""
+        place = self.boards[number].place if self.pool else ""
+        for label, found in done.run.boards.items():
+            try:
+                check_board(self._facts.setdefault(label, found), found)
+            except LabError as error:
+                where = f"{place} has another board than the run's: " if place else ""
+                done = replace(done, stored=(), fault=LabError(f"{where}{error.what}", hint=error.hint), dead=True)
+        if place in self.places and self.places[place].meter is None:
+            self.places[place] = replace(self.places[place], meter=done.run.meter)
+        faults = tuple(_at(place, each) for each in done.run.faults) if place else done.run.faults
+        return replace(done, place=place, run=replace(done.run, faults=faults))
+
     def _fail(self, number: int, done: Done) -> None:
-        """Let another board try a boot that has failed on this one."""
-        place = self.boards[number].place
-        if self.pool and place:
-            done = replace(done, run=replace(done.run, faults=tuple(_at(place, each) for each in done.run.faults)))
+        """Let another board try a unit that has failed on this one."""
         self._faults.setdefault(done.number, {})[number] = done
         bisect.insort(self._queue, done.number)
 
@@ -178,22 +215,38 @@ class Boards:
         self._errors.append(error)
         self.processes.leave_out(number, error)
         board = self.boards[number]
+        self._note_held(board)
         if board.boot is not None:
             assert self._run is not None
             times = {"started_utc": board.began_utc, "ended_utc": self._clock.utc()}
             fault = fault_of(error, self._boots[board.boot][0], **times, steps=())
-            lost = Done(board.boot, replace(self._run, faults=(fault,)), boots=0, fault=error)
+            lost = Done(board.boot, replace(self._run, boards={}, faults=(fault,)), boots=0, fault=error)
             board.boot = None
-            self._fail(number, lost)
+            self._fail(number, self._noted(number, lost))
 
     def _give_up(self) -> None:
-        """End boots that have failed on two of the boards that are left, or on all of them."""
-        left = self.processes.left
-        for boot in [each for each in self._queue if each in self._faults]:
-            failed = self._faults[boot]
-            if len(failed.keys() & set(left)) >= min(_TRIES, len(left)):
-                self._queue.remove(boot)
+        """End units that have failed on two of the boards that are left, or on all of them that may try."""
+        for boot in [each for each in self._queue if each in self._faults or each in self._pins]:
+            failed = self._faults.get(boot, {})
+            may_try = {number for number in self.processes.left if self._may_try(number, boot)}
+            if len(failed.keys() & may_try) < min(_TRIES, len(may_try)) or not (failed or self.processes.left):
+                continue
+            self._queue.remove(boot)
+            if failed:
                 self._done[boot] = max(failed.values(), key=lambda done: len(done.stored))
+                continue
+            assert self._run is not None
+            place = self._pins[boot]
+            error = LabError(
+                f"repetition {self._boots[boot][0].repetition} began at {place}, which this run does not have",
+                hint=f"--place-tag name={place}, with --boards 2 or more, goes on with it",
+            )
+            self._done[boot] = Done(boot, self._run, boots=0, fault=error)
+
+    def _may_try(self, number: int, boot: int) -> bool:
+        """Whether a unit may go to a board. One that has begun goes on there; a board that is not ready may be it."""
+        pinned, board = self._pins.get(boot), self.boards[number]
+        return pinned is None or board.ready is None or board.place == pinned
 
     def _assign(self) -> None:
         if self._run is None:
@@ -201,18 +254,23 @@ class Boards:
         self._give_up()
         for number in self.processes.left:
             board = self.boards[number]
-            boot = next((each for each in self._queue if number not in self._faults.get(each, {})), None)
-            if board.boot is None and board.ready is not None and boot is not None:
+            if board.boot is not None or board.ready is None:
+                continue
+            untried = (each for each in self._queue if number not in self._faults.get(each, {}))
+            boot = next((each for each in untried if self._may_try(number, each)), None)
+            if boot is not None:
                 self._queue.remove(boot)
                 board.boot, board.began_utc = boot, self._clock.utc()
                 board.began_s = time.monotonic()
-                self.processes.send(number, Boot(board.boot, self._run, self._boots[board.boot]))
+                meter = self.places[board.place].meter if board.place in self.places else None
+                run = replace(self._run, meter=self._run.meter or meter, places=())
+                self.processes.send(number, Boot(board.boot, run, self._boots[board.boot]))
 
 
 def _at(place: str, fault: Fault) -> Fault:
     """The fault with the place and the time in front: a run on several boards has many."""
     clock = fault.ended_utc.partition("T")[2].removesuffix("Z")
-    return replace(fault, what=f"place {place} at {clock} UTC: {fault.what}")
+    return replace(fault, what=f"place {place} at {clock} UTC: {fault.what}", place=place)
 
 
 def lab_of_board(name: str, number: int) -> str:

@@ -26,7 +26,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """To a board's process: measure these entries of the run, all in one boot. None instead ends the process."""
+    """To a board's process: measure these entries of the run, a boot or a block of boots. None ends the process."""
 
     number: int
     run: Run
@@ -59,7 +59,8 @@ class Stored:
 class Done:
     """A boot, with what became known of the run in it. `boots`: with second tries. `fault` is why entries are missing.
 
-    `kept` are files of the run, by name. `dead`: a part of the board's lab has failed, and it boots no more.
+    `kept` are files of the run, by name. `dead`: a part of the board's lab has failed, and it boots no more. `place` is
+    that of a pool, noted by the run.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Done:
     kept: tuple[tuple[str, bytes], ...] = ()
     fault: FsjouleError | None = None
     dead: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

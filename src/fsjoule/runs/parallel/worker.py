@@ -5,18 +5,20 @@ Without a name it takes a place of a pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from fsjoule import lab
+from fsjoule.bench.boots import boot_key
 from fsjoule.bench.run import Bench
-from fsjoule.errors import FsjouleError, LabError, Part, also
+from fsjoule.errors import LabError, Part, also
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
-from fsjoule.model import Measurement, Run, Trace
+from fsjoule.model import Measurement, Planned, Run, Trace
 from fsjoule.runs.parallel.link import Link, serve
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready, Stored
 from fsjoule.runs.profiler import LabProfiler
@@ -79,9 +81,10 @@ def _booted(
     boot: Boot,
     link: Link,
 ) -> tuple[Done, Part | None]:
-    """Measure the entries of a boot. A fault that the bench's second try does not cure ends it.
+    """Measure the entries of a boot, or of a block of boots. A fault that a second try does not cure ends its boot.
 
-    Returns the part of the lab with whose fault it ended, too.
+    The block goes on with its next boot, unless the board is why. Returns the part of the lab with whose fault it
+    ended, too.
     """
     board, meter, diagnose = session.equipment(target)
     store = BootStore(boot.run)
@@ -93,12 +96,15 @@ def _booted(
             profiler=LabProfiler(*session.lab.where) if session.choice.profiled else None,
             sampled=session.choice.sampled,
         )
-        fault: FsjouleError | None = None
+        fault: LabError | None = None
         try:
             bench.begin()
             with interrupts.interruptible():
-                for entry in boot.entries:
-                    bench.measure(entry)
+                for _, entries in groupby(boot.entries, key=boot_key):
+                    found = _measure_all(bench, entries)
+                    fault = fault or found
+                    if found is not None and (found.part is not None or found.ends_run):
+                        break
         except LabError as error:
             fault = error
         except BaseException as error:
@@ -109,6 +115,16 @@ def _booted(
         part = bench.failed_part(metered=session.environment.has_meter)
     dead = fault is not None and part is not None
     return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault, dead), part
+
+
+def _measure_all(bench: Bench, entries: Iterable[Planned]) -> LabError | None:
+    """Measure the entries of a boot; returns the fault that ended it, or None."""
+    try:
+        for entry in entries:
+            bench.measure(entry)
+    except LabError as error:
+        return error
+    return None
 
 
 def _dead_parts(session: Session, diagnose: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:

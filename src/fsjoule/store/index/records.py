@@ -40,8 +40,14 @@ class Where:
 EVERYTHING: Final = Where()
 
 
+_SEVERAL: Final = ", "
+
+
 class Origin(NamedTuple):
-    """Where a run was measured, and the serial number of its meter; None where the run does not say."""
+    """Where a run was measured, and the serial number of its meter; None where the run does not say.
+
+    A run on several places has all of them, with commas, and all their meters.
+    """
 
     place: str | None = None
     exporter: str | None = None
@@ -53,6 +59,12 @@ class Origin(NamedTuple):
         if self.place is None:
             return None
         return f"{self.place} of exporter {self.exporter}" if self.exporter else self.place
+
+    @property
+    def several(self) -> bool:
+        """Whether these are boards with levels of their own. Boards in guest time, which have none, share one meter."""
+        one_meter = self.meter is not None and _SEVERAL not in self.meter
+        return self.place is not None and _SEVERAL in self.place and not one_meter
 
 
 UNKNOWN_ORIGIN: Final = Origin()

@@ -158,9 +158,9 @@ def _run_columns(run: Run, path: Path) -> dict[str, object]:
         "branch": run.versions.get("branch"),
         "commit_id": run.versions.get("commit"),
         "kernel_role": run.versions.get("kernel_role"),
-        "place": run.lab.place if run.lab else None,
-        "exporter": run.lab.exporter_names if run.lab else None,
-        "meter": run.meter.serial_number if run.meter else None,
+        "place": run.place_names or None,
+        "exporter": run.exporter_names if run.labs else None,
+        "meter": run.meter_names or None,
         "job": (run.job.url or run.job.text) if run.job else None,
     }
 

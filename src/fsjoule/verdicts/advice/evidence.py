@@ -179,9 +179,9 @@ def _check_one_board(found: Sequence[_Found]) -> None:
     """Raise ConfigError if the measurements are not of one board, device and meter: their figures do not add up."""
     parts: dict[str, Callable[[_Found], str]] = {
         "boards": lambda one: one.measurement.series.board,
-        "places": lambda one: f"{one.run.lab.place} of {one.run.lab.exporter_names}" if one.run.lab else "",
+        "places": lambda one: f"{one.run.place_names} of {one.run.exporter_names}" if one.run.labs else "",
         "devices": lambda one: one.measurement.series.storage,
-        "meters": lambda one: one.run.meter.serial_number if one.run.meter and one.measurement.energy else "",
+        "meters": lambda one: one.run.meter_names if one.measurement.energy else "",
         "sorts": lambda one: "simulated" if one.measurement.simulated or one.run.simulated else "real",
     }
     for name, part in parts.items():
