@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -46,6 +47,14 @@ class ObjectStore:
     @property
     def variables(self) -> dict[str, str]:
         return {"AWS_ACCESS_KEY_ID": KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL": self.url}
+
+    def age(self, below: str, days: float) -> None:
+        """Let all objects of the test's bucket below a folder be older by so many days."""
+        from moto.s3.models import s3_backends  # noqa: PLC0415 - it takes seconds
+
+        for name, key in list(s3_backends["123456789012"]["aws"].buckets[self.bucket].keys.items()):
+            if f"/{below}/" in name:
+                key.last_modified -= timedelta(days=days)
 
 
 def bucket_at(url: str, address: str | Address, limits: Limits = QUICK) -> Bucket:
@@ -104,8 +113,14 @@ class Proxy:
     url: str = ""
     asked: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     faults: Faults = lambda _: None
-    before: Callable[[str, str], None] = lambda _method, _path: None
+    before: Callable[[str, str], object] = lambda _method, _path: None
     counting: threading.Lock = field(default_factory=threading.Lock)
+
+    def meanwhile(self, number: int, call: Callable[[], object]) -> None:
+        """Count from here, and call this just before the request of that number is passed on."""
+        self.asked.clear()
+        requests = count(1)
+        self.before = lambda _method, _path: call() if next(requests) == number else None
 
     def sent_bytes(self) -> int:
         return sum(size for method, _, size in self.asked if method == "PUT")

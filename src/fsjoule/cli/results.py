@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -27,6 +29,7 @@ _RESULTS: Final = Path("results")
 _MIB: Final = 1 << 20
 _SAY_EVERY_S: Final = 10.0
 _SHOWN: Final = 20
+_KEEP: Final = re.compile(r"(\d{1,5})([dw])")
 
 _Store = Annotated[str, typer.Argument(metavar="s3://BUCKET/PREFIX", help="The folder of runs in an object store.")]
 _Watch = Callable[[int, int], None]
@@ -141,6 +144,52 @@ def list_(store: _Store, json_output: Json = False) -> None:
         return
     for run in found:
         out.print(str(bucket.address.of(run.name)), soft_wrap=True, markup=False, highlight=False)
+
+
+@app.command("prune")
+def prune(
+    store: _Store,
+    *,
+    keep: Annotated[
+        str, typer.Option("--keep", metavar="TIME", help="Keep runs that began within this time: 90d, 26w.")
+    ],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove them; without it, only show what would go.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Remove old runs from an object store, and objects that belong to no run.
+
+    Objects younger than a day stay: they may belong to a push under way, which loses nothing.
+
+    Exit code: 2 if a run's manifest is damaged, 7 if the object store cannot be reached, or refuses.
+
+    Example: fsjoule results prune s3://lab/boards --keep 90d, then the same with --remove
+    """
+    from fsjoule.store.objects.prune import prune as prune_store
+
+    time_kept = _time(keep)
+    bucket = _folder_of_runs(store, doing="prune")
+    pruned = prune_store(bucket, time_kept, remove=remove)
+    if json_output:
+        print_json({"store": str(bucket.address), "removed": remove, **dataclasses.asdict(pruned)})
+        return
+    for name in pruned.runs:
+        out.print(str(bucket.address.of(name)), soft_wrap=True, markup=False, highlight=False)
+    out.print(
+        f"{'removed' if remove else 'to remove'}: {counted(len(pruned.runs), 'run')}, "
+        f"{counted(pruned.objects, 'object')} of {pruned.bytes / _MIB:.1f} MiB; "
+        f"kept: {counted(pruned.kept_runs, 'run')}, {counted(pruned.young, 'object')} of no run, younger than a day",
+        highlight=False,
+    )
+    if not remove and (pruned.runs or pruned.objects):
+        progress("nothing was removed; add --remove")
+
+
+def _time(text: str) -> timedelta:
+    """The time that --keep names. Raises ConfigError."""
+    found = _KEEP.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"--keep {text!r} is not a time", hint="days or weeks: 90d, 26w")
+    return timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))
 
 
 def _folder_of_runs(text: str, *, doing: str) -> Bucket:

@@ -4,6 +4,7 @@
 
     PREFIX/runs/<UTC time>-<board>-<id>.json    a run's manifest: its files, and where each of them is
     PREFIX/objects/<2 digits>/<SHA-256>         a large file, or the small files of a push one after another
+    PREFIX/pushes/<run>-<random>.json           the objects that a push relies on
     PREFIX/prune.json                           who removes objects, or has last
 
 For: keeping runs where any computer of a lab can read them. A run is there as a whole or not at all: its manifest is

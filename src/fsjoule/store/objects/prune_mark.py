@@ -1,8 +1,9 @@
 """Who removes objects, or has last: a push learns from it that an object on which it relies may be gone.
 
 An object that a push has found may be removed before the push has written the manifest that refers to it. So a push
-reads the mark before it looks for objects and after it has written its manifest. If the mark is another then, a removal
-may have overlapped, and the push looks again; a removal that begins later sees the manifest.
+first names its objects (`intents.py`), then reads the mark, looks for the objects, sends the missing ones, and reads
+the mark again before it writes the manifest. If the mark is another then, a removal has overlapped, and the push looks
+once more. A removal that begins later sees what the push has named.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fsjoule.store.schemas import STRICT, Kind
 
 KEY: Final = "prune.json"
 # A removal ends itself before this time is over. One that was killed is over then.
-LONGEST: Final = timedelta(minutes=30)
+LONGEST: Final = timedelta(minutes=15)
 _SKEW: Final = timedelta(minutes=5)  # clocks differ
 _POLL_S: Final = 2.0
 
@@ -41,7 +42,13 @@ class PruneMark:
 
     @property
     def going_on(self) -> bool:
+        """Whether objects may be being removed, for somebody else."""
         return bool(self.until_utc) and datetime.now(UTC) < datetime.fromisoformat(self.until_utc) + _SKEW
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the removal itself may go on. One request more takes less than the skew of clocks."""
+        return datetime.now(UTC) < datetime.fromisoformat(self.until_utc)
 
 
 def read_mark(bucket: Bucket) -> tuple[PruneMark, str] | None:

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -21,6 +22,7 @@ from fsjoule.store.folder import is_being_written
 from fsjoule.store.objects.address import is_run_name
 from fsjoule.store.objects.bucket import MIB, Bucket, in_parallel
 from fsjoule.store.objects.folder_files import FolderFile, digests, folder_files, joined, looks_like, size_bytes
+from fsjoule.store.objects.intents import write_intent
 from fsjoule.store.objects.manifest import (
     BUNDLE_BYTES,
     SMALL_BYTES,
@@ -119,30 +121,32 @@ class _Push:
             self._done.measuring.append(folder.name)
             return
         files: dict[str, FolderFile] | None = None
-        lost = False
+        fresh = self._again  # whether each object of the run is looked for, or sent
         for _ in range(_TRIES):
-            mark = idle_version(self._bucket, self._say)
             stored, version = self._stored(folder.name)
-            if stored is not None and not (self._again or lost) and looks_like(folder, stored):
+            if stored is not None and not fresh and looks_like(folder, stored):
                 self._done.known += 1
                 return
             files = files or folder_files(folder, self._done.problems)
             found = Compared.NEWER if stored is None else compared(stored, digests(files), complete=complete)
             if found is Compared.OTHER:
                 raise ResultError("the store has another content under its name: find out which copy was changed")
-            if found is Compared.OLDER or (found is Compared.SAME and not (self._again or lost)):
+            if found is Compared.OLDER or (found is Compared.SAME and not self._again):
                 self._done.known += 1
                 return
-            kept = () if stored is None or self._again or lost else stored.files.values()
-            manifest = StoredRun(complete, self._send(folder, files, kept))
-            if not write_manifest(self._bucket, folder.name, manifest, version):
-                continue  # another push was first
-            lost = idle_version(self._bucket, self._say) != mark and not self._has(manifest)
-            if not lost:
+            plan = _Plan.of(folder, files, () if stored is None or fresh else stored.files.values())
+            manifest = StoredRun(complete, plan.files)
+            write_intent(self._bucket, folder.name, manifest.objects())
+            mark = idle_version(self._bucket, self._say)
+            in_parallel(partial(self._send, folder), plan.objects.items())
+            if idle_version(self._bucket, self._say) != mark and not self._has(manifest):
+                fresh = True  # objects were removed meanwhile
+            elif write_manifest(self._bucket, folder.name, manifest, version):
                 self._done.new += stored is None
                 self._done.grown += stored is not None
                 self._done.bytes += sum(file.bytes for file in files.values())
                 return
+            # Else another push was first.
         raise ObjectStoreError(f"{folder.name} is being changed by others at this moment", hint="try again later")
 
     def _stored(self, name: str) -> tuple[StoredRun | None, str | None]:
@@ -159,21 +163,8 @@ class _Push:
         """Whether all objects of a run are there."""
         return None not in in_parallel(lambda digest: self._bucket.find(object_key(digest)), manifest.objects())
 
-    def _send(self, folder: Path, files: Mapping[str, FolderFile], kept: Iterable[StoredFile]) -> dict[str, StoredFile]:
-        """Send the objects that are missing; gives the place of each file. `kept` have their places already."""
-        placed = {file.sha256: file for file in kept}
-        bundles, alone = _split([file for file in files.values() if file.sha256 not in placed])
-        contents = {file.sha256: (file,) for file in alone}
-        contents |= {hashlib.sha256(joined(folder, bundle)).hexdigest(): bundle for bundle in bundles}
-        for digest, group in contents.items():
-            at = 0
-            for file in group:
-                placed[file.sha256] = StoredFile(file.sha256, file.bytes, digest, at)
-                at += file.bytes
-        in_parallel(lambda digest: self._send_object(folder, digest, contents[digest]), contents)
-        return {path: placed[file.sha256] for path, file in files.items()}
-
-    def _send_object(self, folder: Path, digest: str, files: tuple[FolderFile, ...]) -> None:
+    def _send(self, folder: Path, planned: tuple[str, tuple[FolderFile, ...]]) -> None:
+        digest, files = planned
         key, size = object_key(digest), sum(file.bytes for file in files)
         there = None if self._again else self._bucket.find(key)
         # One of another size was cut short, or damaged.
@@ -192,15 +183,37 @@ class _Push:
             self._watch(self._progress)
 
 
-def _split(files: Iterable[FolderFile]) -> tuple[list[tuple[FolderFile, ...]], list[FolderFile]]:
-    """Bundles of small files, and large files; equal content is there once."""
-    different = {file.sha256: file for file in files}.values()
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Where each file of a run will be, and what each new object is made of."""
+
+    files: dict[str, StoredFile]
+    objects: dict[str, tuple[FolderFile, ...]]
+
+    @classmethod
+    def of(cls, folder: Path, files: Mapping[str, FolderFile], kept: Iterable[StoredFile]) -> _Plan:
+        """Put small files together, and large ones into objects of their own. `kept` have their places already."""
+        placed = {file.sha256: file for file in kept}
+        new = {file.sha256: file for file in files.values() if file.sha256 not in placed}.values()
+        objects: dict[str, tuple[FolderFile, ...]] = {}
+        objects |= {file.sha256: (file,) for file in new if file.bytes >= SMALL_BYTES}
+        for bundle in _bundles(file for file in new if file.bytes < SMALL_BYTES):
+            objects[hashlib.sha256(joined(folder, bundle)).hexdigest()] = bundle
+        for digest, group in objects.items():
+            at = 0
+            for file in group:
+                placed[file.sha256] = StoredFile(file.sha256, file.bytes, digest, at)
+                at += file.bytes
+        return cls({path: placed[file.sha256] for path, file in files.items()}, objects)
+
+
+def _bundles(files: Iterable[FolderFile]) -> list[tuple[FolderFile, ...]]:
     bundles: list[list[FolderFile]] = []
     left = 0
-    for file in sorted((file for file in different if file.bytes < SMALL_BYTES), key=lambda file: file.path):
+    for file in sorted(files, key=lambda file: file.path):
         if file.bytes > left or not bundles:
             bundles.append([])
             left = BUNDLE_BYTES
         bundles[-1].append(file)
         left -= file.bytes
-    return [tuple(bundle) for bundle in bundles], [file for file in different if file.bytes >= SMALL_BYTES]
+    return [tuple(bundle) for bundle in bundles]
