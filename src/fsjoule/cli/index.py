@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fsjoule.store.index.run_rows import Fault
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
+_FOLDERS = "Run folders, folders that contain some, or s3://BUCKET/PREFIX."
 app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
 
 RESULTS: Final = Path("results")
@@ -64,7 +65,7 @@ DEFAULT_LOCATION: Final = str(RESULTS / DEFAULT_NAME)
 
 @app.command("rebuild")
 def rebuild(
-    folders: Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that contain some.")] = None,
+    folders: Annotated[list[Path] | None, typer.Argument(help=_FOLDERS)] = None,
     index: Location = DEFAULT_LOCATION,
     json_output: Json = False,
 ) -> None:
@@ -76,17 +77,21 @@ def rebuild(
     """
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.importer import rebuild as rebuild_index
-    from fsjoule.store.index.run_rows import check_folders
 
-    wanted = check_folders(folders or [RESULTS])  # before an index is made for nothing
+    wanted = _wanted(folders or [RESULTS])  # before an index is made for nothing
+    if wanted.faults:
+        raise ResultError(
+            f"{counted(len(wanted.faults), 'run')} cannot be fetched: {wanted.faults[0].reason}",
+            hint="a rebuild would drop them from the index",
+        )
     with open_index(index, create=True) as opened, _watcher() as watch:
-        report = rebuild_index(opened, wanted, watch=watch)
+        report = rebuild_index(opened, wanted.folders, known_as=wanted.addresses, watch=watch)
     _show_import(report, index, json_output=json_output)
 
 
 @app.command("import")
 def import_(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")],
+    folders: Annotated[list[Path], typer.Argument(help=_FOLDERS)],
     index: Location = DEFAULT_LOCATION,
     json_output: Json = False,
 ) -> None:
@@ -97,13 +102,55 @@ def import_(
     Example: fsjoule index import results --index postgresql://lab@db.example.org/fsjoule
     """
     from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.importer import import_runs
-    from fsjoule.store.index.run_rows import check_folders
+    from fsjoule.store.index.importer import ImportReport, import_runs
 
-    wanted = check_folders(folders)
+    wanted = _wanted(folders)
     with open_index(index, create=True) as opened, _watcher() as watch:
-        report = import_runs(opened, wanted, watch=watch)
+        # There may be nothing but damaged runs of an object store.
+        report = (
+            import_runs(opened, wanted.folders, known_as=wanted.addresses, watch=watch)
+            if wanted.folders
+            else ImportReport()
+        )
+    report.folders += len(wanted.faults)
+    report.damaged_runs += wanted.faults
     _show_import(report, index, json_output=json_output)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Folders to import; those of an object store are copies, with their `addresses`. `faults` could not be fetched."""
+
+    folders: list[Path]
+    addresses: dict[Path, str]
+    faults: list[Fault]
+
+
+def _wanted(paths: Sequence[Path]) -> _Wanted:
+    """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
+    from fsjoule.store.index.run_rows import Fault, check_folders
+    from fsjoule.store.objects.address import is_address, parse_address
+    from fsjoule.store.objects.cache import copies
+
+    here = check_folders(path for path in paths if not is_address(path))
+    wanted = _Wanted(here, {}, [])
+    for address in [parse_address(path) for path in paths if is_address(path)]:
+        with _watcher("runs fetched") as watch:
+            made = copies(address, documents=True, watch=_counting(watch))
+        for copy in made:
+            if copy.problem is None:
+                folder = copy.folder.resolve()
+                wanted.folders.append(folder)
+                wanted.addresses[folder] = str(copy.address)
+            else:
+                wanted.faults.append(Fault(Path(copy.folder.name), copy.problem))
+    return wanted
+
+
+def _counting(watch: Watcher) -> Callable[[int, int], None]:
+    from fsjoule.store.index.importer import Progress
+
+    return lambda done, of: watch(Progress(done, of, 0))
 
 
 @app.command("stats")
@@ -179,14 +226,14 @@ def _only(index: Index, key: str) -> IndexedSeries:
 
 
 @contextmanager
-def _watcher() -> Generator[Watcher]:
+def _watcher(what: str = "run folders") -> Generator[Watcher]:
     """A progress bar on a terminal, a line every 10 s in a log."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as ProgressBar
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with ProgressBar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("run folders", total=None)
+        task = bar.add_task(what, total=None)
         said_s = time.monotonic()
 
         def watch(done: Progress) -> None:
@@ -194,7 +241,8 @@ def _watcher() -> Generator[Watcher]:
             bar.update(task, completed=done.folders, total=done.of_folders)
             if not err.is_terminal and time.monotonic() - said_s >= _SAY_EVERY_S:
                 said_s = time.monotonic()
-                progress(f"{done.folders} of {done.of_folders} run folders, {done.measurements} measurements")
+                measurements = f", {done.measurements} measurements" if done.measurements else ""
+                progress(f"{done.folders} of {done.of_folders} {what}{measurements}")
 
         yield watch
 

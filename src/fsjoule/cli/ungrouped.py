@@ -25,7 +25,7 @@ def version() -> None:
 
 @app.command()
 def show(
-    run: Annotated[Path, typer.Argument(help="A run folder, for example results/20260101T120000Z-board-abc123.")],
+    run: Annotated[Path, typer.Argument(help="A run folder, or s3://BUCKET/PREFIX/RUN.")],
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
@@ -34,7 +34,9 @@ def show(
     Example: fsjoule show results/20260101T120000Z-board-abc123 --json
     """
     from fsjoule.report.run import show_run, summary_of
+    from fsjoule.store.objects.cache import at_hand
 
+    run = at_hand(run)
     if not json_output:
         show_run(run, out, wide=wide)
         return
@@ -47,7 +49,7 @@ def show(
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder, or s3://BUCKET/PREFIX/RUN.")],
     *,
     kcidb: Annotated[
         bool, typer.Option("--kcidb", help="KCIDB's JSON, version 5.3: a test for each figure, for kernelci.org.")
@@ -64,9 +66,10 @@ def export(
     if not kcidb:
         raise ConfigError("export to what?", hint="give --kcidb")
     from fsjoule.report.kcidb import to_kcidb
+    from fsjoule.store.objects.cache import at_hand
     from fsjoule.store.reader import load_run
 
-    loaded = load_run(run)
+    loaded = load_run(at_hand(run))
     typer.echo(to_kcidb(loaded.run, loaded.measurements, origin, build), nl=False)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from sqlalchemy import delete, select
@@ -17,6 +18,7 @@ from fsjoule.store.index.writer import Writer, Written
 # Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000
 _AT_ONCE: Final = 500
+NO_COPIES: Final[Mapping[Path, str]] = MappingProxyType({})
 
 
 @dataclass
@@ -50,18 +52,23 @@ class Progress:
 Watcher = Callable[[Progress], None]
 
 
-def import_runs(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None) -> ImportReport:
+def import_runs(
+    index: Index, paths: Iterable[Path], *, known_as: Mapping[Path, str] = NO_COPIES, watch: Watcher | None = None
+) -> ImportReport:
     """Import all run folders at and below `paths`; known measurements are left unchanged.
 
-    Copies of one run from any machine are one run: each may add measurements that others lack. Raises ConfigError for a
+    Copies of one run from any machine are one run: each may add measurements that others lack. `known_as` has the
+    addresses of folders that are copies for the time of the import. Raises ConfigError for a
     path that is missing or has no run below it, LabError if the index cannot be written; runs of earlier batches are
     then whole in it.
     """
     folders, faults = find_runs(paths)
-    return _import(index, folders, faults, set(), watch)
+    return _import(index, folders, faults, set(), watch, known_as=known_as)
 
 
-def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None) -> ImportReport:
+def rebuild(
+    index: Index, paths: Iterable[Path], *, known_as: Mapping[Path, str] = NO_COPIES, watch: Watcher | None = None
+) -> ImportReport:
     """Make the index equal to the run folders at and below `paths`.
 
     Others can read and write it meanwhile; their additions are kept. After an interruption each run is in its old or
@@ -71,7 +78,7 @@ def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None
     with index.reading() as connection:
         before = set(connection.execute(select(runs.c.run_id)).scalars())
     gone = set(before)
-    report = _import(index, folders, faults, gone, watch)
+    report = _import(index, folders, faults, gone, watch, known_as=known_as)
     report.dropped = sorted(gone)
     for run_ids in _portions(report.dropped):
         with index.writing() as connection:
@@ -85,12 +92,18 @@ def rebuild(index: Index, paths: Iterable[Path], *, watch: Watcher | None = None
 
 
 def _import(
-    index: Index, folders: list[Path], faults: list[Fault], replacing: set[str], watch: Watcher | None
+    index: Index,
+    folders: list[Path],
+    faults: list[Fault],
+    replacing: set[str],
+    watch: Watcher | None,
+    *,
+    known_as: Mapping[Path, str],
 ) -> ImportReport:
     """Import, and remove the found runs from `replacing`."""
     report = ImportReport(folders=len(folders), damaged_runs=faults)
     writer = Writer()
-    for batch in _batches(folders, report, watch):
+    for batch in _batches(folders, report, known_as, watch):
         with index.writing() as connection:
             written = writer.write(connection, batch, replacing)
         replacing.difference_update(read.run_id for read in batch)
@@ -98,12 +111,14 @@ def _import(
     return report
 
 
-def _batches(folders: list[Path], report: ImportReport, watch: Watcher | None) -> Iterator[list[ReadRun]]:
+def _batches(
+    folders: list[Path], report: ImportReport, known_as: Mapping[Path, str], watch: Watcher | None
+) -> Iterator[list[ReadRun]]:
     """Read folders in batches; two copies of a run go into two batches."""
     batch: dict[str, ReadRun] = {}
     waiting = read_so_far = 0
     for done, folder in enumerate(folders, start=1):
-        read = read_run(folder)
+        read = read_run(folder, known_as.get(folder))
         if isinstance(read, Fault):
             report.damaged_runs.append(read)
         else:

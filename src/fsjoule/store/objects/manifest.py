@@ -105,7 +105,8 @@ def decode_manifest(content: bytes, name: str) -> StoredRun:
     try:
         return decode(_MANIFEST, content, SCHEMA, Path(name))
     except ResultError as error:
-        raise ResultError(error.what, hint=_DAMAGED) from error
+        # A Path has lost a slash of the address.
+        raise ResultError(error.what.replace(str(Path(name)), name), hint=_DAMAGED) from error
 
 
 def _check(run: StoredRun) -> None:

@@ -46,6 +46,15 @@ def listed_runs(bucket: Bucket) -> list[Listing]:
     return sorted(_listed(bucket), key=lambda run: run.name)
 
 
+def run_listing(bucket: Bucket, name: str) -> Listing:
+    """One run, without its manifest. Raises ResultError if the store has no such run."""
+    found = bucket.find(run_key(name))
+    if found is None:
+        known_manifest(bucket, name)  # which also tells an absent bucket from an absent run
+        return run_listing(bucket, name)  # sent meanwhile
+    return Listing(name, found.version, found.size, found.written)
+
+
 def _listed(bucket: Bucket) -> Iterator[Listing]:
     for found in bucket.list(RUNS):
         name = found.key.removeprefix(f"{RUNS}/").removesuffix(_SUFFIX)
