@@ -78,9 +78,11 @@ def _pull(bucket: Bucket, name: str, into: Path, done: Pulled) -> None:
             return
     with TemporaryDirectory(prefix=FETCHED, dir=into) as work:
         made = Path(work) / name
-        fetch(bucket, name, run, made, lacking, durable=True)
+        fetch(bucket, name, run, made, lacking)
         for path in run.files.keys() - lacking:
-            _write(made / path, content_of(final, path) or b"", durable=True)
+            _write(made / path, content_of(final, path) or b"")
+        # All at once: the disk's journal takes them together.
+        in_parallel(_flush, [made / path for path in run.files])
         for folder in {(made / path).parent for path in run.files}:
             flush_folder(folder)
         if there:
@@ -92,10 +94,8 @@ def _pull(bucket: Bucket, name: str, into: Path, done: Pulled) -> None:
     done.bytes += sum(run.files[path].bytes for path in lacking)
 
 
-def fetch(
-    bucket: Bucket, name: str, run: StoredRun, into: Path, paths: Iterable[str], *, durable: bool = False
-) -> None:
-    """Write these files of a run below the folder `into`, which nobody else sees yet; `durable`: to the disk.
+def fetch(bucket: Bucket, name: str, run: StoredRun, into: Path, paths: Iterable[str]) -> None:
+    """Write these files of a run below the folder `into`, which nobody else sees yet.
 
     Raises ResultError if an object is missing or damaged, ObjectStoreError, OSError.
     """
@@ -115,18 +115,20 @@ def fetch(
             if not _is(part, file):
                 what = f"{bucket.named(object_key(digest))} is damaged: {path} of {name} has another digest"
                 raise ResultError(what, hint=_AGAIN)
-            _write(into / path, part, durable=durable)
+            _write(into / path, part)
 
     in_parallel(one, by_object)
 
 
-def _write(path: Path, content: bytes, *, durable: bool) -> None:
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
         file.write(content)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _missing(bucket: Bucket, name: str, digest: str) -> ResultError:
