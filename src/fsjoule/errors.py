@@ -18,6 +18,7 @@
      +- ResultError           a run folder is missing, damaged or of another schema (exit code 2)
      +- GitLabError           GitLab cannot be reached, or refuses (exit code 7)
      +- LavaError             a LAVA server cannot be reached, refuses, or has no such job (exit code 7)
+     +- ObjectStoreError      an object store cannot be reached, refuses, or has a damaged object (exit code 7)
 
 No exit code is 1 or 3: those are answers of `fsjoule gate`.
 """
@@ -252,6 +253,10 @@ class GitLabError(FsjouleError):
 
 
 class LavaError(FsjouleError):
+    exit_code = 7
+
+
+class ObjectStoreError(FsjouleError):
     exit_code = 7
 
 

@@ -13,7 +13,7 @@ from compared_runs import write_kernels
 from nights import Nights, steady
 
 from fsjoule import cli
-from fsjoule.cli import results
+from fsjoule.cli import ungrouped
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 
@@ -155,8 +155,8 @@ def test_a_trend_that_is_asked_for_again_does_without_the_detector(tmp_path: Pat
     assert fewer & HEAVY == {"numpy", "sqlalchemy"}
 
 
-def test_a_command_of_the_results_is_alone_as_well() -> None:
-    commands = {each.name or getattr(each.callback, "__name__", "") for each in results.app.registered_commands}
-    assert commands == set(cli._OF_RESULTS)
-    assert all(cli._modules(each) == ("results",) for each in commands)
+def test_a_command_without_a_group_is_alone_as_well() -> None:
+    commands = {each.name or getattr(each.callback, "__name__", "") for each in ungrouped.app.registered_commands}
+    assert commands == set(cli._OF_NO_GROUP)
+    assert all(cli._modules(each) == ("ungrouped",) for each in commands)
     assert set(cli._modules("--help")) > set(cli._modules("show"))

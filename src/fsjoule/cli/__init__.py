@@ -23,7 +23,7 @@ import typer
 from fsjoule.cli.common import err
 from fsjoule.cli.ended import Group, exit_code_of
 
-# Groups have the names of their modules; the commands in `results` belong to no group.
+# Groups have the names of their modules; the commands in `ungrouped` belong to no group.
 _GROUPS: Final = (
     "bisect",
     "board",
@@ -38,11 +38,12 @@ _GROUPS: Final = (
     "meter",
     "place",
     "report",
+    "results",
     "suites",
     "trend",
 )
-_RESULTS: Final = "results"
-_OF_RESULTS: Final = ("choices", "export", "schema", "show", "version")
+_UNGROUPED: Final = "ungrouped"
+_OF_NO_GROUP: Final = ("choices", "export", "schema", "show", "version")
 # The main job, which help names first.
 _MAIN: Final = "bench"
 _COMMANDS: Final = ("advise", "compare", "doctor", "explain", "gate")
@@ -92,4 +93,4 @@ def _app(first_word: str) -> typer.Typer:
 def _modules(first_word: str) -> tuple[str, ...]:
     if first_word in (_MAIN, *_GROUPS, *_COMMANDS):
         return (first_word,)
-    return (_RESULTS,) if first_word in _OF_RESULTS else (_MAIN, _RESULTS, *_COMMANDS, *_GROUPS)
+    return (_UNGROUPED,) if first_word in _OF_NO_GROUP else (_MAIN, _UNGROUPED, *_COMMANDS, *_GROUPS)

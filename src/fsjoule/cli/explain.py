@@ -95,9 +95,10 @@ def explain(
         refuse("only what is measured now (--lg-env FILE) takes", measuring)
         from fsjoule.model.labels import listed
         from fsjoule.runs.explain import explain_run
+        from fsjoule.store.objects.cache import at_hand
         from fsjoule.store.reader import load_run
 
-        loaded = load_run(within)
+        loaded = load_run(at_hand(within))
         kernels = (baseline, candidate)
         found = explain_run(loaded, *kernels, filesystems=listed(fs), workload=workload)
     else:

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import ending, out, output_folder, progress
+from fsjoule.cli.common import ending, out, output_file, output_folder, progress
+from fsjoule.errors import ConfigError
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.index.location import VARIABLE
 
@@ -18,7 +19,8 @@ _REPORT: Final = Path("report")
 _MOST: Final = 60
 
 _Runs = Annotated[
-    list[Path] | None, typer.Argument(help="Run folders, or folders that contain some (default: results).")
+    list[Path] | None,
+    typer.Argument(help="Run folders, folders that contain some, or s3://BUCKET/PREFIX (default: results)."),
 ]
 _Url = Annotated[str, typer.Option("--url", metavar="URL", help="Where the report will be read.")]
 _History = Annotated[
@@ -29,14 +31,24 @@ _Most = Annotated[int, typer.Option("--builds", min=1, help="Show at most this m
 
 
 @app.command("page")
-def page(run: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
-    """Write report.html into a run folder again.
+def page(
+    run: Annotated[Path, typer.Argument(help="A run folder, or s3://BUCKET/PREFIX/RUN.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", callback=output_file, help="Write the page there instead."),
+    ] = None,
+) -> None:
+    """Write report.html into a run folder again. The page of a run in an object store needs --output.
 
     Example: fsjoule report page results/20260101T120000Z-board-abc123
     """
     from fsjoule.report.run import write_report
+    from fsjoule.store.objects.address import is_address
+    from fsjoule.store.objects.cache import at_hand
 
-    out.print(str(write_report(run)), soft_wrap=True)
+    if output is None and is_address(run):
+        raise ConfigError("a run in an object store is never changed", hint="say where its page goes: --output FILE")
+    out.print(str(write_report(at_hand(run), output)), soft_wrap=True)
 
 
 @app.command("allure")
@@ -55,8 +67,9 @@ def allure(
     """
     from fsjoule.report.allure.builds import read_builds
     from fsjoule.report.allure.results import write_results
+    from fsjoule.store.objects.cache import all_at_hand
 
-    builds = read_builds(runs or _RESULTS, most=most)
+    builds = read_builds(all_at_hand(runs or _RESULTS), most=most)
     _tell(write_results(builds, output, url=url).problems)
     out.print(str(output), soft_wrap=True)
 
@@ -88,10 +101,10 @@ def build(  # noqa: PLR0917 - a command's options
     Example: fsjoule report build results, then: fsjoule report serve
     """
     from fsjoule.report.allure.site import make_site
+    from fsjoule.store.objects.cache import all_at_hand
 
-    made = make_site(
-        runs or _RESULTS, output, history=history or (), index=index, url=url, forge=forge, most=most, say=progress
-    )
+    folders, earlier = all_at_hand(runs or _RESULTS), all_at_hand(history or ())
+    made = make_site(folders, output, history=earlier, index=index, url=url, forge=forge, most=most, say=progress)
     _tell(made.problems)
     out.print(str(made.folder / "index.html"), soft_wrap=True)
 

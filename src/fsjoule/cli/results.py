@@ -1,114 +1,239 @@
-"""Commands without a group: version, show, export, choices, schema."""
+"""`fsjoule results`: run folders in an object store."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, out, output_folder, print_json
-from fsjoule.errors import ConfigError
-from fsjoule.model import DEFAULT_RECIPE
+from fsjoule.cli.common import Json, err, out, output_folder, print_json, progress
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.model.labels import counted
 
-app = typer.Typer()
+if TYPE_CHECKING:
+    from fsjoule.store.objects.address import Address
+    from fsjoule.store.objects.bucket import Bucket
 
+app = typer.Typer(
+    no_args_is_help=True, help="Run folders in an object store: s3://BUCKET/PREFIX (docs/object-store.md)."
+)
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    from importlib.metadata import version as version_of
+_RESULTS: Final = Path("results")
+_MIB: Final = 1 << 20
+_SAY_EVERY_S: Final = 10.0
+_SHOWN: Final = 20
+_KEEP: Final = re.compile(r"(\d{1,5})([dw])")
 
-    out.print(version_of("fsjoule"))
-
-
-@app.command()
-def show(
-    run: Annotated[Path, typer.Argument(help="A run folder, for example results/20260101T120000Z-board-abc123.")],
-    wide: Wide = False,
-    json_output: Json = False,
-) -> None:
-    """Show a run: its tables, where its time went, which measurements are invalid.
-
-    Example: fsjoule show results/20260101T120000Z-board-abc123 --json
-    """
-    from fsjoule.report.run import show_run, summary_of
-
-    if not json_output:
-        show_run(run, out, wide=wide)
-        return
-    from fsjoule.report.as_json import to_json
-    from fsjoule.store.reader import load_run
-
-    loaded = load_run(run)
-    typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
+_Store = Annotated[str, typer.Argument(metavar="s3://BUCKET/PREFIX", help="The folder of runs in an object store.")]
+_Watch = Callable[[int, int], None]
 
 
-@app.command()
-def export(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+@app.command("push")
+def push(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[RUN|DIR]... s3://BUCKET/PREFIX",
+            help="Run folders, or folders that contain some (default: results), then where they go.",
+        ),
+    ],
     *,
-    kcidb: Annotated[
-        bool, typer.Option("--kcidb", help="KCIDB's JSON, version 5.3: a test for each figure, for kernelci.org.")
+    again: Annotated[
+        bool, typer.Option("--again", help="Send every file, whatever is there: it puts damaged objects right.")
     ] = False,
-    origin: Annotated[str, typer.Option(help="The CI system's name in KCIDB: a-z, 0-9, _.")] = "fsjoule",
-    build: Annotated[
-        str | None, typer.Option(help="KCIDB's number of the run's kernel, if it has its build: maestro:65a1355ee...")
-    ] = None,
-) -> None:
-    """Print a run in the format of another tool.
-
-    Example: fsjoule export results/20260101T120000Z-board-abc123 --kcidb --origin mylab > report.json
-    """
-    if not kcidb:
-        raise ConfigError("export to what?", hint="give --kcidb")
-    from fsjoule.report.kcidb import to_kcidb
-    from fsjoule.store.reader import load_run
-
-    loaded = load_run(run)
-    typer.echo(to_kcidb(loaded.run, loaded.measurements, origin, build), nl=False)
-
-
-@app.command()
-def choices(
-    recipe: Annotated[str, typer.Option(help="The recipe of the board's card images.")] = DEFAULT_RECIPE,
     json_output: Json = False,
 ) -> None:
-    """List the values of --fs, --kernel and --suite.
+    """Send run folders to an object store. What is there already is not sent again.
 
-    Example: fsjoule choices, then: pytest tests/bench --lg-env env/virtual.yaml --fs btrfs,btrfs:zstd+noatime
+    A run is there as a whole or not at all. Repeat a push that was interrupted: it goes on where it was. Runs that are
+    being measured are left for the next time.
+
+    Exit code: 2 if a run was left out, 7 if the object store cannot be reached, or refuses.
+
+    Example: fsjoule results push results s3://lab/boards
     """
-    from fsjoule import images, kernels
-    from fsjoule.filesystems import FILESYSTEMS
-    from fsjoule.suites import SUITES
+    from fsjoule.store.index.run_rows import check_folders, find_runs
+    from fsjoule.store.objects.push import Progress, push_runs
 
-    document = {
-        "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()},
-        "kernels": list(kernels.kernel_choices(recipe)),
-        "suites": {name: suite.title for name, suite in SUITES.items()},
-        "root filesystems": list(images.root_filesystem_choices(recipe)),
-    }
+    bucket = _folder_of_runs(words[-1], doing="push")
+    folders, faults = find_runs(check_folders(map(Path, words[:-1] or [_RESULTS])))
+    with _watcher("sent") as watch:
+
+        def watch_push(done: Progress) -> None:
+            watch(done.done_bytes, done.of_bytes)
+
+        pushed = push_runs(bucket, folders, again=again, watch=watch_push, say=progress)
+    left_out = [*(f"{fault.path}: {fault.reason}" for fault in faults), *pushed.left_out]
     if json_output:
-        print_json(document)
-        return
-    out.print(Text.assemble(("filesystems", "bold"), ", with variants that can be joined by a plus sign:"))
-    for row in FILESYSTEMS.values():
-        out.print(f"  {row.name}", style="bold")
-        for variant, options in row.variants.items():
-            out.print(f"    {row.name}:{variant:<12} {options.note}", highlight=False)
-    for kind in ("kernels", "suites", "root filesystems"):
-        out.print(Text.assemble((kind, "bold"), f": {', '.join(document[kind])}"))
+        print_json({"store": str(bucket.address), **dataclasses.asdict(pushed), "left_out": left_out})
+    else:
+        _tell("not measured to its end yet, left for the next time", pushed.measuring)
+        _tell("left out of its run", pushed.problems)
+        _tell("left out", left_out)
+        out.print(
+            f"{counted(pushed.new, 'run')} new, {pushed.grown} grown, {pushed.known} already there; "
+            f"{pushed.sent_bytes / _MIB:.1f} of {pushed.bytes / _MIB:.1f} MiB sent in "
+            f"{counted(pushed.sent_objects, 'object')}",
+            highlight=False,
+        )
+    _refuse(left_out, "sent")
 
 
-@app.command()
-def schema(
-    folder: Annotated[Path, typer.Argument(callback=output_folder, help="Where the JSON Schemas go.")] = Path(
-        "docs/schemas"
-    ),
+@app.command("pull")
+def pull(
+    store: Annotated[
+        str, typer.Argument(metavar="s3://BUCKET/PREFIX[/RUN]", help="A run in an object store, or a folder of runs.")
+    ],
+    *,
+    into: Annotated[
+        Path, typer.Option("--into", metavar="DIR", callback=output_folder, help="Where the run folders go.")
+    ] = _RESULTS,
+    most: Annotated[int | None, typer.Option("--runs", min=1, help="At most this many runs, newest first.")] = None,
+    json_output: Json = False,
 ) -> None:
-    """Write the JSON Schemas of run.json and measurement.json, generated from the models."""
-    from fsjoule.store.schemas import write_json_schemas
+    """Fetch runs from an object store. Runs that are there already are not fetched again.
 
-    for path in write_json_schemas(folder):
-        out.print(str(path))
+    Every file is compared with its digest; a run folder appears when it is whole.
+
+    Exit code: 2 if a run was left out, 7 if the object store cannot be reached, or refuses.
+
+    Example: fsjoule results pull s3://lab/boards --into history --runs 100
+    """
+    from fsjoule.store.objects.address import parse_address
+    from fsjoule.store.objects.bucket import open_bucket
+    from fsjoule.store.objects.pull import pull_runs
+    from fsjoule.store.objects.runs import listed_runs
+
+    address = parse_address(store)
+    bucket = open_bucket(address)
+    names = [address.run] if address.run else [run.name for run in listed_runs(bucket)]
+    names = names if most is None else names[-most:]
+    with _watcher("fetched") as watch:
+        pulled = pull_runs(bucket, names, into, watch=watch)
+    if json_output:
+        print_json({"store": str(address), **dataclasses.asdict(pulled)})
+    else:
+        _tell("left out", pulled.left_out)
+        out.print(
+            f"{counted(pulled.new, 'run')} new, {pulled.grown} grown, {pulled.known} already there; "
+            f"{pulled.bytes / _MIB:.1f} MiB fetched",
+            highlight=False,
+        )
+    _refuse(pulled.left_out, "fetched")
+
+
+@app.command("list")
+def list_(store: _Store, json_output: Json = False) -> None:
+    """List the runs in an object store, oldest first.
+
+    Example: fsjoule results list s3://lab/boards
+    """
+    from fsjoule.store.objects.runs import listed_runs
+
+    bucket = _folder_of_runs(store, doing="list")
+    found = listed_runs(bucket)
+    if json_output:
+        print_json([{"run": run.name, "address": str(bucket.address.of(run.name))} for run in found])
+        return
+    for run in found:
+        out.print(str(bucket.address.of(run.name)), soft_wrap=True, markup=False, highlight=False)
+
+
+@app.command("prune")
+def prune(
+    store: _Store,
+    *,
+    keep: Annotated[
+        str, typer.Option("--keep", metavar="TIME", help="Keep runs that began within this time: 90d, 26w.")
+    ],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove them; without it, only show what would go.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Remove old runs from an object store, and objects that belong to no run.
+
+    Objects younger than a day stay: they may belong to a push under way, which loses nothing.
+
+    Exit code: 2 if a run's manifest is damaged, 7 if the object store cannot be reached, or refuses.
+
+    Example: fsjoule results prune s3://lab/boards --keep 90d, then the same with --remove
+    """
+    from fsjoule.store.objects.prune import prune as prune_store
+
+    time_kept = _time(keep)
+    bucket = _folder_of_runs(store, doing="prune")
+    pruned = prune_store(bucket, time_kept, remove=remove)
+    if json_output:
+        print_json({"store": str(bucket.address), "removed": remove, **dataclasses.asdict(pruned)})
+        return
+    for name in pruned.runs:
+        out.print(str(bucket.address.of(name)), soft_wrap=True, markup=False, highlight=False)
+    out.print(
+        f"{'removed' if remove else 'to remove'}: {counted(len(pruned.runs), 'run')}, "
+        f"{counted(pruned.objects, 'object')} of {pruned.bytes / _MIB:.1f} MiB; "
+        f"kept: {counted(pruned.kept_runs, 'run')}, {counted(pruned.young, 'object')} of no run, younger than a day",
+        highlight=False,
+    )
+    if not remove and (pruned.runs or pruned.objects):
+        progress("nothing was removed; add --remove")
+
+
+def _time(text: str) -> timedelta:
+    """The time that --keep names. Raises ConfigError."""
+    found = _KEEP.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"--keep {text!r} is not a time", hint="days or weeks: 90d, 26w")
+    return timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))
+
+
+def _folder_of_runs(text: str, *, doing: str) -> Bucket:
+    """The objects at the address of a folder of runs. Raises ConfigError."""
+    from fsjoule.store.objects.address import parse_address
+    from fsjoule.store.objects.bucket import open_bucket
+
+    address: Address = parse_address(text)
+    if address.run is not None:
+        raise ConfigError(f"{address} is one run", hint=f"{doing} takes a folder of runs: s3://BUCKET/PREFIX")
+    return open_bucket(address)
+
+
+@contextmanager
+def _watcher(doing: str) -> Generator[_Watch]:
+    """A progress bar on a terminal, a line every 10 s in a log. The callback takes bytes done, and of how many."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
+    timed = (TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, *timed, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(doing, total=None)
+        began_s = said_s = time.monotonic()
+
+        def watch(done: int, total: int) -> None:
+            nonlocal said_s
+            bar.update(task, completed=done, total=total)
+            now_s = time.monotonic()
+            if not err.is_terminal and now_s - said_s >= _SAY_EVERY_S:
+                said_s = now_s
+                left_s = (now_s - began_s) * (total - done) / max(done, 1)
+                progress(f"{done / _MIB:.0f} of {total / _MIB:.0f} MiB {doing}, {left_s / 60:.0f} min left")
+
+        yield watch
+
+
+def _tell(what: str, names: Sequence[str]) -> None:
+    for name in names[:_SHOWN]:
+        progress(f"{what}: {name}")
+    if len(names) > _SHOWN:
+        progress(f"and {len(names) - _SHOWN} more; --json lists all")
+
+
+def _refuse(left_out: Sequence[str], done: str) -> None:
+    """Raise ResultError, at the end, if runs were left out."""
+    if left_out:
+        raise ResultError(f"{counted(len(left_out), 'run')} not {done}: {left_out[0]}")

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 PAGE: Final = "report.html"
 
 
-def write_report(folder: Path) -> Path:
-    """Write `report.html` into a run folder. Raises ResultError if the folder cannot be read, StorageError."""
+def write_report(folder: Path, file: Path | None = None) -> Path:
+    """Write `report.html` into a run folder, or its page into `file`.
+
+    Raises ResultError if the folder cannot be read, StorageError.
+    """
     from fsjoule.report.page import render_page  # noqa: PLC0415 - charts take long to import
     from fsjoule.verdicts.advice.of_run import advice_of  # noqa: PLC0415 - as above
 
     loaded = load_run(folder)
-    path = loaded.path / PAGE
+    path = file or loaded.path / PAGE
     damaged = dict(loaded.damaged)
     gated = None
     try:
@@ -36,6 +39,7 @@ def write_report(folder: Path) -> Path:
     summary = summarise(loaded.run, loaded.measurements, damaged)
     page = render_page(summary, loaded.measurements, loaded.trace, gated, advice_of(loaded))
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         # It replaces the old file, which may be a link to another place.
         write_file(path, page.encode())
     except OSError as error:

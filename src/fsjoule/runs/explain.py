@@ -18,6 +18,8 @@ from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.kernels import kernels_of
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.index.states import ChangeState, KeptState
+from fsjoule.store.objects.address import is_address
+from fsjoule.store.objects.cache import at_hand
 from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.comparison import Compared
@@ -124,10 +126,10 @@ def explain_compared(compared: Compared) -> tuple[Explanation, ...]:
     Raises ResultError if its profiles cannot be read.
     """
     series = {one.subject.series for one in compared.findings if one.changed or one.far}
-    folders = [folder for folder in compared.folders.values() if folder.is_dir()]
+    folders = [folder for folder in compared.folders.values() if folder.is_dir() or is_address(folder)]
     if not series or len(compared.folders) != 1 or not folders:
         return ()
-    loaded = load_run(folders[0])
+    loaded = load_run(at_hand(folders[0]))
     names = (compared.baseline.name, compared.candidate.name)
     profiled = any(PROFILE_FILE in loaded.files(each.number).files for each in loaded.measurements)
     if not profiled or not set(names) <= set(loaded.run.plan.kernels):

@@ -29,6 +29,8 @@ MEASUREMENT_FILE: Final = "measurement.json"
 TRACE_FILE: Final = "trace.parquet"
 GATE_FILE: Final = "gate.json"  # the answer of the gate that measured this run
 FETCHED: Final = ".fetched-"  # begins the name of a folder with a run that is being fetched
+# The start time, the board and the run's id.
+RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -40,6 +41,7 @@ from fsjoule.store.schemas import MEASUREMENT, RUN, decode
 from fsjoule.store.traces import decode_trace
 
 _LONGEST_SHOWN: Final = 255
+_DEEPEST: Final = 2  # measurements/<name>/<file>
 _NOT_FINISHED: Final = "it ended without writing its end (killed, or the host went down)"
 
 
@@ -136,6 +138,23 @@ def load_run_file(folder: Path) -> Run:
     if run.status is RunStatus.RUNNING and not _goes_on(folder):
         return replace(run, status=RunStatus.ABORTED, abort_reason=run.abort_reason or _NOT_FINISHED)
     return run
+
+
+def run_files(folder: Path, problems: list[str], *below: str) -> Iterator[tuple[str, ...]]:
+    """The files of a run folder as parts of their relative paths; entries that no run has are added to `problems`.
+
+    Raises ResultError if a folder cannot be read.
+    """
+    listed = list_inside(folder, *below)
+    where = "/".join((folder.name, *below))
+    problems += [f"{where}/{name}: {why}" for name, why in listed.refused.items()]
+    for name in listed.files:
+        yield (*below, name)
+    for name in listed.folders:
+        if len(below) < _DEEPEST:
+            yield from run_files(folder, problems, *below, name)
+        else:
+            problems.append(f"{where}/{name}: a run folder has no folder there")
 
 
 def _goes_on(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self
 
-from fsjoule.errors import ConfigError, ResultError
+from fsjoule.errors import ConfigError, ObjectStoreError, ResultError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RUN_FILE
 from fsjoule.store.index.database import Index, open_index
@@ -21,6 +21,8 @@ from fsjoule.store.index.records import Origin, Point, Where
 from fsjoule.store.index.run_rows import Fault
 from fsjoule.store.index.selection import Selection, resolve, resolve_kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.objects.address import is_address, parse_address
+from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.reader import load_run, load_run_file
 
 _AT: Final = "@"
@@ -54,7 +56,7 @@ class Sources:
         self._location = location
         self._opened = ExitStack()
         self._index: Index | None = None
-        self._folders: dict[Path, Index] = {}
+        self._folders: dict[str, Index] = {}
         self.damaged: list[Fault] = []
 
     def __enter__(self) -> Self:
@@ -69,9 +71,9 @@ class Sources:
     def side(self, text: str, where: Where, metrics: tuple[Metric, ...], *, within: str | None = None) -> Side:
         """The measurements that `text` names and `where` selects, with these figures.
 
-        `text` is a run folder (or one with runs below it), or a run, kernel or branch of the index. A kernel within a
-        run, a folder or a branch is `KERNEL@PLACE`, or `text` alone with the place in `within`. Raises ConfigError for
-        an unknown name, and as opening an index does.
+        `text` is a run folder (or one with runs below it, or an address of either), or a run, kernel or branch of the
+        index. A kernel within a run, a folder or a branch is `KERNEL@PLACE`, or `text` alone with the place in
+        `within`. Raises ConfigError for an unknown name, and as opening an index and fetching a run do.
         """
         what, at, place = text.partition(_AT)
         if _is_folder(text) or not at:
@@ -96,7 +98,7 @@ class Sources:
 
     def _named(self, text: str) -> tuple[Index, Selection]:
         if _is_folder(text):
-            index, runs = self._read(Path(text))
+            index, runs = self._read(text)
             title = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs of {text}"
             return index, Selection("run", title, Where())
         if self._index is None:
@@ -108,16 +110,16 @@ class Sources:
                 raise ResultError(f"{what}, and {error.what}", hint=error.hint) from error
         return self._index, resolve(self._index, text)
 
-    def _read(self, folder: Path) -> tuple[Index, tuple[str, ...]]:
+    def _read(self, text: str) -> tuple[Index, tuple[str, ...]]:
         """A temporary index of the runs at and below a folder, and their ids."""
-        folder = folder.resolve()
-        if folder not in self._folders:
+        place = str(parse_address(text)) if is_address(text) else str(Path(text).resolve())
+        if place not in self._folders:
             temporary = Path(self._opened.enter_context(TemporaryDirectory(prefix="fsjoule-")))
             index = self._opened.enter_context(open_index(temporary / DEFAULT_NAME, create=True))
-            report = import_runs(index, [folder])
+            report = import_runs(index, all_at_hand([Path(place)]))
             self.damaged += [*report.damaged_runs, *report.damaged_measurements, *report.conflicts]
-            self._folders[folder] = index
-        index = self._folders[folder]
+            self._folders[place] = index
+        index = self._folders[place]
         found = points(index, Where(invalid_too=True), metrics=())
         return index, tuple(sorted({point.run_id for group in found.values() for point in group}))
 
@@ -140,16 +142,21 @@ def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]]) 
     run_ids = {run_id for each in boots.values() for run_id, _, _ in each}
     folders = run_folders(index, sorted(run_ids))
     try:
-        found = [load_run(folder).measurements for folder in folders.values()]
-    except ResultError:
+        found = [load_run(at_hand(folder)).measurements for folder in folders.values()]
+    except (ResultError, ObjectStoreError):
         return False
     return bool(found) and all(any(m.projected for m in measurements) for measurements in found)
 
 
 def _is_folder(text: str) -> bool:
-    """Whether `text` is a run folder, or a folder written with a slash; names of the index come first."""
+    """Whether `text` is a run folder, a folder written with a slash, or an address; names of the index come first."""
     path = Path(text)
-    return (path / RUN_FILE).is_file() or (path.name == RUN_FILE and path.is_file()) or ("/" in text and path.is_dir())
+    return (
+        is_address(text)
+        or (path / RUN_FILE).is_file()
+        or (path.name == RUN_FILE and path.is_file())
+        or ("/" in text and path.is_dir())
+    )
 
 
 def _short(what: str, found: Selection) -> str:

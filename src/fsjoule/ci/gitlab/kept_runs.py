@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import io
-import re
 import shutil
 import tarfile
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -28,10 +27,11 @@ from gitlab.v4.objects import Project
 
 from fsjoule.ci.gitlab.server import needed, told_without_token
 from fsjoule.errors import ResultError, StorageError
-from fsjoule.host.inside import list_inside, read_inside
+from fsjoule.host.inside import read_inside
 from fsjoule.host.unpacking import DAMAGED, tar_within
+from fsjoule.store.folder import RUN_NAME
 from fsjoule.store.index.run_rows import check_folders, find_runs
-from fsjoule.store.reader import load_run
+from fsjoule.store.reader import load_run, run_files
 
 PACKAGE: Final = "fsjoule-run"
 _FILE: Final = "run.tar.gz"
@@ -44,12 +44,9 @@ _HEADERS_BYTES: Final = 2048
 _PART_BYTES: Final = 1 << 20
 _TOO_LARGE: Final = "it is too large for a run folder"
 _TOO_MANY: Final = "it has too many files for a run folder"
-# A run folder's name: the start time, the board and the run's id.
-_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
 _AHEAD: Final = timedelta(days=1)  # clocks differ
 # A repeated name, a file used as a folder, a name too long: the archive is at fault, not the disk.
 _BAD_NAME: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
-_DEEPEST: Final = 2  # measurements/<name>/<file>
 _MODE: Final = 0o644
 
 
@@ -122,7 +119,7 @@ def _pack(folder: Path, packed: Path) -> list[str]:
     problems: list[str] = []
     size_bytes = 0
     with tarfile.open(packed, "w:gz") as archive:
-        for number, names in enumerate(_walk(folder, (), problems), 1):
+        for number, names in enumerate(run_files(folder, problems), 1):
             if number > _MOST_FILES:
                 raise ResultError(_TOO_MANY)
             content = read_inside(folder, *names, at_most=_MOST_BYTES - size_bytes)
@@ -133,20 +130,6 @@ def _pack(folder: Path, packed: Path) -> list[str]:
             member.size, member.mode = len(content), _MODE
             archive.addfile(member, io.BytesIO(content))
     return problems
-
-
-def _walk(folder: Path, below: tuple[str, ...], problems: list[str]) -> Iterator[tuple[str, ...]]:
-    """The files of a run folder as parts of their relative paths; other entries are added to `problems`."""
-    listed = list_inside(folder, *below)
-    where = "/".join((folder.name, *below))
-    problems += [f"{where}/{name}: {why}" for name, why in listed.refused.items()]
-    for name in listed.files:
-        yield (*below, name)
-    for name in listed.folders:
-        if len(below) < _DEEPEST:
-            yield from _walk(folder, (*below, name), problems)
-        else:
-            problems.append(f"{where}/{name}: a run folder has no folder there")
 
 
 def pull_runs(where: Registry, into: Path, *, most: int, most_bytes: int = _MOST_BYTES) -> Pulled:
@@ -243,7 +226,7 @@ def _versions(project: Project) -> Iterator[str]:
     for package in found:
         version = cast("str", package.version)
         # GitLab also finds names that contain this one. A run from the future would stay the newest.
-        named = _NAME.fullmatch(version)
+        named = RUN_NAME.fullmatch(version)
         if package.name == PACKAGE and named is not None and named[1] <= latest:
             yield version
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fsjoule.store.index.run_rows import Fault
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
+_FOLDERS = "Run folders, folders that contain some, or s3://BUCKET/PREFIX."
 app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
 
 RESULTS: Final = Path("results")
@@ -52,7 +53,7 @@ DEFAULT_LOCATION: Final = str(RESULTS / DEFAULT_NAME)
 
 @app.command("rebuild")
 def rebuild(
-    folders: Annotated[list[Path] | None, typer.Argument(help="Run folders, or folders that contain some.")] = None,
+    folders: Annotated[list[Path] | None, typer.Argument(help=_FOLDERS)] = None,
     index: Location = DEFAULT_LOCATION,
     pruned_too: PrunedToo = False,
     json_output: Json = False,
@@ -65,17 +66,21 @@ def rebuild(
     """
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.importer import rebuild as rebuild_index
-    from fsjoule.store.index.run_rows import check_folders
 
-    wanted = check_folders(folders or [RESULTS])  # before an index is made for nothing
+    wanted = _wanted(folders or [RESULTS])  # before an index is made for nothing
+    if wanted.faults:
+        raise ResultError(
+            f"{counted(len(wanted.faults), 'run')} cannot be fetched: {wanted.faults[0].reason}",
+            hint="a rebuild would drop them from the index",
+        )
     with open_index(index, create=True) as opened, _watcher() as watch:
-        report = rebuild_index(opened, wanted, watch=watch, pruned_too=pruned_too)
+        report = rebuild_index(opened, wanted.folders, known_as=wanted.addresses, watch=watch, pruned_too=pruned_too)
     _show_import(report, index, json_output=json_output)
 
 
 @app.command("import")
 def import_(
-    folders: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")],
+    folders: Annotated[list[Path], typer.Argument(help=_FOLDERS)],
     index: Location = DEFAULT_LOCATION,
     pruned_too: PrunedToo = False,
     json_output: Json = False,
@@ -87,12 +92,18 @@ def import_(
     Example: fsjoule index import results --index postgresql://lab@db.example.org/fsjoule
     """
     from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.importer import import_runs
-    from fsjoule.store.index.run_rows import check_folders
+    from fsjoule.store.index.importer import ImportReport, import_runs
 
-    wanted = check_folders(folders)
+    wanted = _wanted(folders)
     with open_index(index, create=True) as opened, _watcher() as watch:
-        report = import_runs(opened, wanted, watch=watch, pruned_too=pruned_too)
+        # There may be nothing but damaged runs of an object store.
+        report = (
+            import_runs(opened, wanted.folders, known_as=wanted.addresses, watch=watch, pruned_too=pruned_too)
+            if wanted.folders
+            else ImportReport()
+        )
+    report.folders += len(wanted.faults)
+    report.damaged_runs += wanted.faults
     _show_import(report, index, json_output=json_output)
 
 
@@ -144,6 +155,42 @@ def upgrade(index: Location = DEFAULT_LOCATION) -> None:
         out.print(
             f"schema {index_stats(opened).schema}  {_plain(index)}", soft_wrap=True, markup=False, highlight=False
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Folders to import; those of an object store are copies, with their `addresses`. `faults` could not be fetched."""
+
+    folders: list[Path]
+    addresses: dict[Path, str]
+    faults: list[Fault]
+
+
+def _wanted(paths: Sequence[Path]) -> _Wanted:
+    """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
+    from fsjoule.store.index.run_rows import Fault, check_folders
+    from fsjoule.store.objects.address import is_address, parse_address
+    from fsjoule.store.objects.cache import copies
+
+    here = check_folders(path for path in paths if not is_address(path))
+    wanted = _Wanted(here, {}, [])
+    for address in [parse_address(path) for path in paths if is_address(path)]:
+        with _watcher("runs fetched") as watch:
+            made = copies(address, documents=True, watch=_counting(watch))
+        for copy in made:
+            if copy.problem is None:
+                folder = copy.folder.resolve()
+                wanted.folders.append(folder)
+                wanted.addresses[folder] = str(copy.address)
+            else:
+                wanted.faults.append(Fault(Path(copy.folder.name), copy.problem))
+    return wanted
+
+
+def _counting(watch: Watcher) -> Callable[[int, int], None]:
+    from fsjoule.store.index.importer import Progress
+
+    return lambda done, of: watch(Progress(done, of, 0))
 
 
 @app.command("stats")
@@ -239,7 +286,8 @@ def _watcher(what: str = "run folders") -> Generator[Watcher]:
             bar.update(task, completed=done.folders, total=done.of_folders)
             if not err.is_terminal and time.monotonic() - said_s >= _SAY_EVERY_S:
                 said_s = time.monotonic()
-                progress(f"{done.folders} of {done.of_folders} {what}, {done.measurements} measurements")
+                measurements = f", {done.measurements} measurements" if done.measurements else ""
+                progress(f"{done.folders} of {done.of_folders} {what}{measurements}")
 
         yield watch
 

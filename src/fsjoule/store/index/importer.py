@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from sqlalchemy import select
@@ -16,6 +17,7 @@ from fsjoule.store.index.writer import Writer, Written, portions, remove_runs
 
 # Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000
+NO_COPIES: Final[Mapping[Path, str]] = MappingProxyType({})
 
 
 @dataclass
@@ -52,21 +54,32 @@ Watcher = Callable[[Progress], None]
 
 
 def import_runs(
-    index: Index, paths: Iterable[Path], *, watch: Watcher | None = None, pruned_too: bool = False
+    index: Index,
+    paths: Iterable[Path],
+    *,
+    known_as: Mapping[Path, str] = NO_COPIES,
+    watch: Watcher | None = None,
+    pruned_too: bool = False,
 ) -> ImportReport:
     """Import all run folders at and below `paths`; known measurements are left unchanged.
 
-    Copies of one run from any machine are one run: each may add measurements that others lack. Runs that were pruned
-    stay so unless `pruned_too`. Raises ConfigError for a
+    Copies of one run from any machine are one run: each may add measurements that others lack. `known_as` has the
+    addresses of folders that are copies for the time of the import. Runs that were pruned stay so unless `pruned_too`.
+    Raises ConfigError for a
     path that is missing or has no run below it, LabError if the index cannot be written; runs of earlier batches are
     then whole in it.
     """
     folders, faults = find_runs(paths)
-    return _import(index, folders, faults, set(), watch, pruned_too=pruned_too)
+    return _import(index, folders, faults, set(), watch, known_as=known_as, pruned_too=pruned_too)
 
 
 def rebuild(
-    index: Index, paths: Iterable[Path], *, watch: Watcher | None = None, pruned_too: bool = False
+    index: Index,
+    paths: Iterable[Path],
+    *,
+    known_as: Mapping[Path, str] = NO_COPIES,
+    watch: Watcher | None = None,
+    pruned_too: bool = False,
 ) -> ImportReport:
     """Make the index equal to the run folders at and below `paths`.
 
@@ -77,7 +90,7 @@ def rebuild(
     with index.reading() as connection:
         before = set(connection.execute(select(runs.c.run_id)).scalars())
     gone = set(before)
-    report = _import(index, folders, faults, gone, watch, pruned_too=pruned_too)
+    report = _import(index, folders, faults, gone, watch, known_as=known_as, pruned_too=pruned_too)
     report.dropped = sorted(gone)
     for run_ids in portions(report.dropped):
         with index.writing() as connection:
@@ -92,12 +105,13 @@ def _import(
     replacing: set[str],
     watch: Watcher | None,
     *,
+    known_as: Mapping[Path, str],
     pruned_too: bool,
 ) -> ImportReport:
     """Import, and remove the found runs from `replacing`."""
     report = ImportReport(folders=len(folders), damaged_runs=faults)
     writer = Writer(pruned_too=pruned_too)
-    for batch in _batches(folders, report, watch):
+    for batch in _batches(folders, report, known_as, watch):
         with index.writing() as connection:
             written = writer.write(connection, batch, replacing)
         replacing.difference_update(read.run_id for read in batch)
@@ -105,12 +119,14 @@ def _import(
     return report
 
 
-def _batches(folders: list[Path], report: ImportReport, watch: Watcher | None) -> Iterator[list[ReadRun]]:
+def _batches(
+    folders: list[Path], report: ImportReport, known_as: Mapping[Path, str], watch: Watcher | None
+) -> Iterator[list[ReadRun]]:
     """Read folders in batches; two copies of a run go into two batches."""
     batch: dict[str, ReadRun] = {}
     waiting = read_so_far = 0
     for done, folder in enumerate(folders, start=1):
-        read = read_run(folder)
+        read = read_run(folder, known_as.get(folder))
         if isinstance(read, Fault):
             report.damaged_runs.append(read)
         else:

@@ -106,24 +106,27 @@ def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
             faults.append(Fault(Path(folder), f"it has no {RUN_FILE}"))
 
 
-def read_run(folder: Path) -> ReadRun | Fault:
-    """Read a run folder and name its damaged parts. A Fault if nothing of it is usable."""
+def read_run(folder: Path, known_as: str | None = None) -> ReadRun | Fault:
+    """Read a run folder and name its damaged parts. A Fault if nothing of it is usable.
+
+    `known_as` is its address if the folder is a copy.
+    """
     try:
         # First: if the run continues meanwhile, its digest is outdated, and the next import notices.
         content = read_inside(folder, RUN_FILE, at_most=DOCUMENT_BYTES)
         loaded = load_run(folder)
         # load_run has raised if there is no run.json.
-        return _rows(loaded, json.loads(content or b""))
+        return _rows(loaded, json.loads(content or b""), known_as or str(loaded.path))
     except ResultError as error:
         return Fault(folder, error.what)
     except (OSError, ValueError) as error:
         return Fault(folder, f"it cannot be read: {error}")
 
 
-def _rows(loaded: LoadedRun, raw: Mapping[str, object]) -> ReadRun:
+def _rows(loaded: LoadedRun, raw: Mapping[str, object], path: str) -> ReadRun:
     run = loaded.run
     kernels = kernels_of(run)
-    columns = _run_columns(run, loaded.path)
+    columns = _run_columns(run, path)
     for name, text in _names(run, kernels):
         _check_name(name, text)
     measurements: list[ReadMeasurement] = []
@@ -146,10 +149,10 @@ def _rows(loaded: LoadedRun, raw: Mapping[str, object]) -> ReadRun:
     )
 
 
-def _run_columns(run: Run, path: Path) -> dict[str, object]:
+def _run_columns(run: Run, path: str) -> dict[str, object]:
     return {
         "run_id": run.run_id,
-        "path": str(path),
+        "path": path,
         "started_utc": _utc(run.started_utc),
         "status": run.status.value,
         "simulated": run.simulated,

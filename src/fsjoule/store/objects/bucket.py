@@ -1,0 +1,269 @@
+"""The objects of a bucket below a prefix: read, written under conditions, listed and removed, all in limited time."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from fsjoule.errors import ConfigError, ObjectStoreError
+from fsjoule.host.plaintext import plain_line
+from fsjoule.store.objects.access import Access, access_of
+from fsjoule.store.objects.address import Address
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ClientConfig, RetryConfig, S3Store
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MIB: Final = 1 << 20
+# S3 takes a larger object in parts of at least this size. A part has `stall_s` to get through.
+_PART_BYTES: Final = 5 * MIB
+AT_ONCE: Final = 8
+# Objects in one answer of a list, and in one request to remove some.
+# Source: https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
+_PAGE: Final = 1000
+_CODE: Final = re.compile(r"<Code>([A-Za-z]{1,80})</Code>")
+_STATUS: Final = re.compile(r"status code: (\d{3})")
+_KEYS: Final = "its keys are wrong or expired: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_PROFILE"
+_RIGHTS: Final = (
+    "a policy does not allow it (docs/object-store.md lists the rights of each command), or its keys are wrong"
+)
+_REGION: Final = "it is in another region: set AWS_REGION"
+_HINTS: Final[Mapping[str, str]] = {
+    "NoSuchBucket": "make the bucket, or correct its name; is AWS_ENDPOINT_URL that of its server?",
+    "InvalidAccessKeyId": _KEYS,
+    "SignatureDoesNotMatch": _KEYS,
+    "ExpiredToken": _KEYS,
+    "InvalidToken": _KEYS,
+    "AccessDenied": _RIGHTS,
+    "RequestTimeTooSkewed": "the clock of this computer is wrong: timedatectl",
+    "PermanentRedirect": _REGION,
+    "AuthorizationHeaderMalformed": _REGION,
+    "SlowDown": "it is busy: try again later",
+    "QuotaExceeded": "make room there: fsjoule results prune",
+    "XMinioStorageFull": "make room there: fsjoule results prune",
+}
+_REFUSED: Final[Mapping[str, str]] = {
+    "301": _REGION,
+    "401": _KEYS,
+    "403": _RIGHTS,
+    "507": "make room there: fsjoule results prune",
+}
+_UNREACHABLE: Final = "is the network up, and AWS_ENDPOINT_URL its address? Repeat the command: it goes on where it was"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds to connect, without any answer, and for a whole transfer; and how often a request is tried again."""
+
+    connect_s: float = 10.0
+    stall_s: float = 60.0
+    whole_s: float = 900.0
+    retries: int = 4
+    retries_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object: its key below the prefix, its size, when it was written by the server's clock, its version."""
+
+    key: str
+    size: int
+    written: datetime
+    version: str
+
+
+class Bucket:
+    """The objects below an address's prefix. All methods raise ObjectStoreError if the server fails or refuses."""
+
+    def __init__(self, address: Address, access: Access, limits: Limits = Limits()) -> None:
+        self.address = address
+        self.place = access.endpoint or f"AWS, region {access.region}"
+        self._store = _opened(address, access, limits)
+
+    def get(self, key: str, *, at_most: int) -> tuple[bytes, str] | None:
+        """An object's content and version; None if there is none. Raises if it has more than `at_most` bytes."""
+        import obstore  # noqa: PLC0415 - an extra of fsjoule
+
+        with self._told(f"read {key}"):
+            try:
+                result = obstore.get(self._store, key)
+                if result.meta["size"] > at_most:
+                    raise ObjectStoreError(f"{self.named(key)} is larger than {at_most} bytes")
+                return bytes(result.bytes()), result.meta["e_tag"] or ""
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return None
+
+    def find(self, key: str) -> Found | None:
+        """An object without its content; None if there is none."""
+        import obstore  # noqa: PLC0415 - an extra of fsjoule
+
+        with self._told(f"look for {key}"):
+            try:
+                return _found(obstore.head(self._store, key))
+            except FileNotFoundError:
+                return None
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object, or replace it."""
+        import obstore  # noqa: PLC0415 - an extra of fsjoule
+
+        with self._told(f"write {key}"):
+            obstore.put(self._store, key, content, chunk_size=_PART_BYTES, use_multipart=len(content) > _PART_BYTES)
+
+    def put_if(self, key: str, content: bytes, *, version: str | None) -> bool:
+        """Write an object if it is still of this version, or absent (None); whether it was.
+
+        A server without conditional writes writes it in any case.
+        """
+        import obstore  # noqa: PLC0415 - an extra of fsjoule
+        from obstore.exceptions import (  # noqa: PLC0415 - as above
+            AlreadyExistsError,
+            BaseError,
+            NotSupportedError,
+            PreconditionError,
+        )
+
+        with self._told(f"write {key}"):
+            try:
+                mode: Any = "create" if version is None else {"e_tag": version}
+                obstore.put(self._store, key, content, mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return False  # it was removed meanwhile
+            except (BaseError, NotSupportedError) as error:
+                if _code(error) not in {"NotImplemented", "501"}:
+                    raise
+                obstore.put(self._store, key, content, use_multipart=False)
+        return True
+
+    def list(self, below: str) -> Iterator[Found]:
+        """All objects whose keys begin with the folder `below`, which has no slash at its end."""
+        import obstore  # noqa: PLC0415 - an extra of fsjoule
+
+        with self._told(f"list {below}/"):
+            portions = obstore.list(self._store, below, chunk_size=_PAGE)  # pyright: ignore[reportUnknownMemberType]
+            for portion in portions:
+                yield from map(_found, portion)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects; absent ones are removed already."""
+        import obstore  # noqa: PLC0415 - an extra of fsjoule
+
+        left = iter(keys)
+        while portion := list(islice(left, _PAGE)):
+            with self._told(f"remove {portion[0]}"):
+                obstore.delete(self._store, portion)
+
+    def named(self, key: str) -> str:
+        """An object for messages."""
+        return plain_line(f"s3://{self.address.bucket}/{self.address.prefix}{key}")
+
+    @contextmanager
+    def _told(self, doing: str) -> Generator[None]:
+        from obstore.exceptions import BaseError  # noqa: PLC0415 - an extra of fsjoule
+
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            raise self._error(doing, error) from None  # its text has the request, with the id of the keys
+
+    def _error(self, doing: str, error: Exception) -> ObjectStoreError:
+        code, text = _code(error), str(error)
+        where = f"bucket {self.address.bucket!r} at {self.place}"
+        if "169.254.169.254" in text:
+            return ObjectStoreError(f"{where}: there are no credentials", hint=_KEYS.partition(": ")[2])
+        if code:
+            hint = _HINTS.get(code) or _REFUSED.get(code)
+            what = "there is no such bucket" if code == "NoSuchBucket" else f"refused to {doing}: {code}"
+            return ObjectStoreError(f"{where}: {what}", hint=hint or _UNREACHABLE)
+        slow = "timed out" in text or "TimedOut" in text or "Timeout" in text
+        return ObjectStoreError(
+            f"{where} {'does not answer' if slow else 'cannot be reached'} ({doing})", hint=_UNREACHABLE
+        )
+
+
+def open_bucket(address: Address, variables: Mapping[str, str] = os.environ) -> Bucket:
+    """The objects at an address. Raises ConfigError without credentials or without obstore."""
+    return Bucket(address, access_of(variables))
+
+
+def in_parallel(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """`call` for each item, some at once; results in order. After the first error no further call begins."""
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="objects") as workers:
+        waiting: list[Future[R]] = [workers.submit(call, item) for item in items]
+        try:
+            wait(waiting, return_when=FIRST_EXCEPTION)
+            return [future.result() for future in waiting if not future.cancelled()]
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
+    try:
+        from obstore.store import S3Store  # noqa: PLC0415 - an extra of fsjoule
+    except ImportError as error:
+        raise ConfigError("obstore is not installed", hint="pip install 'fsjoule[s3]'") from error
+    client: ClientConfig = {
+        "connect_timeout": timedelta(seconds=limits.connect_s),
+        "read_timeout": timedelta(seconds=limits.stall_s),
+        "timeout": timedelta(seconds=limits.whole_s),
+        "allow_http": access.endpoint.startswith("http://"),
+        "user_agent": "fsjoule",
+    }
+    if access.certificates is not None:
+        try:
+            client["root_certificate"] = access.certificates.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"AWS_CA_BUNDLE: {access.certificates} cannot be read: {error.strerror}") from error
+    retry: RetryConfig = {
+        "max_retries": limits.retries,
+        "retry_timeout": timedelta(seconds=limits.retries_s),
+        "backoff": {
+            "init_backoff": timedelta(milliseconds=100),
+            "max_backoff": timedelta(seconds=5),
+            "base": 2,
+        },
+    }
+    keys: dict[str, Any] = {"access_key_id": access.key_id, "secret_access_key": access.secret} if access.key_id else {}
+    if access.token:
+        keys["session_token"] = access.token
+    if access.endpoint:
+        keys["endpoint"] = access.endpoint
+    return S3Store(
+        address.bucket,
+        prefix=address.prefix.rstrip("/") or None,
+        region=access.region,
+        client_options=client,
+        retry_config=retry,
+        **keys,
+    )
+
+
+def _found(meta: ObjectMeta) -> Found:
+    return Found(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"] or "")
+
+
+def _check_bucket(error: Exception) -> None:
+    """An absent object is an answer, an absent bucket is none."""
+    if _code(error) == "NoSuchBucket":
+        raise error
+
+
+def _code(error: Exception) -> str:
+    """S3's code for an error, or else HTTP's status; empty if there was no answer."""
+    found = _CODE.search(str(error)) or _STATUS.search(str(error))
+    return "" if found is None else found[1]

@@ -1,0 +1,212 @@
+"""Copies of runs of an object store on this computer, for whatever reads run folders.
+
+A copy belongs to one version of a run, is whole, and is compared with the run's digests: when it is made, and again
+whenever its files have other times or sizes than then. A damaged copy is made again. Copies that were not used for long
+go when there are too many, unless another process may be reading them.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from fsjoule.errors import ConfigError, ResultError, StorageError
+from fsjoule.host.cache.contents import fingerprint
+from fsjoule.host.cache.locks import unused, use
+from fsjoule.host.paths import cache_folder
+from fsjoule.store.objects.address import Address, is_address, parse_address
+from fsjoule.store.objects.bucket import Bucket, in_parallel, open_bucket
+from fsjoule.store.objects.folder_files import digests, folder_files
+from fsjoule.store.objects.manifest import StoredRun, decode_manifest, encode_manifest
+from fsjoule.store.objects.pull import fetch
+from fsjoule.store.objects.runs import Listing, known_manifest, listed_runs, run_listing
+
+LIMIT_VARIABLE: Final = "FSJOULE_RUNS_CACHE_GIB"
+_LIMIT_GIB: Final = 10.0
+_USED: Final = ".use"
+_PART: Final = ".part-"
+_MANIFEST: Final = "manifest.json"
+_CHECKED: Final = "checked.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A run's folder on this computer. `problem` is the reason why there is none."""
+
+    address: Address
+    folder: Path
+    problem: str | None = None
+
+
+Watcher = Callable[[int, int], None]
+
+
+def at_hand(path: Path) -> Path:
+    """The run folder that a user has named; that of an address is a copy. Raises ConfigError for several runs."""
+    if not is_address(path):
+        return path
+    address = parse_address(path)
+    if address.run is None:
+        hint = f"name one of them: fsjoule results list {address}"
+        raise ConfigError(f"{address} is a folder of runs, not a run", hint=hint)
+    return _good(copies(address))[0]
+
+
+def all_at_hand(paths: Iterable[Path]) -> list[Path]:
+    """Folders that a user has named; an address becomes copies of its runs. Raises ResultError for a damaged one."""
+    folders: list[Path] = []
+    for path in paths:
+        folders += _good(copies(parse_address(path))) if is_address(path) else [path]
+    return folders
+
+
+def copies(address: Address, *, documents: bool = False, watch: Watcher = lambda _done, _of: None) -> list[Copy]:
+    """Copies of a run, or of all runs below an address; with `documents` only of what an index is made from.
+
+    They stay until this process ends. `watch` gets the runs done, and of how many. Raises ResultError if there is no
+    such run, ConfigError if there is none at all, ObjectStoreError, StorageError.
+    """
+    bucket = open_bucket(address)
+    runs = listed_runs(bucket) if address.run is None else [run_listing(bucket, address.run)]
+    if not runs:
+        raise ConfigError(f"there is no run in {address}", hint=f"fsjoule results push results {address}")
+    root = cache_folder("runs")
+    try:
+        _trim(root)
+        use(root / _USED)
+        make = partial(_copy, bucket, root, documents)
+        made: list[Copy] = []
+        # Whole runs one by one, because each may have objects that fill the memory.
+        for portion in _portions(runs, 100 if documents else 1):
+            made += in_parallel(make, portion)
+            watch(len(made), len(runs))
+    except OSError as error:
+        raise StorageError(
+            f"the cache cannot be written: {error.filename or root}: {error.strerror}",
+            hint="make room there, or name another folder: FSJOULE_CACHE_DIR=FOLDER",
+        ) from error
+    return made
+
+
+def _good(made: list[Copy]) -> list[Path]:
+    for each in made:
+        if each.problem is not None:
+            raise ResultError(each.problem)
+    return [each.folder for each in made]
+
+
+def _copy(bucket: Bucket, root: Path, documents: bool, run: Listing) -> Copy:
+    address = bucket.address.of(run.name)
+    folder = _entry(root, bucket, run.name, run.version, documents=documents) / run.name
+    try:
+        if not _is_whole(folder):
+            folder = _made(bucket, root, run.name, documents=documents)
+    except ResultError as error:
+        return Copy(address, folder, str(error))
+    with suppress(OSError):  # a cache that may only be read
+        os.utime(folder.parent)
+    return Copy(address, folder)
+
+
+def _made(bucket: Bucket, root: Path, name: str, *, documents: bool) -> Path:
+    stored, version = known_manifest(bucket, name)
+    paths = stored.documents() if documents else list(stored.files)
+    entry = _entry(root, bucket, name, version, documents=documents)
+    with TemporaryDirectory(prefix=_PART, dir=root) as work:
+        made = Path(work) / entry.name
+        fetch(bucket, name, stored, made / name, paths)
+        part = StoredRun(stored.complete, {path: stored.files[path] for path in paths})
+        (made / _MANIFEST).write_bytes(encode_manifest(part))
+        _stamp(made / name, part)
+        with suppress(FileNotFoundError):
+            entry.rename(Path(work) / "before")
+        try:
+            made.rename(entry)
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
+            # Another process has made the same copy meanwhile.
+    return entry / name
+
+
+def _entry(root: Path, bucket: Bucket, name: str, version: str, *, documents: bool) -> Path:
+    address = bucket.address
+    parts = [bucket.place, address.bucket, address.prefix, name, version, documents]
+    return root / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a copy has the files that it was made with."""
+    try:
+        if json.loads((folder.parent / _CHECKED).read_bytes())["fingerprint"] == fingerprint(folder):
+            return True
+        stored = decode_manifest((folder.parent / _MANIFEST).read_bytes(), str(folder.parent / _MANIFEST))
+        problems: list[str] = []
+        found = digests(folder_files(folder, problems))
+        if problems or found != {path: file.sha256 for path, file in stored.files.items()}:
+            return False
+        _stamp(folder, stored)
+    except (OSError, ValueError, LookupError, TypeError, ResultError):
+        return False
+    return True
+
+
+def _stamp(folder: Path, stored: StoredRun) -> None:
+    (folder.parent / _CHECKED).write_text(
+        json.dumps({"fingerprint": fingerprint(folder), "bytes": stored.size_bytes}), encoding="utf-8"
+    )
+
+
+def _trim(root: Path) -> None:
+    """Remove what killed processes left, and the copies that were used longest ago as far as there are too many."""
+    limit = _limit_bytes()
+    with unused(root / _USED) as nobody:
+        if not nobody:
+            return
+        entries: list[tuple[float, int, Path]] = []
+        for path in root.iterdir():
+            if path.name.startswith(_PART):
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != _USED:
+                entries.append((path.lstat().st_mtime, _bytes(path), path))
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries):
+            if total <= limit:
+                break
+            # Renamed first: half a copy must not stay in its place.
+            path.rename(root / f"{_PART}{path.name}")
+            shutil.rmtree(root / f"{_PART}{path.name}", ignore_errors=True)
+            total -= size
+
+
+def _bytes(entry: Path) -> int:
+    try:
+        return int(json.loads((entry / _CHECKED).read_bytes())["bytes"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return 0
+
+
+def _limit_bytes() -> int:
+    text = os.environ.get(LIMIT_VARIABLE, "").strip()
+    try:
+        limit = float(text) if text else _LIMIT_GIB
+    except ValueError:
+        limit = -1.0
+    if not 0 <= limit < 1 << 20:
+        raise ConfigError(f"{LIMIT_VARIABLE}={text!r} is not a number of GiB", hint="for example 10")
+    return int(limit * (1 << 30))
+
+
+def _portions(runs: list[Listing], size: int) -> Iterator[list[Listing]]:
+    for start in range(0, len(runs), size):
+        yield runs[start : start + size]

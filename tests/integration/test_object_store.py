@@ -1,0 +1,280 @@
+"""Run folders in an object store: pushed, pulled and told apart, with moto's server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, command_line
+from index_runs import edit, measurement_file
+from object_store import (
+    KEY_ID,
+    LARGE_BYTES,
+    SECRET,
+    ObjectStore,
+    Proxy,
+    bucket_at,
+    contents,
+    object_store,
+    proxy,
+    write_kept,
+)
+
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.objects.manifest import encode_manifest
+from fsjoule.store.objects.runs import listed_objects, object_key, read_manifest, run_key
+from fsjoule.store.reader import load_run
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[ObjectStore]:
+    with object_store() as started:
+        yield started
+
+
+@pytest.fixture
+def way(server: ObjectStore) -> Generator[Proxy]:
+    with proxy(server.url) as passing:
+        yield passing
+
+
+@pytest.fixture
+def store(server: ObjectStore, way: Proxy, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in {**server.variables, "AWS_ENDPOINT_URL": way.url}.items():
+        monkeypatch.setenv(name, value)
+    return server.new_bucket()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
+    monkeypatch.chdir(tmp_path)
+    return command_line(monkeypatch, capfd)
+
+
+def test_runs_come_back_as_they_were(run: CommandLine, store: str, tmp_path: Path) -> None:
+    folders = [write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb")]
+    (folders[0] / "report.html").write_text("<p>a page</p>")
+    done = run("results", "push", store)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("2 runs new, 0 grown, 0 already there; ")
+    assert run("results", "list", store).out.split() == [f"{store}/{folder.name}" for folder in folders]
+    done = run("results", "pull", store, "--into", "there")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("2 runs new, 0 grown, 0 already there; ")
+    for folder in folders:
+        assert contents(tmp_path / "there" / folder.name) == contents(folder)
+        assert not load_run(tmp_path / "there" / folder.name).damaged
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == [folder.name for folder in folders]
+
+
+def test_equal_content_is_kept_once_and_nothing_is_sent_twice(
+    run: CommandLine, store: str, way: Proxy, tmp_path: Path
+) -> None:
+    first = write_kept(tmp_path / "results", "aaaaaa")
+    assert run("results", "push", first, store).out.startswith("1 run new")
+    one = way.sent_bytes()
+    write_kept(tmp_path / "results", "bbbbbb")
+    done = run("results", "push", "results", store, "--json").document
+    assert (done["new"], done["known"]) == (1, 1)
+    assert done["bytes"] - done["sent_bytes"] >= LARGE_BYTES
+    assert way.sent_bytes() - one < one - LARGE_BYTES / 2
+    # Each run has a bundle of small files and two large ones of its own; the third is common.
+    assert len(list(listed_objects(bucket_at(way.url, store)))) == 2 * 3 + 1
+    way.asked.clear()
+    assert run("results", "push", store).out.startswith("0 runs new, 0 grown, 2 already there; 0.0 of 0.0 MiB")
+    assert {method for method, _, _ in way.asked} == {"GET"}
+    before = len(way.asked)
+    assert run("results", "pull", store, "--into", "results").out.startswith("0 runs new, 0 grown, 2 already there")
+    assert not [path for _, path, _ in way.asked[before:] if "/objects/" in path]
+
+
+def test_a_run_that_has_grown_sends_only_what_is_new(run: CommandLine, store: str, way: Proxy, tmp_path: Path) -> None:
+    begun = write_kept(tmp_path / "begun", numbers=2, finished=False)
+    grown = write_kept(tmp_path / "grown", numbers=4)
+    for folder in (begun, grown):
+        (folder / "report.html").write_text(f"<p>{folder.parent.name}</p>")
+    run("results", "push", begun, store)
+    run("results", "pull", store, "--into", "there")
+    way.asked.clear()
+    done = run("results", "push", grown, store, "--json").document
+    assert (done["new"], done["grown"]) == (0, 1)
+    assert 2 * LARGE_BYTES <= done["sent_bytes"] < 3 * LARGE_BYTES
+    way.asked.clear()
+    # The older copy is no other content, and takes nothing away.
+    assert run("results", "push", begun, store).out.startswith("0 runs new, 0 grown, 1 already there")
+    assert way.sent_bytes() == 0
+    assert run("results", "pull", store, "--into", "there").out.startswith(
+        "0 runs new, 1 grown, 0 already there; 0.1 MiB"
+    )
+    assert contents(tmp_path / "there" / grown.name) == contents(grown)
+    assert len(list((tmp_path / "there").iterdir())) == 1
+
+
+def test_another_content_under_a_runs_name_is_left_out_both_ways(run: CommandLine, store: str, tmp_path: Path) -> None:
+    ours, theirs = write_kept(tmp_path / "ours"), write_kept(tmp_path / "theirs")
+    another = write_kept(tmp_path / "theirs", "bbbbbb")
+    edit(measurement_file(theirs, 2), duration_s=99.0)
+    run("results", "push", ours, store)
+    done = run("results", "push", "theirs", store)
+    assert done.code == 2
+    assert done.out.startswith("1 run new, 0 grown, 0 already there")
+    assert f"left out: {ours.name}: the store has another content under its name" in done.err
+    changed = contents(theirs)
+    done = run("results", "pull", store, "--into", "theirs")
+    assert done.code == 2
+    assert f"left out: {ours.name}: the folder there has another content" in done.err
+    assert contents(theirs) == changed
+    assert another.exists()
+
+
+def test_a_run_that_is_being_measured_waits(run: CommandLine, store: str, tmp_path: Path) -> None:
+    loaded = load_run(write_kept(tmp_path / "whole"))
+    folder = RunFolder(tmp_path / "results")
+    folder.begin(loaded.run)
+    assert run("results", "push", store).out.startswith("0 runs new")
+    assert run("results", "list", store).out == ""
+    folder.finish(loaded.run)
+    assert run("results", "push", store).out.startswith("1 run new")
+
+
+def test_what_no_run_folder_has_is_named_and_not_sent(run: CommandLine, store: str, tmp_path: Path) -> None:
+    folder = write_kept(tmp_path / "results")
+    (tmp_path / "secret").write_text("a secret of this computer")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "measurements" / "09-x.partial").mkdir()
+    (folder / "measurements" / "09-x.partial" / "fio.json").write_text("half")
+    done = run("results", "push", store)
+    assert done.code == 0
+    assert f"left out of its run: {folder.name}/link: it is a symbolic link" in done.err
+    run("results", "pull", store, "--into", "there")
+    there = contents(tmp_path / "there" / folder.name)
+    assert "link" not in there
+    assert not [path for path in there if "partial" in path]
+
+
+def test_a_damaged_run_is_named_and_the_others_are_sent(run: CommandLine, store: str, tmp_path: Path) -> None:
+    bad, good = (write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb"))
+    (bad / "run.json").write_text("{")
+    done = run("results", "push", store)
+    assert done.code == 2
+    assert bad.name in done.err
+    assert run("results", "list", store).out == f"{store}/{good.name}\n"
+
+
+@pytest.mark.parametrize("damage", ["another", "short", "missing"])
+def test_a_damaged_object_is_told_and_put_right(
+    run: CommandLine, store: str, server: ObjectStore, tmp_path: Path, damage: str
+) -> None:
+    folder, other = (write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb"))
+    run("results", "push", store)
+    bucket = bucket_at(server.url, store)
+    found = read_manifest(bucket, folder.name)
+    assert found is not None
+    key = object_key(
+        found[0].files["measurements/02-" + measurement_file(folder, 2).parent.name[3:] + "/trace.parquet"].object
+    )
+    if damage == "missing":
+        bucket.delete([key])
+    else:
+        bucket.put(key, b"x" * (100 if damage == "short" else LARGE_BYTES))
+    done = run("results", "pull", store, "--into", "there")
+    assert done.code == 2
+    assert "is missing" in done.err if damage == "missing" else "is damaged" in done.err
+    assert "--again" in done.err
+    assert [path.name for path in (tmp_path / "there").iterdir()] == [other.name]
+    assert run("results", "push", store).out.startswith("0 runs new, 0 grown, 2 already there")
+    assert run("results", "push", folder, store, "--again").code == 0
+    assert run("results", "pull", store, "--into", "there").code == 0
+    assert contents(tmp_path / "there" / folder.name) == contents(folder)
+
+
+PLACE = {"sha256": "0" * 64, "bytes": 1, "object": "0" * 64, "at": 0}
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"../outside": PLACE}, "is not the name of a run's file"),
+        ({"/outside": PLACE}, "is not the name of a run's file"),
+        ({"measurements/../../outside": PLACE}, "is not the name of a run's file"),
+        ({"a/b/c/outside": PLACE}, "is not the name of a run's file"),
+        ({"a\x1b[2J": PLACE}, "is missing"),
+        ({"a": PLACE, "a/b": PLACE}, "is not the name of a run's file"),
+        ({"a": {**PLACE, "object": "../../secrets"}}, "a digest that is none"),
+        ({"a": {**PLACE, "bytes": -1}}, "an impossible size"),
+        ({"a": {**PLACE, "bytes": 1 << 40}}, "an impossible size"),
+        ({"a": {**PLACE, "at": -1}}, "an impossible size"),
+        ({"a": {**PLACE, "more": 1}}, "does not follow"),
+        ({f"a{number}": {**PLACE, "bytes": 1 << 28} for number in range(300)}, "too large for a run folder"),
+    ],
+)
+def test_a_hostile_manifest_writes_nothing(  # noqa: PLR0917 - fixtures
+    run: CommandLine, store: str, server: ObjectStore, tmp_path: Path, files: dict[str, object], why: str
+) -> None:
+    folder = write_kept(tmp_path / "results")
+    run("results", "push", store)
+    bucket = bucket_at(server.url, store)
+    found = read_manifest(bucket, folder.name)
+    assert found is not None
+    document = json.loads(encode_manifest(found[0]))
+    document["files"] |= files
+    evil = "20250101T000000Z-evil-1"
+    bucket.put(run_key(evil), json.dumps(document).encode())
+    done = run("results", "pull", store, "--into", "at/there")
+    assert done.code == 2
+    assert why in done.err
+    assert "\x1b" not in done.err
+    assert [path.name for path in (tmp_path / "at" / "there").iterdir()] == [folder.name]
+    assert not list(tmp_path.rglob("outside"))
+
+
+def test_a_manifest_that_lies_about_its_files_is_no_run(
+    run: CommandLine, store: str, server: ObjectStore, tmp_path: Path
+) -> None:
+    """A part of an object that is another than the digest says, or beyond its end."""
+    folder = write_kept(tmp_path / "results")
+    run("results", "push", store)
+    bucket = bucket_at(server.url, store)
+    found = read_manifest(bucket, folder.name)
+    assert found is not None
+    document = json.loads(encode_manifest(found[0]))
+    document["files"]["run.json"]["at"] += 4_000_000
+    bucket.put(run_key(folder.name), json.dumps(document).encode())
+    shutil.rmtree(folder)
+    done = run("results", "pull", store)
+    assert done.code == 2
+    assert "run.json of" in done.err
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "store", "code", "what"),
+    [
+        ({}, "s3://no-such-bucket/boards", 7, "there is no such bucket"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "s3://lab/boards", 7, "cannot be reached"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_SECRET_ACCESS_KEY": ""}, "s3://lab/boards", 2, "is not set"),
+        ({}, "s3://lab/20250101T000000Z-evil-1", 2, "is one run"),
+        ({}, "results", 2, "is not the address"),
+    ],
+)
+def test_what_cannot_work_is_told_with_what_to_do(  # noqa: PLR0917 - fixtures
+    run: CommandLine,
+    server: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    variables: dict[str, str],
+    store: str,
+    code: int,
+    what: str,
+) -> None:
+    for name, value in (server.variables | variables).items():
+        monkeypatch.setenv(name, value)
+    write_kept(tmp_path / "results")
+    done = run("results", "push", "results", store)
+    assert (done.code, done.out) == (code, "")
+    assert what in done.err
+    assert "hint: " in done.err
+    assert not any(secret in done.err for secret in (KEY_ID, SECRET))
