@@ -231,6 +231,8 @@ def test_the_commands_take_a_zone(folder: Path, tmp_path: Path, fsjoule: Command
         assert "joules" in run, run["remarks"]
         assert run["joules"]["value"] == pytest.approx(12 * run["window_seconds"], rel=0.2)
         assert run["joules"]["uncertainty"] > 0.02 * run["joules"]["value"]
-        refused = fsjoule("meter", "info", *address)
+        told = fsjoule("meter", "info", *address, "--json").document
+        assert told["expected_uncertainty"]["total_w"] == pytest.approx(1.25 * 0.05 / 3**0.5)
+        refused = fsjoule("meter", "calibrate", *address, "--zero")
         assert refused.code == 2
-        assert "fsjoule meter watch, record and run take it" in refused.err
+        assert "fsjoule meter info, watch, record and run take it" in refused.err

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from fsjoule.meter.links.found import Found
     from fsjoule.meter.protocol.frames import InfoFrame
+    from fsjoule.model import PlainInfo
 
 app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its readings, its calibration and its tests.")
 
@@ -112,13 +113,17 @@ def info(
 
     Example: fsjoule meter info --meter /dev/ttyUSB0 --volts 5 --amperes 0.25
     """
+    from fsjoule.meter.links.desk import ClientMeter
     from fsjoule.meter.links.notices import notices
     from fsjoule.meter.tools.expected import expected
     from fsjoule.meter.tools.words import as_document
-    from fsjoule.runs.meter import open_meter
+    from fsjoule.runs.meter import desk_meter
 
-    with open_meter(meter, lg_env, progress) as client:
-        frame = client.info()
+    with desk_meter(meter, lg_env, progress) as instrument:
+        if not isinstance(instrument, ClientMeter):
+            _show_instrument(instrument.info(), volts, amperes, json_output=json_output)
+            return
+        frame = instrument.client.info()
     uncertainty = expected(frame.info, volts, amperes)
     if json_output:
         print_json(as_document(frame, today()) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
@@ -126,6 +131,20 @@ def info(
     _show_info(frame, ("uncertainty", uncertainty.text(volts, amperes)), ("", uncertainty.causes()))
     for notice in notices(frame, today()):
         out.print(labelled("note", "yellow", notice), soft_wrap=True)
+
+
+def _show_instrument(info: PlainInfo, volts: float, amperes: float, *, json_output: bool) -> None:
+    from fsjoule.meter.tools.expected import expected
+    from fsjoule.report.facts import instrument_facts
+    from fsjoule.report.terminal import named_lines
+
+    uncertainty = expected(info, volts, amperes)
+    if json_output:
+        told = dataclasses.asdict(info)
+        print_json(told | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
+        return
+    rows = [*instrument_facts(info), ("uncertainty", uncertainty.text(volts, amperes)), ("", uncertainty.causes())]
+    out.print(named_lines("", [(Text(name, "bold"), text) for name, text in rows]))
 
 
 def _show_info(frame: InfoFrame, *more: tuple[str, str]) -> None:
