@@ -165,6 +165,16 @@ def test_a_server_that_is_none_or_goes_is_said_to() -> None:
             IioMeter(server.uri)
 
 
+def test_what_came_before_it_went_can_be_taken() -> None:
+    with iiod(ina226(lambda _: 0.1)) as server, IioMeter(server.uri) as meter:
+        meter.arm()
+        time.sleep(0.3)
+        server.gone.set()
+        assert len(meter.take(whole=True).ticks) > 5
+        with pytest.raises(MeterError, match="does not answer"):
+            meter.take(whole=True)
+
+
 def test_a_busy_device_is_said_to_be() -> None:
     with iiod(ina226(lambda _: 0.1)) as server:
         server.answers["READ iio:device0 INPUT voltage0 raw"] = b"-16\n"
