@@ -209,7 +209,7 @@ def test_the_commands_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
         told = fsjoule("meter", "info", *address).out
         assert "ina226 iio:device0 SIM-IIO-1" in told
         assert "at 5 V, 0.25 A (k=1)" in told
-        assert "emulated" in told
+        assert "simulated" in told
         monkeypatch.setenv("FSJOULE_IIO", server.uri)
         listed = {each["address"]: each["name"] for each in fsjoule("meter", "list", "--json").document}
         assert listed[f"iio:{server.uri}/iio:device0"] == "ina226 SIM-IIO-1"

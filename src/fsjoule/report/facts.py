@@ -269,24 +269,19 @@ def _image_facts(image: ImageFacts) -> list[Fact]:
     ]
 
 
-def instrument_facts(meter: PlainInfo) -> list[Fact]:
-    """An instrument that is not fsjoule's own: what it is, and its settings."""
-    return [
-        ("instrument", meter.instrument),
-        ("firmware", meter.firmware),
-        ("serial number", meter.serial_number),
-        ("rate", f"{meter.rate_hz} samples/s"),
-        *((name.replace("_", " "), f"{value:g}") for name, value in sorted(meter.settings.items())),
-        ("kind", "emulated" if meter.simulated else "hardware"),
-    ]
-
-
 def _meter_facts(run: Run) -> list[Fact]:
     meter = run.meter
     if meter is None:
         return []
     if isinstance(meter, PlainInfo):
-        return instrument_facts(meter)
+        return [
+            ("instrument", meter.instrument),
+            ("firmware", meter.firmware),
+            ("serial number", meter.serial_number),
+            ("rate", f"{meter.rate_hz} samples/s"),
+            *((name.replace("_", " "), f"{value:g}") for name, value in sorted(meter.settings.items())),
+            ("kind", "emulated" if meter.simulated else "hardware"),
+        ]
     shunt = f"{meter.shunt_uohm / 1e6:g} Ohm, range {meter.shunt_range_mv} mV"
     return [
         ("firmware", f"{meter.firmware}, protocol {meter.protocol}"),

@@ -18,13 +18,13 @@ from fsjoule.cli.meter.selftest import selftest
 from fsjoule.cli.meter.watch import watch
 from fsjoule.errors import ConfigError
 from fsjoule.host.clock import today
+from fsjoule.model import PlainInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fsjoule.meter.links.found import Found
     from fsjoule.meter.protocol.frames import InfoFrame
-    from fsjoule.model import PlainInfo
 
 app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its readings, its calibration and its tests.")
 
@@ -120,10 +120,11 @@ def info(
     from fsjoule.runs.meter import desk_meter
 
     with desk_meter(meter, lg_env, progress) as instrument:
-        if not isinstance(instrument, ClientMeter):
-            _show_instrument(instrument.info(), volts, amperes, json_output=json_output)
-            return
-        frame = instrument.client.info()
+        told = instrument.client.info() if isinstance(instrument, ClientMeter) else instrument.info()
+    if isinstance(told, PlainInfo):
+        _show_plain(told, volts, amperes, json_output=json_output)
+        return
+    frame = told
     uncertainty = expected(frame.info, volts, amperes)
     if json_output:
         print_json(as_document(frame, today()) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
@@ -133,17 +134,22 @@ def info(
         out.print(labelled("note", "yellow", notice), soft_wrap=True)
 
 
-def _show_instrument(info: PlainInfo, volts: float, amperes: float, *, json_output: bool) -> None:
+def _show_plain(info: PlainInfo, volts: float, amperes: float, *, json_output: bool) -> None:
     from fsjoule.meter.tools.expected import expected
-    from fsjoule.report.facts import instrument_facts
     from fsjoule.report.terminal import named_lines
 
     uncertainty = expected(info, volts, amperes)
     if json_output:
-        told = dataclasses.asdict(info)
-        print_json(told | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
+        print_json(dataclasses.asdict(info) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
         return
-    rows = [*instrument_facts(info), ("uncertainty", uncertainty.text(volts, amperes)), ("", uncertainty.causes())]
+    rows = [
+        ("meter", f"{info.serial_number}{'  simulated' if info.simulated else ''}"),
+        ("instrument", f"{info.instrument}, {info.firmware}"),
+        ("samples", f"{info.rate_hz} a second"),
+        ("settings", ", ".join(f"{name} {value:g}" for name, value in info.settings.items()) or "none"),
+        ("uncertainty", uncertainty.text(volts, amperes)),
+        ("", uncertainty.causes()),
+    ]
     out.print(named_lines("", [(Text(name, "bold"), text) for name, text in rows]))
 
 
