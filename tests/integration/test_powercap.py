@@ -152,6 +152,17 @@ def test_a_gap_at_either_end_is_known_too(read: list[int], lost: int) -> None:
     assert found.gross_mj.value == pytest.approx(2.8 * 5000)
 
 
+@pytest.mark.parametrize("read", [[0, *range(20, 300)], [*range(280), 300]])
+def test_the_mean_is_over_the_time_of_all_joules(read: list[int]) -> None:
+    trace = CounterTrace(INFO)
+    for number in read:
+        trace.add(number * 10_000, number * 50_000 % RANGE)
+    figures = PieceFigures(1.0)
+    figures.take(trace.take())
+    reading = figures.reading()
+    assert (reading.mean_watts, reading.lost) == (pytest.approx(5.0), 20 if read[1] == 20 else 21)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FSJOULE_POWERCAP", str(tmp_path / "powercap"))
