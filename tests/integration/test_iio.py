@@ -165,6 +165,16 @@ def test_a_server_that_is_none_or_goes_is_said_to() -> None:
             IioMeter(server.uri)
 
 
+def test_what_came_before_it_went_can_be_taken() -> None:
+    with iiod(ina226(lambda _: 0.1)) as server, IioMeter(server.uri) as meter:
+        meter.arm()
+        time.sleep(0.3)
+        server.gone.set()
+        assert len(meter.take(whole=True).ticks) > 5
+        with pytest.raises(MeterError, match="does not answer"):
+            meter.take(whole=True)
+
+
 def test_a_busy_device_is_said_to_be() -> None:
     with iiod(ina226(lambda _: 0.1)) as server:
         server.answers["READ iio:device0 INPUT voltage0 raw"] = b"-16\n"
@@ -196,6 +206,10 @@ def test_the_commands_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
         ran = fsjoule("meter", "run", *address, "--idle", "0.3", "--json", "--", "sleep", "0.5")
         (run,) = json.loads(ran.err.strip().split("\n")[-1])["runs"]
         assert abs(run["joules"]["value"] - 2.0 * run["window_seconds"]) < 2 * run["joules"]["uncertainty"]
+        told = fsjoule("meter", "info", *address).out
+        assert "ina226 iio:device0 SIM-IIO-1" in told
+        assert "at 5 V, 0.25 A (k=1)" in told
+        assert "simulated" in told
         monkeypatch.setenv("FSJOULE_IIO", server.uri)
         listed = {each["address"]: each["name"] for each in fsjoule("meter", "list", "--json").document}
         assert listed[f"iio:{server.uri}/iio:device0"] == "ina226 SIM-IIO-1"

@@ -20,6 +20,7 @@ from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
 from fsjoule.meter.links.joulescope import JoulescopeMeter, find
 from fsjoule.meter.protocol.joulescope import JOULESCOPE
+from fsjoule.meter.tools import recorder
 from fsjoule.model import MarkSource, PlainTrace, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile
 from fsjoule.store.instrument_files import write_instrument_file
@@ -203,7 +204,7 @@ def test_one_that_falls_silent_is_said_to(monkeypatch: pytest.MonkeyPatch) -> No
     with joulescopes(monkeypatch, device), JoulescopeMeter(NAME) as meter:
         meter.arm()
         device.silent.set()
-        with pytest.raises(MeterError, match="sent nothing for 3 s"):
+        with pytest.raises(MeterError, match="sent nothing for 5 s"):
             meter.disarm()
 
 
@@ -223,6 +224,20 @@ def test_the_commands_take_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, f
         listed = {each["address"]: each for each in fsjoule("meter", "list", "--json").document}
     assert listed[f"joulescope:{NAME}"]["name"] == "SIM001"
     assert listed[f"joulescope:{NAME}"]["where"] == "Joulescope JS220 at USB"
+
+
+@pytest.mark.usefixtures("known")
+def test_a_recording_ends_and_tells_what_did_not_arrive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fsjoule: CommandLine
+) -> None:
+    """It would wait for a second of samples for ever if none arrives."""
+    device = Device(steady, lost=[(0.0, time.monotonic() + 1e9)])
+    monkeypatch.setattr(recorder, "_LATE_S", 0.5)
+    address = ("--meter", f"joulescope:{NAME}")
+    with joulescopes(monkeypatch, device):
+        done = fsjoule("meter", "record", *address, "--seconds", "1", "-o", str(tmp_path / "trace.csv"), "--json")
+    assert done.document["received"] == 0
+    assert "samples of the Joulescope did not arrive" in done.document["faults"][0]
 
 
 @pytest.mark.usefixtures("known")

@@ -152,6 +152,17 @@ def test_a_gap_at_either_end_is_known_too(read: list[int], lost: int) -> None:
     assert found.gross_mj.value == pytest.approx(2.8 * 5000)
 
 
+@pytest.mark.parametrize("read", [[0, *range(20, 300)], [*range(280), 300]])
+def test_the_mean_is_over_the_time_of_all_joules(read: list[int]) -> None:
+    trace = CounterTrace(INFO)
+    for number in read:
+        trace.add(number * 10_000, number * 50_000 % RANGE)
+    figures = PieceFigures(1.0)
+    figures.take(trace.take())
+    reading = figures.reading()
+    assert (reading.mean_watts, reading.lost) == (pytest.approx(5.0), 20 if read[1] == 20 else 21)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FSJOULE_POWERCAP", str(tmp_path / "powercap"))
@@ -231,6 +242,8 @@ def test_the_commands_take_a_zone(folder: Path, tmp_path: Path, fsjoule: Command
         assert "joules" in run, run["remarks"]
         assert run["joules"]["value"] == pytest.approx(12 * run["window_seconds"], rel=0.2)
         assert run["joules"]["uncertainty"] > 0.02 * run["joules"]["value"]
-        refused = fsjoule("meter", "info", *address)
+        told = fsjoule("meter", "info", *address, "--json").document
+        assert told["expected_uncertainty"]["total_w"] == pytest.approx(1.25 * 0.05 / 3**0.5)
+        refused = fsjoule("meter", "calibrate", *address, "--zero")
         assert refused.code == 2
-        assert "fsjoule meter watch, record and run take it" in refused.err
+        assert "fsjoule meter info, watch, record and run take it" in refused.err

@@ -153,7 +153,7 @@ def _opener(address: str) -> Callable[[], Stream]:
     if kind_at(address) is not None:
         raise ConfigError(
             f"{address} is an instrument without a stream of fsjoule's own: it has no settings here",
-            hint="fsjoule meter watch, record and run take it",
+            hint="fsjoule meter info, watch, record and run take it",
         )
     if address.startswith("/") and not Path(address).exists():
         raise MeterError(f"there is no port {address}", hint=_LIST)

@@ -6,12 +6,13 @@ left out where a context has one power monitor. `FSJOULE_IIO` lists further URIs
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy.iio import CHIPS, OHM, READ_S, TURN_S, chip_limits, stated_limits
@@ -75,12 +76,25 @@ def _uris(iio: Any) -> Iterator[str]:  # noqa: ANN401 - a module without types
     yield from (uri.strip() for uri in os.environ.get(_URIS, "").split(",") if uri.strip())
     if any(list(Path(folder).glob("*")) for folder in _LOCAL):
         yield "local:"
-    # libiio 0.24 gives up the whole scan where DNS-SD has no avahi, and writes so to standard error.
-    if _AVAHI.exists():
-        try:
-            yield from (uri for uri in iio.scan_contexts() if not uri.startswith("local"))
-        except OSError as error:
-            raise MeterError(f"libiio cannot look for contexts: {error.strerror or error}") from error
+    for backend in ("usb", "ip"):
+        # Without avahi libiio 0.24 would fail, and write so to standard error.
+        if backend != "ip" or _AVAHI.exists():
+            yield from _scanned(iio, backend)
+
+
+def _scanned(iio: Any, backend: str) -> list[str]:  # noqa: ANN401 - a module without types
+    """The URIs that one of libiio's backends finds, as pylibiio's `scan_contexts` does with all of them at once."""
+    scan = iio._create_scan_context(backend.encode(), 0)  # noqa: SLF001 - explained
+    try:
+        infos = cast("Any", ctypes.POINTER(iio._ContextInfoPtr)())  # noqa: SLF001 - as above
+        count: int = iio._get_context_info_list(scan, ctypes.byref(infos))  # noqa: SLF001 - as above
+        uris = [iio._context_info_get_uri(infos[at]).decode() for at in range(count)]  # noqa: SLF001 - as above
+        iio._context_info_list_free(infos)  # noqa: SLF001 - as above
+    except OSError as error:
+        raise MeterError(f"libiio cannot look for {backend} contexts: {error.strerror or error}") from error
+    finally:
+        iio._destroy_scan_context(scan)  # noqa: SLF001 - as above
+    return uris
 
 
 def _found(uri: str) -> list[Found]:

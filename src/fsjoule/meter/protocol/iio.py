@@ -80,7 +80,7 @@ def source_of(device_id: str, name: str, channels: Channels, ohm: float | None, 
 
 
 def ohms(text: str) -> float:
-    """The driver's `shunt_resistor`: in Ohm with a decimal point, in microohm without one (kernels before 4.16)."""
+    """The driver's `shunt_resistor`: in Ohm with a decimal point, in microohm without one (older kernels)."""
     return float(text) if "." in text else float(text) * 1e-6
 
 

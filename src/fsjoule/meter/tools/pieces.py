@@ -37,7 +37,9 @@ class PieceFigures:
             first = self._first = self._first or piece
             before = [last - begin for last, begin in zip(_last(piece), _start(first), strict=True)]
             self._joules = float(piece.tallied_w(*before)[0]) / rate_hz
-            self._seconds = (int(piece.ticks[-1]) + 1 - int(first.ticks[0])) / rate_hz
+            # Their sums reach over lost ticks at either end.
+            end = max(int(piece.ticks[-1]) + 1, int(piece.checkpoint_ticks[-1]))
+            self._seconds = (end - int(first.checkpoint_ticks[0])) / rate_hz
             self._least = float(np.fmin(self._least, watts.min()))
             self._largest = float(np.fmax(self._largest, watts.max()))
             self._recent.append((piece.times_us, watts, piece))

@@ -110,6 +110,7 @@ def record_instrument(
 ) -> Recorded:
     """As `record`, from an instrument whose clock is the host's: there is no drift to tell."""
     figures = PieceFigures(_LIVE_S)
+    faults: tuple[str, ...] = ()
     instrument.arm()
     begin_s = time.monotonic()
     with _Files(paths) as files:
@@ -121,12 +122,13 @@ def record_instrument(
             except MeterError as error:
                 after = f"the recording ends after {figures.reading().seconds:.0f} s"
                 raise MeterError(f"{after}: {error.what}", hint="the files hold everything before that") from error
+            faults = piece.faults
             files.write(piece)
             figures.take(piece)
             say(figures.reading())
-            if asked or (seconds is not None and figures.reading().seconds >= seconds):
+            if asked or (seconds is not None and (figures.reading().seconds >= seconds or left_s < -_LATE_S)):
                 break
-    return Recorded(instrument.info(), figures.reading(), None, (), files.whole, tuple(files.failures))
+    return Recorded(instrument.info(), figures.reading(), None, faults, files.whole, tuple(files.failures))
 
 
 def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> None:
