@@ -190,8 +190,12 @@ def test_a_block_that_has_begun_goes_on_at_its_place_after_a_resume(tmp_path: Pa
     begun = kept[-1].place
     with places(ended, second, kept=kept) as scene:
         found = scene.all()
-        scene.bench.finish()
+        again = scene.bench.finish()
     assert places_of(found)[2] == {begun}
+    assert [each.lab.place for each in again.places] == [each.lab.place for each in ended.places]
+    for one, two in zip(ended.places, again.places, strict=True):
+        assert two.held_s > one.held_s, "times add up"
+        assert two.phases_s["store"] >= one.phases_s["store"]
     assert [each.number for each in scene.store.measurements] == [each.number for each in whole[per_block + 3 :]]
 
 

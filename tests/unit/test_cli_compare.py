@@ -16,6 +16,7 @@ from results_factory import LAB, METER
 
 from fsjoule.model import LabFacts, Measurement
 from fsjoule.report import style
+from fsjoule.report.run import write_report
 
 
 @pytest.fixture
@@ -123,6 +124,9 @@ def test_kernels_of_a_run_on_two_boards_are_compared_within_each(fsjoule: Comman
     assert "places evk-1, evk-2" in shown
     assert "meters evk-1, evk-2" in shown
     assert "means over all places" in shown
+    page = write_report(path).read_text()
+    assert "places evk-1, evk-2" in page
+    assert all(f"{what} evk-{n}" in page for what in ("Place", "Meter of") for n in (1, 2))
     one = fsjoule("gate", "--baseline", f"6.1@{path}", "--candidate", f"6.12@{path}", "--json")
     assert one.code == 1, "the gate judges pairs, and a pair is on one board"
 

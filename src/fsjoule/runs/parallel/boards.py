@@ -125,7 +125,8 @@ class Boards:
         self._facts = dict(run.boards)
         for place in run.places:
             known = self.places.get(place.lab.place)
-            self.places[place.lab.place] = place if known is None else replace(known, meter=place.meter)
+            held_s = place.held_s + (0.0 if known is None else known.held_s)
+            self.places[place.lab.place] = replace(place if known is None else known, meter=place.meter, held_s=held_s)
         self._assign()
 
     def boot(self, number: int) -> tuple[Done, tuple[Done, ...]]:
