@@ -130,6 +130,17 @@ def test_another_content_under_a_runs_name_is_left_out_both_ways(run: CommandLin
     assert another.exists()
 
 
+def test_a_long_push_tells_how_long_it_will_take(
+    run: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsjoule.cli.results._SAY_EVERY_S", 0.0)
+    write_kept(tmp_path / "results", numbers=12)
+    told = run("results", "push", store).err.splitlines()
+    assert told[-1] == "1 of 1 MiB sent, 0 min left"
+    assert len(told) > 2
+    assert all(line.endswith(" min left") for line in told)
+
+
 def test_a_run_that_is_being_measured_waits(run: CommandLine, store: str, tmp_path: Path) -> None:
     loaded = load_run(write_kept(tmp_path / "whole"))
     folder = RunFolder(tmp_path / "results")

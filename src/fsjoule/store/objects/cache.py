@@ -25,10 +25,11 @@ from fsjoule.host.cache.contents import fingerprint
 from fsjoule.host.cache.locks import unused, use
 from fsjoule.host.paths import cache_folder
 from fsjoule.store.objects.address import Address, is_address, parse_address
-from fsjoule.store.objects.bucket import Bucket, in_parallel, open_bucket
+from fsjoule.store.objects.bucket import Bucket, open_bucket
 from fsjoule.store.objects.folder_files import digests, folder_files
 from fsjoule.store.objects.manifest import StoredRun, decode_manifest, encode_manifest
 from fsjoule.store.objects.pull import fetch
+from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import Listing, known_manifest, listed_runs, run_listing
 
 LIMIT_VARIABLE: Final = "FSJOULE_RUNS_CACHE_GIB"
@@ -122,7 +123,7 @@ def _made(bucket: Bucket, root: Path, name: str, *, documents: bool) -> Path:
     stored, version = known_manifest(bucket, name)
     paths = stored.documents() if documents else list(stored.files)
     entry = _entry(root, bucket, name, version, documents=documents)
-    with TemporaryDirectory(prefix=_PART, dir=root) as work:
+    with TemporaryDirectory(prefix=_PART, dir=root, ignore_cleanup_errors=True) as work:
         made = Path(work) / entry.name
         fetch(bucket, name, stored, made / name, paths)
         part = StoredRun(stored.complete, {path: stored.files[path] for path in paths})
