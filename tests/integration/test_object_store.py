@@ -166,6 +166,16 @@ def test_what_no_run_folder_has_is_named_and_not_sent(run: CommandLine, store: s
     assert not [path for path in there if "partial" in path]
 
 
+@pytest.mark.parametrize("name", ["renamed", "20260309T100000Z-virtual-another", "20260309T100000Z-v irtual-aaaaaa"])
+def test_a_run_has_its_own_name(run: CommandLine, store: str, tmp_path: Path, name: str) -> None:
+    folder = write_kept(tmp_path / "results")
+    folder.rename(folder.with_name(name))
+    done = run("results", "push", store)
+    assert done.code == 2
+    assert f"left out: {name}: its folder's name is not that of its run" in done.err
+    assert run("results", "list", store).out == ""
+
+
 def test_a_damaged_run_is_named_and_the_others_are_sent(run: CommandLine, store: str, tmp_path: Path) -> None:
     bad, good = (write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb"))
     (bad / "run.json").write_text("{")

@@ -115,9 +115,10 @@ class _Push:
         return self._done
 
     def _push_run(self, folder: Path) -> None:
-        complete = load_run_file(folder).status is RunStatus.COMPLETE
-        if not is_run_name(folder.name):
-            raise ResultError("its folder's name is not that of a run: give it back the name that it was made with")
+        run = load_run_file(folder)
+        complete = run.status is RunStatus.COMPLETE
+        if not is_run_name(folder.name) or not folder.name.endswith(f"-{run.run_id}"):
+            raise ResultError("its folder's name is not that of its run: give it back the name that it was made with")
         if is_being_written(folder):
             self._done.measuring.append(folder.name)
             return
