@@ -23,8 +23,8 @@ from fsjoule.store.objects.bucket import Bucket, Limits
 
 KEY_ID: Final = "LABKEYID"
 SECRET: Final = "not-to-be-printed"
-_STALL_S: Final = 30.0
-_TIMEOUT_S: Final = 60.0
+STALL_S: Final = 60.0
+_TIMEOUT_S: Final = 120.0
 _numbers = count(1)
 LARGE_BYTES: Final = 70_000  # an object of its own
 # Enough for a server on this computer, little enough for a test in which it fails.
@@ -96,12 +96,17 @@ def object_store() -> Generator[ObjectStore]:
         server.stop()
 
 
-# What becomes of a request: `refuse` it, `lose` it, lose only its `answer`, `stall`, or fail for a `while`.
+# What becomes of a request: `refuse` it (or with one of S3's codes), `lose` it, lose its `answer`, send `half` of that,
+# `stall`, or fail for a `while`.
 Fault = str
 Faults = Callable[[int], Fault | None]
 _REFUSED: Final = {
     "refuse": (400, b"<Error><Code>Refused</Code></Error>"),
     "while": (503, b"<Error><Code>SlowDown</Code></Error>"),
+    "SignatureDoesNotMatch": (403, b"<Error><Code>SignatureDoesNotMatch</Code><A>secret</A></Error>"),
+    "AccessDenied": (403, b"<Error><Code>AccessDenied</Code></Error>"),
+    "NotImplemented": (501, b"<Error><Code>NotImplemented</Code></Error>"),
+    "full": (507, b""),
 }
 
 
@@ -114,6 +119,7 @@ class Proxy:
     asked: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     faults: Faults = lambda _: None
     before: Callable[[str, str], object] = lambda _method, _path: None
+    conditions: bool = True  # whether the server knows If-Match and If-None-Match
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     def meanwhile(self, number: int, call: Callable[[], object]) -> None:
@@ -141,23 +147,25 @@ class _Passing(BaseHTTPRequestHandler):
     def do_any(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.proxy.next_fault(self.command, self.path, len(content))
+        if not self.proxy.conditions and any(name in self.headers for name in ("If-Match", "If-None-Match")):
+            fault = "NotImplemented"
         if fault in _REFUSED:
             status, answer = _REFUSED[fault]
             self._answer(status, {}, answer)
             return
         if fault in {"lose", "stall"}:
-            time.sleep(_STALL_S if fault == "stall" else 0.0)
+            time.sleep(STALL_S if fault == "stall" else 0.0)
             self.close_connection = True
             return
         status, headers, answer = _ask(self.proxy.to, self.command, self.path, content, dict(self.headers))
         if fault == "answer":
             self.close_connection = True
         else:
-            self._answer(status, headers, answer)
+            self._answer(status, headers, answer, half=fault == "half")
 
     do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = do_any  # noqa: N815 - http.server's names
 
-    def _answer(self, status: int, headers: dict[str, str], content: bytes) -> None:
+    def _answer(self, status: int, headers: dict[str, str], content: bytes, *, half: bool = False) -> None:
         self.send_response_only(status)
         for name, value in headers.items():
             if name.lower() not in {"connection", "transfer-encoding", "content-length", "server", "date"}:
@@ -166,7 +174,8 @@ class _Passing(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(content)
+            self.wfile.write(content[: len(content) // 2] if half else content)
+        self.close_connection |= half
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
         pass

@@ -130,6 +130,17 @@ def test_another_content_under_a_runs_name_is_left_out_both_ways(run: CommandLin
     assert another.exists()
 
 
+def test_a_long_push_tells_how_long_it_will_take(
+    run: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsjoule.cli.results._SAY_EVERY_S", 0.0)
+    write_kept(tmp_path / "results", numbers=12)
+    told = run("results", "push", store).err.splitlines()
+    assert told[-1] == "1 of 1 MiB sent, 0 min left"
+    assert len(told) > 2
+    assert all(line.endswith(" min left") for line in told)
+
+
 def test_a_run_that_is_being_measured_waits(run: CommandLine, store: str, tmp_path: Path) -> None:
     loaded = load_run(write_kept(tmp_path / "whole"))
     folder = RunFolder(tmp_path / "results")
@@ -153,6 +164,16 @@ def test_what_no_run_folder_has_is_named_and_not_sent(run: CommandLine, store: s
     there = contents(tmp_path / "there" / folder.name)
     assert "link" not in there
     assert not [path for path in there if "partial" in path]
+
+
+@pytest.mark.parametrize("name", ["renamed", "20260309T100000Z-virtual-another", "20260309T100000Z-v irtual-aaaaaa"])
+def test_a_run_has_its_own_name(run: CommandLine, store: str, tmp_path: Path, name: str) -> None:
+    folder = write_kept(tmp_path / "results")
+    folder.rename(folder.with_name(name))
+    done = run("results", "push", store)
+    assert done.code == 2
+    assert f"left out: {name}: its folder's name is not that of its run" in done.err
+    assert run("results", "list", store).out == ""
 
 
 def test_a_damaged_run_is_named_and_the_others_are_sent(run: CommandLine, store: str, tmp_path: Path) -> None:

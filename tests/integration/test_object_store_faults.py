@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import random
 import shutil
+import signal
 import threading
+import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
+from command_line import finished, started
 from index_runs import edit
-from object_store import Fault, ObjectStore, Proxy, bucket_at, contents, object_store, proxy, write_kept
+from object_store import (
+    KEY_ID,
+    STALL_S,
+    Fault,
+    ObjectStore,
+    Proxy,
+    bucket_at,
+    contents,
+    object_store,
+    proxy,
+    write_kept,
+)
 
 from fsjoule.errors import ObjectStoreError
 from fsjoule.store.objects import prune_mark
@@ -105,9 +121,9 @@ def test_a_request_that_fails_once_is_tried_again(
         assert pulled(bucket_at(server.url, store), tmp_path / str(number)) == {grown.name: contents(grown)}
 
 
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(("there", "fault"), [(False, "lose"), (False, "half"), (True, "lose")])
 def test_a_pull_that_ends_at_any_request_leaves_whole_runs(  # noqa: PLR0917 - fixtures
-    server: ObjectStore, way: Proxy, store: str, begun: Path, grown: Path, tmp_path: Path, *, there: bool
+    server: ObjectStore, way: Proxy, store: str, begun: Path, grown: Path, tmp_path: Path, *, there: bool, fault: Fault
 ) -> None:
     push_runs(bucket_at(server.url, store), [grown])
     before = [contents(begun)] if there else []
@@ -117,7 +133,7 @@ def test_a_pull_that_ends_at_any_request_leaves_whole_runs(  # noqa: PLR0917 - f
         if there:
             shutil.copytree(begun, into / begun.name)
         way.asked.clear()
-        way.faults = lambda asked, number=number: "lose" if asked >= number else None
+        way.faults = lambda asked, number=number: fault if asked >= number else None
         try:
             pull_runs(bucket_at(way.url, store, IMPATIENT), [grown.name], into)
         except ObjectStoreError:
@@ -133,6 +149,64 @@ def test_a_server_that_stalls_is_given_up(server: ObjectStore, way: Proxy, store
     with pytest.raises(ObjectStoreError, match="does not answer"):
         push_runs(bucket_at(way.url, store, Limits(2.0, 1.0, 3.0, 0, 1.0)), [begun])
     assert listed_runs(bucket_at(server.url, store)) == []
+
+
+def test_ctrl_c_ends_a_push_to_a_server_that_stalls(
+    server: ObjectStore, way: Proxy, store: str, begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**server.variables, "AWS_ENDPOINT_URL": way.url}.items():
+        monkeypatch.setenv(name, value)
+    stalled = threading.Event()
+    way.before = lambda _method, _path: stalled.set() if len(way.asked) == 4 else None
+    way.faults = lambda number: "stall" if number >= 4 else None
+    with ExitStack() as closing:
+        command = started(closing, "results", "push", begun, store)
+        assert stalled.wait(timeout=60.0)
+        command.send_signal(signal.SIGINT)
+        began_s = time.monotonic()
+        assert finished(command).code == 130
+        # The server would have stalled for longer, and its client waited for a minute.
+        assert time.monotonic() - began_s < STALL_S / 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "what", "hint"),
+    [
+        ("SignatureDoesNotMatch", "refused to read prune.json: SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
+        ("AccessDenied", "refused to read prune.json: AccessDenied", "docs/object-store.md"),
+        ("full", "507", "fsjoule results prune"),
+        ("lose", "cannot be reached", "Repeat the command"),
+    ],
+)
+def test_what_a_server_refuses_is_told_with_what_to_do(  # noqa: PLR0917 - fixtures
+    way: Proxy, store: str, begun: Path, fault: Fault, what: str, hint: str
+) -> None:
+    way.faults = lambda _: fault
+    with pytest.raises(ObjectStoreError) as told:
+        push_runs(bucket_at(way.url, store, IMPATIENT), [begun])
+    assert what in told.value.what
+    assert hint in (told.value.hint or "")
+    assert "secret" not in str(told.value)
+    assert KEY_ID not in str(told.value)
+
+
+def test_a_server_without_conditional_writes_takes_the_last(  # noqa: PLR0917 - fixtures
+    server: ObjectStore, way: Proxy, store: str, begun: Path, grown: Path, tmp_path: Path
+) -> None:
+    way.conditions = False
+    for folder in (begun, grown, begun):
+        assert push_runs(bucket_at(way.url, store), [folder]).left_out == []
+    assert pulled(bucket_at(server.url, store), tmp_path / "there") == {grown.name: contents(grown)}
+    assert prune(bucket_at(way.url, store), KEEP, remove=True).kept_runs == 1
+
+
+def test_a_large_file_is_sent_in_parts(server: ObjectStore, way: Proxy, store: str, tmp_path: Path) -> None:
+    folder = write_kept(tmp_path / "results", numbers=2)
+    (folder / "programs.parquet").write_bytes(random.Random(1).randbytes(17 << 20))
+    done = push_runs(bucket_at(way.url, store), [folder])
+    assert done.sent_bytes > 17 << 20
+    assert max(size for _, _, size in way.asked) < 6 << 20
+    assert pulled(bucket_at(server.url, store), tmp_path / "there") == {folder.name: contents(folder)}
 
 
 def test_two_machines_that_push_at_once(server: ObjectStore, store: str, tmp_path: Path) -> None:

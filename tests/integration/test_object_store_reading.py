@@ -214,6 +214,17 @@ def test_copies_are_not_more_than_the_limit_and_the_longest_unused_go(
     assert "is not a number of GiB" in run("show", f"{store}/{new.name}").err
 
 
+def test_copies_of_one_command_stay_until_its_end(
+    run: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSJOULE_RUNS_CACHE_GIB", "0")
+    locks.let_go()
+    addresses = [f"{store}/{write_kept(tmp_path / 'results', each).name}" for each in ("aaaaaa", "bbbbbb")]
+    run("results", "push", store)
+    done = run("index", "import", *addresses, "--index", "there.sqlite")
+    assert (done.code, done.err) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [

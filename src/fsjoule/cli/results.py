@@ -82,6 +82,7 @@ def push(
             f"{pushed.sent_bytes / _MIB:.1f} of {pushed.bytes / _MIB:.1f} MiB sent in "
             f"{counted(pushed.sent_objects, 'object')}",
             highlight=False,
+            soft_wrap=True,
         )
     _refuse(left_out, "sent")
 
@@ -179,6 +180,7 @@ def prune(
         f"{counted(pruned.objects, 'object')} of {pruned.bytes / _MIB:.1f} MiB; "
         f"kept: {counted(pruned.kept_runs, 'run')}, {counted(pruned.young, 'object')} of no run, younger than a day",
         highlight=False,
+        soft_wrap=True,
     )
     if not remove and (pruned.runs or pruned.objects):
         progress("nothing was removed; add --remove")

@@ -15,5 +15,5 @@ May call: `host`, `model`, `errors`.
 
 Entry points: `folder.RunFolder` writes a run, `reader.load_run` reads one, damaged or not. `recordings.Recording`
 writes a trace that belongs to no run. `schemas.py` has the JSON models and their schemas, `upgrade.py` reads older
-ones. `index/` makes the database of all runs.
+ones. `index/` makes the database of all runs. `objects/` keeps runs in an object store.
 """

@@ -86,6 +86,11 @@ def use(lock: Path) -> None:
     _used[lock] = handle
 
 
+def is_used_here(lock: Path) -> bool:
+    """Whether this process shares the lock."""
+    return lock in _used
+
+
 @contextmanager
 def unused(lock: Path) -> Generator[bool]:
     """Whether nobody else uses the lock's entry. Nobody can start to use it while the body runs."""

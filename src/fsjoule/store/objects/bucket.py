@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from fsjoule.errors import ConfigError, ObjectStoreError
+from fsjoule.errors import ConfigError, ObjectStoreError, ResultError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.store.objects.access import Access, access_of
 from fsjoule.store.objects.address import Address
+from fsjoule.store.objects.requests import interruptible
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig, S3Store
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 MIB: Final = 1 << 20
 # S3 takes a larger object in parts of at least this size. A part has `stall_s` to get through.
 _PART_BYTES: Final = 5 * MIB
-AT_ONCE: Final = 8
 # Objects in one answer of a list, and in one request to remove some.
 # Source: https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObjects.html
 _PAGE: Final = 1000
@@ -91,15 +88,15 @@ class Bucket:
         self._store = _opened(address, access, limits)
 
     def get(self, key: str, *, at_most: int) -> tuple[bytes, str] | None:
-        """An object's content and version; None if there is none. Raises if it has more than `at_most` bytes."""
+        """An object's content and version; None if there is none. ResultError if it has more than `at_most` bytes."""
         import obstore  # noqa: PLC0415 - an extra of fsjoule
 
         with self._told(f"read {key}"):
             try:
-                result = obstore.get(self._store, key)
+                result = interruptible(lambda: obstore.get(self._store, key))
                 if result.meta["size"] > at_most:
-                    raise ObjectStoreError(f"{self.named(key)} is larger than {at_most} bytes")
-                return bytes(result.bytes()), result.meta["e_tag"] or ""
+                    raise ResultError(f"{self.named(key)} is larger than {at_most} bytes")
+                return bytes(interruptible(result.bytes)), result.meta["e_tag"] or ""
             except FileNotFoundError as error:
                 _check_bucket(error)
                 return None
@@ -110,7 +107,7 @@ class Bucket:
 
         with self._told(f"look for {key}"):
             try:
-                return _found(obstore.head(self._store, key))
+                return _found(interruptible(lambda: obstore.head(self._store, key)))
             except FileNotFoundError:
                 return None
 
@@ -119,7 +116,8 @@ class Bucket:
         import obstore  # noqa: PLC0415 - an extra of fsjoule
 
         with self._told(f"write {key}"):
-            obstore.put(self._store, key, content, chunk_size=_PART_BYTES, use_multipart=len(content) > _PART_BYTES)
+            large = len(content) > _PART_BYTES
+            interruptible(lambda: obstore.put(self._store, key, content, chunk_size=_PART_BYTES, use_multipart=large))
 
     def put_if(self, key: str, content: bytes, *, version: str | None) -> bool:
         """Write an object if it is still of this version, or absent (None); whether it was.
@@ -137,7 +135,7 @@ class Bucket:
         with self._told(f"write {key}"):
             try:
                 mode: Any = "create" if version is None else {"e_tag": version}
-                obstore.put(self._store, key, content, mode=mode, use_multipart=False)
+                interruptible(lambda: obstore.put(self._store, key, content, mode=mode, use_multipart=False))
             except (AlreadyExistsError, PreconditionError):
                 return False
             except FileNotFoundError as error:
@@ -146,7 +144,7 @@ class Bucket:
             except (BaseError, NotSupportedError) as error:
                 if _code(error) not in {"NotImplemented", "501"}:
                     raise
-                obstore.put(self._store, key, content, use_multipart=False)
+                interruptible(lambda: obstore.put(self._store, key, content, use_multipart=False))
         return True
 
     def list(self, below: str) -> Iterator[Found]:
@@ -155,7 +153,7 @@ class Bucket:
 
         with self._told(f"list {below}/"):
             portions = obstore.list(self._store, below, chunk_size=_PAGE)  # pyright: ignore[reportUnknownMemberType]
-            for portion in portions:
+            while portion := interruptible(lambda: next(portions, ())):
                 yield from map(_found, portion)
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -165,7 +163,7 @@ class Bucket:
         left = iter(keys)
         while portion := list(islice(left, _PAGE)):
             with self._told(f"remove {portion[0]}"):
-                obstore.delete(self._store, portion)
+                interruptible(partial(obstore.delete, self._store, portion))
 
     def named(self, key: str) -> str:
         """An object for messages."""
@@ -198,18 +196,6 @@ class Bucket:
 def open_bucket(address: Address, variables: Mapping[str, str] = os.environ) -> Bucket:
     """The objects at an address. Raises ConfigError without credentials or without obstore."""
     return Bucket(address, access_of(variables))
-
-
-def in_parallel(call: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """`call` for each item, some at once; results in order. After the first error no further call begins."""
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="objects") as workers:
-        waiting: list[Future[R]] = [workers.submit(call, item) for item in items]
-        try:
-            wait(waiting, return_when=FIRST_EXCEPTION)
-            return [future.result() for future in waiting if not future.cancelled()]
-        finally:
-            for future in waiting:
-                future.cancel()
 
 
 def _opened(address: Address, access: Access, limits: Limits) -> S3Store:

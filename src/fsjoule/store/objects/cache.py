@@ -22,13 +22,14 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, ResultError, StorageError
 from fsjoule.host.cache.contents import fingerprint
-from fsjoule.host.cache.locks import unused, use
+from fsjoule.host.cache.locks import is_used_here, unused, use
 from fsjoule.host.paths import cache_folder
 from fsjoule.store.objects.address import Address, is_address, parse_address
-from fsjoule.store.objects.bucket import Bucket, in_parallel, open_bucket
+from fsjoule.store.objects.bucket import Bucket, open_bucket
 from fsjoule.store.objects.folder_files import digests, folder_files
 from fsjoule.store.objects.manifest import StoredRun, decode_manifest, encode_manifest
 from fsjoule.store.objects.pull import fetch
+from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import Listing, known_manifest, listed_runs, run_listing
 
 LIMIT_VARIABLE: Final = "FSJOULE_RUNS_CACHE_GIB"
@@ -80,10 +81,11 @@ def copies(address: Address, *, documents: bool = False, watch: Watcher = lambda
     runs = listed_runs(bucket) if address.run is None else [run_listing(bucket, address.run)]
     if not runs:
         raise ConfigError(f"there is no run in {address}", hint=f"fsjoule results push results {address}")
-    root = cache_folder("runs")
+    root, limit = cache_folder("runs"), _limit_bytes()
     try:
-        _trim(root)
-        use(root / _USED)
+        if not is_used_here(root / _USED):  # else copies of this process might go
+            _trim(root, limit)
+            use(root / _USED)
         make = partial(_copy, bucket, root, documents)
         made: list[Copy] = []
         # Whole runs one by one, because each may have objects that fill the memory.
@@ -122,7 +124,7 @@ def _made(bucket: Bucket, root: Path, name: str, *, documents: bool) -> Path:
     stored, version = known_manifest(bucket, name)
     paths = stored.documents() if documents else list(stored.files)
     entry = _entry(root, bucket, name, version, documents=documents)
-    with TemporaryDirectory(prefix=_PART, dir=root) as work:
+    with TemporaryDirectory(prefix=_PART, dir=root, ignore_cleanup_errors=True) as work:
         made = Path(work) / entry.name
         fetch(bucket, name, stored, made / name, paths)
         part = StoredRun(stored.complete, {path: stored.files[path] for path in paths})
@@ -167,10 +169,9 @@ def _stamp(folder: Path, stored: StoredRun) -> None:
     )
 
 
-def _trim(root: Path) -> None:
+def _trim(root: Path, limit_bytes: int) -> None:
     """Remove what killed processes left, and the copies that were used longest ago as far as there are too many."""
-    limit = _limit_bytes()
-    with unused(root / _USED) as nobody:
+    with suppress(PermissionError), unused(root / _USED) as nobody:  # a cache that may only be read
         if not nobody:
             return
         entries: list[tuple[float, int, Path]] = []
@@ -181,7 +182,7 @@ def _trim(root: Path) -> None:
                 entries.append((path.lstat().st_mtime, _bytes(path), path))
         total = sum(size for _, size, _ in entries)
         for _, size, path in sorted(entries):
-            if total <= limit:
+            if total <= limit_bytes:
                 break
             # Renamed first: half a copy must not stay in its place.
             path.rename(root / f"{_PART}{path.name}")

@@ -14,9 +14,10 @@ from typing import Final
 from fsjoule.errors import FsjouleError, ObjectStoreError, also
 from fsjoule.store.folder import RUN_NAME
 from fsjoule.store.objects import prune_mark
-from fsjoule.store.objects.bucket import Bucket, in_parallel
+from fsjoule.store.objects.bucket import Bucket
 from fsjoule.store.objects.intents import listed_intents, read_intent
 from fsjoule.store.objects.prune_mark import PruneMark
+from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import Listing, digest_of, listed_objects, listed_runs, read_manifest, run_key
 
 # No push takes as long for one run.

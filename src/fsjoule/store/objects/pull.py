@@ -15,9 +15,10 @@ from fsjoule.host.inside import TRACE_BYTES
 from fsjoule.model import RunStatus
 from fsjoule.store.files import flush_folder
 from fsjoule.store.folder import FETCHED, is_being_written
-from fsjoule.store.objects.bucket import Bucket, in_parallel
+from fsjoule.store.objects.bucket import Bucket
 from fsjoule.store.objects.folder_files import content_of, digests, folder_files, looks_like
 from fsjoule.store.objects.manifest import Compared, StoredFile, StoredRun, compared
+from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import object_key, read_manifest
 from fsjoule.store.reader import load_run_file
 
@@ -76,7 +77,7 @@ def _pull(bucket: Bucket, name: str, into: Path, done: Pulled) -> None:
         if not lacking:
             done.known += 1
             return
-    with TemporaryDirectory(prefix=FETCHED, dir=into) as work:
+    with TemporaryDirectory(prefix=FETCHED, dir=into, ignore_cleanup_errors=True) as work:
         made = Path(work) / name
         fetch(bucket, name, run, made, lacking)
         for path in run.files.keys() - lacking:

@@ -20,7 +20,7 @@ from fsjoule.errors import ObjectStoreError, ResultError
 from fsjoule.model import RunStatus
 from fsjoule.store.folder import is_being_written
 from fsjoule.store.objects.address import is_run_name
-from fsjoule.store.objects.bucket import MIB, Bucket, in_parallel
+from fsjoule.store.objects.bucket import MIB, Bucket
 from fsjoule.store.objects.folder_files import FolderFile, digests, folder_files, joined, looks_like, size_bytes
 from fsjoule.store.objects.intents import write_intent
 from fsjoule.store.objects.manifest import (
@@ -32,6 +32,7 @@ from fsjoule.store.objects.manifest import (
     compared,
 )
 from fsjoule.store.objects.prune_mark import idle_version
+from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import object_key, read_manifest, run_key, write_manifest
 from fsjoule.store.reader import load_run_file
 
@@ -114,9 +115,10 @@ class _Push:
         return self._done
 
     def _push_run(self, folder: Path) -> None:
-        complete = load_run_file(folder).status is RunStatus.COMPLETE
-        if not is_run_name(folder.name):
-            raise ResultError("its folder's name is not that of a run: give it back the name that it was made with")
+        run = load_run_file(folder)
+        complete = run.status is RunStatus.COMPLETE
+        if not is_run_name(folder.name) or not folder.name.endswith(f"-{run.run_id}"):
+            raise ResultError("its folder's name is not that of its run: give it back the name that it was made with")
         if is_being_written(folder):
             self._done.measuring.append(folder.name)
             return
