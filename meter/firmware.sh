@@ -14,21 +14,11 @@ find_zephyr() {
         ZEPHYR_BASE=$(cd "$meter" && west list -f '{abspath}' zephyr 2>/dev/null) || true
     fi
     if [ -z "${ZEPHYR_BASE:-}" ] || [ ! -f "$ZEPHYR_BASE/share/zephyr-package/cmake/ZephyrConfig.cmake" ]; then
-        echo "The firmware needs Zephyr (3.2 or later): set ZEPHYR_BASE, and ZEPHYR_MODULES to its modules cmsis and" \
+        echo "The firmware needs Zephyr (3.7 or later): set ZEPHYR_BASE, and ZEPHYR_MODULES to its modules cmsis and" \
             "hal_stm32, separated by ';'; or make a west workspace. docs/firmware.md says how." >&2
         exit 1
     fi
     export ZEPHYR_BASE
-}
-
-host_board() {
-    if [ -d "$ZEPHYR_BASE/boards/native/native_sim" ]; then
-        echo native_sim/native/64
-    elif [ -d "$ZEPHYR_BASE/boards/posix/native_sim" ]; then
-        echo native_sim_64
-    else
-        echo native_posix_64
-    fi
 }
 
 # build NAME SOURCE BOARD [CMAKE-OPTION...]: into build/firmware/NAME
@@ -48,7 +38,7 @@ build() {
 }
 
 build_for_host() {
-    ZEPHYR_TOOLCHAIN_VARIANT=host build "$@" "$(host_board)"
+    ZEPHYR_TOOLCHAIN_VARIANT=host build "$@" native_sim/native/64
 }
 
 build_for_arm() {

@@ -2,11 +2,7 @@
 
 #if defined(CONFIG_CPU_CORTEX_M_HAS_SYSTICK) && !defined(CONFIG_TICKLESS_KERNEL)
 
-#if __has_include(<cmsis_core.h>)
 #include <cmsis_core.h>
-#else
-#include <zephyr/arch/arm/aarch32/cortex_m/cmsis.h>
-#endif
 
 /* Within a tick the time is what SysTick has counted down. Zephyr's own cycle counter would do, but in 3.2 it loses a
  * cycle in every tick when the kernel is not tickless.

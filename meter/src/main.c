@@ -3,7 +3,6 @@
 
 #include "application.h"
 #include "board.h"
-#include "zephyr_version.h"
 
 #define HEARTBEAT_MS 500
 
@@ -21,7 +20,6 @@ static void blink(void)
 }
 
 /* A meter without one of its devices stays dark. */
-#if ZEPHYR_AT_LEAST(3, 4)
 int main(void)
 {
 	const int error = application_start();
@@ -31,11 +29,3 @@ int main(void)
 	}
 	return error;
 }
-#else
-void main(void)
-{
-	if (application_start() == 0) {
-		blink();
-	}
-}
-#endif

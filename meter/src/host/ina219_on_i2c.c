@@ -13,7 +13,6 @@
 
 #include "clock.h"
 #include "host.h"
-#include "zephyr_version.h"
 
 #define REGISTER_BYTES 2u
 
@@ -93,8 +92,4 @@ static int init_device(const struct device *dev)
 }
 
 DEVICE_DT_INST_DEFINE(0, init_device, NULL, NULL, NULL, POST_KERNEL, CONFIG_KERNEL_INIT_PRIORITY_DEVICE, NULL);
-#if ZEPHYR_AT_LEAST(3, 3)
 EMUL_DT_INST_DEFINE(0, init_emulator, NULL, NULL, &bus_api, NULL)
-#else
-EMUL_DT_INST_DEFINE(0, init_emulator, NULL, NULL, &bus_api)
-#endif
