@@ -13,6 +13,7 @@ target_sources(app PRIVATE
   ${METER_DIR}/src/chip_bus.c
   ${METER_DIR}/src/clock.c
   ${METER_DIR}/src/events.c
+  ${METER_DIR}/src/led.c
   ${METER_DIR}/src/marks.c
   ${METER_DIR}/src/sampler.c
   ${METER_DIR}/src/storage.c

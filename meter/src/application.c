@@ -2,6 +2,7 @@
 
 #include "chip_bus.h"
 #include "identity.h"
+#include "led.h"
 #include "marks.h"
 #include "sampler.h"
 #include "storage.h"
@@ -28,6 +29,9 @@ int application_start(void)
 	}
 	if (error == 0) {
 		error = marks_start();
+	}
+	if (error == 0) {
+		error = led_start();
 	}
 	if (error == 0) {
 		error = watchdog_start();

@@ -1,7 +1,6 @@
 #include "chip_bus.h"
 
 #include <errno.h>
-#include <zephyr/drivers/gpio.h>
 #include <zephyr/drivers/i2c.h>
 #include <zephyr/kernel.h>
 #include <zephyr/sys/byteorder.h>
@@ -34,10 +33,8 @@ static int read_register(void *context, uint8_t reg, uint16_t *value)
 
 static int recover(void *context)
 {
-	const int error = i2c_recover_bus(chip.bus);
-
 	ARG_UNUSED(context);
-	return error == -ENOSYS ? bus_recovery_run(chip.bus) : error;
+	return bus_recovery_run(chip.bus);
 }
 
 int chip_bus_start(struct fsj_i2c *i2c)

@@ -4,6 +4,7 @@
 
 #include "clock.h"
 #include "events.h"
+#include "led.h"
 #include "watchdog.h"
 
 #define STACK_BYTES 3072
@@ -74,6 +75,7 @@ static void run(void *a, void *b, void *c)
 		watchdog_feed();
 		if (take_events()) {
 			fsj_meter_tick(&meter, elapsed, end_us);
+			led_show(fsj_meter_sampled(&meter), end_us);
 		}
 		if (fsj_meter_streams(&meter) != streams) {
 			start_timer();

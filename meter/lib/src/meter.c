@@ -50,11 +50,13 @@ static void take_reading(struct fsj_meter *m, uint64_t end_us)
 	uint8_t flags = 0;
 	enum fsj_status status;
 
+	m->sampled = false;
 	if (!m->sampling && m->task.kind == FSJ_TASK_NONE) {
 		return;
 	}
 	status = fsj_chip_read(&m->chip, &reading, &flags);
-	if (m->sampling && status == FSJ_OK) {
+	m->sampled = m->sampling && status == FSJ_OK;
+	if (m->sampled) {
 		fsj_sampler_add(&m->sampler, &m->queue, begin_us, end_us, &reading);
 	} else if (m->sampling) {
 		fsj_sampler_miss(&m->sampler, &m->queue, 1, end_us, flags);
@@ -95,6 +97,11 @@ void fsj_meter_tick(struct fsj_meter *m, uint32_t elapsed, uint64_t end_us)
 	if (is_second) {
 		check_chip(m);
 	}
+}
+
+bool fsj_meter_sampled(const struct fsj_meter *m)
+{
+	return m->sampled;
 }
 
 void fsj_meter_mark_edge(struct fsj_meter *m, bool rising, uint64_t time_us)

@@ -59,6 +59,7 @@ struct fsj_meter {
 	struct fsj_gain_point low; /**< of a gain calibration whose other point is still to come */
 	bool has_low;
 	bool sampling;
+	bool sampled; /**< the last tick has a sample */
 	bool complained; /**< a damaged command was answered in this tick */
 	struct fsj_input_counts inputs;
 	uint32_t streams;
@@ -92,6 +93,9 @@ uint32_t fsj_meter_streams(const struct fsj_meter *meter);
  * @param end_us   end of the last one in the meter's clock
  */
 void fsj_meter_tick(struct fsj_meter *meter, uint32_t elapsed, uint64_t end_us);
+
+/** True if the last fsj_meter_tick() took a sample. */
+bool fsj_meter_sampled(const struct fsj_meter *meter);
 
 /** Take one byte of the mark line, which arrived at `time_us` in the meter's clock. */
 void fsj_meter_mark_byte(struct fsj_meter *meter, uint8_t byte, uint64_t time_us);
