@@ -6,13 +6,21 @@
 
 K_MSGQ_DEFINE(queue, sizeof(struct event), CONFIG_FSJOULE_QUEUE_EVENTS, 8);
 
+/* For which there was no room since the newest one in the queue. */
+static uint32_t lost;
+
 void events_put(enum event_kind kind, uint8_t value)
 {
 	/* No other interrupt between taking the time and queueing: the queue is in the order of the times. */
 	const unsigned int key = irq_lock();
-	const struct event event = {.time_us = clock_us(), .kind = (uint8_t)kind, .value = value};
+	const struct event event = {
+		.time_us = clock_us(),
+		.lost_before = lost,
+		.kind = (uint8_t)kind,
+		.value = value,
+	};
 
-	(void)k_msgq_put(&queue, &event, K_NO_WAIT);
+	lost = k_msgq_put(&queue, &event, K_NO_WAIT) == 0 ? 0 : lost + 1;
 	irq_unlock(key);
 }
 
@@ -24,4 +32,17 @@ bool events_take(uint64_t before_us, struct event *event)
 		return false;
 	}
 	return k_msgq_get(&queue, event, K_NO_WAIT) == 0;
+}
+
+uint32_t events_take_lost(void)
+{
+	const unsigned int key = irq_lock();
+	uint32_t count = 0;
+
+	if (k_msgq_num_used_get(&queue) == 0) {
+		count = lost;
+		lost = 0;
+	}
+	irq_unlock(key);
+	return count;
 }

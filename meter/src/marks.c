@@ -7,17 +7,42 @@
 
 #include "board.h"
 #include "events.h"
+#include "fsjoule/meter.h"
 
 static const struct device *const uart = DEVICE_DT_GET(BOARD_MARK_UART);
 static const struct gpio_dt_spec pin = GPIO_DT_SPEC_GET_OR(BOARD_METER, mark_gpios, {0});
 static struct gpio_callback pin_callback;
 
+/* A UART without a way to tell its errors has none. */
+static uint8_t take_errors(const struct device *dev)
+{
+	const int errors = uart_err_check(dev);
+
+	if (errors <= 0) {
+		return 0;
+	}
+	return ((errors & (UART_ERROR_FRAMING | UART_ERROR_PARITY | UART_BREAK)) != 0 ? FSJ_UART_FRAMING : 0) |
+	       ((errors & UART_ERROR_OVERRUN) != 0 ? FSJ_UART_OVERRUN : 0) |
+	       ((errors & UART_ERROR_NOISE) != 0 ? FSJ_UART_NOISE : 0);
+}
+
+/* Errors come first, also where there is no byte: on an STM32F4 they would raise the interrupt for ever, and asking for
+ * them takes the byte that has them.
+ */
 static void on_uart(const struct device *dev, void *context)
 {
 	uint8_t byte;
 
 	ARG_UNUSED(context);
-	while (uart_irq_update(dev) && uart_irq_rx_ready(dev) && uart_fifo_read(dev, &byte, 1) == 1) {
+	while (uart_irq_update(dev)) {
+		const uint8_t errors = take_errors(dev);
+
+		if (errors != 0) {
+			events_put(EVENT_MARK_ERROR, errors);
+		}
+		if (!uart_irq_rx_ready(dev) || uart_fifo_read(dev, &byte, 1) != 1) {
+			return;
+		}
 		events_put(EVENT_MARK_BYTE, byte);
 	}
 }

@@ -32,9 +32,15 @@ static void start_timer(void)
 
 static void take_event(const struct event *event)
 {
+	if (event->lost_before > 0) {
+		fsj_meter_events_lost(&meter, event->lost_before, event->time_us);
+	}
 	switch (event->kind) {
 	case EVENT_MARK_BYTE:
 		fsj_meter_mark_byte(&meter, event->value, event->time_us);
+		break;
+	case EVENT_MARK_ERROR:
+		fsj_meter_mark_error(&meter, event->value, event->time_us);
 		break;
 	case EVENT_MARK_EDGE:
 		fsj_meter_mark_edge(&meter, event->value != 0, event->time_us);
@@ -52,12 +58,17 @@ static void take_event(const struct event *event)
 static bool take_events(void)
 {
 	struct event event;
+	uint32_t lost;
 
 	while (events_take(end_us, &event)) {
 		take_event(&event);
 		if (fsj_meter_streams(&meter) != streams) {
 			return false;
 		}
+	}
+	lost = events_take_lost();
+	if (lost > 0) {
+		fsj_meter_events_lost(&meter, lost, end_us);
 	}
 	return true;
 }

@@ -113,6 +113,14 @@ bool host_port_take(enum host_port port, uint64_t now_us, uint8_t *byte)
 	return timed_bytes_take(input(port), to_ns(now_us + 1), byte, &time_ns);
 }
 
+/* A pseudo terminal has none. */
+int host_port_errors(enum host_port port, uint64_t now_us)
+{
+	(void)port;
+	(void)now_us;
+	return 0;
+}
+
 bool host_stream_write(const uint8_t *bytes, size_t size)
 {
 	return stream_port_frame(&host.stream, bytes, size);

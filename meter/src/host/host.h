@@ -32,6 +32,9 @@ uint64_t host_port_next_us(enum host_port port);
 /** Take the oldest byte if it has arrived by `now_us`. */
 bool host_port_take(enum host_port port, uint64_t now_us, uint8_t *byte);
 
+/** Errors of the line that had occurred by `now_us`, as enum uart_rx_stop_reason; each is told once. */
+int host_port_errors(enum host_port port, uint64_t now_us);
+
 /** Send to whoever has the stream's terminal open.
  *
  * @param size  at most HOST_WRITE_MAX

@@ -77,6 +77,11 @@ static int fifo_fill(const struct device *dev, const uint8_t *bytes, int size)
 	return (int)count;
 }
 
+static int err_check(const struct device *dev)
+{
+	return host_port_errors(((const struct config *)dev->config)->port, clock_us());
+}
+
 static void rx_enable(const struct device *dev)
 {
 	const struct config *config = dev->config;
@@ -110,6 +115,7 @@ static void callback_set(const struct device *dev, uart_irq_callback_user_data_t
 }
 
 static const struct uart_driver_api api = {
+	.err_check = err_check,
 	.fifo_fill = fifo_fill,
 	.fifo_read = fifo_read,
 	.irq_tx_enable = tx_enable,

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <zephyr/ztest.h>
 
-#define ARRIVALS_MAX 256
+#define ARRIVALS_MAX 4096
 #define SENT_MAX 65536
 
 struct made_host made_host;
@@ -80,6 +80,17 @@ bool host_port_take(enum host_port port, uint64_t now_us, uint8_t *byte)
 	}
 	*byte = a->byte[a->first++];
 	return true;
+}
+
+int host_port_errors(enum host_port port, uint64_t now_us)
+{
+	int errors = 0;
+
+	if (port == HOST_MARKS && host_port_next_us(port) <= now_us) {
+		errors = made_host.mark_errors;
+		made_host.mark_errors = 0;
+	}
+	return errors;
 }
 
 bool host_stream_write(const uint8_t *bytes, size_t size)
