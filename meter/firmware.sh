@@ -149,13 +149,16 @@ build_host() {
     build_for_host host "$meter"
 }
 
+# build_black_pill NAME [CMAKE-OPTION...]
 build_black_pill() {
-    build_for_arm blackpill_f411ce "$meter" blackpill_f411ce
+    local name=$1
+    shift
+    build_for_arm "$name" "$meter" blackpill_f411ce "$@"
     # The linker says it only when it links.
-    if grep -q '^Memory region' "$out/blackpill_f411ce.log"; then
-        grep -E '^(Memory region| +(FLASH|S?RAM):)' "$out/blackpill_f411ce.log" | tail -n 3 >"$out/blackpill_f411ce.memory"
+    if grep -q '^Memory region' "$out/$name.log"; then
+        grep -E '^(Memory region| +(FLASH|S?RAM):)' "$out/$name.log" | tail -n 3 >"$out/$name.memory"
     fi
-    cat "$out/blackpill_f411ce.memory"
+    cat "$out/$name.memory"
 }
 
 # QEMU does not end by itself. Its processor is about as fast as the Black Pill's: 8 ns an instruction.
@@ -189,7 +192,8 @@ mkdir -p "$out"
 case ${1:-} in
 build)
     check all
-    build_black_pill
+    build_black_pill blackpill_f411ce
+    build_black_pill blackpill_f411ce_usb -DSNIPPET=usb-stream
     build_host
     echo "the meter for the virtual lab: build/firmware/host/zephyr/zephyr.exe"
     ;;

@@ -19,4 +19,5 @@ target_sources(app PRIVATE
   ${METER_DIR}/src/storage.c
   ${METER_DIR}/src/stream.c
 )
+target_sources_ifdef(CONFIG_USB_DEVICE_STACK_NEXT app PRIVATE ${METER_DIR}/src/usb.c)
 target_sources_ifdef(CONFIG_WATCHDOG app PRIVATE ${METER_DIR}/src/watchdog.c)

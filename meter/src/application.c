@@ -7,6 +7,7 @@
 #include "sampler.h"
 #include "storage.h"
 #include "stream.h"
+#include "usb.h"
 #include "watchdog.h"
 
 int application_start(void)
@@ -24,6 +25,9 @@ int application_start(void)
 	struct fsj_i2c i2c;
 	int error = chip_bus_start(&i2c);
 
+	if (error == 0) {
+		error = usb_start();
+	}
 	if (error == 0) {
 		error = stream_start();
 	}

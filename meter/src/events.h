@@ -24,7 +24,7 @@ struct event {
 	uint8_t value; /**< the byte; of an error: FSJ_UART_...; of an edge: 1 rising, 0 falling */
 };
 
-/** Queue what arrives now. From an interrupt. */
+/** Queue what arrives now. From any context. */
 void events_put(enum event_kind kind, uint8_t value);
 
 /** Take the oldest event before `before_us`.

@@ -58,9 +58,21 @@ int stream_start(void)
 	return 0;
 }
 
+/* On USB. A serial port sends whether somebody listens or not. */
+static bool has_reader(void)
+{
+	uint32_t is_open = 1;
+
+	(void)uart_line_ctrl_get(uart, UART_LINE_CTRL_DTR, &is_open);
+	return is_open != 0;
+}
+
 bool stream_frame(void *context, const uint8_t *bytes, size_t size)
 {
 	ARG_UNUSED(context);
+	if (!has_reader()) {
+		return true;
+	}
 	if (ring_buf_space_get(&waiting) < size) {
 		return false;
 	}

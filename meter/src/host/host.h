@@ -44,6 +44,9 @@ bool host_stream_write(const uint8_t *bytes, size_t size);
 
 #define HOST_WRITE_MAX 100u
 
+/** With CONFIG_UART_LINE_CTRL: whether anybody has the stream's terminal open. */
+bool host_stream_is_open(void);
+
 /** Write or read a register of the INA219 at a time that has not gone past what is known.
  *
  * @return 0, or something else if it does not answer

@@ -2,6 +2,7 @@
 
 #include "host_uart.h"
 
+#include <errno.h>
 #include <zephyr/drivers/uart.h>
 #include <zephyr/kernel.h>
 
@@ -114,7 +115,25 @@ static void callback_set(const struct device *dev, uart_irq_callback_user_data_t
 	data->context = context;
 }
 
+#if defined(CONFIG_UART_LINE_CTRL)
+
+/* As USB's: the tests of the transport. */
+static int line_ctrl_get(const struct device *dev, uint32_t control, uint32_t *value)
+{
+	ARG_UNUSED(dev);
+	if (control != UART_LINE_CTRL_DTR) {
+		return -ENOTSUP;
+	}
+	*value = host_stream_is_open() ? 1 : 0;
+	return 0;
+}
+
+#endif
+
 static const struct uart_driver_api api = {
+#if defined(CONFIG_UART_LINE_CTRL)
+	.line_ctrl_get = line_ctrl_get,
+#endif
 	.err_check = err_check,
 	.fifo_fill = fifo_fill,
 	.fifo_read = fifo_read,

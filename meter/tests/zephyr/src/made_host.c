@@ -103,6 +103,11 @@ bool host_stream_write(const uint8_t *bytes, size_t size)
 	return true;
 }
 
+bool host_stream_is_open(void)
+{
+	return !made_host.reader_is_away;
+}
+
 static bool answers(uint64_t now_us)
 {
 	ina219_emulated_advance(&made_host.chip, (int64_t)now_us * 1000);

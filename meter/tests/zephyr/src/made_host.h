@@ -22,6 +22,7 @@ struct made_host {
 	bool bus_held; /**< until it is recovered */
 	bool unplugged;
 	bool reader_holds_up; /**< the stream has no room */
+	bool reader_is_away;
 	int mark_errors; /**< of the mark line's UART, told with the next byte */
 	uint32_t recoveries;
 	uint64_t lost_until_us;
