@@ -161,27 +161,6 @@ build_black_pill() {
     cat "$out/$name.memory"
 }
 
-# QEMU does not end by itself. Its processor is about as fast as the Black Pill's: 8 ns an instruction.
-run_clock_test() {
-    if ! has_arm_compiler || ! command -v qemu-system-arm >/dev/null; then
-        echo "== firmware: clock is not tested: set GNUARMEMB_TOOLCHAIN_PATH, and install qemu-system-arm"
-        return
-    fi
-    rm -f "$out/clock.out"
-    build_for_arm clock "$meter/tests/zephyr_clock" qemu_cortex_m3
-    qemu-system-arm -machine lm3s6965evb -cpu cortex-m3 -display none -monitor none -net none \
-        -icount shift=3,align=off,sleep=off -rtc clock=vm -serial "file:$out/clock.out" \
-        -kernel "$out/clock/zephyr/zephyr.elf" &
-    local qemu=$!
-    for _ in $(seq 120); do
-        sleep 0.5
-        ! grep -qs '^PROJECT EXECUTION' "$out/clock.out" || break
-    done
-    kill "$qemu"
-    cat "$out/clock.out"
-    grep -q '^PROJECT EXECUTION SUCCESSFUL' "$out/clock.out"
-}
-
 build_tests() {
     build_for_host tests "$meter/tests/zephyr"
     # It makes the file of its flash where it runs. Its threads never run at once: one processor is ten times as fast.
@@ -200,7 +179,6 @@ build)
 test)
     check host
     build_tests
-    run_clock_test
     build_host
     ;;
 *)

@@ -11,7 +11,6 @@ target_link_libraries(app PRIVATE fsjoule_meter)
 target_sources(app PRIVATE
   ${METER_DIR}/src/application.c
   ${METER_DIR}/src/chip_bus.c
-  ${METER_DIR}/src/clock.c
   ${METER_DIR}/src/events.c
   ${METER_DIR}/src/led.c
   ${METER_DIR}/src/marks.c

@@ -1,6 +1,7 @@
 #include "application.h"
 
 #include "chip_bus.h"
+#include "clock.h"
 #include "identity.h"
 #include "led.h"
 #include "marks.h"
@@ -23,8 +24,11 @@ int application_start(void)
 	const struct fsj_output output = {.frame = stream_frame};
 	const struct fsj_storage storage = storage_get();
 	struct fsj_i2c i2c;
-	int error = chip_bus_start(&i2c);
+	int error = clock_start();
 
+	if (error == 0) {
+		error = chip_bus_start(&i2c);
+	}
 	if (error == 0) {
 		error = usb_start();
 	}

@@ -9,18 +9,26 @@ K_MSGQ_DEFINE(queue, sizeof(struct event), CONFIG_FSJOULE_QUEUE_EVENTS, 8);
 /* For which there was no room since the newest one in the queue. */
 static uint32_t lost;
 
-void events_put(enum event_kind kind, uint8_t value)
+void events_put_at(uint64_t time_us, enum event_kind kind, uint8_t value, uint32_t lost_before)
 {
-	/* No other interrupt between taking the time and queueing: the queue is in the order of the times. */
 	const unsigned int key = irq_lock();
 	const struct event event = {
-		.time_us = clock_us(),
-		.lost_before = lost,
+		.time_us = time_us,
+		.lost_before = lost + lost_before,
 		.kind = (uint8_t)kind,
 		.value = value,
 	};
 
-	lost = k_msgq_put(&queue, &event, K_NO_WAIT) == 0 ? 0 : lost + 1;
+	lost = k_msgq_put(&queue, &event, K_NO_WAIT) == 0 ? 0 : event.lost_before + 1;
+	irq_unlock(key);
+}
+
+void events_put(enum event_kind kind, uint8_t value)
+{
+	/* No other interrupt between taking the time and queueing: the queue is in the order of the times. */
+	const unsigned int key = irq_lock();
+
+	events_put_at(clock_us(), kind, value, 0);
 	irq_unlock(key);
 }
 

@@ -27,6 +27,12 @@ struct event {
 /** Queue what arrives now. From any context. */
 void events_put(enum event_kind kind, uint8_t value);
 
+/** Queue what arrived a moment ago, when an interrupt could not come at once: it may stand behind what arrived later.
+ *
+ * @param lost_before  events of its kind that were lost just before it
+ */
+void events_put_at(uint64_t time_us, enum event_kind kind, uint8_t value, uint32_t lost_before);
+
 /** Take the oldest event before `before_us`.
  *
  * @retval false  there is none; `event` is untouched

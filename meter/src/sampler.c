@@ -10,24 +10,16 @@
 #define STACK_BYTES 3072
 
 K_THREAD_STACK_DEFINE(stack, STACK_BYTES);
-K_TIMER_DEFINE(timer, NULL, NULL);
 
 static struct k_thread thread;
 static struct fsj_meter meter;
-static uint32_t streams; /* as the timer was last started */
+static uint32_t streams; /* when the ticks last began */
 static uint64_t end_us; /* of the newest tick */
 
-/* A stream's first tick ends one period after now. The period is a whole number of the kernel's ticks, and the kernel
- * adds it up from the first expiry: the timer neither drifts nor jitters.
- */
-static void start_timer(void)
+static void begin_ticks(void)
 {
-	const k_ticks_t now = k_uptime_ticks();
-	const k_ticks_t period = (k_ticks_t)(fsj_meter_period_us(&meter) / CLOCK_US_PER_TICK);
-
 	streams = fsj_meter_streams(&meter);
-	end_us = (uint64_t)now * CLOCK_US_PER_TICK;
-	k_timer_start(&timer, K_TIMEOUT_ABS_TICKS(now + period), K_TICKS(period));
+	end_us = clock_begin_ticks(fsj_meter_period_us(&meter));
 }
 
 static void take_event(const struct event *event)
@@ -78,9 +70,9 @@ static void run(void *a, void *b, void *c)
 	ARG_UNUSED(a);
 	ARG_UNUSED(b);
 	ARG_UNUSED(c);
-	start_timer();
+	begin_ticks();
 	for (;;) {
-		const uint32_t elapsed = k_timer_status_sync(&timer);
+		const uint32_t elapsed = clock_wait_tick();
 
 		end_us += (uint64_t)elapsed * fsj_meter_period_us(&meter);
 		watchdog_feed();
@@ -89,7 +81,7 @@ static void run(void *a, void *b, void *c)
 			led_show(fsj_meter_sampled(&meter), end_us);
 		}
 		if (fsj_meter_streams(&meter) != streams) {
-			start_timer();
+			begin_ticks();
 		}
 	}
 }

@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "host.h"
+#include "kernel_tick.h"
 #include "pace.h"
 
 struct config {
@@ -167,7 +168,7 @@ static void await_arrival(const struct device *dev)
 	const uint64_t next_us = host_port_next_us(config->port);
 
 	if (data->rx_enabled && next_us != UINT64_MAX) {
-		const uint64_t tick = (next_us + CLOCK_US_PER_TICK - 1) / CLOCK_US_PER_TICK;
+		const uint64_t tick = (next_us + KERNEL_TICK_US - 1) / KERNEL_TICK_US;
 
 		k_timer_start(&data->arrival, K_TIMEOUT_ABS_TICKS((k_ticks_t)tick), K_NO_WAIT);
 	}

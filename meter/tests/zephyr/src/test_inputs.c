@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "core_calls.h"
 #include "fsjoule/meter.h"
+#include "kernel_tick.h"
 #include "watching.h"
 
 #define MORE 100
@@ -71,7 +72,7 @@ ZTEST(inputs, test_errors_of_the_uart_come_before_their_byte)
 		zassert_equal(core_calls.errors, errors[i].core, "%d", errors[i].uart);
 		zassert_equal(core_calls.bytes_before_error, 2);
 		zassert_equal(core_calls.bytes, 4);
-		zassert_within(core_calls.error_time_us, time_us, CLOCK_US_PER_TICK);
+		zassert_within(core_calls.error_time_us, time_us, KERNEL_TICK_US);
 	}
 }
 
