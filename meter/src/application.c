@@ -15,6 +15,7 @@ int application_start(void)
 {
 	const struct fsj_meter_config config = {
 		.defaults = identity_settings(),
+		.chip = chip_bus_kind(),
 		.mark_silence_us = CONFIG_FSJOULE_MARK_SILENCE_US,
 		.simulated = identity_simulated(),
 		.serial_number = identity_serial_number(),

@@ -32,9 +32,10 @@ struct fsj_settings identity_settings(void)
 	return (struct fsj_settings){
 		.rate_hz = RATE_HZ,
 		.shunt_uohm = SHUNT_UOHM,
-		/* 40, 80, 160, 320 in both. */
-		.range = (enum fsj_ina219_range)DT_ENUM_IDX(BOARD_CURRENT_MONITOR, shunt_range_millivolts),
-		.bus_32v = DT_PROP(BOARD_CURRENT_MONITOR, bus_range_volts) == 32,
+		/* 40, 80, 160, 320 are 0 to 3. */
+		.range = (enum fsj_ina219_range)LOG2(DT_PROP(BOARD_CURRENT_MONITOR, shunt_range_millivolts) / 40),
+		/* An INA228 has no other. */
+		.bus_32v = DT_PROP_OR(BOARD_CURRENT_MONITOR, bus_range_volts, 32) == 32,
 	};
 }
 

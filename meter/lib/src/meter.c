@@ -11,6 +11,7 @@ enum fsj_status fsj_meter_start(struct fsj_meter *m, const struct fsj_meter_conf
 	enum fsj_status status;
 
 	*m = (struct fsj_meter){.config = *config, .sampling = true};
+	m->chip.kind = config->chip != NULL ? config->chip : &fsj_chip_ina219;
 	m->chip.i2c = *i2c;
 	m->queue.outbox.output = *output;
 	fsj_store_load(&m->store, storage, &config->defaults);

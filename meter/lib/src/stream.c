@@ -59,10 +59,7 @@ enum fsj_status fsj_meter_start_chip(struct fsj_meter *m)
 	struct fsj_ina219_setup setup = m->chip.setup;
 
 	/* Settings are valid, so that there always is a resolution. */
-	(void)fsj_ina219_choose(m->settings.rate_hz, m->settings.range, &setup);
-	if (m->settings.bus_32v) {
-		setup.config |= FSJ_INA219_CONFIG_BRNG_32V;
-	}
+	(void)m->chip.kind->choose(&m->settings, &setup);
 	return fsj_chip_start(&m->chip, &setup);
 }
 

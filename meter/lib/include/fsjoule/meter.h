@@ -39,6 +39,7 @@ enum fsj_reset_cause {
 
 struct fsj_meter_config {
 	struct fsj_settings defaults; /**< used where nothing whole is stored; must be valid */
+	const struct fsj_chip_kind *chip; /**< NULL: an INA219 */
 	uint32_t mark_silence_us;
 	bool simulated;
 	const char *serial_number; /**< NUL-terminated; its first FSJ_NAME_BYTES are sent; must outlive the meter */
