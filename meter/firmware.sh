@@ -134,8 +134,11 @@ build() {
     }
 }
 
+# build_for_host NAME SOURCE [CMAKE-OPTION...]
 build_for_host() {
-    ZEPHYR_TOOLCHAIN_VARIANT=host build "$@" native_sim/native/64
+    local name=$1 source=$2
+    shift 2
+    ZEPHYR_TOOLCHAIN_VARIANT=host build "$name" "$source" native_sim/native/64 "$@"
 }
 
 build_for_arm() {
@@ -161,10 +164,13 @@ build_black_pill() {
     cat "$out/$name.memory"
 }
 
-build_tests() {
-    build_for_host tests "$meter/tests/zephyr"
+# run_tests NAME [CMAKE-OPTION...]
+run_tests() {
+    local name=$1
+    shift
+    build_for_host "$name" "$meter/tests/zephyr" "$@"
     # It makes the file of its flash where it runs. Its threads never run at once: one processor is ten times as fast.
-    (cd "$out/tests" && rm -f flash.bin && timeout 300 taskset -c 0 zephyr/zephyr.exe)
+    (cd "$out/$name" && rm -f flash.bin && timeout 300 taskset -c 0 zephyr/zephyr.exe)
 }
 
 mkdir -p "$out"
@@ -178,7 +184,8 @@ build)
     ;;
 test)
     check host
-    build_tests
+    run_tests tests
+    run_tests tests_ina228 -DSNIPPET=ina228
     build_host
     ;;
 *)

@@ -16,6 +16,12 @@ set(host_sources
 )
 set(host_directories ${METER_DIR}/emulated ${METER_DIR}/sim ${METER_DIR}/src/host ${METER_DIR}/lib/include)
 
+# The tests of the firmware have both chips.
+dt_comp_path(ina228 COMPATIBLE "fsjoule,ina228")
+if(ina228)
+  message(FATAL_ERROR "the host's program has an emulated INA219 only")
+endif()
+
 # The firmware is one object, and the host's side belongs to the program that runs it. The two share no symbols, so the
 # one function of the core that the emulated chip uses is there once more.
 list(TRANSFORM host_directories PREPEND -I)

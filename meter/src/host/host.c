@@ -144,6 +144,16 @@ int host_chip_read(uint64_t now_us, uint8_t reg, uint16_t *value)
 	return answers(now_us) ? ina219_emulated_read(&host.chip, reg, value) : -1;
 }
 
+/* An INA219 has none. */
+int host_chip_read_bytes(uint64_t now_us, uint8_t reg, uint8_t *bytes, size_t size)
+{
+	(void)now_us;
+	(void)reg;
+	(void)bytes;
+	(void)size;
+	return -1;
+}
+
 int host_chip_recover(void)
 {
 	host.bus_held = 0;

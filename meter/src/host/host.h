@@ -54,6 +54,8 @@ bool host_stream_is_open(void);
 int host_chip_write(uint64_t now_us, uint8_t reg, uint16_t value);
 /** @copydoc host_chip_write */
 int host_chip_read(uint64_t now_us, uint8_t reg, uint16_t *value);
+/** The bytes of a register that has not 16 bits. @copydoc host_chip_write */
+int host_chip_read_bytes(uint64_t now_us, uint8_t reg, uint8_t *bytes, size_t size);
 
 /** Nine clocks and a STOP on its bus.
  *

@@ -93,7 +93,7 @@ void *begin(void)
 
 	if (!started) {
 		started = true;
-		ina219_emulated_init(&made_host.chip, host_settings()->shunt_uohm, source,
+		MADE_CHIP(init)(&made_host.made.chip, host_settings()->shunt_uohm, source,
 				     (int64_t)clock_us() * 1000);
 		zassert_equal(application_start(), 0);
 	}
