@@ -67,6 +67,14 @@ struct fsj_mark {
 #define FSJ_INFO_UNSAVED 0x04u /**< a loss of power would change the settings */
 #define FSJ_INFO_DAMAGED 0x08u /**< a stored record is damaged: the one before, or the defaults, are used */
 
+/** What arrived badly at the meter's inputs since power-up. All wrap. */
+struct fsj_input_counts {
+	uint32_t events_lost; /**< bytes and edges for which the queue before the core had no room */
+	uint32_t mark_framing; /**< UART errors on the mark line: no stop bit, or a break */
+	uint32_t mark_overruns; /**< bytes of the mark line that came before the one before was read */
+	uint32_t mark_noise; /**< bits of the mark line that were not clear */
+};
+
 /** What the meter says of itself. */
 struct fsj_info {
 	uint32_t rate_hz; /**< ticks a second */

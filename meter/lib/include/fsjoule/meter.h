@@ -60,6 +60,7 @@ struct fsj_meter {
 	bool has_low;
 	bool sampling;
 	bool complained; /**< a damaged command was answered in this tick */
+	struct fsj_input_counts inputs;
 	uint32_t streams;
 	uint32_t ticks_to_info;
 };
@@ -94,6 +95,22 @@ void fsj_meter_tick(struct fsj_meter *meter, uint32_t elapsed, uint64_t end_us);
 
 /** Take one byte of the mark line, which arrived at `time_us` in the meter's clock. */
 void fsj_meter_mark_byte(struct fsj_meter *meter, uint8_t byte, uint64_t time_us);
+
+/** Errors of the mark line's UART, as its driver tells them for a byte or for several. A break counts as framing. */
+#define FSJ_UART_FRAMING 0x01u
+#define FSJ_UART_OVERRUN 0x02u
+#define FSJ_UART_NOISE 0x04u
+
+/** Take errors of the mark line's UART, before the byte that has them (a lost byte: before the next one).
+ *
+ * @param errors  FSJ_UART_..., each of them once
+ */
+void fsj_meter_mark_error(struct fsj_meter *meter, uint8_t errors, uint64_t time_us);
+
+/** `count` events (bytes or edges) were lost before this moment, because the caller's queue was full. To be called in the
+ * order of the times: after the last event that was queued before the loss, and before the first one after it.
+ */
+void fsj_meter_events_lost(struct fsj_meter *meter, uint32_t count, uint64_t time_us);
 
 /** Take an edge of the mark pin. */
 void fsj_meter_mark_edge(struct fsj_meter *meter, bool rising, uint64_t time_us);
