@@ -272,6 +272,12 @@ const struct fsj_info *bench_info(void)
 	return &bench.follower.info;
 }
 
+uint32_t bench_stream(void)
+{
+	CHECK(bench.follower.has_info);
+	return bench.follower.stream_id;
+}
+
 void bench_check_mark(size_t index, uint8_t source, const char *text, uint64_t time_us)
 {
 	const struct fsj_mark *mark = &bench.frame[index].mark;
@@ -279,6 +285,7 @@ void bench_check_mark(size_t index, uint8_t source, const char *text, uint64_t t
 	CHECK(index < bench.frames);
 	CHECK_EQUAL(bench.frame[index].type, FSJ_FRAME_MARK);
 	CHECK_EQUAL(mark->source, source);
+	CHECK_EQUAL(mark->flags, 0);
 	CHECK_EQUAL(mark->length, strlen(text));
 	CHECK(memcmp(mark->text, text, strlen(text)) == 0);
 	CHECK_EQUAL(mark->time_us, time_us);
