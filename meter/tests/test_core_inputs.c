@@ -69,9 +69,9 @@ static void check_line(const char *line, uint8_t flags, const char *text, uint32
 static void test_marks_with_and_without_a_check(void)
 {
 	bench_begin();
-	check_line("~S7~287\n", FSJ_MARK_CHECKED, "S7", 0);
+	check_line("~S7~2287\n", FSJ_MARK_CHECKED, "S7", 0);
 	check_line("S7\n", 0, "S7", 0);
-	check_line("~S7~288\n", FSJ_MARK_DAMAGED, "~S7~288", 1);
+	check_line("~S7~2288\n", FSJ_MARK_DAMAGED, "~S7~2288", 1);
 	/* A line that never ends keeps no mark. */
 	bench_line("~S8~2");
 	bench.frames = 0;
@@ -80,8 +80,8 @@ static void test_marks_with_and_without_a_check(void)
 	CHECK_EQUAL(bench.frame[0].mark.flags, FSJ_MARK_DAMAGED);
 	check_told(0, 0, 0, 0, 2);
 	/* The host's own marks have the frame's checksum. */
-	CHECK_EQUAL(bench_command(FSJ_COMMAND_MARK, "~S7~288", 7).status, FSJ_REPLY_DONE);
-	bench_check_mark(bench.frames - 2, FSJ_MARK_HOST, "~S7~288", bench.now_us);
+	CHECK_EQUAL(bench_command(FSJ_COMMAND_MARK, "~S7~2288", 8).status, FSJ_REPLY_DONE);
+	bench_check_mark(bench.frames - 2, FSJ_MARK_HOST, "~S7~2288", bench.now_us);
 }
 
 static void test_a_byte_that_was_lost_damages_a_plain_mark(void)

@@ -70,29 +70,33 @@ static void check_judged(const char *sent, uint8_t flags, const char *text)
 
 static void test_checks(void)
 {
-	/* 2812, 14999, 2837505055, 0, 360, 123456789 and 12345678910 modulo 997. */
-	check_judged("~S12~818", FSJ_MARK_CHECKED, "S12");
-	check_judged("~E999~44", FSJ_MARK_CHECKED, "E999");
-	check_judged("~Sboot~184", FSJ_MARK_CHECKED, "Sboot");
-	check_judged("~0~0", FSJ_MARK_CHECKED, "0");
-	check_judged("~a0~360", FSJ_MARK_CHECKED, "a0");
-	check_judged("~0123456789~273", FSJ_MARK_CHECKED, "0123456789");
-	check_judged("~0123456789A~391", FSJ_MARK_CHECKED, "0123456789A");
+	/* 2812, 14999, 2837505055, 0, 360 and 12345678 modulo 997, and 1000 for each character. */
+	check_judged("~S12~3818", FSJ_MARK_CHECKED, "S12");
+	check_judged("~E999~4044", FSJ_MARK_CHECKED, "E999");
+	check_judged("~Sboot~5184", FSJ_MARK_CHECKED, "Sboot");
+	check_judged("~0~1000", FSJ_MARK_CHECKED, "0");
+	check_judged("~a0~2360", FSJ_MARK_CHECKED, "a0");
+	check_judged("~012345678~9824", FSJ_MARK_CHECKED, "012345678");
 	/* What is no check, and what is only its beginning or its end. */
-	check_judged("~S12~817", FSJ_MARK_DAMAGED, "~S12~817");
-	check_judged("~S12~0818", FSJ_MARK_DAMAGED, "~S12~0818");
-	check_judged("~S12~8181", FSJ_MARK_DAMAGED, "~S12~8181");
-	check_judged("~0~00", FSJ_MARK_DAMAGED, "~0~00");
+	check_judged("~S12~3817", FSJ_MARK_DAMAGED, "~S12~3817");
+	check_judged("~S12~2818", FSJ_MARK_DAMAGED, "~S12~2818");
+	check_judged("~S12~03818", FSJ_MARK_DAMAGED, "~S12~03818");
+	check_judged("~S12~38181", FSJ_MARK_DAMAGED, "~S12~38181");
+	check_judged("~0~0", FSJ_MARK_DAMAGED, "~0~0");
+	/* Two digits that are missing change nothing modulo 997. */
+	check_judged("~S1~4281", FSJ_MARK_DAMAGED, "~S1~4281");
+	check_judged("~S197~4281", FSJ_MARK_CHECKED, "S197");
 	check_judged("~S12~", FSJ_MARK_DAMAGED, "~S12~");
 	check_judged("~S12", FSJ_MARK_DAMAGED, "~S12");
-	check_judged("S12~818", FSJ_MARK_DAMAGED, "S12~818");
+	check_judged("S12~3818", FSJ_MARK_DAMAGED, "S12~3818");
 	check_judged("~~0", FSJ_MARK_DAMAGED, "~~0");
 	check_judged("~0", FSJ_MARK_DAMAGED, "~0");
 	check_judged("~", FSJ_MARK_DAMAGED, "~");
-	check_judged("~S1 2~818", FSJ_MARK_DAMAGED, "~S1 2~818");
-	check_judged("~S12~818~E12~415", FSJ_MARK_DAMAGED, "~S12~818~E12~415");
+	check_judged("~S1 2~4818", FSJ_MARK_DAMAGED, "~S1 2~4818");
+	check_judged("~S12~3818~E12~34", FSJ_MARK_DAMAGED, "~S12~3818~E12~34");
 	/* A longer line of which the first 16 bytes would be right. */
-	check_judged("~0123456789A~3910", FSJ_MARK_DAMAGED, "~0123456789A~391");
+	check_judged("~0123456789~2730~", FSJ_MARK_DAMAGED, "~0123456789~2730");
+	check_judged("~0123456789~1027", FSJ_MARK_DAMAGED, "~0123456789~1027");
 	/* Other lines. */
 	check_judged("S12", 0, "S12");
 	check_judged("root@board:~# ", 0, "root@board:~# ");
@@ -103,7 +107,7 @@ static void test_checks(void)
 /* Whatever becomes of one byte, or of some neighbours: it is seen. */
 static void test_one_hit_makes_no_other_mark(void)
 {
-	const char *whole = "~S12~818";
+	const char *whole = "~S12~3818";
 	const size_t size = strlen(whole);
 
 	for (size_t at = 0; at < size; at++) {
@@ -160,7 +164,7 @@ static void test_a_hit_damages_a_plain_line(void)
 	/* A check says more than a hit. */
 	CHECK(!put(&line, "~S1", 5000));
 	fsj_mark_line_hit(&line, 5200);
-	CHECK(put(&line, "2~818\n", 5300));
+	CHECK(put(&line, "2~3818\n", 5300));
 	fsj_mark_line_judge(&line);
 	CHECK_EQUAL(line.mark.flags, FSJ_MARK_CHECKED);
 }

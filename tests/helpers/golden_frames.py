@@ -176,7 +176,7 @@ FRAMES: list[Case] = [
         "type": "mark",
         "seq": 14,
         "stream_id": 7,
-        "fields": {"time_us": 2, "source": wire.LINE, "flags": wire.BROKEN, "text": "~S13~887"},
+        "fields": {"time_us": 2, "source": wire.LINE, "flags": wire.BROKEN, "text": "~S13~3887"},
     },
     {
         "name": "rising edge",

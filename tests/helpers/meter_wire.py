@@ -129,7 +129,7 @@ def reply(
 def checked(text: str) -> str:
     """A line of the mark line with its check, without LF."""
     digits = "".join(str("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".index(c)) for c in text)
-    return f"~{text}~{int(digits) % 997}"
+    return f"~{text}~{1000 * len(text) + int(digits) % 997}"
 
 
 # The payload of each command that has one.

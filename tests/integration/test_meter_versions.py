@@ -115,8 +115,8 @@ def test_a_meter_gets_commands_of_its_own_protocol(meter: _OldMeter, receiver: R
 def test_a_recording_has_the_marks_of_its_board_with_and_without_checks(meter: _OldMeter, receiver: Receiver) -> None:
     receiver.arm()
     if meter.protocol == 2:
-        meter.say_line("~S7~287")
-        meter.say_line("~E7~148")
+        meter.say_line("~S7~2287")
+        meter.say_line("~E7~2148")
     meter.say_line("plain")
     for _ in range(5):
         meter.say_samples()
@@ -125,6 +125,6 @@ def test_a_recording_has_the_marks_of_its_board_with_and_without_checks(meter: _
     checked = [mark for mark in trace.marks if mark.checked]
     assert [mark.text for mark in trace.marks] == (["S7", "plain"] if meter.protocol == 2 else ["plain"])
     assert checked == [Mark(mark.time_us, "S7", MarkSource.LINE, checked=True) for mark in checked]
-    faults = ("1 mark damaged on the mark line: '~E7~148'",) if meter.protocol == 2 else ()
+    faults = ("1 mark damaged on the mark line: '~E7~2148'",) if meter.protocol == 2 else ()
     assert trace.faults == faults
     assert (trace.missed, trace.lost) == (0, 0)

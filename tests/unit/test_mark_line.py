@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import meter_wire as wire
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ def test_a_shell_sends_a_mark_with_its_check(shell: list[str], on_console: bool,
             assert len(uart.read_text()) <= 17
             assert int(f"{28}{number}") < 2**31
     subprocess.run([*shell, "-c", send("Sboot")], check=True, timeout=30)
-    assert uart.read_text() == "~Sboot~184\n"
+    assert uart.read_text() == "~Sboot~5184\n"
 
 
 def test_a_mark_that_no_shell_could_check_is_refused() -> None:
@@ -59,13 +61,13 @@ def test_a_mark_that_no_shell_could_check_is_refused() -> None:
             OWN.send(text)
 
 
-@given(text=st.text("SEboot0123456789aZ", min_size=1, max_size=6), wrong=st.integers(1, 996))
+@given(text=st.text("SEboot0123456789aZ", min_size=1, max_size=6), wrong=st.integers(1, 999))
 def test_the_check_of_a_mark_is_looked_at_where_the_meter_does_not(text: str, wrong: int) -> None:
     """A meter of protocol 2 passes on the line that it heard."""
     line = wire.checked(text)
     (frame,) = FrameDecoder().feed(wire.mark(0, time_us=1, text=line, protocol=2))
     assert frame == MarkFrame(0, 1, text, checked=True)
-    line = f"~{text}~{(int(line.split('~')[2]) + wrong) % 997}"
+    line = f"~{text}~{(int(line.split('~')[2]) + wrong) % 1000 + 1000 * len(text)}"
     (frame,) = FrameDecoder().feed(wire.mark(0, time_us=1, text=line, protocol=2))
     assert frame == MarkFrame(0, 1, line, damaged=True)
     (frame,) = FrameDecoder().feed(wire.mark(0, time_us=1, text=line, source=wire.HOST, protocol=2))
@@ -76,13 +78,13 @@ def test_the_check_of_a_mark_is_looked_at_where_the_meter_does_not(text: str, wr
 @pytest.mark.parametrize(
     ("line", "read"),
     [
-        ("~S12~818", ("S12", True, False)),
-        ("~E999~44", ("E999", True, False)),
-        ("~0~0", ("0", True, False)),
-        ("~0123456789A~391", ("0123456789A", True, False)),
+        ("~S12~3818", ("S12", True, False)),
+        ("~E999~4044", ("E999", True, False)),
+        ("~0~1000", ("0", True, False)),
+        ("~012345678~9824", ("012345678", True, False)),
         *((line, (line, False, True)) for line in (
-            "~S12~817", "~S12~0818", "~S12~8181", "~0~00", "~S12~", "~S12", "S12~818", "~~0", "~0", "~", "~S1 2~818",
-            "~S12~818~E12~415",
+            "~S12~3817", "~S12~2818", "~S12~03818", "~S12~38181", "~0~0", "~S1~4281", "~S12~", "~S12", "S12~3818",
+            "~~0", "~0", "~", "~S1 2~4818", "~S12~3818~E12~34", "~0123456789~2730", "~0123456789~1027",
         )),
         *((line, (line, False, False)) for line in ("S12", "root@board:~# ", "a ~ 12", "12")),
     ],
@@ -91,13 +93,28 @@ def test_what_a_line_is(line: str, read: tuple[str, bool, bool]) -> None:
     assert read_line(line) == read
 
 
+def test_no_hit_makes_another_mark_of_one_with_a_check() -> None:
+    """Any byte changed to any other, any loss of neighbours, any byte or repetition too many."""
+    random = np.random.default_rng(20)
+    others = [*range(1, 200), *random.integers(200, 100_000, 50).tolist()]
+    for text in (*(f"{letter}{number}" for letter in "SE" for number in others), "Sboot", "Eboot"):
+        whole = wire.checked(text)
+        hit = {whole[:at] + chr(byte) + whole[at + 1 :] for at in range(len(whole)) for byte in range(0x20, 0x7F)}
+        hit |= {whole[:at] + whole[end:] for at in range(len(whole)) for end in range(at + 1, len(whole) + 1)}
+        hit |= {whole[:at] + chr(byte) + whole[at:] for at in range(len(whole) + 1) for byte in range(0x20, 0x7F)}
+        hit |= {whole[:end] + whole[at:] for at in range(len(whole)) for end in range(at + 1, len(whole) + 1)}
+        for line in hit - {whole, ""}:
+            read, _, damaged = read_line(line[:16])
+            assert damaged or not re.fullmatch(r"[SE](\d+|boot)", read), (whole, line)
+
+
 def test_a_line_of_its_own_has_marks_only() -> None:
     lines = heard("S7", "{fsj:S8}", "noise")
     assert OWN.marks(lines) == tuple(lines)
 
 
 def test_where_marks_have_checks_one_without_is_what_is_left_of_another() -> None:
-    """Two hits can leave S1 of ~S12~818. The board's own lines stay."""
+    """Two hits can leave S1 of ~S12~3818. The board's own lines stay."""
     checked, rest = Mark(1, "S12", checked=True), heard("S1", "E1", "Eboot", "phase 2", "Start")
     edge = Mark(5, "", MarkSource.RISING)
     assert OWN.marks([checked, *rest, edge]) == (checked, *rest[3:], edge)

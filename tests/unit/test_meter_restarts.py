@@ -8,6 +8,7 @@ import meter_wire as wire
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from meter_line import compare
 
 from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 
@@ -93,6 +94,14 @@ def test_frames_change_places_over_a_restart() -> None:
     assert counters.duplicates == 3
 
 
+def test_a_late_frame_of_a_power_up_before_the_first_one_heard_changes_nothing() -> None:
+    decoder = FrameDecoder()
+    old, new = [_equal_samples(seq, _FIRST) for seq in range(2)], _equal_samples(0, _SECOND)
+    assert len(decoder.feed(old[0] + _equal_samples(0, 5) + old[1] + new)) == 4
+    assert decoder.feed(old[1] + old[0] + new) == []
+    assert (decoder.counters.lost, decoder.counters.duplicates) == (0, 3)
+
+
 def test_frames_that_come_late_at_the_beginning_are_taken() -> None:
     decoder = FrameDecoder()
     frames = [_equal_samples(seq, _FIRST) for seq in range(100, 104)]
@@ -158,3 +167,12 @@ def test_no_good_frame_is_dropped_and_none_is_taken_twice(starts: list[int], fat
     decoded = decoder.feed(b"".join(arrived))
     assert len(decoded) == len(set(arrived))
     assert decoder.counters.duplicates == len(arrived) - len(set(arrived))
+
+
+def test_a_bad_line_costs_no_whole_frame() -> None:
+    """A small run of the script that sends millions; protocol 2 shows that the line is bad enough."""
+    counts = compare(3, trials=150, seed=3)
+    assert counts.whole > 5000
+    assert counts.sent - counts.whole > 150
+    assert (counts.dropped, counts.twice, counts.wrong) == (0, 0, 0)
+    assert compare(2, trials=30, seed=3).dropped > 100

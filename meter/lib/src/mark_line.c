@@ -1,8 +1,10 @@
 #include "fsjoule/mark_line.h"
 
-/* A prime, so that no single digit and no two neighbours that change places go unseen. */
+/* A prime, so that no single digit and no two neighbours that change places go unseen. The length shows what is missing. */
 #define MODULUS 997u
-#define CHECK_DIGITS 3u
+#define PER_CHARACTER 1000u
+#define CHECK_DIGITS 4u
+#define NO_CHECK UINT32_MAX
 #define UPPER_A 10u
 #define LOWER_A 36u
 
@@ -65,9 +67,9 @@ static bool is_digit(uint8_t byte)
 	return byte >= '0' && byte <= '9';
 }
 
-/* The text as one decimal number, modulo MODULUS: a digit is itself, a letter is two digits.
+/* The text as one decimal number, modulo MODULUS: a digit is itself, a letter is two digits; and PER_CHARACTER for each.
  *
- * @retval MODULUS  the text is empty or has other characters
+ * @retval NO_CHECK  the text is empty or has other characters
  */
 static uint32_t check_of(const uint8_t *text, uint32_t length)
 {
@@ -83,13 +85,13 @@ static uint32_t check_of(const uint8_t *text, uint32_t length)
 		} else if (byte >= 'a' && byte <= 'z') {
 			sum = (sum * 100 + byte - 'a' + LOWER_A) % MODULUS;
 		} else {
-			return MODULUS;
+			return NO_CHECK;
 		}
 	}
-	return length > 0 ? sum : MODULUS;
+	return length > 0 ? PER_CHARACTER * length + sum : NO_CHECK;
 }
 
-/* The decimal number of up to CHECK_DIGITS digits, without zeros before it, that `text` ends with after a '~'.
+/* The decimal number of up to CHECK_DIGITS digits that `text` ends with after a '~'.
  *
  * @param digits  how many; 0: it does not end so
  */
@@ -105,7 +107,7 @@ static uint32_t written_check(const uint8_t *text, uint32_t length, uint32_t *di
 	for (uint32_t i = first; i < length; i++) {
 		value = value * 10 + text[i] - '0';
 	}
-	return *digits > 1 && text[first] == '0' ? MODULUS : value;
+	return value;
 }
 
 /* What is left of a mark that had a check begins or ends as one, unless both its ends are hit. */

@@ -1,6 +1,6 @@
 """The line on which a board sends its marks to the meter: a UART of their own, the console's, or a GPIO.
 
-A mark `S7` goes over a UART as `~S7~287`: with a check that a shell computes without a program. docs/meter-protocol.md
+A mark `S7` goes over a UART as `~S7~2287`: with a check that a shell computes without a program. docs/meter-protocol.md
 defines it.
 """
 
@@ -15,10 +15,11 @@ from typing import Final
 from fsjoule.model.trace import Mark, MarkSource
 
 _MODULUS: Final = 997
+_PER_CHARACTER: Final = 1000
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_CHECKED: Final = re.compile(r"~([0-9A-Za-z]+)~(0|[1-9][0-9]{0,2})")
+_CHECKED: Final = re.compile(r"~([0-9A-Za-z]{1,9})~([1-9][0-9]{3})")
 # What is left of a mark with a check begins or ends as one, unless both its ends are hit.
-_CHECKED_PIECE: Final = re.compile(r"~.*|.*~[0-9]{1,3}")
+_CHECKED_PIECE: Final = re.compile(r"~.*|.*~[0-9]{1,4}")
 # A mark that a shell sends: a letter, more of them, and a variable that holds a decimal number.
 _SENT: Final = re.compile(r"([A-Za-z][0-9A-Za-z]*)(\$[A-Za-z0-9_]+)?")
 # How marks without a check are told from other lines of a console: by boards whose card image is older.
@@ -85,11 +86,15 @@ class MarkLine:
 
 
 def check_of(text: str) -> int:
-    """The check of a mark's text, letters and digits: the text as a decimal number, modulo 997.
+    """The check of a text of 1 to 9 letters and digits: the text as a number modulo 997, and 1000 for each of them.
 
-    A digit is itself, a letter is two digits: A is 10, a is 36.
+    For the number a digit is itself, a letter is two digits: A is 10, a is 36.
     """
-    return int("".join(str(_DIGITS.index(each)) for each in text)) % _MODULUS
+    return _number(text) % _MODULUS + _PER_CHARACTER * len(text)
+
+
+def _number(text: str) -> int:
+    return int("".join(str(_DIGITS.index(each)) for each in text))
 
 
 def read_line(line: str) -> tuple[str, bool, bool]:
@@ -110,9 +115,11 @@ def _checked_by_shell(text: str) -> str:
     sent = _SENT.fullmatch(text)
     if sent is None:
         raise ValueError(f"a mark is letters, digits and a variable: not {text!r}")
-    fixed, variable = sent[1], sent[2] or ""
-    number = "".join(str(_DIGITS.index(each)) for each in fixed)
-    return f"~{text}~{f'$(({number}{variable} % {_MODULUS}))' if variable else check_of(fixed)}"
+    fixed, variable = sent[1], sent[2]
+    if variable is None:
+        return f"~{fixed}~{check_of(fixed)}"
+    length = f"({len(fixed)} + ${{#{variable[1:]}}}) * {_PER_CHARACTER}"
+    return f"~{text}~$(({_number(fixed)}{variable} % {_MODULUS} + {length}))"
 
 
 def _on_console(heard: Mark) -> Mark | None:

@@ -17,6 +17,8 @@ _REMEMBERED: Final = 4096
 NEAR_STREAMS: Final = 1024
 # After a restart as many frames at most are taken for lost; a meter with a higher number was not heard from its start.
 _LOST_AT_START: Final = 256
+# Power-ups that are remembered.
+_POWER_UPS: Final = 3
 
 
 @dataclass(slots=True)
@@ -116,11 +118,10 @@ class _PowerUp:
 
 @dataclass(slots=True)
 class Sequence:
-    """Frames that name their stream. The power-up before the present one is remembered: its frames may come late."""
+    """Frames that name their stream. The power-ups that were heard last are remembered: their frames may come late."""
 
     counters: StreamCounters
-    _present: _PowerUp | None = None
-    _before: _PowerUp | None = None
+    _power_ups: list[_PowerUp] = field(default_factory=list[_PowerUp])  # the one that was heard last first
 
     def accepts(self, seq: int, digest: int, stream_id: int) -> bool:
         """Whether the frame is new. `digest` belongs to its content."""
@@ -140,17 +141,19 @@ class Sequence:
         return True
 
     def _power_up(self, seq: int, digest: int, stream_id: int) -> _PowerUp:
-        for power_up in (self._present, self._before):
-            if power_up is not None and is_near(stream_id, power_up.newest_stream):
+        for at, known in enumerate(self._power_ups):
+            if is_near(stream_id, known.newest_stream):
                 # Another frame with its number: the random number of a new power-up is near that of the one before.
-                if power_up.numbers.seen.get(seq, digest) != digest:
+                if known.numbers.seen.get(seq, digest) != digest:
                     break
-                return power_up
-        first = seq if self._present is None or seq >= _LOST_AT_START else 0
-        self.counters.streams += self._present is not None
-        self._before = self._present
-        self._present = _PowerUp(_Numbers(self.counters, first), stream_id)
-        return self._present
+                if at:
+                    self._power_ups.insert(0, self._power_ups.pop(at))
+                return known
+        first = 0 if self._power_ups and seq < _LOST_AT_START else seq
+        self.counters.streams += bool(self._power_ups)
+        power_up = _PowerUp(_Numbers(self.counters, first), stream_id)
+        self._power_ups = [power_up, *self._power_ups[: _POWER_UPS - 1]]
+        return power_up
 
 
 def is_near(stream_id: int, other: int) -> bool:

@@ -134,7 +134,7 @@ class TraceBuilder:
         elif self._newest is None or frame.first_tick >= self._newest.first_tick + self._newest.count:
             self._newest = frame
             self._keep_samples(frame)
-        elif self._fills_a_gap(frame):
+        elif self._has_room(frame):
             self._keep_samples(frame)
 
     def _turn_to(self, stream_id: int) -> bool:
@@ -215,14 +215,21 @@ class TraceBuilder:
         self._next_marks.clear()
 
     def _fills_a_gap(self, frame: SamplesFrame) -> bool:
+        """Whether a late frame of protocol 2 belongs between two frames of the collected stream."""
+        ticks = self._sorted_heads()[:, _Head.TICK]
+        if not len(ticks) or frame.first_tick < ticks[0] or not self._has_room(frame):
+            return False
+        return frame.first_tick <= ticks[-1] or self._newest is None or self._continues(self._newest, frame)
+
+    def _has_room(self, frame: SamplesFrame) -> bool:
+        """Whether a late frame has ticks that no other frame has, and that were not taken yet."""
+        if self._taken_end is not None and frame.first_tick < self._taken_end[0]:
+            return False
         heads = self._sorted_heads()
         ticks, ends = heads[:, _Head.TICK], heads[:, _Head.TICK] + heads[:, _Head.COUNT]
         after = int(np.searchsorted(ticks, frame.first_tick, side="right"))
-        if after == 0 or frame.first_tick < ends[after - 1]:
-            return False
-        if after == len(ticks):
-            return self._newest is None or self._continues(self._newest, frame)
-        return frame.first_tick + frame.count <= ticks[after]
+        begins_free = after == 0 or frame.first_tick >= ends[after - 1]
+        return begins_free and (after == len(ticks) or frame.first_tick + frame.count <= ticks[after])
 
     def _continues(self, before: SamplesFrame, frame: SamplesFrame) -> bool:
         """Whether two frames are of one stream: each stream restarts its ticks, which then follow the clock."""
