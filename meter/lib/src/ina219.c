@@ -10,6 +10,10 @@
 #define LOOKS 3u
 #define LOOKS_ABOVE_1_KHZ 2u
 
+/* Where the readings of the bus voltage end, 4 mV a unit. */
+#define BUS_END_16V 4000u
+#define BUS_END_32V 8000u
+
 /* The finest resolution for each rate; docs/meter-protocol.md has the conversion times. */
 static const struct {
 	uint32_t rate_max_hz;
@@ -75,6 +79,11 @@ static enum fsj_status read_ready_bus(const struct fsj_i2c *i2c, uint8_t looks, 
 	return FSJ_NOT_READY;
 }
 
+static uint16_t bus_full_scale(const struct fsj_ina219_setup *setup)
+{
+	return (setup->config & FSJ_INA219_CONFIG_BRNG_32V) != 0 ? BUS_END_32V : BUS_END_16V;
+}
+
 enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup,
 				struct fsj_ina219_reading *reading)
 {
@@ -94,7 +103,8 @@ enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, const struct fsj_ina2
 	reading->shunt = as_signed(shunt);
 	reading->bus = (uint16_t)(bus >> FSJ_INA219_BUS_VALUE_SHIFT);
 	reading->overflow = (bus & FSJ_INA219_BUS_OVF) != 0;
-	reading->clipped = reading->shunt >= setup->full_scale || reading->shunt <= -setup->full_scale;
+	reading->clipped = reading->shunt >= setup->full_scale || reading->shunt <= -setup->full_scale ||
+			   reading->bus >= bus_full_scale(setup);
 	return FSJ_OK;
 }
 

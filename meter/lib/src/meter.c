@@ -127,16 +127,18 @@ void fsj_meter_mark_byte(struct fsj_meter *m, uint8_t byte, uint64_t time_us)
 
 void fsj_meter_mark_error(struct fsj_meter *m, uint8_t errors, uint64_t time_us)
 {
-	(void)time_us;
 	m->inputs.mark_framing += (errors & FSJ_UART_FRAMING) != 0 ? 1u : 0u;
 	m->inputs.mark_overruns += (errors & FSJ_UART_OVERRUN) != 0 ? 1u : 0u;
 	m->inputs.mark_noise += (errors & FSJ_UART_NOISE) != 0 ? 1u : 0u;
+	fsj_mark_line_hit(&m->queue.line, time_us);
+	fsj_sampler_flag(&m->sampler, FSJ_FLAG_MARK_ERROR);
 }
 
 void fsj_meter_events_lost(struct fsj_meter *m, uint32_t count, uint64_t time_us)
 {
-	(void)time_us;
 	m->inputs.events_lost += count;
+	fsj_mark_line_hit(&m->queue.line, time_us);
+	fsj_sampler_flag(&m->sampler, FSJ_FLAG_EVENTS_LOST);
 }
 
 void fsj_meter_command_byte(struct fsj_meter *m, uint8_t byte, uint64_t time_us)

@@ -81,7 +81,7 @@ struct fsj_ina219_reading {
 	int16_t shunt; /**< 10 uV a unit */
 	uint16_t bus; /**< 4 mV a unit */
 	bool overflow; /**< OVF: the chip's own arithmetic overflowed; shunt and bus are still good */
-	bool clipped; /**< the shunt voltage is at the end of the range */
+	bool clipped; /**< the shunt or the bus voltage is at the end of its range */
 };
 
 /** Full scale of a range in mV. */

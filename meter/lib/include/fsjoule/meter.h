@@ -22,7 +22,7 @@
 #include "fsjoule/task.h"
 
 /** Version of the firmware that this core makes, at most FSJ_NAME_BYTES long. */
-#define FSJ_VERSION "0.3.0"
+#define FSJ_VERSION "0.4.0"
 
 /** Silence that ends a mark without LF, for a line with no scheduler on it. */
 #define FSJ_MARK_SILENCE_US 20000u

@@ -20,6 +20,7 @@ static void flood(uint64_t time_us)
 ZTEST(inputs, test_what_has_no_room_is_counted_before_the_next_event)
 {
 	const uint64_t now_us = clock_us();
+	const uint32_t lost = follower.info.inputs.events_lost;
 
 	core_calls = (struct core_calls){0};
 	made_host.lost_until_us = now_us + 100000;
@@ -34,6 +35,9 @@ ZTEST(inputs, test_what_has_no_room_is_counted_before_the_next_event)
 	watch(150);
 	zassert_equal(core_calls.bytes, CONFIG_FSJOULE_QUEUE_EVENTS + 1);
 	zassert_equal(core_calls.lost, MORE);
+	/* And the host knows within a second. */
+	watch(1100);
+	zassert_equal(follower.info.inputs.events_lost, lost + MORE);
 }
 
 ZTEST(inputs, test_nothing_is_lost_while_there_is_room)

@@ -14,14 +14,14 @@ struct follower follower;
 static void take(const struct parsed *frame)
 {
 	const uint32_t missed = follower.missed;
-	const uint32_t stream = follower.info.stream_id;
+	const uint32_t stream = follower.stream_id;
 
 	follow(&follower, frame);
 	zassert_true(watched.count < FRAMES_MAX);
 	watched.frame[watched.count++] = *frame;
 	if (frame->type == FSJ_FRAME_SAMPLES) {
 		watched.samples += frame->samples.count;
-		watched.missed += follower.info.stream_id == stream ? follower.missed - missed : follower.missed;
+		watched.missed += follower.stream_id == stream ? follower.missed - missed : follower.missed;
 		watched.flags |= frame->samples.flags;
 	}
 }
