@@ -23,6 +23,7 @@ from fsjoule.meter.protocol.framing import packed
 
 _BATCH = 20_000
 _STREAM_S = 60
+_STREAM = bytes(4)  # its number, in frames that are not the meter's own
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,16 @@ def _whole_frames() -> tuple[bytes, ...]:
     with meter_stream(_STREAM_S) as stream:
         data = stream.read()
     marks = [
-        packed(2, 100_000 + size, (size * 12_345_678).to_bytes(8, "little") + bytes([size % 4, size]) + b"S" * size)
+        packed(
+            2,
+            100_000 + size,
+            _STREAM + (size * 12_345_678).to_bytes(8, "little") + bytes([size % 4, 0, size]) + b"S" * size,
+        )
         for size in range(17)
     ]
-    replies = [packed(4, 200_000 + n, n.to_bytes(4, "little") + bytes([0x16, 0]) + bytes(12)) for n in range(16)]
+    replies = [
+        packed(4, 200_000 + n, _STREAM + n.to_bytes(4, "little") + bytes([0x16, 0]) + bytes(12)) for n in range(16)
+    ]
     pieces = (data + b"".join(marks + replies)).split(b"\0")
     return tuple(piece for piece in pieces if piece)
 

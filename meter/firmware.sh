@@ -2,32 +2,119 @@
 # Builds the firmware with a Zephyr that is there already: `make firmware` and `make firmware-test`.
 #
 #   ZEPHYR_BASE              Zephyr's source; without it, a west workspace around this checkout
-#   ZEPHYR_MODULES           modules where there is no west workspace: .../cmsis;.../hal_stm32
+#   ZEPHYR_MODULES           where there is no west workspace: .../cmsis_6;.../hal_stm32
 #   GNUARMEMB_TOOLCHAIN_PATH where bin/arm-none-eabi-gcc is; without it, Zephyr finds its SDK
 set -euo pipefail
 
 readonly meter=$(cd "$(dirname "$0")" && pwd)
 readonly out=$(dirname "$meter")/build/firmware
 
-find_zephyr() {
+readonly oldest=3.7 # the first with native_sim/native/64 for the host
+
+# What is missing, a paragraph each.
+missing=()
+
+check_programs() {
+    local program package absent=()
+    # Debian's packages, where they are not named as their program is.
+    for program in cmake ninja:ninja-build dtc:device-tree-compiler gcc python3; do
+        package=${program#*:}
+        command -v "${program%%:*}" >/dev/null || absent+=("$package")
+    done
+    if [ ${#absent[@]} -gt 0 ]; then
+        missing+=("Programs that Zephyr's build needs. On Debian: apt install ${absent[*]}")
+    fi
+}
+
+# Zephyr's build runs Python scripts, with the python3 that it finds first.
+check_python() {
+    local module absent=()
+    command -v python3 >/dev/null || return 0
+    for module in west elftools:pyelftools yaml:PyYAML pykwalify packaging anytree; do
+        python3 -c "import ${module%%:*}" 2>/dev/null || absent+=("${module#*:}")
+    done
+    if [ ${#absent[@]} -gt 0 ]; then
+        missing+=("Python packages, in $(command -v python3), the python3 that is found first. In an environment for Zephyr:
+python3 -m venv ~/zephyr-venv && . ~/zephyr-venv/bin/activate && pip install ${absent[*]}")
+    fi
+}
+
+# NUMBER of a line "NUMBER = value" in Zephyr's VERSION
+version_part() {
+    sed -n "s/^$1 *= *//p" "$ZEPHYR_BASE/VERSION"
+}
+
+check_zephyr() {
+    local version
     if [ -z "${ZEPHYR_BASE:-}" ] && command -v west >/dev/null; then
         ZEPHYR_BASE=$(cd "$meter" && west list -f '{abspath}' zephyr 2>/dev/null) || true
     fi
-    if [ -z "${ZEPHYR_BASE:-}" ] || [ ! -f "$ZEPHYR_BASE/share/zephyr-package/cmake/ZephyrConfig.cmake" ]; then
-        echo "The firmware needs Zephyr (3.2 or later): set ZEPHYR_BASE, and ZEPHYR_MODULES to its modules cmsis and" \
-            "hal_stm32, separated by ';'; or make a west workspace. docs/firmware.md says how." >&2
-        exit 1
+    if [ -z "${ZEPHYR_BASE:-}" ]; then
+        missing+=("Zephyr itself, an operating system for microcontrollers that the firmware is built into. Zephyr's tool west
+brings the version that meter/west.yml names, beside this checkout:
+cd $(dirname "$(dirname "$meter")") && west init -l --mf meter/west.yml $(basename "$(dirname "$meter")") && west update
+Where Zephyr is somewhere already: export ZEPHYR_BASE=/path/to/zephyr")
+        return
+    fi
+    if [ ! -f "$ZEPHYR_BASE/share/zephyr-package/cmake/ZephyrConfig.cmake" ]; then
+        missing+=("Zephyr's source: ZEPHYR_BASE is $ZEPHYR_BASE, which has no share/zephyr-package. It must name the folder
+'zephyr' of a west workspace, or a checkout of github.com/zephyrproject-rtos/zephyr.")
+        return
+    fi
+    version=$(version_part VERSION_MAJOR).$(version_part VERSION_MINOR)
+    if [ "$(printf '%s\n' "$oldest" "$version" | sort -V | head -n 1)" != "$oldest" ]; then
+        missing+=("A newer Zephyr: $ZEPHYR_BASE is $version, and the firmware needs $oldest or later.")
     fi
     export ZEPHYR_BASE
 }
 
-host_board() {
-    if [ -d "$ZEPHYR_BASE/boards/native/native_sim" ]; then
-        echo native_sim/native/64
-    elif [ -d "$ZEPHYR_BASE/boards/posix/native_sim" ]; then
-        echo native_sim_64
-    else
-        echo native_posix_64
+# In a workspace, west says where the modules are.
+check_modules() {
+    local name absent=()
+    [ -n "${ZEPHYR_MODULES:-}" ] || (cd "$ZEPHYR_BASE" && west topdir) >/dev/null 2>&1 || {
+        missing+=("Zephyr's modules for the STM32, as there is no west workspace around $ZEPHYR_BASE: checkouts of
+github.com/zephyrproject-rtos/CMSIS_6 and .../hal_stm32 in the revisions that $ZEPHYR_BASE/west.yml names, then
+export ZEPHYR_MODULES='/path/to/CMSIS_6;/path/to/hal_stm32'")
+        return 0
+    }
+    while IFS= read -r name; do
+        [ -z "$name" ] || [ -f "$name/zephyr/module.yml" ] || absent+=("$name")
+    done < <(tr ';' '\n' <<<"${ZEPHYR_MODULES:-}")
+    if [ ${#absent[@]} -gt 0 ]; then
+        missing+=("Modules of Zephyr: ZEPHYR_MODULES names ${absent[*]}, where there is no zephyr/module.yml.")
+    fi
+}
+
+# The SDK leaves a file behind by which CMake finds it.
+has_arm_compiler() {
+    [ -n "${GNUARMEMB_TOOLCHAIN_PATH:-}" ] || [ -n "${ZEPHYR_SDK_INSTALL_DIR:-}" ] ||
+        [ -d "$HOME/.cmake/packages/Zephyr-sdk" ]
+}
+
+check_arm_compiler() {
+    if ! has_arm_compiler; then
+        missing+=("A compiler for the Black Pill's processor. Debian's:
+apt install gcc-arm-none-eabi libnewlib-arm-none-eabi && export GNUARMEMB_TOOLCHAIN_PATH=/usr
+Or Zephyr's own, in a workspace: west sdk install")
+    elif [ -n "${GNUARMEMB_TOOLCHAIN_PATH:-}" ] && [ ! -x "$GNUARMEMB_TOOLCHAIN_PATH/bin/arm-none-eabi-gcc" ]; then
+        missing+=("The compiler for the Black Pill's processor: GNUARMEMB_TOOLCHAIN_PATH is $GNUARMEMB_TOOLCHAIN_PATH, where
+there is no bin/arm-none-eabi-gcc. With Debian's gcc-arm-none-eabi it is /usr.")
+    fi
+}
+
+# check host|all: what the tests on the host need, or the Black Pill's build, too
+check() {
+    check_programs
+    check_python
+    check_zephyr
+    [ "$1" = host ] || check_arm_compiler
+    [ "$1" = host ] || [ -z "${ZEPHYR_BASE:-}" ] || check_modules
+    if [ ${#missing[@]} -gt 0 ]; then
+        echo "The firmware cannot be built yet. Missing:" >&2
+        printf '\n- %s\n' "${missing[@]}" >&2
+        echo "
+docs/firmware.md says more. The simulator has the same core and needs none of this: make bench builds it by itself." >&2
+        exit 1
     fi
 }
 
@@ -47,8 +134,11 @@ build() {
     }
 }
 
+# build_for_host NAME SOURCE [CMAKE-OPTION...]
 build_for_host() {
-    ZEPHYR_TOOLCHAIN_VARIANT=host build "$@" "$(host_board)"
+    local name=$1 source=$2
+    shift 2
+    ZEPHYR_TOOLCHAIN_VARIANT=host build "$name" "$source" native_sim/native/64 "$@"
 }
 
 build_for_arm() {
@@ -62,57 +152,40 @@ build_host() {
     build_for_host host "$meter"
 }
 
+# build_black_pill NAME [CMAKE-OPTION...]
 build_black_pill() {
-    build_for_arm blackpill_f411ce "$meter" blackpill_f411ce
+    local name=$1
+    shift
+    build_for_arm "$name" "$meter" blackpill_f411ce "$@"
     # The linker says it only when it links.
-    if grep -q '^Memory region' "$out/blackpill_f411ce.log"; then
-        grep -E '^(Memory region| +(FLASH|S?RAM):)' "$out/blackpill_f411ce.log" | tail -n 3 >"$out/blackpill_f411ce.memory"
+    if grep -q '^Memory region' "$out/$name.log"; then
+        grep -E '^(Memory region| +(FLASH|S?RAM):)' "$out/$name.log" | tail -n 3 >"$out/$name.memory"
     fi
-    cat "$out/blackpill_f411ce.memory"
+    cat "$out/$name.memory"
 }
 
-has_arm_compiler() {
-    [ -n "${GNUARMEMB_TOOLCHAIN_PATH:-}" ] || [ -n "${ZEPHYR_SDK_INSTALL_DIR:-}" ]
-}
-
-# QEMU does not end by itself. Its processor is about as fast as the Black Pill's: 8 ns an instruction.
-run_clock_test() {
-    if ! has_arm_compiler || ! command -v qemu-system-arm >/dev/null; then
-        echo "== firmware: clock is not tested: set GNUARMEMB_TOOLCHAIN_PATH, and install qemu-system-arm"
-        return
-    fi
-    rm -f "$out/clock.out"
-    build_for_arm clock "$meter/tests/zephyr_clock" qemu_cortex_m3
-    qemu-system-arm -machine lm3s6965evb -cpu cortex-m3 -display none -monitor none -net none \
-        -icount shift=3,align=off,sleep=off -rtc clock=vm -serial "file:$out/clock.out" \
-        -kernel "$out/clock/zephyr/zephyr.elf" &
-    local qemu=$!
-    for _ in $(seq 120); do
-        sleep 0.5
-        ! grep -qs '^PROJECT EXECUTION' "$out/clock.out" || break
-    done
-    kill "$qemu"
-    cat "$out/clock.out"
-    grep -q '^PROJECT EXECUTION SUCCESSFUL' "$out/clock.out"
-}
-
-build_tests() {
-    build_for_host tests "$meter/tests/zephyr"
+# run_tests NAME [CMAKE-OPTION...]
+run_tests() {
+    local name=$1
+    shift
+    build_for_host "$name" "$meter/tests/zephyr" "$@"
     # It makes the file of its flash where it runs. Its threads never run at once: one processor is ten times as fast.
-    (cd "$out/tests" && rm -f flash.bin && timeout 300 taskset -c 0 zephyr/zephyr.exe)
+    (cd "$out/$name" && rm -f flash.bin && timeout 300 taskset -c 0 zephyr/zephyr.exe)
 }
 
-find_zephyr
 mkdir -p "$out"
 case ${1:-} in
 build)
-    build_black_pill
+    check all
+    build_black_pill blackpill_f411ce
+    build_black_pill blackpill_f411ce_usb -DSNIPPET=usb-stream
     build_host
     echo "the meter for the virtual lab: build/firmware/host/zephyr/zephyr.exe"
     ;;
 test)
-    build_tests
-    run_clock_test
+    check host
+    run_tests tests
+    run_tests tests_ina228 -DSNIPPET=ina228
     build_host
     ;;
 *)

@@ -11,11 +11,12 @@ target_link_libraries(app PRIVATE fsjoule_meter)
 target_sources(app PRIVATE
   ${METER_DIR}/src/application.c
   ${METER_DIR}/src/chip_bus.c
-  ${METER_DIR}/src/clock.c
   ${METER_DIR}/src/events.c
+  ${METER_DIR}/src/led.c
   ${METER_DIR}/src/marks.c
   ${METER_DIR}/src/sampler.c
   ${METER_DIR}/src/storage.c
   ${METER_DIR}/src/stream.c
 )
+target_sources_ifdef(CONFIG_USB_DEVICE_STACK_NEXT app PRIVATE ${METER_DIR}/src/usb.c)
 target_sources_ifdef(CONFIG_WATCHDOG app PRIVATE ${METER_DIR}/src/watchdog.c)

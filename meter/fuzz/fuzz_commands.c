@@ -267,7 +267,13 @@ static void event(uint8_t what)
 		command_byte(0);
 		break;
 	case 3:
-		fsj_meter_mark_byte(&fuzz.meter, take(), fuzz.now_us);
+		if (what < 192) {
+			fsj_meter_mark_byte(&fuzz.meter, take(), fuzz.now_us);
+		} else if (what < 224) {
+			fsj_meter_mark_error(&fuzz.meter, take(), fuzz.now_us);
+		} else {
+			fsj_meter_events_lost(&fuzz.meter, take(), fuzz.now_us);
+		}
 		break;
 	case 4:
 		fuzz.registers[FSJ_INA219_CONFIG] = number();

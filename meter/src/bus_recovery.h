@@ -1,5 +1,5 @@
 /** @file
- * Frees an I2C bus by hand, where the driver of its controller cannot: nine clocks and a STOP (UM10204, section 3.1.16).
+ * Frees an I2C bus that a chip holds: nine clocks and a STOP (UM10204, section 3.1.16).
  */
 #ifndef FSJOULE_APP_BUS_RECOVERY_H
 #define FSJOULE_APP_BUS_RECOVERY_H
@@ -10,7 +10,7 @@
  *
  * @retval 0        SDA is released
  * @retval -EBUSY   a chip still holds it
- * @retval -ENOSYS  the device tree does not say which pins the bus has
+ * @retval -ENOSYS  the controller's node has no scl-gpios and sda-gpios
  */
 int bus_recovery_run(const struct device *bus);
 

@@ -1,7 +1,6 @@
 #include "chip_bus.h"
 
 #include <errno.h>
-#include <zephyr/drivers/gpio.h>
 #include <zephyr/drivers/i2c.h>
 #include <zephyr/kernel.h>
 #include <zephyr/sys/byteorder.h>
@@ -32,12 +31,21 @@ static int read_register(void *context, uint8_t reg, uint16_t *value)
 	return error;
 }
 
+static int read_bytes(void *context, uint8_t reg, uint8_t *bytes, size_t size)
+{
+	ARG_UNUSED(context);
+	return i2c_write_read_dt(&chip, &reg, sizeof(reg), bytes, size);
+}
+
 static int recover(void *context)
 {
-	const int error = i2c_recover_bus(chip.bus);
-
 	ARG_UNUSED(context);
-	return error == -ENOSYS ? bus_recovery_run(chip.bus) : error;
+	return bus_recovery_run(chip.bus);
+}
+
+const struct fsj_chip_kind *chip_bus_kind(void)
+{
+	return DT_NODE_HAS_COMPAT(BOARD_CURRENT_MONITOR, fsjoule_ina228) ? &fsj_chip_ina228 : &fsj_chip_ina219;
 }
 
 int chip_bus_start(struct fsj_i2c *i2c)
@@ -45,6 +53,7 @@ int chip_bus_start(struct fsj_i2c *i2c)
 	*i2c = (struct fsj_i2c){
 		.write_register = write_register,
 		.read_register = read_register,
+		.read_bytes = read_bytes,
 		.recover = recover,
 	};
 	return device_is_ready(chip.bus) ? 0 : -ENODEV;

@@ -4,6 +4,7 @@
 #include <zephyr/kernel.h>
 #include <zephyr/sys/util.h>
 
+#include "board.h"
 #include "fsjoule/crc32.h"
 
 #define ID_BYTES 16
@@ -17,9 +18,25 @@ bool identity_simulated(void)
 	return false;
 }
 
+/* As the device tree says. */
+#define RATE_HZ DT_PROP(BOARD_METER, rate_hertz)
+#define SHUNT_UOHM DT_PROP(BOARD_CURRENT_MONITOR, rshunt_micro_ohms)
+
+BUILD_ASSERT(1000000 % RATE_HZ == 0 && RATE_HZ >= FSJ_RATE_MIN_HZ && RATE_HZ <= FSJ_RATE_MAX_HZ,
+	     "rate-hertz: a divisor of a million, 100 to 2000");
+BUILD_ASSERT(SHUNT_UOHM >= FSJ_SHUNT_MIN_UOHM && SHUNT_UOHM <= FSJ_SHUNT_MAX_UOHM,
+	     "rshunt-micro-ohms: 1000 to 1000000");
+
 struct fsj_settings identity_settings(void)
 {
-	return (struct fsj_settings)FSJ_SETTINGS_DEFAULT;
+	return (struct fsj_settings){
+		.rate_hz = RATE_HZ,
+		.shunt_uohm = SHUNT_UOHM,
+		/* 40, 80, 160, 320 are 0 to 3. */
+		.range = (enum fsj_ina219_range)LOG2(DT_PROP(BOARD_CURRENT_MONITOR, shunt_range_millivolts) / 40),
+		/* An INA228 has no other. */
+		.bus_32v = DT_PROP_OR(BOARD_CURRENT_MONITOR, bus_range_volts, 32) == 32,
+	};
 }
 
 const char *identity_serial_number(void)

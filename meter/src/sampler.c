@@ -4,36 +4,35 @@
 
 #include "clock.h"
 #include "events.h"
+#include "led.h"
 #include "watchdog.h"
 
 #define STACK_BYTES 3072
 
 K_THREAD_STACK_DEFINE(stack, STACK_BYTES);
-K_TIMER_DEFINE(timer, NULL, NULL);
 
 static struct k_thread thread;
 static struct fsj_meter meter;
-static uint32_t streams; /* as the timer was last started */
+static uint32_t streams; /* when the ticks last began */
 static uint64_t end_us; /* of the newest tick */
 
-/* A stream's first tick ends one period after now. The period is a whole number of the kernel's ticks, and the kernel
- * adds it up from the first expiry: the timer neither drifts nor jitters.
- */
-static void start_timer(void)
+static void begin_ticks(void)
 {
-	const k_ticks_t now = k_uptime_ticks();
-	const k_ticks_t period = (k_ticks_t)(fsj_meter_period_us(&meter) / CLOCK_US_PER_TICK);
-
 	streams = fsj_meter_streams(&meter);
-	end_us = (uint64_t)now * CLOCK_US_PER_TICK;
-	k_timer_start(&timer, K_TIMEOUT_ABS_TICKS(now + period), K_TICKS(period));
+	end_us = clock_begin_ticks(fsj_meter_period_us(&meter));
 }
 
 static void take_event(const struct event *event)
 {
+	if (event->lost_before > 0) {
+		fsj_meter_events_lost(&meter, event->lost_before, event->time_us);
+	}
 	switch (event->kind) {
 	case EVENT_MARK_BYTE:
 		fsj_meter_mark_byte(&meter, event->value, event->time_us);
+		break;
+	case EVENT_MARK_ERROR:
+		fsj_meter_mark_error(&meter, event->value, event->time_us);
 		break;
 	case EVENT_MARK_EDGE:
 		fsj_meter_mark_edge(&meter, event->value != 0, event->time_us);
@@ -51,12 +50,17 @@ static void take_event(const struct event *event)
 static bool take_events(void)
 {
 	struct event event;
+	uint32_t lost;
 
 	while (events_take(end_us, &event)) {
 		take_event(&event);
 		if (fsj_meter_streams(&meter) != streams) {
 			return false;
 		}
+	}
+	lost = events_take_lost();
+	if (lost > 0) {
+		fsj_meter_events_lost(&meter, lost, end_us);
 	}
 	return true;
 }
@@ -66,17 +70,18 @@ static void run(void *a, void *b, void *c)
 	ARG_UNUSED(a);
 	ARG_UNUSED(b);
 	ARG_UNUSED(c);
-	start_timer();
+	begin_ticks();
 	for (;;) {
-		const uint32_t elapsed = k_timer_status_sync(&timer);
+		const uint32_t elapsed = clock_wait_tick();
 
 		end_us += (uint64_t)elapsed * fsj_meter_period_us(&meter);
 		watchdog_feed();
 		if (take_events()) {
 			fsj_meter_tick(&meter, elapsed, end_us);
+			led_show(fsj_meter_sampled(&meter), end_us);
 		}
 		if (fsj_meter_streams(&meter) != streams) {
-			start_timer();
+			begin_ticks();
 		}
 	}
 }

@@ -17,7 +17,7 @@ static void receive(const struct device *dev)
 {
 	uint8_t byte;
 
-	while (uart_fifo_read(dev, &byte, 1) == 1) {
+	while (uart_irq_rx_ready(dev) && uart_fifo_read(dev, &byte, 1) == 1) {
 		events_put(EVENT_COMMAND_BYTE, byte);
 	}
 }
@@ -40,9 +40,9 @@ static void on_uart(const struct device *dev, void *context)
 	if (!uart_irq_update(dev)) {
 		return;
 	}
-	if (uart_irq_rx_ready(dev)) {
-		receive(dev);
-	}
+	/* Or they would raise the interrupt for ever. What they damage is a command, whose checksum tells. */
+	(void)uart_err_check(dev);
+	receive(dev);
 	if (uart_irq_tx_ready(dev)) {
 		transmit(dev);
 	}
@@ -58,9 +58,21 @@ int stream_start(void)
 	return 0;
 }
 
+/* On USB. A serial port sends whether somebody listens or not. */
+static bool has_reader(void)
+{
+	uint32_t is_open = 1;
+
+	(void)uart_line_ctrl_get(uart, UART_LINE_CTRL_DTR, &is_open);
+	return is_open != 0;
+}
+
 bool stream_frame(void *context, const uint8_t *bytes, size_t size)
 {
 	ARG_UNUSED(context);
+	if (!has_reader()) {
+		return true;
+	}
 	if (ring_buf_space_get(&waiting) < size) {
 		return false;
 	}

@@ -14,7 +14,9 @@
  */
 int stream_start(void);
 
-/** Send a frame whole, or not at all where there is no room for it. The signature is that of struct fsj_output. */
+/** Send a frame whole, or not at all where there is no room for it. While nobody has the other end open it goes nowhere.
+ * The signature is that of struct fsj_output.
+ */
 bool stream_frame(void *context, const uint8_t *bytes, size_t size);
 
 #endif

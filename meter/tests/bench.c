@@ -75,11 +75,28 @@ static int write_slot(void *context, unsigned int slot, const uint8_t *bytes, si
 	return bench.write_stops_at < size ? -5 : 0;
 }
 
+/* A save is answered after the storage holds the record: a loss of power just after the answer costs nothing. */
+static void check_saved(const struct fsj_reply *reply)
+{
+	struct fsj_storage storage = {read_slot, write_slot, NULL};
+	struct fsj_settings defaults = bench_config().defaults;
+	struct fsj_store store;
+
+	if (reply->command == FSJ_COMMAND_SAVE && reply->status == FSJ_REPLY_DONE) {
+		fsj_store_load(&store, &storage, &defaults);
+		CHECK_EQUAL(store.generation, (uint32_t)reply->values[0]);
+		CHECK(fsj_settings_equal(&store.saved, &bench.meter.settings));
+	}
+}
+
 static bool take_frame(void *context, const uint8_t *bytes, size_t size)
 {
 	struct parsed frame = parse(bytes, size);
 
 	(void)context;
+	if (frame.type == FSJ_FRAME_REPLY) {
+		check_saved(&frame.reply);
+	}
 	CHECK(bench.frames < BENCH_FRAMES_MAX);
 	bench.frame[bench.frames++] = frame;
 	if (bench.no_room) {
@@ -272,6 +289,12 @@ const struct fsj_info *bench_info(void)
 	return &bench.follower.info;
 }
 
+uint32_t bench_stream(void)
+{
+	CHECK(bench.follower.has_info);
+	return bench.follower.stream_id;
+}
+
 void bench_check_mark(size_t index, uint8_t source, const char *text, uint64_t time_us)
 {
 	const struct fsj_mark *mark = &bench.frame[index].mark;
@@ -279,6 +302,7 @@ void bench_check_mark(size_t index, uint8_t source, const char *text, uint64_t t
 	CHECK(index < bench.frames);
 	CHECK_EQUAL(bench.frame[index].type, FSJ_FRAME_MARK);
 	CHECK_EQUAL(mark->source, source);
+	CHECK_EQUAL(mark->flags, 0);
 	CHECK_EQUAL(mark->length, strlen(text));
 	CHECK(memcmp(mark->text, text, strlen(text)) == 0);
 	CHECK_EQUAL(mark->time_us, time_us);

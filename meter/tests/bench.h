@@ -109,7 +109,10 @@ const struct fsj_samples *bench_samples(size_t index);
 /** The newest info frame. */
 const struct fsj_info *bench_info(void);
 
-/** Check a mark. */
+/** The newest stream's number. */
+uint32_t bench_stream(void);
+
+/** Check a plain mark. */
 void bench_check_mark(size_t index, uint8_t source, const char *text, uint64_t time_us);
 
 #endif

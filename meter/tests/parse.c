@@ -47,49 +47,54 @@ static size_t unstuff(const uint8_t *encoded, size_t size, uint8_t *content)
 
 static void parse_samples(const uint8_t *payload, size_t length, struct fsj_samples *samples)
 {
-	CHECK(length >= 38);
-	samples->first_tick = little_endian(payload, 8);
-	samples->first_time_us = little_endian(payload + 8, 8);
-	samples->energy_raw = (int64_t)little_endian(payload + 16, 8);
-	samples->bus_total = little_endian(payload + 24, 8);
-	samples->missed_total = (uint32_t)little_endian(payload + 32, 4);
-	samples->flags = payload[36];
-	samples->count = payload[37];
+	CHECK(length >= 42);
+	samples->first_tick = little_endian(payload + 4, 8);
+	samples->first_time_us = little_endian(payload + 12, 8);
+	samples->energy_raw = (int64_t)little_endian(payload + 20, 8);
+	samples->bus_total = little_endian(payload + 28, 8);
+	samples->missed_total = (uint32_t)little_endian(payload + 36, 4);
+	samples->flags = payload[40];
+	samples->count = payload[41];
 	CHECK(samples->count <= FSJ_SAMPLES_MAX);
-	CHECK_EQUAL(length, 38u + 4u * samples->count);
+	CHECK_EQUAL(length, 42u + 4u * samples->count);
 	for (uint8_t i = 0; i < samples->count; i++) {
-		samples->sample[i].shunt = (int16_t)little_endian(payload + 38 + 4 * i, 2);
-		samples->sample[i].bus = (uint16_t)little_endian(payload + 40 + 4 * i, 2);
+		samples->sample[i].shunt = (int16_t)little_endian(payload + 42 + 4 * i, 2);
+		samples->sample[i].bus = (uint16_t)little_endian(payload + 44 + 4 * i, 2);
+		CHECK((samples->sample[i].bus & 0x2000) == 0);
+		/* What a sample's own bits say, its frame's flags say too. */
+		CHECK((samples->sample[i].bus & 0x4000) == 0 || (samples->flags & 0x01) != 0);
+		CHECK((samples->sample[i].bus & 0x8000) == 0 || (samples->flags & 0x02) != 0);
 	}
 }
 
 static void parse_mark(const uint8_t *payload, size_t length, struct fsj_mark *mark)
 {
-	CHECK(length >= 10);
-	mark->time_us = little_endian(payload, 8);
-	mark->source = payload[8];
-	mark->length = payload[9];
+	CHECK(length >= 15);
+	mark->time_us = little_endian(payload + 4, 8);
+	mark->source = payload[12];
+	mark->flags = payload[13];
+	mark->length = payload[14];
 	CHECK(mark->source <= FSJ_MARK_HOST);
+	CHECK(mark->flags <= 2 && (mark->flags == 0 || mark->source == FSJ_MARK_LINE));
 	CHECK(mark->length <= FSJ_MARK_MAX_BYTES);
-	CHECK_EQUAL(length, 10u + mark->length);
+	CHECK_EQUAL(length, 15u + mark->length);
 	for (uint8_t i = 0; i < mark->length; i++) {
-		mark->text[i] = payload[10 + i];
+		mark->text[i] = payload[15 + i];
 		CHECK(mark->text[i] >= 0x20 && mark->text[i] <= 0x7E);
 	}
 }
 
 static void parse_info(const uint8_t *payload, size_t length, struct fsj_info *info)
 {
-	CHECK_EQUAL(length, 82);
-	info->rate_hz = (uint32_t)little_endian(payload, 4);
-	info->shunt_uohm = (uint32_t)little_endian(payload + 4, 4);
-	info->shunt_range_mv = (uint16_t)little_endian(payload + 8, 2);
-	info->adc_config = (uint16_t)little_endian(payload + 10, 2);
-	info->flags = payload[12];
-	info->reset_cause = payload[13];
-	memcpy(info->firmware, payload + 14, 16);
-	memcpy(info->serial_number, payload + 30, 16);
-	info->stream_id = (uint32_t)little_endian(payload + 46, 4);
+	CHECK_EQUAL(length, 102);
+	info->rate_hz = (uint32_t)little_endian(payload + 4, 4);
+	info->shunt_uohm = (uint32_t)little_endian(payload + 8, 4);
+	info->shunt_range_mv = (uint16_t)little_endian(payload + 12, 2);
+	info->adc_config = (uint16_t)little_endian(payload + 14, 2);
+	info->flags = payload[16];
+	info->reset_cause = payload[17];
+	memcpy(info->firmware, payload + 18, 16);
+	memcpy(info->serial_number, payload + 34, 16);
 	info->i2c_faults = (uint32_t)little_endian(payload + 50, 4);
 	info->frames_dropped = (uint32_t)little_endian(payload + 54, 4);
 	info->calibration.shunt_offset_nv = (int32_t)little_endian(payload + 58, 4);
@@ -98,16 +103,21 @@ static void parse_info(const uint8_t *payload, size_t length, struct fsj_info *i
 	info->calibration.gain_uncertainty_ppm = (uint32_t)little_endian(payload + 70, 4);
 	info->calibration.zero_date = (uint32_t)little_endian(payload + 74, 4);
 	info->calibration.gain_date = (uint32_t)little_endian(payload + 78, 4);
+	info->inputs.events_lost = (uint32_t)little_endian(payload + 82, 4);
+	info->inputs.mark_framing = (uint32_t)little_endian(payload + 86, 4);
+	info->inputs.mark_overruns = (uint32_t)little_endian(payload + 90, 4);
+	info->inputs.mark_noise = (uint32_t)little_endian(payload + 94, 4);
+	info->inputs.marks_damaged = (uint32_t)little_endian(payload + 98, 4);
 }
 
 static void parse_reply(const uint8_t *payload, size_t length, struct fsj_reply *reply)
 {
-	CHECK_EQUAL(length, 18);
-	reply->request = (uint32_t)little_endian(payload, 4);
-	reply->command = payload[4];
-	reply->status = payload[5];
+	CHECK_EQUAL(length, 22);
+	reply->request = (uint32_t)little_endian(payload + 4, 4);
+	reply->command = payload[8];
+	reply->status = payload[9];
 	for (size_t i = 0; i < FSJ_REPLY_VALUES; i++) {
-		reply->values[i] = (int32_t)little_endian(payload + 6 + 4 * i, 4);
+		reply->values[i] = (int32_t)little_endian(payload + 10 + 4 * i, 4);
 	}
 }
 
@@ -118,11 +128,12 @@ struct parsed parse(const uint8_t *encoded, size_t size)
 	const uint8_t *payload = content + 6;
 	struct parsed frame = {0};
 
-	CHECK(length >= 10);
-	CHECK_EQUAL(content[1], 2);
+	CHECK(length >= 14);
+	CHECK_EQUAL(content[1], 3);
 	CHECK_EQUAL(little_endian(content + length - 4, 4), crc(content, length - 4));
 	frame.type = content[0];
 	frame.seq = (uint32_t)little_endian(content + 2, 4);
+	frame.stream_id = (uint32_t)little_endian(payload, 4);
 	switch (frame.type) {
 	case 1:
 		parse_samples(payload, length - 10, &frame.samples);
@@ -182,9 +193,9 @@ static uint64_t period_us(const struct follower *f)
 	return 1000000u / f->info.rate_hz;
 }
 
-static void follow_info(struct follower *f, const struct fsj_info *info)
+static void follow_info(struct follower *f, uint32_t stream_id, const struct fsj_info *info)
 {
-	const bool is_new = !f->has_info || info->stream_id != f->info.stream_id;
+	const bool is_new = !f->has_info || stream_id != f->stream_id;
 
 	CHECK(info->rate_hz >= 100 && info->rate_hz <= 2000 && 1000000 % info->rate_hz == 0);
 	if (is_new) {
@@ -201,6 +212,7 @@ static void follow_info(struct follower *f, const struct fsj_info *info)
 		CHECK(memcmp(&info->calibration, &f->info.calibration, sizeof(info->calibration)) == 0);
 	}
 	f->has_info = true;
+	f->stream_id = stream_id;
 	f->info = *info;
 }
 
@@ -226,8 +238,10 @@ static void follow_samples(struct follower *f, const struct fsj_samples *samples
 	CHECK_EQUAL(samples->bus_total, f->bus_total);
 	CHECK((f->info.flags & FSJ_INFO_SAMPLING) != 0);
 	for (uint8_t i = 0; i < samples->count; i++) {
-		f->energy += (int64_t)samples->sample[i].shunt * samples->sample[i].bus;
-		f->bus_total += samples->sample[i].bus;
+		const uint16_t bus = samples->sample[i].bus & 0x1FFF;
+
+		f->energy += (int64_t)samples->sample[i].shunt * bus;
+		f->bus_total += bus;
 	}
 	f->next_tick = samples->first_tick + samples->count;
 	f->missed = samples->missed_total;
@@ -238,9 +252,9 @@ void follow(struct follower *f, const struct parsed *frame)
 {
 	CHECK_EQUAL(frame->seq, f->frames);
 	f->frames++;
-	CHECK(f->has_info || frame->type == FSJ_FRAME_INFO);
+	CHECK(frame->type == FSJ_FRAME_INFO || (f->has_info && frame->stream_id == f->stream_id));
 	if (frame->type == FSJ_FRAME_INFO) {
-		follow_info(f, &frame->info);
+		follow_info(f, frame->stream_id, &frame->info);
 	} else if (frame->type == FSJ_FRAME_SAMPLES) {
 		follow_samples(f, &frame->samples);
 	} else if (frame->type == FSJ_FRAME_MARK) {

@@ -14,6 +14,7 @@
 struct parsed {
 	uint8_t type;
 	uint32_t seq;
+	uint32_t stream_id;
 	union {
 		struct fsj_samples samples;
 		struct fsj_mark mark;
@@ -32,6 +33,7 @@ size_t encode_command(uint8_t type, uint8_t protocol, uint32_t seq, const uint8_
 struct follower {
 	uint32_t frames;
 	bool has_info;
+	uint32_t stream_id;
 	struct fsj_info info;
 	uint64_t next_tick;
 	bool has_begin;
@@ -42,7 +44,7 @@ struct follower {
 	uint64_t bus_total;
 };
 
-/** Check that the frame follows: no gap in seq, ticks ascending and all accounted for, times in order, and cumulative
+/** Check that the frame follows: no gap in seq, of the stream that its info began, ticks ascending and all accounted for, times in order, and cumulative
  * sums that equal the sums of the samples.
  */
 void follow(struct follower *follower, const struct parsed *frame);

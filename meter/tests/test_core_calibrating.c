@@ -19,7 +19,7 @@ static void test_zero(void)
 	CHECK_EQUAL(bench_info()->calibration.shunt_offset_nv, -120000);
 	CHECK_EQUAL(bench_info()->calibration.zero_date, BENCH_DATE);
 	CHECK_EQUAL(bench_info()->calibration.gain_date, 0);
-	CHECK_EQUAL(bench_info()->stream_id, 78);
+	CHECK_EQUAL(bench_stream(), 78);
 	CHECK_EQUAL(bench_info()->flags, FSJ_INFO_SAMPLING | FSJ_INFO_UNSAVED);
 	/* All samples of the second are in the stream. */
 	CHECK_EQUAL(bench_last(2, FSJ_FRAME_SAMPLES)->samples.first_tick, 1007);
@@ -36,7 +36,7 @@ static void test_zero_while_stopped(void)
 	CHECK_EQUAL(reply.status, FSJ_REPLY_DONE);
 	bench_check_values(&reply, 30000, 0, 1000);
 	CHECK_EQUAL(bench_info()->flags, FSJ_INFO_UNSAVED);
-	CHECK_EQUAL(bench_info()->stream_id, 78);
+	CHECK_EQUAL(bench_stream(), 78);
 }
 
 static void test_zero_with_something_connected(void)

@@ -30,7 +30,7 @@ static void test_stop_and_start(void)
 	CHECK_EQUAL(bench_samples(2)->count, 0);
 	CHECK_EQUAL(bench_samples(2)->energy_raw, 5 * 2500 * 1250);
 	CHECK_EQUAL(bench_info()->flags, 0);
-	CHECK_EQUAL(bench_info()->stream_id, 77);
+	CHECK_EQUAL(bench_stream(), 77);
 	/* Stopped: an info frame each second, and marks. */
 	bench_ticks(2999);
 	CHECK_EQUAL(bench.frames, 7);
@@ -42,7 +42,7 @@ static void test_stop_and_start(void)
 	CHECK_EQUAL(bench_simple(FSJ_COMMAND_START).status, FSJ_REPLY_DONE);
 	CHECK_EQUAL(bench.frames, 12);
 	CHECK_EQUAL(fsj_meter_streams(&bench.meter), 2);
-	CHECK_EQUAL(bench_info()->stream_id, 78);
+	CHECK_EQUAL(bench_stream(), 78);
 	CHECK_EQUAL(bench_info()->flags, FSJ_INFO_SAMPLING);
 	bench_ticks(20);
 	CHECK_EQUAL(bench_samples(12)->first_tick, 0);

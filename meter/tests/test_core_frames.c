@@ -9,6 +9,7 @@
 #define VECTOR_HEAD                                                                                                    \
 	const char *name;                                                                                              \
 	uint32_t seq;                                                                                                  \
+	uint32_t stream_id;                                                                                            \
 	size_t size;                                                                                                   \
 	uint8_t encoded[FSJ_FRAME_ENCODED_MAX_BYTES]
 
@@ -58,19 +59,19 @@ static void test_golden_frames(void)
 
 	for (size_t i = 0; i < COUNT(info_vectors); i++) {
 		const struct info_vector *v = &info_vectors[i];
-		check_bytes(v->name, out, fsj_frame_info(v->seq, &v->info, out), v->encoded, v->size);
+		check_bytes(v->name, out, fsj_frame_info((struct fsj_frame_id){v->seq, v->stream_id}, &v->info, out), v->encoded, v->size);
 	}
 	for (size_t i = 0; i < COUNT(samples_vectors); i++) {
 		const struct samples_vector *v = &samples_vectors[i];
-		check_bytes(v->name, out, fsj_frame_samples(v->seq, &v->samples, out), v->encoded, v->size);
+		check_bytes(v->name, out, fsj_frame_samples((struct fsj_frame_id){v->seq, v->stream_id}, &v->samples, out), v->encoded, v->size);
 	}
 	for (size_t i = 0; i < COUNT(mark_vectors); i++) {
 		const struct mark_vector *v = &mark_vectors[i];
-		check_bytes(v->name, out, fsj_frame_mark(v->seq, &v->mark, out), v->encoded, v->size);
+		check_bytes(v->name, out, fsj_frame_mark((struct fsj_frame_id){v->seq, v->stream_id}, &v->mark, out), v->encoded, v->size);
 	}
 	for (size_t i = 0; i < COUNT(reply_vectors); i++) {
 		const struct reply_vector *v = &reply_vectors[i];
-		check_bytes(v->name, out, fsj_frame_reply(v->seq, &v->reply, out), v->encoded, v->size);
+		check_bytes(v->name, out, fsj_frame_reply((struct fsj_frame_id){v->seq, v->stream_id}, &v->reply, out), v->encoded, v->size);
 	}
 }
 
@@ -92,7 +93,7 @@ static void test_golden_commands(void)
 		const struct command_vector *v = &command_vectors[i];
 
 		CHECK_EQUAL(receive(&receiver, v->encoded, v->size, &command), FSJ_RECEIVED_COMMAND);
-		CHECK_EQUAL(command.protocol, 2);
+		CHECK_EQUAL(command.protocol, 3);
 		CHECK_EQUAL(command.type, v->type);
 		CHECK_EQUAL(command.seq, v->seq);
 		check_bytes(v->name, command.payload, command.length, v->payload, v->length);
@@ -194,10 +195,11 @@ static void test_lengths_beyond_the_limits_are_cut(void)
 {
 	const struct fsj_samples samples = {.count = 255};
 	const struct fsj_mark mark = {.length = 255};
+	const struct fsj_frame_id id = {0};
 	uint8_t out[FSJ_FRAME_ENCODED_MAX_BYTES];
 
-	CHECK_EQUAL(fsj_frame_samples(0, &samples, out), FSJ_FRAME_ENCODED_MAX_BYTES);
-	CHECK_EQUAL(fsj_frame_mark(0, &mark, out), 10 + 10 + 16 + 2);
+	CHECK_EQUAL(fsj_frame_samples(id, &samples, out), FSJ_FRAME_ENCODED_MAX_BYTES);
+	CHECK_EQUAL(fsj_frame_mark(id, &mark, out), 10 + 15 + 16 + 2);
 }
 
 static void test_crc_check_value(void)

@@ -56,13 +56,20 @@ static struct fsj_ina219_setup setup_of(uint32_t rate_hz, enum fsj_ina219_range 
 	return setup;
 }
 
+static enum fsj_status read_with(struct chip *chip, const struct fsj_ina219_setup *setup,
+				 struct fsj_ina219_reading *reading)
+{
+	const struct fsj_i2c i2c = {.write_register = write_register, .read_register = read_register, .context = chip};
+
+	return fsj_ina219_read(&i2c, setup, reading);
+}
+
 static enum fsj_status read_at(struct chip *chip, uint32_t rate_hz, enum fsj_ina219_range range,
 			       struct fsj_ina219_reading *reading)
 {
-	const struct fsj_i2c i2c = {.write_register = write_register, .read_register = read_register, .context = chip};
 	const struct fsj_ina219_setup setup = setup_of(rate_hz, range);
 
-	return fsj_ina219_read(&i2c, &setup, reading);
+	return read_with(chip, &setup, reading);
 }
 
 /* Longest conversions of the data sheet in us, by the value of BADC or SADC. */
@@ -155,6 +162,27 @@ static void test_reading(void)
 	CHECK_EQUAL(reading.shunt, -32768);
 }
 
+static void test_clipping_of_the_bus(void)
+{
+	struct chip below = chip_with(2500, 3999 << 3 | FSJ_INA219_BUS_CNVR);
+	struct chip at = chip_with(2500, 4000 << 3 | FSJ_INA219_BUS_CNVR);
+	struct fsj_ina219_setup setup = setup_of(1000, FSJ_INA219_RANGE_80MV);
+	struct fsj_ina219_reading reading;
+
+	CHECK_EQUAL(read_at(&below, 1000, FSJ_INA219_RANGE_80MV, &reading), FSJ_OK);
+	CHECK(!reading.clipped);
+	CHECK_EQUAL(read_at(&at, 1000, FSJ_INA219_RANGE_80MV, &reading), FSJ_OK);
+	CHECK(reading.clipped);
+	/* With 32 V it ends twice as high. */
+	setup.config |= FSJ_INA219_CONFIG_BRNG_32V;
+	at = chip_with(2500, 4000 << 3 | FSJ_INA219_BUS_CNVR);
+	CHECK_EQUAL(read_with(&at, &setup, &reading), FSJ_OK);
+	CHECK(!reading.clipped);
+	at = chip_with(2500, 8000 << 3 | FSJ_INA219_BUS_CNVR);
+	CHECK_EQUAL(read_with(&at, &setup, &reading), FSJ_OK);
+	CHECK(reading.clipped);
+}
+
 static void test_clipping_at_each_range(void)
 {
 	for (int range = FSJ_INA219_RANGE_40MV; range <= FSJ_INA219_RANGE_320MV; range++) {
@@ -213,6 +241,7 @@ int main(void)
 	test_resolutions();
 	test_every_rate_leaves_time();
 	test_reading();
+	test_clipping_of_the_bus();
 	test_clipping_at_each_range();
 	test_waits_a_moment_for_a_conversion();
 	test_faults();

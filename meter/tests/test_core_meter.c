@@ -38,7 +38,7 @@ static void test_what_the_meter_says_of_itself(void)
 	CHECK_EQUAL(info->adc_config, 0x091F);
 	CHECK_EQUAL(info->flags, FSJ_INFO_SIMULATED | FSJ_INFO_SAMPLING);
 	CHECK_EQUAL(info->reset_cause, FSJ_RESET_WATCHDOG);
-	CHECK_EQUAL(info->stream_id, 77);
+	CHECK_EQUAL(bench_stream(), 77);
 	CHECK(memcmp(info->firmware, FSJ_VERSION "\0\0\0\0\0\0\0\0\0\0\0", FSJ_NAME_BYTES) == 0);
 	CHECK(memcmp(info->serial_number, "ABCDEFGHIJKLMNOP", FSJ_NAME_BYTES) == 0);
 	CHECK_EQUAL(fsj_meter_period_us(&bench.meter), 1000);
@@ -206,8 +206,8 @@ static void test_frames_without_room_are_counted(void)
 	bench_ticks(40);
 	bench.no_room = false;
 	bench.follower = (struct follower){
-		.frames = 4, .has_info = true, .info = bench.follower.info, .next_tick = 60, .energy = 60 * 2500 * 1250,
-		.bus_total = 60 * 1250,
+		.frames = 4, .has_info = true, .stream_id = 77, .info = bench.follower.info, .next_tick = 60,
+		.energy = 60 * 2500 * 1250, .bus_total = 60 * 1250,
 	};
 	bench_ticks(960);
 	CHECK_EQUAL(bench_info()->frames_dropped, 2);

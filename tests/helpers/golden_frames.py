@@ -15,11 +15,13 @@ import meter_wire as wire
 
 FOLDER = Path(__file__).parents[1] / "golden"
 JSON_FILE = FOLDER / "frames.json"
+OLD_JSON_FILE = FOLDER / "frames-2.json"
 HEADER_FILE = FOLDER / "frames.h"
 
 Case = dict[str, Any]
 
-# Of an info frame, in struct fsj_calibration.
+# Of an info frame, in struct fsj_input_counts and struct fsj_calibration.
+_INPUTS = ("events_lost", "mark_framing", "mark_overruns", "mark_noise", "marks_damaged")
 _CALIBRATION = (
     "shunt_offset_nv",
     "current_gain_ppm",
@@ -34,6 +36,7 @@ FRAMES: list[Case] = [
         "name": "info at start",
         "type": "info",
         "seq": 0,
+        "stream_id": 0xDEADBEEF,
         "fields": {
             "rate_hz": 1000,
             "shunt_uohm": 100_000,
@@ -43,7 +46,6 @@ FRAMES: list[Case] = [
             "reset_cause": 1,
             "firmware": "0.1.0",
             "serial_number": "SIM0",
-            "stream_id": 0xDEADBEEF,
             "i2c_faults": 0,
             "frames_dropped": 0,
             "shunt_offset_nv": -12_345,
@@ -52,12 +54,18 @@ FRAMES: list[Case] = [
             "gain_uncertainty_ppm": 250,
             "zero_date": 1_767_225_600,
             "gain_date": 1_767_225_661,
+            "events_lost": 0,
+            "mark_framing": 0,
+            "mark_overruns": 0,
+            "mark_noise": 0,
+            "marks_damaged": 0,
         },
     },
     {
         "name": "info with names that fill their fields, and the largest numbers",
         "type": "info",
         "seq": 0xFFFFFFFF,
+        "stream_id": 0,
         "fields": {
             "rate_hz": 0xFFFFFFFF,
             "shunt_uohm": 0xFFFFFFFF,
@@ -67,7 +75,6 @@ FRAMES: list[Case] = [
             "reset_cause": 5,
             "firmware": "0123456789abcdef",
             "serial_number": "ABCDEFGHIJKLMNOP",
-            "stream_id": 0,
             "i2c_faults": 0xFFFFFFFF,
             "frames_dropped": 0xFFFFFFFE,
             "shunt_offset_nv": -(2**31),
@@ -76,12 +83,18 @@ FRAMES: list[Case] = [
             "gain_uncertainty_ppm": 0xFFFFFFFF,
             "zero_date": 0xFFFFFFFF,
             "gain_date": 0xFFFFFFFF,
+            "events_lost": 0xFFFFFFFF,
+            "mark_framing": 0xFFFFFFFE,
+            "mark_overruns": 0xFFFFFFFD,
+            "mark_noise": 0xFFFFFFFC,
+            "marks_damaged": 0xFFFFFFFB,
         },
     },
     {
         "name": "one sample: 5 V and 250 mA at 0.1 Ohm",
         "type": "samples",
         "seq": 1,
+        "stream_id": 1,
         "fields": {
             "first_tick": 0,
             "first_time_us": 0,
@@ -96,6 +109,7 @@ FRAMES: list[Case] = [
         "name": "a full frame after a day, with ticks missed",
         "type": "samples",
         "seq": 4_320_000,
+        "stream_id": 0xFFFFFFFF,
         "fields": {
             "first_tick": 86_400_000,
             "first_time_us": 86_400_000_000,
@@ -110,20 +124,22 @@ FRAMES: list[Case] = [
         "name": "negative current, extremes of both values, every flag",
         "type": "samples",
         "seq": 0x00FF00FF,
+        "stream_id": 0x80000000,
         "fields": {
             "first_tick": 2**63 - 1,
             "first_time_us": 2**63 - 1,
             "energy_raw": -(2**63),
             "bus_total": 2**63 - 1,
             "missed_total": 0xFFFFFFFF,
-            "flags": 15,
-            "values": [[-32768, 0], [32767, 8191], [-1, 0x0100], [0, 0]],
+            "flags": 0x3F,
+            "values": [[-32768, 0], [32767, 0x8000 | 8191], [-1, 0x4000 | 0x0100], [0, 0xC000]],
         },
     },
     {
         "name": "no samples, ticks missed",
         "type": "samples",
         "seq": 9,
+        "stream_id": 7,
         "fields": {
             "first_tick": 40,
             "first_time_us": 40_000,
@@ -138,37 +154,63 @@ FRAMES: list[Case] = [
         "name": "start mark",
         "type": "mark",
         "seq": 2,
-        "fields": {"time_us": 1_234_567, "source": wire.LINE, "text": "S12"},
+        "stream_id": 7,
+        "fields": {"time_us": 1_234_567, "source": wire.LINE, "flags": wire.CHECKED, "text": "S12"},
     },
     {
         "name": "longest mark, of the host",
         "type": "mark",
         "seq": 3,
-        "fields": {"time_us": 0, "source": wire.HOST, "text": "0123456789 abcd~"},
+        "stream_id": 7,
+        "fields": {"time_us": 0, "source": wire.HOST, "flags": 0, "text": "0123456789 abcd~"},
     },
-    {"name": "rising edge", "type": "mark", "seq": 4, "fields": {"time_us": 256, "source": wire.RISING, "text": ""}},
+    {
+        "name": "plain mark",
+        "type": "mark",
+        "seq": 13,
+        "stream_id": 7,
+        "fields": {"time_us": 1, "source": wire.LINE, "flags": 0, "text": "Sboot"},
+    },
+    {
+        "name": "damaged mark",
+        "type": "mark",
+        "seq": 14,
+        "stream_id": 7,
+        "fields": {"time_us": 2, "source": wire.LINE, "flags": wire.BROKEN, "text": "~S13~3887"},
+    },
+    {
+        "name": "rising edge",
+        "type": "mark",
+        "seq": 4,
+        "stream_id": 7,
+        "fields": {"time_us": 256, "source": wire.RISING, "flags": 0, "text": ""},
+    },
     {
         "name": "falling edge, at the end of time",
         "type": "mark",
         "seq": 5,
-        "fields": {"time_us": 2**63 - 1, "source": wire.FALLING, "text": ""},
+        "stream_id": 0xDEADBEEF,
+        "fields": {"time_us": 2**63 - 1, "source": wire.FALLING, "flags": 0, "text": ""},
     },
     {
         "name": "zero calibration is done",
         "type": "reply",
         "seq": 6,
+        "stream_id": 0x00010000,
         "fields": {"request": 0xCAFE0001, "command": 0x16, "status": 0, "values": [-12_345, 30_000, 1000]},
     },
     {
         "name": "a command that could not be read",
         "type": "reply",
         "seq": 7,
+        "stream_id": 7,
         "fields": {"request": 0, "command": 0, "status": 8, "values": [0, 0, 0]},
     },
     {
         "name": "a reply with the largest numbers",
         "type": "reply",
         "seq": 0xFFFFFFFE,
+        "stream_id": 7,
         "fields": {"request": 0xFFFFFFFF, "command": 0xFF, "status": 9, "values": [-(2**31), 2**31 - 1, -1]},
     },
 ]
@@ -229,7 +271,7 @@ _PAYLOADS: dict[int, Callable[..., bytes]] = {
 def encode(case: Case) -> bytes:
     """The bytes of a frame of the meter as they go over the line."""
     encoders = {"info": wire.info, "samples": wire.samples, "mark": wire.mark, "reply": wire.reply}
-    return encoders[case["type"]](case["seq"], **case["fields"])
+    return encoders[case["type"]](case["seq"], stream_id=case["stream_id"], **case["fields"])
 
 
 def payload(case: Case) -> bytes:
@@ -246,7 +288,7 @@ def vectors_json() -> str:
     """The content of frames.json."""
     vectors = [{**case, "encoded": encode(case).hex()} for case in FRAMES]
     commands = [{**case, "payload": payload(case).hex(), "encoded": encode_command(case).hex()} for case in COMMANDS]
-    return json.dumps({"protocol": 2, "vectors": vectors, "commands": commands}, indent=2) + "\n"
+    return json.dumps({"protocol": 3, "vectors": vectors, "commands": commands}, indent=2) + "\n"
 
 
 def vectors_header() -> str:
@@ -265,10 +307,14 @@ def _entry(case: Case, content: str, encoded: bytes) -> str:
     lines = [", ".join(f"0x{byte:02X}" for byte in encoded[i : i + 16]) for i in range(0, len(encoded), 16)]
     body = ",\n\t\t ".join(lines)
     return (
-        f"\t{{\n\t\t.name = {_text(case['name'])},\n\t\t.seq = {case['seq']}u,\n"
+        f"\t{{\n\t\t.name = {_text(case['name'])},\n\t\t.seq = {case['seq']}u,\n{_stream(case)}"
         f"\t\t{content},\n"
         f"\t\t.size = {len(encoded)},\n\t\t.encoded =\n\t\t{{{body}}},\n\t}},\n"
     )
+
+
+def _stream(case: Case) -> str:
+    return f"\t\t.stream_id = {case['stream_id']}u,\n" if "stream_id" in case else ""
 
 
 def _fields(kind: str, fields: dict[str, Any]) -> str:
@@ -278,15 +324,15 @@ def _fields(kind: str, fields: dict[str, Any]) -> str:
         written += [f".count = {len(fields['values'])}"] + ([f".sample = {{{values}}}"] if values else [])
     elif kind == "mark":
         text = fields["text"]
-        written = [_member(name, fields[name]) for name in ("time_us", "source")]
+        written = [_member(name, fields[name]) for name in ("time_us", "source", "flags")]
         written += [f".length = {len(text)}"] + ([f".text = {_bytes(text.encode('ascii'))}"] if text else [])
     elif kind == "reply":
         values = ", ".join(_number(value) for value in fields["values"])
         written = [_member(name, fields[name]) for name in fields if name != "values"] + [f".values = {{{values}}}"]
     else:
-        written = [_member(name, fields[name]) for name in fields if name not in _CALIBRATION]
-        calibration = ", ".join(_member(name, fields[name]) for name in _CALIBRATION)
-        written.append(f".calibration = {{{calibration}}}")
+        written = [_member(name, fields[name]) for name in fields if name not in (*_CALIBRATION, *_INPUTS)]
+        for part, names in (("calibration", _CALIBRATION), ("inputs", _INPUTS)):
+            written.append(f".{part} = {{{', '.join(_member(name, fields[name]) for name in names)}}}")
     return "{" + ", ".join(written) + "}"
 
 

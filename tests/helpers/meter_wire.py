@@ -1,5 +1,7 @@
 """The meter's wire format written a second time, from docs/meter-protocol.md alone: the encoder that the tests need.
 
+Frames are of protocol 3, or of protocol 2 with `protocol=2`, which has no stream numbers but in info frames.
+
 It shares no code with the C core or with fsjoule's own modules, so that an error has to be made twice to go unseen.
 """
 
@@ -11,6 +13,8 @@ from collections.abc import Sequence
 SAMPLES, MARK, INFO, REPLY = 1, 2, 3, 4
 LINE, RISING, FALLING, HOST = 0, 1, 2, 3
 SIMULATED, SAMPLING, UNSAVED, DAMAGED = 1, 2, 4, 8
+CHECKED, BROKEN = 1, 2
+OVERFLOW_BIT, CLIPPED_BIT = 0x4000, 0x8000
 
 
 def cobs(content: bytes) -> bytes:
@@ -22,7 +26,16 @@ def cobs(content: bytes) -> bytes:
     return out
 
 
-def frame(kind: int, seq: int, payload: bytes, *, protocol: int = 2) -> bytes:
+def uncobs(encoded: bytes) -> bytes:
+    """The content of a COBS-encoded frame without its delimiter."""
+    out, at = b"", 0
+    while at < len(encoded):
+        out += encoded[at + 1 : at + encoded[at]] + b"\0"
+        at += encoded[at]
+    return out[:-1]
+
+
+def frame(kind: int, seq: int, payload: bytes, *, protocol: int = 3) -> bytes:
     """A frame as it goes over the line, its delimiter included. Commands are frames too."""
     content = bytes([kind, protocol]) + seq.to_bytes(4, "little") + payload
     return cobs(content + binascii.crc32(content).to_bytes(4, "little")) + b"\0"
@@ -38,19 +51,25 @@ def samples(
     flags: int,
     values: Sequence[Sequence[int]],
     bus_total: int = 0,
+    stream_id: int = 1,
+    protocol: int = 3,
 ) -> bytes:
-    """A frame of samples; `values` are pairs of raw shunt and raw bus."""
-    payload = _u64(first_tick) + _u64(first_time_us)
+    """A frame of samples; `values` are pairs of raw shunt and raw bus, the bits of the sample's own flags included."""
+    payload = _stream(stream_id, protocol) + _u64(first_tick) + _u64(first_time_us)
     payload += energy_raw.to_bytes(8, "little", signed=True) + _u64(bus_total) + _u32(missed_total)
     payload += bytes([flags, len(values)])
     for shunt, bus in values:
         payload += shunt.to_bytes(2, "little", signed=True) + _u16(bus)
-    return frame(SAMPLES, seq, payload)
+    return frame(SAMPLES, seq, payload, protocol=protocol)
 
 
-def mark(seq: int, *, time_us: int, text: str, source: int = LINE) -> bytes:
+def mark(
+    seq: int, *, time_us: int, text: str, source: int = LINE, flags: int = 0, stream_id: int = 1, protocol: int = 3
+) -> bytes:
     """A mark."""
-    return frame(MARK, seq, _u64(time_us) + bytes([source, len(text)]) + text.encode("ascii"))
+    payload = _stream(stream_id, protocol) + _u64(time_us) + bytes([source])
+    payload += (bytes([flags]) if protocol > 2 else b"") + bytes([len(text)]) + text.encode("ascii")
+    return frame(MARK, seq, payload, protocol=protocol)
 
 
 def info(
@@ -73,21 +92,44 @@ def info(
     gain_uncertainty_ppm: int = 0,
     zero_date: int = 0,
     gain_date: int = 0,
+    events_lost: int = 0,
+    mark_framing: int = 0,
+    mark_overruns: int = 0,
+    mark_noise: int = 0,
+    marks_damaged: int = 0,
+    protocol: int = 3,
 ) -> bytes:
     """What the meter says of itself."""
-    payload = _u32(rate_hz) + _u32(shunt_uohm) + _u16(shunt_range_mv) + _u16(adc_config)
+    payload = _stream(stream_id, protocol) + _u32(rate_hz) + _u32(shunt_uohm) + _u16(shunt_range_mv) + _u16(adc_config)
     payload += bytes([flags, reset_cause]) + _name(firmware) + _name(serial_number)
-    payload += _u32(stream_id) + _u32(i2c_faults) + _u32(frames_dropped)
+    payload += (_u32(stream_id) if protocol == 2 else b"") + _u32(i2c_faults) + _u32(frames_dropped)
     payload += _i32(shunt_offset_nv) + _i32(current_gain_ppm) + _i32(bus_gain_ppm)
     payload += _u32(gain_uncertainty_ppm) + _u32(zero_date) + _u32(gain_date)
-    return frame(INFO, seq, payload)
+    if protocol > 2:
+        payload += _u32(events_lost) + _u32(mark_framing) + _u32(mark_overruns) + _u32(mark_noise) + _u32(marks_damaged)
+    return frame(INFO, seq, payload, protocol=protocol)
 
 
-def reply(seq: int, *, request: int, command: int, status: int = 0, values: Sequence[int] = (0, 0, 0)) -> bytes:
+def reply(
+    seq: int,
+    *,
+    request: int,
+    command: int,
+    status: int = 0,
+    values: Sequence[int] = (0, 0, 0),
+    stream_id: int = 1,
+    protocol: int = 3,
+) -> bytes:
     """The meter's answer to a command."""
     assert len(values) == 3
-    payload = _u32(request) + bytes([command, status]) + b"".join(_i32(value) for value in values)
-    return frame(REPLY, seq, payload)
+    payload = _stream(stream_id, protocol) + _u32(request) + bytes([command, status])
+    return frame(REPLY, seq, payload + b"".join(_i32(value) for value in values), protocol=protocol)
+
+
+def checked(text: str) -> str:
+    """A line of the mark line with its check, without LF."""
+    digits = "".join(str("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".index(c)) for c in text)
+    return f"~{text}~{1000 * len(text) + int(digits) % 997}"
 
 
 # The payload of each command that has one.
@@ -119,6 +161,11 @@ def gain(*, point: int, true_ua: int, true_uv: int, uncertainty_ppm: int, date: 
 
 def host_mark(*, text: str) -> bytes:
     return text.encode("ascii")
+
+
+def _stream(stream_id: int, protocol: int) -> bytes:
+    """How each payload of the meter begins."""
+    return _u32(stream_id) if protocol > 2 else b""
 
 
 def _u16(value: int) -> bytes:

@@ -134,6 +134,12 @@ def test_which_jobs_run(pipeline: Pipeline, variables: list[Mapping[str, str | N
     assert running(pipeline, *variables) == sorted(jobs)
 
 
+def test_a_change_of_the_meter_builds_its_firmware(pipeline: Pipeline) -> None:
+    _changed(pipeline, "meter/src/main.c", branch="firmware")
+    assert running(pipeline, MERGE_REQUEST) == sorted(["firmware", "lint", "unit", *BENCHED])
+    assert running(pipeline, DEFAULT_BRANCH) == sorted(["lint", "fsjoule:pages", "tests", *MATRIX])
+
+
 @pytest.fixture
 def kernel(tmp_path: Path) -> Pipeline:
     """A kernel's own repository, with a pipeline that includes the component twice."""
@@ -145,11 +151,11 @@ def kernel(tmp_path: Path) -> Pipeline:
     return _committed(tmp_path / "linux")
 
 
-def _changed(pipeline: Pipeline, file: str) -> None:
+def _changed(pipeline: Pipeline, file: str, branch: str = "change") -> None:
     path = pipeline.repository / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
-    _git(pipeline.repository, "checkout", "-q", "-b", "change")
+    _git(pipeline.repository, "checkout", "-q", "-b", branch)
     _git(pipeline.repository, "add", "-A")
     _git(pipeline.repository, "commit", "-q", "-m", "change")
 

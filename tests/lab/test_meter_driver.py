@@ -172,11 +172,11 @@ def test_another_protocol_is_refused_with_what_to_do(bench: _Bench) -> None:
 
     def refused() -> bool:
         # What is sent before the port is open is lost: send it again.
-        os.write(master, b"\0" + frame(INFO, 0, b"", protocol=3))
+        os.write(master, b"\0" + frame(INFO, 0, b"", protocol=4))
         with pytest.raises(MeterError) as caught:
             driver.info()
         complaints.append(str(caught.value))
-        return "speaks protocol 3" in complaints[-1]
+        return "speaks protocol 4" in complaints[-1]
 
     wait(refused, f"not refused: {complaints}")
 
@@ -201,7 +201,8 @@ def test_a_trace_names_the_meter_that_made_it(bench: _Bench) -> None:
             if n == 50:
                 os.write(master, info(150, serial_number="B", shunt_uohm=50_000, stream_id=2))
             seq, time_us = 100 + n + (n >= 50), begin_us + 20_000 * n
-            os.write(master, samples(seq, first_tick=20 * n, first_time_us=time_us, values=values, **_NOTHING))
+            frame = samples(seq, first_tick=20 * n, first_time_us=time_us, values=values, stream_id=2, **_NOTHING)
+            os.write(master, frame)
             if ended.wait(0.02):
                 return
 

@@ -14,8 +14,9 @@ import pytest
 from meter_process import LIMIT_S, check_energy, check_order, infos, running, values, wait
 
 from fsjoule.host import process
+from fsjoule.meter.protocol.commands import Command, ReplyStatus
 from fsjoule.meter.protocol.frames import SamplesFrame
-from fsjoule.model import MarkLine, MarkSource
+from fsjoule.model import InputCounts, MarkLine, MarkSource
 from fsjoule.virtual.board.feed import FeedWriter
 from fsjoule.virtual.lab import programs
 
@@ -103,12 +104,26 @@ def test_the_mark_line_outlives_the_board(program: Path, tmp_path: Path) -> None
     assert [mark.text for mark in reader.trace().marks] == ["S0", "S1", "S2", "S3", "S4"]
 
 
+def test_marks_with_checks_and_damaged_ones(program: Path, tmp_path: Path) -> None:
+    with running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
+        simulator.send(b"~S12~3818\n~S1\n~E12~3414\nE12\n~E12~3415\r\n")
+        reader.read_marks(5)
+        reader.read_samples(1)
+        assert reader.command(Command.INFO).status == ReplyStatus.DONE
+    trace = reader.trace()
+    assert [(mark.text, mark.checked) for mark in trace.marks] == [("S12", True), ("E12", False), ("E12", True)]
+    assert trace.faults == ("2 marks damaged on the mark line: '~S1', '~E12~3414'",)
+    assert reader.info().status.inputs == InputCounts(marks_damaged=2)
+    # A line that sends checks sends no mark of the work without one.
+    assert [mark.text for mark in MarkLine("").marks(trace.marks)] == ["S12", "E12"]
+
+
 def test_a_meter_at_a_console_keeps_its_time_and_finds_the_marks(program: Path, tmp_path: Path) -> None:
     """A wire from the console's output at its speed: boot messages, short lines, and messages within a mark."""
     talk = b"".join(b"[%12.6f] message %d of the kernel, longer than a mark\r\n" % (n / 100, n) for n in range(150))
     short, prompt = b"a\n" * 500, b"root@board:~# \x1b[0m\r\n"
     damaged = b"{fsj:E2[   12.345678] EXT4-fs error\r\n}\r\n"
-    said = b"".join([talk, b"{fsj:S1}\r\n", short, prompt, b"{fsj:E1}\r\n", talk, b"{fsj:S2}\r\n", damaged])
+    said = b"".join([talk, b"{fsj:S1}\r\n", short, prompt, b"~E1~2141\r\n", talk, b"{fsj:S2}\r\n", damaged])
     with running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
         reader.read_samples(100)
 

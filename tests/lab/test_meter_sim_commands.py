@@ -66,7 +66,7 @@ def test_bad_commands_are_answered(program: Path, tmp_path: Path) -> None:
         assert reader.command(Command.RATE, (300).to_bytes(4, "little")).status == ReplyStatus.RATE
         os.write(reader.fd, meter_wire.frame(0x77, 77, b""))
         assert reader.read_reply(77).status == ReplyStatus.UNKNOWN_COMMAND
-        os.write(reader.fd, meter_wire.frame(Command.STOP, 78, b"", protocol=3))
+        os.write(reader.fd, meter_wire.frame(Command.STOP, 78, b"", protocol=2))
         assert reader.read_reply(78).status == ReplyStatus.OTHER_PROTOCOL
         # Damaged and truncated ones cannot be told apart by their numbers.
         os.write(reader.fd, b"noise\0")

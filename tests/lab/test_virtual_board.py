@@ -80,8 +80,8 @@ def watts_of(board: BoardProgram, act: Callable[[], object]) -> float:
 def test_boots_to_a_prompt_and_marks_its_way_there(board: BoardProgram) -> None:
     with MeterTty(board.config.wires.mark) as meter, board.console() as console:
         board.power(on=True)
-        meter.expect(b"Sboot\n", BOOT_TIMEOUT_S)
-        meter.expect(b"Eboot\n", BOOT_TIMEOUT_S)
+        meter.expect(b"~Sboot~5184\n", BOOT_TIMEOUT_S)
+        meter.expect(b"~Eboot~5545\n", BOOT_TIMEOUT_S)
         console.login()
         assert "6.1." in console.run("uname -r")
         assert "1048576 mmcblk1\n" in console.run("dmesg -n 1; cat /proc/partitions")

@@ -44,6 +44,7 @@ class _Place:
         self.marks: Callable[[Mark], bool] = lambda _mark: True
         self.levels: tuple[int, int] = (_OFF, _ON)
         self.lost: Sequence[int] = ()
+        self.faults: tuple[str, ...] = ()
         self.notices: list[str] = []
         self.drift: Drift | None = Drift(10.0, 5.0, 8.0, 16)
         self.booted_s = 12.0
@@ -65,6 +66,9 @@ class _Place:
         return self.drift
 
     def _trace(self) -> Trace:
+        return replace(self._made(), faults=self.faults)
+
+    def _made(self) -> Trace:
         if self._measured:
             return self._square()
         # In guest time the meter's clock stands still while the board is off.
@@ -295,6 +299,21 @@ def test_marks_that_are_late_are_doubted_and_marks_that_are_gone_are_broken(plac
     place.marks = lambda mark: mark.text != "E3"
     gone = place.checks()["marks"]
     assert (gone.health, gone.seen) == (Health.BROKEN, "11 of 12 marks arrived at the meter")
+    assert "the wire from mark_device" in gone.advice
+
+
+def test_a_mark_line_that_damages_is_doubted_and_a_mark_that_is_gone_is_explained(place: _Place) -> None:
+    place.faults = ("1 mark damaged on the mark line: '~E3~44'",)
+    checks = place.checks()
+    damaged = checks["marks"]
+    assert (damaged.health, damaged.seen.split(";")[0]) == (Health.DOUBTFUL, place.faults[0])
+    assert "a common ground" in damaged.advice
+    assert checks["meter"].health is Health.OK  # a board that is off leaves its line floating
+    place.marks = lambda mark: mark.text != "E3"
+    gone = place.checks()["marks"]
+    assert gone.health is Health.BROKEN
+    assert gone.seen == f"11 of 12 marks arrived at the meter; {place.faults[0]}"
+    assert "a common ground" in gone.advice
 
 
 @pytest.mark.parametrize(("gain", "health"), [(0.004, "ok"), (-0.02, "doubtful"), (0.2, "broken")])

@@ -1,17 +1,25 @@
-"""Marks on the console's line and on a GPIO: how they are sent, and how they are told from all else on that line."""
+"""Marks on a UART, on the console's line and on a GPIO: how they are sent, and told from all else on that line."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
+import meter_wire as wire
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from traces import trace_of
 
 from fsjoule.bench.onboard.marks import start_mark, stop_mark
 from fsjoule.lab.guestmeter import MarksOfBoard
 from fsjoule.meter.energy.validity import mark_complaints
+from fsjoule.meter.protocol.frames import FrameDecoder, MarkFrame
 from fsjoule.model import Mark, MarkLine, MarkSource
+from fsjoule.model.mark_line import read_line
 from fsjoule.testing import FakeMeter
 
 GPIO = MarkLine("/sys/class/leds/fsjoule-mark/brightness")
@@ -27,18 +35,95 @@ def heard(*texts: str) -> list[Mark]:
     return [Mark(1000 * n, text) for n, text in enumerate(texts)]
 
 
-@pytest.mark.parametrize(("on_console", "line"), [(False, "S12\n"), (True, "{fsj:S12}\n")])
-def test_a_shell_sends_a_mark(on_console: bool, line: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_console", [False, True])
+@pytest.mark.parametrize("shell", [["sh"], ["bash"], ["busybox", "sh"]], ids=" ".join)
+def test_a_shell_sends_a_mark_with_its_check(shell: list[str], on_console: bool, tmp_path: Path) -> None:
+    """The shell computes it without a program, also with the numbers of 32 bits that some shells have."""
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"{shell[0]} is not installed")
     uart = tmp_path / "a uart"
-    command = MarkLine(str(uart), on_console).send("S$number")
-    subprocess.run(["sh", "-c", f"number=12; {command}"], check=True, timeout=30)
-    assert uart.read_text() == line
-    assert len(MarkLine("", on_console).send(stop_mark(99999)).split('"')[1]) <= 16
+    send = MarkLine(str(uart), on_console).send
+    for letter, numbers in (("S", (0, 7, 10, 12, 999, 99999)), ("E", (1, 99999))):
+        for number in numbers:
+            command = send(f"{letter}$number")
+            done = subprocess.run([*shell, "-c", f"PATH=; number={number}; {command}"], check=False, timeout=30)
+            assert done.returncode == 0
+            assert uart.read_text() == wire.checked(f"{letter}{number}") + "\n"
+            assert len(uart.read_text()) <= 17
+            assert int(f"{28}{number}") < 2**31
+    subprocess.run([*shell, "-c", send("Sboot")], check=True, timeout=30)
+    assert uart.read_text() == "~Sboot~5184\n"
+
+
+def test_a_mark_that_no_shell_could_check_is_refused() -> None:
+    for text in ("7$n", "$n", "S 1", "S$n x", "S-1", ""):
+        with pytest.raises(ValueError, match="letters, digits and a variable"):
+            OWN.send(text)
+
+
+@given(text=st.text("SEboot0123456789aZ", min_size=1, max_size=6), wrong=st.integers(1, 999))
+def test_the_check_of_a_mark_is_looked_at_where_the_meter_does_not(text: str, wrong: int) -> None:
+    """A meter of protocol 2 passes on the line that it heard."""
+    line = wire.checked(text)
+    (frame,) = FrameDecoder().feed(wire.mark(0, time_us=1, text=line, protocol=2))
+    assert frame == MarkFrame(0, 1, text, checked=True)
+    line = f"~{text}~{(int(line.split('~')[2]) + wrong) % 1000 + 1000 * len(text)}"
+    (frame,) = FrameDecoder().feed(wire.mark(0, time_us=1, text=line, protocol=2))
+    assert frame == MarkFrame(0, 1, line, damaged=True)
+    (frame,) = FrameDecoder().feed(wire.mark(0, time_us=1, text=line, source=wire.HOST, protocol=2))
+    assert frame == MarkFrame(0, 1, line, MarkSource.HOST)
+
+
+# As the core judges them (meter/tests/test_core_mark_line.c).
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("~S12~3818", ("S12", True, False)),
+        ("~E999~4044", ("E999", True, False)),
+        ("~0~1000", ("0", True, False)),
+        ("~012345678~9824", ("012345678", True, False)),
+        *((line, (line, False, True)) for line in (
+            "~S12~3817", "~S12~2818", "~S12~03818", "~S12~38181", "~0~0", "~S1~4281", "~S12~", "~S12", "S12~3818",
+            "~~0", "~0", "~", "~S1 2~4818", "~S12~3818~E12~34", "~0123456789~2730", "~0123456789~1027",
+        )),
+        *((line, (line, False, False)) for line in ("S12", "root@board:~# ", "a ~ 12", "12")),
+    ],
+)  # fmt: skip
+def test_what_a_line_is(line: str, read: tuple[str, bool, bool]) -> None:
+    assert read_line(line) == read
+
+
+def test_no_hit_makes_another_mark_of_one_with_a_check() -> None:
+    """Any byte changed to any other, any loss of neighbours, any byte or repetition too many."""
+    random = np.random.default_rng(20)
+    others = [*range(1, 200), *random.integers(200, 100_000, 50).tolist()]
+    for text in (*(f"{letter}{number}" for letter in "SE" for number in others), "Sboot", "Eboot"):
+        whole = wire.checked(text)
+        hit = {whole[:at] + chr(byte) + whole[at + 1 :] for at in range(len(whole)) for byte in range(0x20, 0x7F)}
+        hit |= {whole[:at] + whole[end:] for at in range(len(whole)) for end in range(at + 1, len(whole) + 1)}
+        hit |= {whole[:at] + chr(byte) + whole[at:] for at in range(len(whole) + 1) for byte in range(0x20, 0x7F)}
+        hit |= {whole[:end] + whole[at:] for at in range(len(whole)) for end in range(at + 1, len(whole) + 1)}
+        for line in hit - {whole, ""}:
+            read, _, damaged = read_line(line[:16])
+            assert damaged or not re.fullmatch(r"[SE](\d+|boot)", read), (whole, line)
 
 
 def test_a_line_of_its_own_has_marks_only() -> None:
     lines = heard("S7", "{fsj:S8}", "noise")
     assert OWN.marks(lines) == tuple(lines)
+
+
+def test_where_marks_have_checks_one_without_is_what_is_left_of_another() -> None:
+    """Two hits can leave S1 of ~S12~3818. The board's own lines stay."""
+    checked, rest = Mark(1, "S12", checked=True), heard("S1", "E1", "Eboot", "phase 2", "Start")
+    edge = Mark(5, "", MarkSource.RISING)
+    assert OWN.marks([checked, *rest, edge]) == (checked, *rest[3:], edge)
+    assert OWN.marks([*rest, edge]) == (*rest, edge)
+
+
+def test_on_the_console_a_line_with_a_check_is_a_mark() -> None:
+    checked = Mark(1, "S7", checked=True)
+    assert CONSOLE.marks([*heard(*OTHERS), checked]) == (checked,)
 
 
 def test_marks_are_found_among_the_lines_of_a_console() -> None:

@@ -11,7 +11,8 @@ import pytest
 from replayed import Chip, Load, Meter
 
 from fsjoule.meter.energy import energy
-from fsjoule.meter.protocol.frames import Frame, FrameDecoder, StreamCounters
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder
+from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Energy, Ina219Trace, Window
 from fsjoule.virtual.lab import programs
@@ -114,7 +115,7 @@ def test_every_twentieth_byte_hit(half_hour: Sent) -> None:
     random = np.random.default_rng(1)
     arrived = _hit(half_hour.data, random.random(len(half_hour.data)) < 0.05, random)
     _, counters, trace = _received(half_hour, arrived)
-    assert counters.lost > 0.99 * len(half_hour.frames)
+    assert counters.lost > 0.98 * len(half_hour.frames)  # of those between the first and the last that arrived
     _require_same_energy(half_hour, trace)
 
 

@@ -13,7 +13,15 @@ _WATTS = 2500 * 1250 * 0.4e-6  # 0.25 A at 0.1 Ohm and 5 V
 
 
 def _samples(
-    seq: int, tick: int, energy: int, bus: int, *, missed: int = 0, shunt: int = 2500, count: int = 20
+    seq: int,
+    tick: int,
+    energy: int,
+    bus: int,
+    *,
+    missed: int = 0,
+    shunt: int = 2500,
+    count: int = 20,
+    stream_id: int = 1,
 ) -> bytes:
     return wire.samples(
         seq,
@@ -24,6 +32,7 @@ def _samples(
         missed_total=missed,
         flags=0,
         values=[(shunt, 1250)] * count,
+        stream_id=stream_id,
     )
 
 
@@ -83,11 +92,21 @@ def test_streams_add_up() -> None:
     watch = _Watch(wire.info(0, stream_id=1))
     watch.take(_samples(1, 0, 0, 0))
     watch.take(wire.info(2, stream_id=2, rate_hz=500))
-    watch.take(_samples(3, 0, 0, 0))
+    watch.take(_samples(3, 0, 0, 0, stream_id=2))
     reading = watch.live.reading()
     assert reading.streams == 2
     assert reading.seconds == pytest.approx(0.02 + 0.04)
     assert reading.joules == pytest.approx(_WATTS * 0.06)
+
+
+def test_samples_whose_info_is_still_to_come_are_not_counted() -> None:
+    """The meter restarted at another rate, and its first info frame was lost."""
+    watch = _Watch(wire.info(0, stream_id=1))
+    watch.take(_samples(1, 0, 0, 0))
+    watch.take(_samples(1, 0, 0, 0, stream_id=99))
+    assert (watch.live.reading().streams, watch.live.reading().seconds) == (1, pytest.approx(0.02))
+    watch.take(wire.info(2, stream_id=99, rate_hz=500) + _samples(3, 20, 0, 0, stream_id=99))
+    assert (watch.live.reading().streams, watch.live.reading().seconds) == (2, pytest.approx(0.02 + 0.04))
 
 
 def test_marks_are_told_once_and_the_last_ones_kept() -> None:
@@ -117,7 +136,7 @@ def test_the_plot_goes_on_when_the_meter_starts_anew() -> None:
     for number in range(100):
         watch.take(_samples(number + 1, number * 20, 0, 0))
     watch.take(wire.info(101, stream_id=2))
-    watch.take(_samples(102, 0, 0, 0, shunt=5000))
+    watch.take(_samples(102, 0, 0, 0, shunt=5000, stream_id=2))
     parts = watch.live.ranges(10, 4.0)
     assert [part is not None for part in parts] == [False] * 4 + [True] * 6
     assert parts[-1] is not None

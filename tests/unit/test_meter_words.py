@@ -10,11 +10,11 @@ from datetime import date
 import pytest
 from traces import INFO
 
-from fsjoule.meter.links.notices import news, notices
+from fsjoule.meter.links.notices import complaints, news, notices
 from fsjoule.meter.protocol.frames import InfoFrame
 from fsjoule.meter.tools import words
 from fsjoule.meter.tools.expected import expected
-from fsjoule.model import MeterCalibration, MeterStatus, ResetCause
+from fsjoule.model import InputCounts, MeterCalibration, MeterStatus, ResetCause
 
 _DATE = 1_750_000_000
 TODAY = date(2026, 11, 23)
@@ -73,6 +73,27 @@ def test_everything_that_is_wrong_is_said() -> None:
         assert part in text
     (only,) = notices(_frame(WELL, replace(CALIBRATED, gain_date=0)), TODAY)
     assert "not calibrated yet: gain;" in only
+
+
+def test_what_arrived_badly_is_said_with_advice() -> None:
+    inputs = InputCounts(events_lost=1, mark_framing=2, mark_overruns=3, mark_noise=1, marks_damaged=5)
+    status = replace(WELL, inputs=inputs)
+    assert [text.split(":")[0] for text in notices(_frame(status), TODAY)] == [
+        "1 byte or edge lost since power-up, its queue was full",
+        "5 lines of the mark line damaged since power-up",
+        "3 framing or noise errors on the mark line since power-up",
+        "3 overruns on the mark line since power-up",
+    ]
+    assert notices(_frame(replace(WELL, inputs=InputCounts())), TODAY) == []
+    # A board that is switched on makes errors on its line: that says nothing against a place.
+    assert complaints(replace(WELL, inputs=replace(inputs, events_lost=0))) == []
+    assert words.inputs_text(inputs) == "5 damaged; errors: 2 framing, 3 overrun, 1 noise; 1 bytes or edges lost"
+    assert "not counted by this firmware (protocol 2)" in words.inputs_text(None)
+    assert news(status, replace(WELL, inputs=replace(inputs, events_lost=3, marks_damaged=6))) == [
+        "2 bytes or edges lost: its queue was full",
+        "1 line of the mark line damaged",
+    ]
+    assert news(WELL, status) == news(status, replace(WELL, inputs=InputCounts())) == []
 
 
 def test_news_are_told_once() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import meter_wire as wire
 import pytest
 from busybox import path_with
 
@@ -71,7 +72,10 @@ def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def marks(board: Path) -> list[str]:
-    return (board / "uart").read_text().split() if (board / "uart").exists() else []
+    """The texts of the lines on the UART, each of which has its check."""
+    lines = (board / "uart").read_text().split() if (board / "uart").exists() else []
+    assert lines == [wire.checked(line.split("~")[1]) for line in lines]
+    return [line.split("~")[1] for line in lines]
 
 
 def test_the_scripts_run_in_a_plain_shell(board: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import meter_wire as wire
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from hypothesis import strategies as st
 from fsjoule.errors import MeterError
 from fsjoule.meter.protocol.frames import (
     FLAG_CLIPPED,
+    FLAG_EVENTS_LOST,
     FLAG_I2C_FAULT,
+    FLAG_MARK_ERROR,
     Frame,
     FrameDecoder,
     InfoFrame,
@@ -82,16 +86,18 @@ def test_the_calibration_is_applied() -> None:
     assert trace.power_w.tolist() == pytest.approx([0.04 * 1.002 * 0.999, 0.0])
 
 
-def _stream(seq: int, stream_id: int, *, time_us: int, frames: int = 3, shunt: int = 1) -> list[bytes]:
+def _stream(protocol: int, seq: int, stream_id: int, *, time_us: int, frames: int = 3, shunt: int = 1) -> list[bytes]:
     """An info frame, `frames` frames of ten samples, a mark, and the same again."""
-    made = [wire.info(seq, stream_id=stream_id)]
-    made += [
-        _samples(seq + 1 + n, 10 * n, [(shunt, 1)] * 10, first_time_us=time_us + 10_000 * n) for n in range(frames)
-    ]
-    made.append(wire.mark(seq + 1 + frames, time_us=time_us + 10_000 * frames, text=f"M{stream_id}"))
-    begin = 10 * frames
-    made.append(wire.info(seq + 2 + frames, stream_id=stream_id))
-    made.append(_samples(seq + 3 + frames, begin, [(shunt, 1)] * 10, first_time_us=time_us + 1000 * begin))
+    of_stream: dict[str, Any] = {"stream_id": stream_id, "protocol": protocol}
+
+    def samples(seq: int, tick: int) -> bytes:
+        return _samples(seq, tick, [(shunt, 1)] * 10, first_time_us=time_us + 1000 * tick, **of_stream)
+
+    made = [wire.info(seq, **of_stream)]
+    made += [samples(seq + 1 + n, 10 * n) for n in range(frames)]
+    made.append(wire.mark(seq + 1 + frames, time_us=time_us + 10_000 * frames, text=f"M{stream_id}", **of_stream))
+    made.append(wire.info(seq + 2 + frames, **of_stream))
+    made.append(samples(seq + 3 + frames, 10 * frames))
     return made
 
 
@@ -99,11 +105,12 @@ _OVER = "the meter began another stream (a new start, or new settings); everythi
 
 
 @pytest.mark.parametrize("lost", [(), (7,), (7, 8), (6, 7)], ids=["nothing", "info", "info, samples", "samples, info"])
-@pytest.mark.parametrize("seq", [7, 0], ids=["new settings", "new start"])
-def test_another_stream_is_left_out_and_said(lost: tuple[int, ...], seq: int) -> None:
+@pytest.mark.parametrize(("seq", "second"), [(7, 2), (0, 0x80000000)], ids=["new settings", "new start"])
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_another_stream_is_left_out_and_said(protocol: int, seq: int, second: int, lost: tuple[int, ...]) -> None:
     """Also when the info frame that begins it is lost: the next samples give it away."""
-    both = _stream(0, 1, time_us=1_000_000)
-    both += _stream(seq, 2, time_us=2_000_000 if seq else 5_000, frames=7, shunt=9)
+    both = _stream(protocol, 0, 1, time_us=1_000_000)
+    both += _stream(protocol, seq, second, time_us=2_000_000 if seq else 5_000, frames=7, shunt=9)
     builder = TraceBuilder()
     builder.add(_decode(b"".join(frame for at, frame in enumerate(both) if at not in lost)))
     trace = builder.build()
@@ -114,45 +121,116 @@ def test_another_stream_is_left_out_and_said(lost: tuple[int, ...], seq: int) ->
     assert builder.ended
 
 
-def test_an_info_frame_that_was_lost_comes_again() -> None:
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_an_info_frame_that_was_lost_comes_again(protocol: int) -> None:
     """Whoever listens with the info of the stream before gets the right one, as soon as there is one."""
-    (before,) = _decode(wire.info(0, stream_id=1, current_gain_ppm=50_000))
+    (before,) = _decode(wire.info(0, stream_id=1, current_gain_ppm=50_000, protocol=protocol))
     assert isinstance(before, InfoFrame)
     builder = TraceBuilder(before)
-    builder.add(_decode(_samples(2, 0, [(1, 1)] * 10)))
-    builder.add(_decode(wire.info(3, stream_id=2) + wire.mark(4, time_us=9_500, text="M")))
-    builder.add(_decode(_samples(5, 10, [(1, 1)] * 10)))
+    now: dict[str, Any] = {"stream_id": 2, "protocol": protocol}
+    builder.add(_decode(_samples(2, 0, [(1, 1)] * 10, **now)))
+    builder.add(_decode(wire.info(3, **now) + wire.mark(4, time_us=9_500, text="M", **now)))
+    builder.add(_decode(_samples(5, 10, [(1, 1)] * 10, **now)))
     trace = builder.build()
     assert (len(trace.ticks), len(trace.marks), trace.faults) == (20, 1, ())
     assert trace.info.calibration.current_gain_ppm == 0
 
 
-def test_the_meter_that_is_recorded_must_say_so_itself() -> None:
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_the_meter_that_is_recorded_must_say_so_itself(protocol: int) -> None:
     """What was known before may be of a meter that is there no more, and two may choose one number of their streams."""
-    (before,) = _decode(wire.info(0, stream_id=1, serial_number="A"))
+    (before,) = _decode(wire.info(0, stream_id=1, serial_number="A", protocol=protocol))
     assert isinstance(before, InfoFrame)
     for now, taken in (("A", 20), ("B", 20)):
         builder = TraceBuilder(before)
-        builder.add(_decode(_samples(2, 0, [(1, 1)] * 10)))
+        builder.add(_decode(_samples(2, 0, [(1, 1)] * 10, protocol=protocol)))
         assert not builder.identified
-        builder.add(_decode(wire.info(3, stream_id=1, serial_number=now) + _samples(4, 10, [(1, 1)] * 10)))
+        info = wire.info(3, stream_id=1, serial_number=now, protocol=protocol)
+        builder.add(_decode(info + _samples(4, 10, [(1, 1)] * 10, protocol=protocol)))
         assert builder.identified
         trace = builder.build()
         assert (trace.info.serial_number, len(trace.ticks)) == (now, taken)
 
 
-def test_marks_of_a_meter_that_began_anew_are_not_the_traces() -> None:
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_marks_of_a_meter_that_began_anew_are_not_the_traces(protocol: int) -> None:
     decoder, builder = FrameDecoder(), TraceBuilder()
-    builder.add(decoder.feed(b"".join(_stream(100, 1, time_us=60_000_000))))
-    anew = [wire.mark(3, time_us=9_000, text="E1"), _samples(4, 10, [(9, 9)] * 10, first_time_us=10_000)]
-    anew += [wire.info(5, stream_id=2), wire.mark(6, time_us=20_000, text="E1")]
-    anew += [_samples(7, 20, [(9, 9)] * 10, first_time_us=20_000)]
+    builder.add(decoder.feed(b"".join(_stream(protocol, 100, 1, time_us=60_000_000))))
+    now: dict[str, Any] = {"stream_id": 0x80000000, "protocol": protocol}
+    anew = [wire.mark(3, time_us=9_000, text="E1", **now), _samples(4, 10, [(9, 9)] * 10, first_time_us=10_000, **now)]
+    anew += [wire.info(5, **now), wire.mark(6, time_us=20_000, text="E1", **now)]
+    anew += [_samples(7, 20, [(9, 9)] * 10, first_time_us=20_000, **now)]
     for frame in anew:
         builder.add(decoder.feed(frame))
     trace = builder.build()
     assert [mark.text for mark in trace.marks] == ["M1"]
     assert set(trace.shunt_raw.tolist()) == {1}
     assert trace.faults == (_OVER,)
+
+
+def _collected(*frames: bytes, info: bytes | None = None) -> TraceBuilder:
+    known = None if info is None else _decode(info)[0]
+    assert known is None or isinstance(known, InfoFrame)
+    builder = TraceBuilder(known)
+    builder.add(_decode(b"".join(frames)))
+    return builder
+
+
+def test_the_end_of_the_stream_before_is_none_of_ours() -> None:
+    """Who listens from a stream's info on may still hear the stream before, and then the line goes on with ours."""
+    late = [_samples(0, 500, [(9, 9)], stream_id=1), wire.mark(1, time_us=500_000, text="old", stream_id=1)]
+    ours = [_samples(3, 0, [(1, 1)], stream_id=2), wire.mark(4, time_us=1000, text="new", stream_id=2)]
+    builder = _collected(*late, *ours, info=wire.info(2, stream_id=2))
+    trace = builder.build()
+    assert (trace.shunt_raw.tolist(), [mark.text for mark in trace.marks]) == ([1], ["new"])
+    assert not builder.ended
+
+
+def test_samples_that_came_before_their_info_are_kept() -> None:
+    """The meter restarted and its first info frame was lost: its number tells to what the samples belong."""
+    builder = _collected(
+        *(_samples(seq, seq - 1, [(seq, 1)], stream_id=0x80000000) for seq in range(1, 50)),
+        wire.info(50, stream_id=0x80000000, shunt_uohm=50_000),
+        info=wire.info(900, stream_id=1),
+    )
+    trace = builder.build()
+    assert trace.shunt_raw.tolist() == list(range(1, 50))
+    assert trace.info.shunt_uohm == 50_000
+    assert (builder.identified, trace.faults) == (True, ())
+
+
+def test_a_frame_that_comes_late_after_the_end_of_its_stream_is_kept() -> None:
+    frames = [wire.info(0), _samples(1, 0, [(1, 1)]), _samples(2, 1, [(2, 1)]), _samples(3, 2, [(3, 1)])]
+    builder = _collected(frames[0], frames[1], frames[3], wire.info(4, stream_id=2), frames[2])
+    assert builder.build().shunt_raw.tolist() == [1, 2, 3]
+    assert builder.ended
+
+
+def test_flags_of_a_sample_are_not_its_voltage() -> None:
+    bus = [1250, 0x8000 | 4000, 0x4000 | 1250, 0xE000 | 1]
+    trace = _collected(wire.info(0), _samples(1, 0, [(1, each) for each in bus])).build()
+    assert trace.bus_raw.tolist() == [1250, 4000, 1250, 1]
+    assert trace.bus_raw.dtype == np.uint16
+
+
+def test_damaged_marks_are_told_and_no_marks() -> None:
+    texts = ["~S7~28", "S7", "~E7~1", "~E8~2"]
+    damaged = [wire.mark(n, time_us=n, text=text, flags=wire.BROKEN) for n, text in enumerate(texts, 1)]
+    good = wire.mark(9, time_us=9, text="S7", flags=wire.CHECKED)
+    trace = _collected(wire.info(0), damaged[0], good, _samples(10, 0, [(1, 1)])).build()
+    assert trace.marks == (Mark(9, "S7", MarkSource.LINE, checked=True),)
+    assert trace.faults == ("1 mark damaged on the mark line: '~S7~28'",)
+    trace = _collected(wire.info(0), *damaged).build()
+    assert trace.faults == ("4 marks damaged on the mark line: '~S7~28', 'S7', '~E7~1', ...",)
+
+
+def test_what_was_lost_before_the_meter_is_told() -> None:
+    flags = [FLAG_EVENTS_LOST, FLAG_MARK_ERROR, FLAG_EVENTS_LOST]
+    frames = [_samples(1 + n, n, [(1, 1)], flags=each) for n, each in enumerate(flags)]
+    assert _collected(wire.info(0), *frames).build().faults == (
+        "bytes or edges were lost because the meter's queue was full (in 2 of 3 frames)",
+        "the mark line's UART had errors (in 1 of 3 frames)",
+    )
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.sets(st.integers(0, 39)))

@@ -72,6 +72,16 @@ def test_each_mark_arrives_once(texts: tuple[str, ...], words: str) -> None:
     assert words in "".join(complaints)
 
 
+def test_a_mark_that_is_missing_may_be_one_that_was_damaged() -> None:
+    damaged = "1 mark damaged on the mark line: '~E1~15'"
+    faults = ("the INA219 did not answer (in 1 of 5 frames)", damaged)
+    trace = dataclasses.replace(trace_of([1], marks=[Mark(0, "S1")]), faults=faults)
+    assert validity.mark_complaints(trace, ("S1", "E1")) == [
+        f"the marks S1 and E1 did not both arrive (seen: S1); the meter reported: {damaged}"
+    ]
+    assert f"the meter reported: {damaged}" in validity.trace_notes(trace)
+
+
 def test_samples_that_do_not_add_up() -> None:
     trace = trace_of(np.full(1000, 2500))
     idle, window = Window(1_000_000, 1_200_000), Window(1_300_000, 1_600_000)

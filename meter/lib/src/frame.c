@@ -41,12 +41,13 @@ static void put_bytes(struct writer *w, const uint8_t *bytes, size_t count)
 	}
 }
 
-static void begin(struct writer *w, enum fsj_frame_type type, uint32_t seq)
+static void begin(struct writer *w, enum fsj_frame_type type, struct fsj_frame_id id)
 {
 	w->size = 0;
 	put_u8(w, (uint8_t)type);
 	put_u8(w, FSJ_PROTOCOL);
-	put_u32(w, seq);
+	put_u32(w, id.seq);
+	put_u32(w, id.stream_id);
 }
 
 static size_t end(struct writer *w, uint8_t *out)
@@ -55,12 +56,12 @@ static size_t end(struct writer *w, uint8_t *out)
 	return fsj_cobs_encode(w->bytes, w->size, out);
 }
 
-size_t fsj_frame_samples(uint32_t seq, const struct fsj_samples *samples, uint8_t *out)
+size_t fsj_frame_samples(struct fsj_frame_id id, const struct fsj_samples *samples, uint8_t *out)
 {
 	const uint8_t count = samples->count < FSJ_SAMPLES_MAX ? samples->count : FSJ_SAMPLES_MAX;
 	struct writer w;
 
-	begin(&w, FSJ_FRAME_SAMPLES, seq);
+	begin(&w, FSJ_FRAME_SAMPLES, id);
 	put_u64(&w, samples->first_tick);
 	put_u64(&w, samples->first_time_us);
 	put_u64(&w, (uint64_t)samples->energy_raw);
@@ -75,24 +76,25 @@ size_t fsj_frame_samples(uint32_t seq, const struct fsj_samples *samples, uint8_
 	return end(&w, out);
 }
 
-size_t fsj_frame_mark(uint32_t seq, const struct fsj_mark *mark, uint8_t *out)
+size_t fsj_frame_mark(struct fsj_frame_id id, const struct fsj_mark *mark, uint8_t *out)
 {
 	const uint8_t length = mark->length < FSJ_MARK_MAX_BYTES ? mark->length : FSJ_MARK_MAX_BYTES;
 	struct writer w;
 
-	begin(&w, FSJ_FRAME_MARK, seq);
+	begin(&w, FSJ_FRAME_MARK, id);
 	put_u64(&w, mark->time_us);
 	put_u8(&w, mark->source);
+	put_u8(&w, mark->flags);
 	put_u8(&w, length);
 	put_bytes(&w, mark->text, length);
 	return end(&w, out);
 }
 
-size_t fsj_frame_info(uint32_t seq, const struct fsj_info *info, uint8_t *out)
+size_t fsj_frame_info(struct fsj_frame_id id, const struct fsj_info *info, uint8_t *out)
 {
 	struct writer w;
 
-	begin(&w, FSJ_FRAME_INFO, seq);
+	begin(&w, FSJ_FRAME_INFO, id);
 	put_u32(&w, info->rate_hz);
 	put_u32(&w, info->shunt_uohm);
 	put_u16(&w, info->shunt_range_mv);
@@ -101,7 +103,6 @@ size_t fsj_frame_info(uint32_t seq, const struct fsj_info *info, uint8_t *out)
 	put_u8(&w, info->reset_cause);
 	put_bytes(&w, info->firmware, FSJ_NAME_BYTES);
 	put_bytes(&w, info->serial_number, FSJ_NAME_BYTES);
-	put_u32(&w, info->stream_id);
 	put_u32(&w, info->i2c_faults);
 	put_u32(&w, info->frames_dropped);
 	put_u32(&w, (uint32_t)info->calibration.shunt_offset_nv);
@@ -110,14 +111,19 @@ size_t fsj_frame_info(uint32_t seq, const struct fsj_info *info, uint8_t *out)
 	put_u32(&w, info->calibration.gain_uncertainty_ppm);
 	put_u32(&w, info->calibration.zero_date);
 	put_u32(&w, info->calibration.gain_date);
+	put_u32(&w, info->inputs.events_lost);
+	put_u32(&w, info->inputs.mark_framing);
+	put_u32(&w, info->inputs.mark_overruns);
+	put_u32(&w, info->inputs.mark_noise);
+	put_u32(&w, info->inputs.marks_damaged);
 	return end(&w, out);
 }
 
-size_t fsj_frame_reply(uint32_t seq, const struct fsj_reply *reply, uint8_t *out)
+size_t fsj_frame_reply(struct fsj_frame_id id, const struct fsj_reply *reply, uint8_t *out)
 {
 	struct writer w;
 
-	begin(&w, FSJ_FRAME_REPLY, seq);
+	begin(&w, FSJ_FRAME_REPLY, id);
 	put_u32(&w, reply->request);
 	put_u8(&w, reply->command);
 	put_u8(&w, reply->status);

@@ -11,6 +11,7 @@ enum fsj_status fsj_meter_start(struct fsj_meter *m, const struct fsj_meter_conf
 	enum fsj_status status;
 
 	*m = (struct fsj_meter){.config = *config, .sampling = true};
+	m->chip.kind = config->chip != NULL ? config->chip : &fsj_chip_ina219;
 	m->chip.i2c = *i2c;
 	m->queue.outbox.output = *output;
 	fsj_store_load(&m->store, storage, &config->defaults);
@@ -50,11 +51,13 @@ static void take_reading(struct fsj_meter *m, uint64_t end_us)
 	uint8_t flags = 0;
 	enum fsj_status status;
 
+	m->sampled = false;
 	if (!m->sampling && m->task.kind == FSJ_TASK_NONE) {
 		return;
 	}
 	status = fsj_chip_read(&m->chip, &reading, &flags);
-	if (m->sampling && status == FSJ_OK) {
+	m->sampled = m->sampling && status == FSJ_OK;
+	if (m->sampled) {
 		fsj_sampler_add(&m->sampler, &m->queue, begin_us, end_us, &reading);
 	} else if (m->sampling) {
 		fsj_sampler_miss(&m->sampler, &m->queue, 1, end_us, flags);
@@ -97,6 +100,11 @@ void fsj_meter_tick(struct fsj_meter *m, uint32_t elapsed, uint64_t end_us)
 	}
 }
 
+bool fsj_meter_sampled(const struct fsj_meter *m)
+{
+	return m->sampled;
+}
+
 void fsj_meter_mark_edge(struct fsj_meter *m, bool rising, uint64_t time_us)
 {
 	const struct fsj_mark mark = {
@@ -115,6 +123,22 @@ void fsj_meter_mark_byte(struct fsj_meter *m, uint8_t byte, uint64_t time_us)
 	if (fsj_mark_line_put(&m->queue.line, byte, time_us)) {
 		fsj_queue_end_line(&m->queue);
 	}
+}
+
+void fsj_meter_mark_error(struct fsj_meter *m, uint8_t errors, uint64_t time_us)
+{
+	m->inputs.mark_framing += (errors & FSJ_UART_FRAMING) != 0 ? 1u : 0u;
+	m->inputs.mark_overruns += (errors & FSJ_UART_OVERRUN) != 0 ? 1u : 0u;
+	m->inputs.mark_noise += (errors & FSJ_UART_NOISE) != 0 ? 1u : 0u;
+	fsj_mark_line_hit(&m->queue.line, time_us);
+	fsj_sampler_flag(&m->sampler, FSJ_FLAG_MARK_ERROR);
+}
+
+void fsj_meter_events_lost(struct fsj_meter *m, uint32_t count, uint64_t time_us)
+{
+	m->inputs.events_lost += count;
+	fsj_mark_line_hit(&m->queue.line, time_us);
+	fsj_sampler_flag(&m->sampler, FSJ_FLAG_EVENTS_LOST);
 }
 
 void fsj_meter_command_byte(struct fsj_meter *m, uint8_t byte, uint64_t time_us)

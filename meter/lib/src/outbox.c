@@ -2,7 +2,7 @@
 
 static bool sent(struct fsj_outbox *outbox, const uint8_t *bytes, size_t size)
 {
-	outbox->seq++;
+	outbox->next.seq++;
 	if (outbox->output.frame(outbox->output.context, bytes, size)) {
 		return true;
 	}
@@ -14,26 +14,26 @@ bool fsj_outbox_samples(struct fsj_outbox *outbox, const struct fsj_samples *sam
 {
 	uint8_t frame[FSJ_FRAME_ENCODED_MAX_BYTES];
 
-	return sent(outbox, frame, fsj_frame_samples(outbox->seq, samples, frame));
+	return sent(outbox, frame, fsj_frame_samples(outbox->next, samples, frame));
 }
 
 bool fsj_outbox_mark(struct fsj_outbox *outbox, const struct fsj_mark *mark)
 {
 	uint8_t frame[FSJ_FRAME_ENCODED_MAX_BYTES];
 
-	return sent(outbox, frame, fsj_frame_mark(outbox->seq, mark, frame));
+	return sent(outbox, frame, fsj_frame_mark(outbox->next, mark, frame));
 }
 
 bool fsj_outbox_info(struct fsj_outbox *outbox, const struct fsj_info *info)
 {
 	uint8_t frame[FSJ_FRAME_ENCODED_MAX_BYTES];
 
-	return sent(outbox, frame, fsj_frame_info(outbox->seq, info, frame));
+	return sent(outbox, frame, fsj_frame_info(outbox->next, info, frame));
 }
 
 bool fsj_outbox_reply(struct fsj_outbox *outbox, const struct fsj_reply *reply)
 {
 	uint8_t frame[FSJ_FRAME_ENCODED_MAX_BYTES];
 
-	return sent(outbox, frame, fsj_frame_reply(outbox->seq, reply, frame));
+	return sent(outbox, frame, fsj_frame_reply(outbox->next, reply, frame));
 }

@@ -45,6 +45,8 @@ void fsj_queue_mark(struct fsj_queue *queue, const struct fsj_mark *mark)
 void fsj_queue_end_line(struct fsj_queue *queue)
 {
 	if (fsj_mark_line_open(&queue->line)) {
+		fsj_mark_line_judge(&queue->line);
+		queue->marks_damaged += (queue->line.mark.flags & FSJ_MARK_DAMAGED) != 0 ? 1u : 0u;
 		fsj_outbox_mark(&queue->outbox, &queue->line.mark);
 		fsj_mark_line_clear(&queue->line);
 		send_held(queue);

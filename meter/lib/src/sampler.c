@@ -39,7 +39,8 @@ void fsj_sampler_add(struct fsj_sampler *sampler, struct fsj_queue *queue, uint6
 		open_batch(sampler, begin_us);
 	}
 	batch->sample[batch->count].shunt = reading->shunt;
-	batch->sample[batch->count].bus = reading->bus;
+	batch->sample[batch->count].bus = (uint16_t)(reading->bus | (reading->overflow ? FSJ_BUS_OVERFLOW : 0) |
+						     (reading->clipped ? FSJ_BUS_CLIPPED : 0));
 	batch->count++;
 	batch->flags |= (uint8_t)((reading->overflow ? FSJ_FLAG_OVERFLOW : 0) | (reading->clipped ? FSJ_FLAG_CLIPPED : 0));
 	/* The product of 16 bits and 13 bits fits 32. The sum is unsigned, so that its wrap after decades is defined. */

@@ -30,12 +30,13 @@ void fsj_meter_send_info(struct fsj_meter *m)
 		.adc_config = m->chip.setup.config,
 		.flags = info_flags(m),
 		.reset_cause = (uint8_t)m->config.reset_cause,
-		.stream_id = m->config.first_stream_id + m->streams - 1,
 		.i2c_faults = m->chip.faults,
 		.frames_dropped = m->queue.outbox.dropped,
 		.calibration = m->settings.calibration,
+		.inputs = m->inputs,
 	};
 
+	info.inputs.marks_damaged = m->queue.marks_damaged;
 	copy_name(info.firmware, FSJ_VERSION);
 	copy_name(info.serial_number, m->config.serial_number);
 	m->ticks_to_info = fsj_outbox_info(&m->queue.outbox, &info) ? m->settings.rate_hz : INFO_AGAIN_TICKS;
@@ -50,6 +51,7 @@ void fsj_meter_flush(struct fsj_meter *m)
 void fsj_meter_begin_stream(struct fsj_meter *m)
 {
 	fsj_meter_flush(m);
+	m->queue.outbox.next.stream_id = m->config.first_stream_id + m->streams;
 	m->streams++;
 	fsj_meter_send_info(m);
 }
@@ -59,10 +61,7 @@ enum fsj_status fsj_meter_start_chip(struct fsj_meter *m)
 	struct fsj_ina219_setup setup = m->chip.setup;
 
 	/* Settings are valid, so that there always is a resolution. */
-	(void)fsj_ina219_choose(m->settings.rate_hz, m->settings.range, &setup);
-	if (m->settings.bus_32v) {
-		setup.config |= FSJ_INA219_CONFIG_BRNG_32V;
-	}
+	(void)m->chip.kind->choose(&m->settings, &setup);
 	return fsj_chip_start(&m->chip, &setup);
 }
 

@@ -16,8 +16,11 @@
 /* How long to wait at once for a feed that is behind. */
 #define WAKE_NS 1000000
 
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
 static struct {
 	const struct options *options;
+	sigset_t wait_mask;
 	struct feed feed;
 	struct ina219_emulated chip;
 	struct stream_port stream;
@@ -51,30 +54,27 @@ static int64_t known_until_ns(void)
 	return feed_known_until_ns(&host.feed, now_ns);
 }
 
-/* A mark wakes at once: its time is when it is read. */
+/* A mark wakes at once: its time is when it is read. Signals arrive here, and nowhere else. */
 static void wait_for_marks(int64_t wait_ns)
 {
 	struct pollfd marks = {.fd = host.marks.pty.master, .events = POLLIN};
 	const struct timespec wait = {.tv_nsec = wait_ns < WAKE_NS ? wait_ns : WAKE_NS};
 
-	ppoll(&marks, 1, &wait, NULL);
+	ppoll(&marks, 1, &wait, &host.wait_mask);
 }
 
 void host_wait_until(uint64_t time_us)
 {
 	const int64_t until_ns = to_ns(time_us);
+	int64_t missing_ns = until_ns - known_until_ns();
 
-	for (;;) {
-		int64_t known_ns;
-
+	/* Once also where there is nothing to wait for: a program that is behind ends when it is told. */
+	do {
+		wait_for_marks(MAX(missing_ns, 0));
 		mark_port_read(&host.marks);
 		stream_port_read(&host.stream);
-		known_ns = known_until_ns();
-		if (known_ns >= until_ns) {
-			return;
-		}
-		wait_for_marks(until_ns - known_ns);
-	}
+		missing_ns = until_ns - known_until_ns();
+	} while (missing_ns > 0);
 }
 
 uint64_t host_lost_until(void)
@@ -113,6 +113,14 @@ bool host_port_take(enum host_port port, uint64_t now_us, uint8_t *byte)
 	return timed_bytes_take(input(port), to_ns(now_us + 1), byte, &time_ns);
 }
 
+/* A pseudo terminal has none. */
+int host_port_errors(enum host_port port, uint64_t now_us)
+{
+	(void)port;
+	(void)now_us;
+	return 0;
+}
+
 bool host_stream_write(const uint8_t *bytes, size_t size)
 {
 	return stream_port_frame(&host.stream, bytes, size);
@@ -134,6 +142,16 @@ int host_chip_write(uint64_t now_us, uint8_t reg, uint16_t value)
 int host_chip_read(uint64_t now_us, uint8_t reg, uint16_t *value)
 {
 	return answers(now_us) ? ina219_emulated_read(&host.chip, reg, value) : -1;
+}
+
+/* An INA219 has none. */
+int host_chip_read_bytes(uint64_t now_us, uint8_t reg, uint8_t *bytes, size_t size)
+{
+	(void)now_us;
+	(void)reg;
+	(void)bytes;
+	(void)size;
+	return -1;
 }
 
 int host_chip_recover(void)
@@ -185,12 +203,13 @@ uint32_t host_random(void)
 
 /* ----------------------------------------------------------------------------------------- opening and closing */
 
-bool host_open(const struct options *options)
+bool host_open(const struct options *options, const sigset_t *wait_mask)
 {
 	const struct ina219_source constant = {constant_mean, (void *)options};
 	const struct ina219_source fed = {feed_mean, &host.feed};
 
 	host.options = options;
+	host.wait_mask = *wait_mask;
 	feed_init(&host.feed, options->feed);
 	if (!stream_port_open(&host.stream, options->stream_link) || !mark_port_open(&host.marks, options->marks_link)) {
 		fprintf(stderr, "%s: opening a pseudo terminal: %s\n", PROGRAM, strerror(errno));

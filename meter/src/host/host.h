@@ -32,6 +32,9 @@ uint64_t host_port_next_us(enum host_port port);
 /** Take the oldest byte if it has arrived by `now_us`. */
 bool host_port_take(enum host_port port, uint64_t now_us, uint8_t *byte);
 
+/** Errors of the line that had occurred by `now_us`, as enum uart_rx_stop_reason; each is told once. */
+int host_port_errors(enum host_port port, uint64_t now_us);
+
 /** Send to whoever has the stream's terminal open.
  *
  * @param size  at most HOST_WRITE_MAX
@@ -41,6 +44,9 @@ bool host_stream_write(const uint8_t *bytes, size_t size);
 
 #define HOST_WRITE_MAX 100u
 
+/** With CONFIG_UART_LINE_CTRL: whether anybody has the stream's terminal open. */
+bool host_stream_is_open(void);
+
 /** Write or read a register of the INA219 at a time that has not gone past what is known.
  *
  * @return 0, or something else if it does not answer
@@ -48,6 +54,8 @@ bool host_stream_write(const uint8_t *bytes, size_t size);
 int host_chip_write(uint64_t now_us, uint8_t reg, uint16_t value);
 /** @copydoc host_chip_write */
 int host_chip_read(uint64_t now_us, uint8_t reg, uint16_t *value);
+/** The bytes of a register that has not 16 bits. @copydoc host_chip_write */
+int host_chip_read_bytes(uint64_t now_us, uint8_t reg, uint8_t *bytes, size_t size);
 
 /** Nine clocks and a STOP on its bus.
  *

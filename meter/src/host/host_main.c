@@ -43,11 +43,30 @@ static bool flash_option(const struct options *options, char *text, size_t size)
 	return fd >= 0 && snprintf(text, size, "--flash=/proc/self/fd/%d", fd) < (int)size;
 }
 
+/* Signals arrive only while the program waits for the host's clock: up to 4.2 Zephyr's own waiting for a thread ends when
+ * a signal interrupts it, and two threads run at once.
+ */
+static void hold_back_signals(sigset_t *wait_mask)
+{
+	static const int signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+	sigset_t blocked;
+
+	sigemptyset(&blocked);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		sigaddset(&blocked, signals[i]);
+	}
+	sigprocmask(SIG_BLOCK, &blocked, wait_mask);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		sigdelset(wait_mask, signals[i]);
+	}
+}
+
 int __wrap_main(int argc, char **argv)
 {
 	static struct options options;
 	static char flash[64];
 	char *zephyr_argv[] = {argv[0], flash, NULL};
+	sigset_t wait_mask;
 	const pid_t parent = getppid();
 
 	if (!options_parse(&options, argc, argv)) {
@@ -76,7 +95,8 @@ int __wrap_main(int argc, char **argv)
 	}
 	signal(SIGUSR1, host_hold_bus);
 	signal(SIGUSR2, host_plug);
-	if (!host_open(&options)) {
+	hold_back_signals(&wait_mask);
+	if (!host_open(&options, &wait_mask)) {
 		return EXIT_FAILURE;
 	}
 	atexit(host_close);

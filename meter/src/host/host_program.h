@@ -14,9 +14,10 @@
 
 /** Open the terminals and let the chip's supply come up: the meter's time begins. `options` must outlive it.
  *
+ * @param wait_mask  signals that are blocked while the program waits for the host's clock
  * @retval false  stderr says why not
  */
-bool host_open(const struct options *options);
+bool host_open(const struct options *options, const sigset_t *wait_mask);
 
 /** Remove the links, release everything. */
 void host_close(void);

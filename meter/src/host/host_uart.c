@@ -2,11 +2,13 @@
 
 #include "host_uart.h"
 
+#include <errno.h>
 #include <zephyr/drivers/uart.h>
 #include <zephyr/kernel.h>
 
 #include "clock.h"
 #include "host.h"
+#include "kernel_tick.h"
 #include "pace.h"
 
 struct config {
@@ -77,6 +79,11 @@ static int fifo_fill(const struct device *dev, const uint8_t *bytes, int size)
 	return (int)count;
 }
 
+static int err_check(const struct device *dev)
+{
+	return host_port_errors(((const struct config *)dev->config)->port, clock_us());
+}
+
 static void rx_enable(const struct device *dev)
 {
 	const struct config *config = dev->config;
@@ -109,7 +116,26 @@ static void callback_set(const struct device *dev, uart_irq_callback_user_data_t
 	data->context = context;
 }
 
+#if defined(CONFIG_UART_LINE_CTRL)
+
+/* As USB's: the tests of the transport. */
+static int line_ctrl_get(const struct device *dev, uint32_t control, uint32_t *value)
+{
+	ARG_UNUSED(dev);
+	if (control != UART_LINE_CTRL_DTR) {
+		return -ENOTSUP;
+	}
+	*value = host_stream_is_open() ? 1 : 0;
+	return 0;
+}
+
+#endif
+
 static const struct uart_driver_api api = {
+#if defined(CONFIG_UART_LINE_CTRL)
+	.line_ctrl_get = line_ctrl_get,
+#endif
+	.err_check = err_check,
 	.fifo_fill = fifo_fill,
 	.fifo_read = fifo_read,
 	.irq_tx_enable = tx_enable,
@@ -142,7 +168,7 @@ static void await_arrival(const struct device *dev)
 	const uint64_t next_us = host_port_next_us(config->port);
 
 	if (data->rx_enabled && next_us != UINT64_MAX) {
-		const uint64_t tick = (next_us + CLOCK_US_PER_TICK - 1) / CLOCK_US_PER_TICK;
+		const uint64_t tick = (next_us + KERNEL_TICK_US - 1) / KERNEL_TICK_US;
 
 		k_timer_start(&data->arrival, K_TIMEOUT_ABS_TICKS((k_ticks_t)tick), K_NO_WAIT);
 	}

@@ -19,7 +19,7 @@ from fsjoule.lab.translate import lab_errors
 from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
-from fsjoule.meter.protocol.frames import StreamCounters
+from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.model import Ina219Info, Ina219Trace, MeterInfo, MeterStatus, Trace
 
 METER_DRIVER: Final = "MeterDriver"

@@ -11,7 +11,7 @@ JSON unchanged, so a change of a field is a change of a schema.
 from __future__ import annotations
 
 from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
-from fsjoule.model.ina219 import Ina219Info, Ina219Trace, MeterCalibration, MeterStatus, ResetCause
+from fsjoule.model.ina219 import Ina219Info, Ina219Trace, InputCounts, MeterCalibration, MeterStatus, ResetCause
 from fsjoule.model.lab import Exporter, JobFacts, LabFacts, MeterPort
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.measured import (
@@ -81,6 +81,7 @@ __all__ = [
     "ImageFacts",
     "Ina219Info",
     "Ina219Trace",
+    "InputCounts",
     "IoPattern",
     "JobFacts",
     "KernelFacts",

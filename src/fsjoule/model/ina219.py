@@ -97,11 +97,27 @@ class ResetCause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class InputCounts:
+    """What arrived badly at a meter since power-up; each count wraps at 2^32.
+
+    Lost events are bytes and edges for which the meter's queue had no room. The next three are errors of the mark
+    line's UART: no stop bit, a byte that nobody took in time, a bit that was not clear. Damaged marks are lines.
+    """
+
+    events_lost: int = 0
+    mark_framing: int = 0
+    mark_overruns: int = 0
+    mark_noise: int = 0
+    marks_damaged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class MeterStatus:
     """Status of a meter, which may change while it runs.
 
     A stream is a stretch with constant settings; each has another `stream_id`. `unsaved` settings differ from the saved
-    ones; with `settings_damaged` the saved ones were unreadable. The last two count since power-up.
+    ones; with `settings_damaged` the saved ones were unreadable. The last three count since power-up; a meter of
+    protocol 2 counts no `inputs`.
     """
 
     stream_id: int
@@ -111,6 +127,7 @@ class MeterStatus:
     reset_cause: ResetCause
     i2c_faults: int
     frames_dropped: int
+    inputs: InputCounts | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

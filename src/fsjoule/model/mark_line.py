@@ -1,4 +1,8 @@
-"""The line on which a board sends its marks to the meter: a UART of their own, the console's, or a GPIO."""
+"""The line on which a board sends its marks to the meter: a UART of their own, the console's, or a GPIO.
+
+A mark `S7` goes over a UART as `~S7~2287`: with a check that a shell computes without a program. docs/meter-protocol.md
+defines it.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,19 @@ from typing import Final
 
 from fsjoule.model.trace import Mark, MarkSource
 
-# A line of the meter has 16 bytes; images/initramfs/init and the overlay's login write this form, too.
+_MODULUS: Final = 997
+_PER_CHARACTER: Final = 1000
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_CHECKED: Final = re.compile(r"~([0-9A-Za-z]{1,9})~([1-9][0-9]{3})")
+# What is left of a mark with a check begins or ends as one, unless both its ends are hit.
+_CHECKED_PIECE: Final = re.compile(r"~.*|.*~[0-9]{1,4}")
+# A mark that a shell sends: a letter, more of them, and a variable that holds a decimal number.
+_SENT: Final = re.compile(r"([A-Za-z][0-9A-Za-z]*)(\$[A-Za-z0-9_]+)?")
+# How marks without a check are told from other lines of a console: by boards whose card image is older.
 _OPENING: Final = "{fsj:"
 _CLOSING: Final = "}"
 _WHOLE: Final = re.compile(r"\{fsj:([A-Za-z0-9]+)\}")
+_OF_WORK: Final = re.compile(r"[SE](\d+|boot)")
 # A GPIO that the kernel drives as an LED: it holds the pin, and one write by a shell sets it.
 _LEDS: Final = "/sys/class/leds/"
 _EDGES: Final = {MarkSource.RISING: "rising edge", MarkSource.FALLING: "falling edge"}
@@ -24,8 +37,8 @@ _START: Final = "S"
 class MarkLine:
     """The UART `device`; with `on_console` it is the console's, and the meter listens to the console's output.
 
-    On the console a mark is in braces, `{fsj:S7}`. Lines of the kernel and of programs are none, and a line that other
-    text came into is none either.
+    On the console only a line with a check is a mark, or one in braces, `{fsj:Sboot}`. Lines of the kernel and of
+    programs are none, and a line that other text came into is none either.
 
     A `device` below /sys/class/leds is a GPIO: its level is high from a start mark (a text with S) to a stop mark. An
     edge has no text of its own; the recording that it is in tells which mark it is.
@@ -39,14 +52,13 @@ class MarkLine:
         return self.device.startswith(_LEDS)
 
     def send(self, text: str) -> str:
-        """The shell's command that sends a mark; variables in `text` are expanded."""
+        """The shell's command that sends a mark: letters, digits, and at its end a variable with a decimal number."""
         if self.is_gpio:
             levels = (
                 "01" if text.startswith(_START) else "0"
             )  # after work that never sent its stop mark, the line is high
             return "; ".join(f"echo {level} > {shlex.quote(self.device)}" for level in levels)
-        framed = f"{_OPENING}{text}{_CLOSING}" if self.on_console else text
-        return f'echo "{framed}" > {shlex.quote(self.device)}'
+        return f'echo "{_checked_by_shell(text)}" > {shlex.quote(self.device)}'
 
     def heard_as(self, text: str) -> str:
         """The text of a mark among the `marks` of a trace: its own, or the name of its edge."""
@@ -55,21 +67,68 @@ class MarkLine:
         return _EDGES[MarkSource.RISING if text.startswith(_START) else MarkSource.FALLING]
 
     def marks(self, heard: Iterable[Mark]) -> tuple[Mark, ...]:
-        """The marks among the lines and edges that the meter heard. Pieces of damaged ones stay, as they are."""
+        """The marks among the lines and edges that the meter heard. Pieces of damaged ones stay, as they are.
+
+        Where marks come with checks, one of the work without a check is what is left of another one.
+        """
         if self.is_gpio:
             return _named_edges(heard)
-        if not self.on_console:
-            return tuple(heard)
-        found = (self._mark(each) for each in heard)
-        return tuple(each for each in found if each is not None)
+        lines = tuple(heard)
+        if self.on_console:
+            return tuple(each for each in map(_on_console, lines) if each is not None)
+        if not any(each.checked for each in lines):
+            return lines
+        return tuple(
+            each
+            for each in lines
+            if each.checked or each.source is not MarkSource.LINE or not _OF_WORK.fullmatch(each.text)
+        )
 
-    def _mark(self, heard: Mark) -> Mark | None:
-        if heard.source is not MarkSource.LINE:
-            return heard
-        whole = _WHOLE.fullmatch(heard.text)
-        if whole is not None:
-            return Mark(heard.time_us, whole[1], heard.source)
-        return heard if is_piece(heard.text) else None
+
+def check_of(text: str) -> int:
+    """The check of a text of 1 to 9 letters and digits: the text as a number modulo 997, and 1000 for each of them.
+
+    For the number a digit is itself, a letter is two digits: A is 10, a is 36.
+    """
+    return _number(text) % _MODULUS + _PER_CHARACTER * len(text)
+
+
+def _number(text: str) -> int:
+    return int("".join(str(_DIGITS.index(each)) for each in text))
+
+
+def read_line(line: str) -> tuple[str, bool, bool]:
+    """The text of a line of a mark UART, whether it had a check that is right, and whether it is damaged."""
+    whole = _CHECKED.fullmatch(line)
+    if whole is not None and int(whole[2]) == check_of(whole[1]):
+        return whole[1], True, False
+    return line, False, _CHECKED_PIECE.fullmatch(line) is not None
+
+
+def is_piece(text: str) -> bool:
+    """Whether a line may be a piece of a mark that was sent on the console's line in braces."""
+    return text.startswith(_OPENING[0]) or text.endswith(_CLOSING)
+
+
+def _checked_by_shell(text: str) -> str:
+    """A line with its check, which the shell's arithmetic computes if the text has a variable."""
+    sent = _SENT.fullmatch(text)
+    if sent is None:
+        raise ValueError(f"a mark is letters, digits and a variable: not {text!r}")
+    fixed, variable = sent[1], sent[2]
+    if variable is None:
+        return f"~{fixed}~{check_of(fixed)}"
+    length = f"({len(fixed)} + ${{#{variable[1:]}}}) * {_PER_CHARACTER}"
+    return f"~{text}~$(({_number(fixed)}{variable} % {_MODULUS} + {length}))"
+
+
+def _on_console(heard: Mark) -> Mark | None:
+    if heard.source is not MarkSource.LINE or heard.checked:
+        return heard
+    whole = _WHOLE.fullmatch(heard.text)
+    if whole is not None:
+        return Mark(heard.time_us, whole[1], heard.source)
+    return heard if is_piece(heard.text) else None
 
 
 def _named_edges(heard: Iterable[Mark]) -> tuple[Mark, ...]:
@@ -82,8 +141,3 @@ def _named_edges(heard: Iterable[Mark]) -> tuple[Mark, ...]:
     ]
     rises = next((n for n, each in enumerate(found) if each.source is MarkSource.RISING), len(found))
     return tuple(each for n, each in enumerate(found) if n > rises or each.source is not MarkSource.FALLING)
-
-
-def is_piece(text: str) -> bool:
-    """Whether a line may be a piece of a mark that was sent on the console's line."""
-    return text.startswith(_OPENING[0]) or text.endswith(_CLOSING)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:  # most commands have no trace, and numpy takes a quarter of a second to import
     import numpy as np
     import numpy.typing as npt
 
     from fsjoule.model.meter import MeterInfo
+
+
+# Faults that may have cost marks: text in `Trace.faults`.
+EVENTS_LOST: Final = "bytes or edges were lost because the meter's queue was full"
+MARK_LINE_ERRORS: Final = "the mark line's UART had errors"
+DAMAGED_MARKS: Final = "damaged on the mark line"
 
 
 class MarkSource(StrEnum):
@@ -23,11 +29,12 @@ class MarkSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment in the meter's own clock. Edges have no text."""
+    """A moment in the meter's own clock. Edges have no text. A line that is `checked` had a check, which was right."""
 
     time_us: int
     text: str
     source: MarkSource = MarkSource.LINE
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,12 @@ class Trace(ABC):
     @abstractmethod
     def mean_load(self, chosen: npt.NDArray[np.intp]) -> tuple[float, float]:
         """Mean voltage (V) and mean size of the current (A) of the chosen samples, for the uncertainty."""
+
+    @property
+    def mark_faults(self) -> tuple[str, ...]:
+        """The faults that may have cost marks."""
+        kinds = (EVENTS_LOST, MARK_LINE_ERRORS, DAMAGED_MARKS)
+        return tuple(fault for fault in self.faults if any(kind in fault for kind in kinds))
 
     @property
     def counts(self) -> SampleCounts:

@@ -1,5 +1,5 @@
 /** @file
- * The frames that the meter sends, protocol 2. docs/meter-protocol.md describes them byte by byte.
+ * The frames that the meter sends, protocol 3. docs/meter-protocol.md describes them byte by byte.
  */
 #ifndef FSJOULE_FRAME_H
 #define FSJOULE_FRAME_H
@@ -10,7 +10,7 @@
 #include "fsjoule/cobs.h"
 #include "fsjoule/settings.h"
 
-#define FSJ_PROTOCOL 2u
+#define FSJ_PROTOCOL 3u
 
 /** Frame types of the meter; those of the host are in command.h. */
 enum fsj_frame_type {
@@ -27,13 +27,20 @@ enum fsj_frame_type {
 
 /** Conditions that hold for at least one sample of a frame, or for the missed ticks just before it. */
 #define FSJ_FLAG_OVERFLOW 0x01u /**< the INA219's OVF bit */
-#define FSJ_FLAG_CLIPPED 0x02u /**< the shunt voltage reached the end of the range */
+#define FSJ_FLAG_CLIPPED 0x02u /**< the shunt or the bus voltage reached the end of its range */
 #define FSJ_FLAG_I2C_FAULT 0x04u /**< ticks were missed because a transfer failed */
 #define FSJ_FLAG_BUS_RESET 0x08u /**< the I2C bus was recovered */
+#define FSJ_FLAG_EVENTS_LOST 0x10u /**< bytes or edges were lost */
+#define FSJ_FLAG_MARK_ERROR 0x20u /**< the mark line's UART had an error */
+
+/** The bus voltage has 13 bits; the others say of this one sample what the flags say of a frame. */
+#define FSJ_BUS_MASK 0x1FFFu
+#define FSJ_BUS_OVERFLOW 0x4000u
+#define FSJ_BUS_CLIPPED 0x8000u
 
 struct fsj_sample {
 	int16_t shunt; /**< 10 uV a unit */
-	uint16_t bus; /**< 4 mV a unit */
+	uint16_t bus; /**< 4 mV a unit in FSJ_BUS_MASK, and FSJ_BUS_... */
 };
 
 /** Samples of consecutive ticks. With `count` 0: no sample was taken lately, or the stream ends here. */
@@ -55,9 +62,13 @@ enum fsj_mark_source {
 	FSJ_MARK_HOST = 3, /**< a command */
 };
 
+#define FSJ_MARK_CHECKED 0x01u /**< the line had a check, which was right and is not in the text */
+#define FSJ_MARK_DAMAGED 0x02u /**< the text is what is left of a line */
+
 struct fsj_mark {
 	uint64_t time_us; /**< of a line's first byte, the edge, or a command's last byte, in the meter's clock */
 	uint8_t source; /**< enum fsj_mark_source */
+	uint8_t flags; /**< FSJ_MARK_... */
 	uint8_t length; /**< at most FSJ_MARK_MAX_BYTES; 0 for an edge */
 	uint8_t text[FSJ_MARK_MAX_BYTES];
 };
@@ -66,6 +77,15 @@ struct fsj_mark {
 #define FSJ_INFO_SAMPLING 0x02u
 #define FSJ_INFO_UNSAVED 0x04u /**< a loss of power would change the settings */
 #define FSJ_INFO_DAMAGED 0x08u /**< a stored record is damaged: the one before, or the defaults, are used */
+
+/** What arrived badly at the meter's inputs since power-up. All wrap. */
+struct fsj_input_counts {
+	uint32_t events_lost; /**< bytes and edges for which the queue before the core had no room */
+	uint32_t mark_framing; /**< UART errors on the mark line: no stop bit, or a break */
+	uint32_t mark_overruns; /**< bytes of the mark line that came before the one before was read */
+	uint32_t mark_noise; /**< bits of the mark line that were not clear */
+	uint32_t marks_damaged; /**< lines with FSJ_MARK_DAMAGED */
+};
 
 /** What the meter says of itself. */
 struct fsj_info {
@@ -77,10 +97,10 @@ struct fsj_info {
 	uint8_t reset_cause; /**< enum fsj_reset_cause */
 	uint8_t firmware[FSJ_NAME_BYTES]; /**< version, padded with NUL */
 	uint8_t serial_number[FSJ_NAME_BYTES]; /**< padded with NUL */
-	uint32_t stream_id; /**< another one for every stream */
 	uint32_t i2c_faults; /**< transfers that failed since power-up; wraps */
 	uint32_t frames_dropped; /**< frames for which the line had no room since power-up; wraps */
 	struct fsj_calibration calibration;
+	struct fsj_input_counts inputs;
 };
 
 /** The answer to a command. */
@@ -91,27 +111,32 @@ struct fsj_reply {
 	int32_t values[FSJ_REPLY_VALUES]; /**< by command */
 };
 
+/** What tells a frame from all others. */
+struct fsj_frame_id {
+	uint32_t seq; /**< one more than in the frame before, of any type; 0 in the first one since power-up */
+	uint32_t stream_id; /**< another one for every stream */
+};
+
 /** Type, protocol and sequence number before the payload. */
 #define FSJ_FRAME_HEAD_BYTES 6u
 #define FSJ_FRAME_CRC_BYTES 4u
 #define FSJ_FRAME_OVERHEAD_BYTES (FSJ_FRAME_HEAD_BYTES + FSJ_FRAME_CRC_BYTES)
 /** The longest frame that the meter sends: a full frame of samples. */
-#define FSJ_FRAME_MAX_BYTES (FSJ_FRAME_OVERHEAD_BYTES + 38u + 4u * FSJ_SAMPLES_MAX)
+#define FSJ_FRAME_MAX_BYTES (FSJ_FRAME_OVERHEAD_BYTES + 42u + 4u * FSJ_SAMPLES_MAX)
 /** Room that the encoders need. */
 #define FSJ_FRAME_ENCODED_MAX_BYTES FSJ_COBS_ENCODED_BYTES(FSJ_FRAME_MAX_BYTES)
 
 /** Encode a frame, COBS and delimiter included, as it goes over the line.
  *
- * @param seq  the frame's sequence number; every frame of any type takes the next one
  * @param out  room for FSJ_FRAME_ENCODED_MAX_BYTES bytes
  * @retval n   bytes written
  */
-size_t fsj_frame_samples(uint32_t seq, const struct fsj_samples *samples, uint8_t *out);
+size_t fsj_frame_samples(struct fsj_frame_id id, const struct fsj_samples *samples, uint8_t *out);
 /** @copydoc fsj_frame_samples */
-size_t fsj_frame_mark(uint32_t seq, const struct fsj_mark *mark, uint8_t *out);
+size_t fsj_frame_mark(struct fsj_frame_id id, const struct fsj_mark *mark, uint8_t *out);
 /** @copydoc fsj_frame_samples */
-size_t fsj_frame_info(uint32_t seq, const struct fsj_info *info, uint8_t *out);
+size_t fsj_frame_info(struct fsj_frame_id id, const struct fsj_info *info, uint8_t *out);
 /** @copydoc fsj_frame_samples */
-size_t fsj_frame_reply(uint32_t seq, const struct fsj_reply *reply, uint8_t *out);
+size_t fsj_frame_reply(struct fsj_frame_id id, const struct fsj_reply *reply, uint8_t *out);
 
 #endif

@@ -9,6 +9,7 @@
 #define FSJOULE_INA219_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "fsjoule/status.h"
@@ -62,12 +63,15 @@ struct fsj_i2c {
 	 * anew. NULL where there is nothing to do.
 	 */
 	int (*recover)(void *context);
+	/** The bytes of a register that is longer than 16 bits, the most significant one first. NULL for a chip without. */
+	int (*read_bytes)(void *context, uint8_t reg, uint8_t *bytes, size_t size);
 	void *context;
 };
 
 /** How the chip converts, and how it is read. */
 struct fsj_ina219_setup {
-	uint16_t config; /**< the CONFIG register */
+	uint16_t config; /**< the CONFIG register; of another chip, that of an INA219 that converts for as long */
+	uint16_t other; /**< another chip's own configuration */
 	int16_t full_scale; /**< of the shunt voltage, 10 uV a unit */
 	uint8_t looks; /**< reads of BUS that wait for a conversion */
 };
@@ -77,7 +81,7 @@ struct fsj_ina219_reading {
 	int16_t shunt; /**< 10 uV a unit */
 	uint16_t bus; /**< 4 mV a unit */
 	bool overflow; /**< OVF: the chip's own arithmetic overflowed; shunt and bus are still good */
-	bool clipped; /**< the shunt voltage is at the end of the range */
+	bool clipped; /**< the shunt or the bus voltage is at the end of its range */
 };
 
 /** Full scale of a range in mV. */

@@ -22,7 +22,7 @@
 #include "fsjoule/task.h"
 
 /** Version of the firmware that this core makes, at most FSJ_NAME_BYTES long. */
-#define FSJ_VERSION "0.3.0"
+#define FSJ_VERSION "0.4.0"
 
 /** Silence that ends a mark without LF, for a line with no scheduler on it. */
 #define FSJ_MARK_SILENCE_US 20000u
@@ -39,6 +39,7 @@ enum fsj_reset_cause {
 
 struct fsj_meter_config {
 	struct fsj_settings defaults; /**< used where nothing whole is stored; must be valid */
+	const struct fsj_chip_kind *chip; /**< NULL: an INA219 */
 	uint32_t mark_silence_us;
 	bool simulated;
 	const char *serial_number; /**< NUL-terminated; its first FSJ_NAME_BYTES are sent; must outlive the meter */
@@ -59,7 +60,9 @@ struct fsj_meter {
 	struct fsj_gain_point low; /**< of a gain calibration whose other point is still to come */
 	bool has_low;
 	bool sampling;
+	bool sampled; /**< the last tick has a sample */
 	bool complained; /**< a damaged command was answered in this tick */
+	struct fsj_input_counts inputs;
 	uint32_t streams;
 	uint32_t ticks_to_info;
 };
@@ -92,8 +95,27 @@ uint32_t fsj_meter_streams(const struct fsj_meter *meter);
  */
 void fsj_meter_tick(struct fsj_meter *meter, uint32_t elapsed, uint64_t end_us);
 
+/** True if the last fsj_meter_tick() took a sample. */
+bool fsj_meter_sampled(const struct fsj_meter *meter);
+
 /** Take one byte of the mark line, which arrived at `time_us` in the meter's clock. */
 void fsj_meter_mark_byte(struct fsj_meter *meter, uint8_t byte, uint64_t time_us);
+
+/** Errors of the mark line's UART, as its driver tells them for a byte or for several. A break counts as framing. */
+#define FSJ_UART_FRAMING 0x01u
+#define FSJ_UART_OVERRUN 0x02u
+#define FSJ_UART_NOISE 0x04u
+
+/** Take errors of the mark line's UART, before the byte that has them (a lost byte: before the next one).
+ *
+ * @param errors  FSJ_UART_..., each of them once
+ */
+void fsj_meter_mark_error(struct fsj_meter *meter, uint8_t errors, uint64_t time_us);
+
+/** `count` events (bytes or edges) were lost before this moment, because the caller's queue was full. To be called in the
+ * order of the times: after the last event that was queued before the loss, and before the first one after it.
+ */
+void fsj_meter_events_lost(struct fsj_meter *meter, uint32_t count, uint64_t time_us);
 
 /** Take an edge of the mark pin. */
 void fsj_meter_mark_edge(struct fsj_meter *meter, bool rising, uint64_t time_us);

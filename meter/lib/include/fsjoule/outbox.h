@@ -23,7 +23,7 @@ struct fsj_output {
 
 struct fsj_outbox {
 	struct fsj_output output;
-	uint32_t seq; /**< of the next frame */
+	struct fsj_frame_id next; /**< of the next frame */
 	uint32_t dropped; /**< frames for which there was no room; wraps */
 };
 

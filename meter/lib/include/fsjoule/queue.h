@@ -30,6 +30,7 @@ struct fsj_queue {
 	struct fsj_mark_line line;
 	struct fsj_held held[FSJ_HELD_FRAMES]; /**< oldest first; empty unless a line is under way */
 	uint8_t count;
+	uint32_t marks_damaged; /**< lines that ended damaged; wraps */
 };
 
 /** Send samples, or hold them behind the line under way. */

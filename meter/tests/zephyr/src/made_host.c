@@ -3,7 +3,7 @@
 #include <string.h>
 #include <zephyr/ztest.h>
 
-#define ARRIVALS_MAX 256
+#define ARRIVALS_MAX 4096
 #define SENT_MAX 65536
 
 struct made_host made_host;
@@ -82,6 +82,17 @@ bool host_port_take(enum host_port port, uint64_t now_us, uint8_t *byte)
 	return true;
 }
 
+int host_port_errors(enum host_port port, uint64_t now_us)
+{
+	int errors = 0;
+
+	if (port == HOST_MARKS && host_port_next_us(port) <= now_us) {
+		errors = made_host.mark_errors;
+		made_host.mark_errors = 0;
+	}
+	return errors;
+}
+
 bool host_stream_write(const uint8_t *bytes, size_t size)
 {
 	if (made_host.reader_holds_up || sent_size + size > SENT_MAX) {
@@ -92,20 +103,30 @@ bool host_stream_write(const uint8_t *bytes, size_t size)
 	return true;
 }
 
+bool host_stream_is_open(void)
+{
+	return !made_host.reader_is_away;
+}
+
 static bool answers(uint64_t now_us)
 {
-	ina219_emulated_advance(&made_host.chip, (int64_t)now_us * 1000);
+	MADE_CHIP(advance)(&made_host.made.chip, (int64_t)now_us * 1000);
 	return !made_host.bus_held && !made_host.unplugged;
 }
 
 int host_chip_write(uint64_t now_us, uint8_t reg, uint16_t value)
 {
-	return answers(now_us) ? ina219_emulated_write(&made_host.chip, reg, value) : -1;
+	return answers(now_us) ? MADE_CHIP(write)(&made_host.made.chip, reg, value) : -1;
 }
 
 int host_chip_read(uint64_t now_us, uint8_t reg, uint16_t *value)
 {
-	return answers(now_us) ? ina219_emulated_read(&made_host.chip, reg, value) : -1;
+	return answers(now_us) ? MADE_CHIP(read)(&made_host.made.chip, reg, value) : -1;
+}
+
+int host_chip_read_bytes(uint64_t now_us, uint8_t reg, uint8_t *bytes, size_t size)
+{
+	return answers(now_us) ? made_chip_read_bytes(&made_host.made, reg, bytes, size) : -1;
 }
 
 int host_chip_recover(void)
@@ -126,6 +147,7 @@ const struct fsj_settings *host_settings(void)
 		.rate_hz = 1000,
 		.shunt_uohm = 100000,
 		.range = FSJ_INA219_RANGE_80MV,
+		.bus_32v = BUS_FULL_SCALE_32V,
 	};
 
 	return &settings;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "host.h"
-#include "ina219_emulated.h"
+#include "made_chip.h"
 
 /** The supply. */
 #define VOLTS 5.0
@@ -18,10 +18,12 @@
 #define BUS_RAW 1250
 
 struct made_host {
-	struct ina219_emulated chip;
+	struct made_chip made;
 	bool bus_held; /**< until it is recovered */
 	bool unplugged;
 	bool reader_holds_up; /**< the stream has no room */
+	bool reader_is_away;
+	int mark_errors; /**< of the mark line's UART, told with the next byte */
 	uint32_t recoveries;
 	uint64_t lost_until_us;
 };

@@ -16,10 +16,10 @@ ZTEST(commands, test_self_test_finds_nothing)
 ZTEST(commands, test_a_rate_that_cannot_be_held_is_refused)
 {
 	const uint32_t rate_hz = 3000;
-	const uint32_t stream = follower.info.stream_id;
+	const uint32_t stream = follower.stream_id;
 
 	zassert_not_equal(command(FSJ_COMMAND_RATE, &rate_hz, sizeof(rate_hz)).status, FSJ_REPLY_DONE);
-	zassert_equal(follower.info.stream_id, stream);
+	zassert_equal(follower.stream_id, stream);
 	zassert_equal(watched.missed, 0);
 }
 

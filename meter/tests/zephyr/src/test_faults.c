@@ -29,6 +29,31 @@ ZTEST(faults, test_a_chip_that_is_gone_and_comes_back)
 	zassert_equal(watched.missed, 0);
 }
 
+static struct parsed next_samples(void)
+{
+	uint8_t bytes[FSJ_FRAME_ENCODED_MAX_BYTES];
+	struct parsed frame;
+
+	do {
+		const size_t size = made_host_frame(bytes, sizeof(bytes));
+
+		zassert_true(size > 0);
+		frame = parse(bytes, size);
+	} while (frame.type != FSJ_FRAME_SAMPLES);
+	return frame;
+}
+
+/* What was before this frame of samples was not received. */
+static void go_on_from(const struct parsed *frame)
+{
+	follower.frames = frame->seq;
+	follower.next_tick = frame->samples.first_tick;
+	follower.missed = frame->samples.missed_total;
+	follower.energy = frame->samples.energy_raw;
+	follower.bus_total = frame->samples.bus_total;
+	follow(&follower, frame);
+}
+
 /* Frames are dropped whole, and the next one's sums say what was in them. */
 ZTEST(faults, test_a_reader_that_holds_the_line_up)
 {
@@ -54,22 +79,38 @@ ZTEST(faults, test_a_reader_that_holds_the_line_up)
 	}
 	begin_of_gap = follower;
 	zassert_true(frame.seq > follower.frames);
-	while (frame.type != FSJ_FRAME_SAMPLES) {
-		size = made_host_frame(bytes, sizeof(bytes));
-		zassert_true(size > 0);
-		frame = parse(bytes, size);
+	if (frame.type != FSJ_FRAME_SAMPLES) {
+		frame = next_samples();
 	}
 	zassert_equal(frame.samples.missed_total, begin_of_gap.missed);
 	zassert_equal(frame.samples.energy_raw - begin_of_gap.energy,
 		      (int64_t)(frame.samples.first_tick - begin_of_gap.next_tick) * SHUNT_RAW * BUS_RAW);
-	follower.frames = frame.seq;
-	follower.next_tick = frame.samples.first_tick;
-	follower.energy = frame.samples.energy_raw;
-	follower.bus_total = frame.samples.bus_total;
-	follow(&follower, &frame);
+	go_on_from(&frame);
 	watch(1500);
 	zassert_equal(watched.missed, 0);
 	zassert_true(follower.info.frames_dropped > dropped);
+}
+
+/* On USB. What was sent meanwhile is gone, and no frame was dropped for lack of room. */
+ZTEST(faults, test_a_reader_that_is_away_gets_what_is_new)
+{
+	uint8_t bytes[FSJ_FRAME_ENCODED_MAX_BYTES];
+	const uint32_t dropped = follower.info.frames_dropped;
+	const uint64_t before_us = follower.newest_us;
+	struct parsed frame;
+
+	made_host.reader_is_away = true;
+	k_msleep(3000);
+	zassert_equal(made_host_frame(bytes, sizeof(bytes)), 0);
+	made_host.reader_is_away = false;
+	k_msleep(100);
+	frame = next_samples();
+	zassert_true(frame.samples.first_time_us > before_us + 2900000);
+	zassert_equal(frame.samples.missed_total, follower.missed);
+	go_on_from(&frame);
+	watch(1500);
+	zassert_equal(watched.missed, 0);
+	zassert_equal(follower.info.frames_dropped, dropped);
 }
 
 ZTEST_SUITE(faults, NULL, begin, begin_test, NULL, NULL);

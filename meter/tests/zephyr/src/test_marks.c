@@ -4,6 +4,7 @@
 
 #include "board.h"
 #include "clock.h"
+#include "kernel_tick.h"
 #include "watching.h"
 
 #define PERIOD_US 1000u
@@ -43,7 +44,7 @@ ZTEST(marks, test_a_line_has_the_time_of_its_first_byte)
 	zassert_equal(mark->source, FSJ_MARK_LINE);
 	zassert_equal(mark->length, 2);
 	zassert_equal(memcmp(mark->text, "S1", 2), 0);
-	zassert_within(mark->time_us, time_us, CLOCK_US_PER_TICK);
+	zassert_within(mark->time_us, time_us, KERNEL_TICK_US);
 	check_order(mark->time_us);
 }
 

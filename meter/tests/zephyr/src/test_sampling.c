@@ -4,9 +4,6 @@
 #include "fsjoule/meter.h"
 #include "watching.h"
 
-/* Slower than any chip may be: the data sheet's longest conversions are 10.2 % longer than its typical ones. */
-#define SLOWEST_PPM 102000
-
 ZTEST(sampling, test_a_thousand_samples_a_second)
 {
 	watch(10000);
@@ -42,17 +39,15 @@ ZTEST(sampling, test_info_once_a_second)
 ZTEST(sampling, test_every_rate_is_held)
 {
 	static const uint32_t rates_hz[] = {100, 125, 160, 200, 250, 320, 400, 500, 625, 800, 1000, 1250, 1600, 2000};
-	const struct ina219_errors slowest = {.slow_ppm = SLOWEST_PPM};
-	const struct ina219_errors none = {0};
 
-	ina219_emulated_err(&made_host.chip, &slowest);
+	made_chip_slow(&made_host.made, SLOWEST_PPM);
 	for (size_t i = 0; i < ARRAY_SIZE(rates_hz); i++) {
 		zassert_equal(command(FSJ_COMMAND_RATE, &rates_hz[i], sizeof(rates_hz[i])).status, FSJ_REPLY_DONE);
 		watch(2000);
 		zassert_within(watched.samples, 2 * rates_hz[i], FSJ_SAMPLES_MAX, "at %u Hz", rates_hz[i]);
 		zassert_equal(watched.missed, 0, "%u missed at %u Hz", watched.missed, rates_hz[i]);
 	}
-	ina219_emulated_err(&made_host.chip, &none);
+	made_chip_slow(&made_host.made, 0);
 }
 
 ZTEST(sampling, test_what_the_supply_lost_is_missed)

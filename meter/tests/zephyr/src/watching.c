@@ -14,14 +14,14 @@ struct follower follower;
 static void take(const struct parsed *frame)
 {
 	const uint32_t missed = follower.missed;
-	const uint32_t stream = follower.info.stream_id;
+	const uint32_t stream = follower.stream_id;
 
 	follow(&follower, frame);
 	zassert_true(watched.count < FRAMES_MAX);
 	watched.frame[watched.count++] = *frame;
 	if (frame->type == FSJ_FRAME_SAMPLES) {
 		watched.samples += frame->samples.count;
-		watched.missed += follower.info.stream_id == stream ? follower.missed - missed : follower.missed;
+		watched.missed += follower.stream_id == stream ? follower.missed - missed : follower.missed;
 		watched.flags |= frame->samples.flags;
 	}
 }
@@ -93,7 +93,7 @@ void *begin(void)
 
 	if (!started) {
 		started = true;
-		ina219_emulated_init(&made_host.chip, host_settings()->shunt_uohm, source,
+		MADE_CHIP(init)(&made_host.made.chip, host_settings()->shunt_uohm, source,
 				     (int64_t)clock_us() * 1000);
 		zassert_equal(application_start(), 0);
 	}

@@ -166,6 +166,7 @@ def _show_info(frame: InfoFrame, *more: tuple[str, str]) -> None:
         ("bus", f"up to {info.bus_range_v} V"),
         ("zero", words.zero_text(calibration, now_s)),
         ("gain", words.gain_text(calibration, now_s)),
+        ("mark line", words.inputs_text(frame.status.inputs)),
         ("last start", f"by {frame.status.reset_cause.value}; stream {frame.status.stream_id:08x}"),
     ]
     out.print(named_lines("", [(Text(name, "bold"), text) for name, text in (*rows, *more)]))

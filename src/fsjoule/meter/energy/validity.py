@@ -79,6 +79,8 @@ def mark_complaints(trace: Trace, marks: tuple[str, str]) -> list[str]:
         what = f"the marks {' and '.join(marks)} did not both arrive (seen: {seen})"
         if pieces:
             what += f": other text on the console came into a mark: {', '.join(map(repr, pieces))}"
+        if trace.mark_faults:
+            what += f"; the meter reported: {'; '.join(trace.mark_faults)}"
         return [what]
     return [
         f"the mark {text} was sent once and arrived {count} times: where the window ends is not certain"

@@ -71,7 +71,8 @@ class MeterClient:
     def begin(self, command: Command, payload: bytes = b"") -> Sent:
         """Send a command without waiting for its reply, to send it at an exact moment."""
         request = secrets.randbits(31) + 1
-        return Sent(command, request, self.receiver.send(commands.encode(command, request, payload)))
+        data = commands.encode(command, request, payload, protocol=self.receiver.protocol)
+        return Sent(command, request, self.receiver.send(data))
 
     def finish(self, sent: Sent) -> tuple[int, int, int]:
         """Wait for the reply to a command from `begin`. See `command`."""

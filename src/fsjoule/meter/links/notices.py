@@ -20,7 +20,12 @@ _SAME_OHM: Final = 1e-5
 
 def notices(frame: InfoFrame, today: date) -> list[str]:
     """Everything that is wrong with a meter, in words."""
-    return [*complaints(frame.status), *file_notices(frame.info, today), *uncalibrated(frame.info.calibration)]
+    return [
+        *complaints(frame.status),
+        *mark_line_notices(frame.status),
+        *file_notices(frame.info, today),
+        *uncalibrated(frame.info.calibration),
+    ]
 
 
 def complaints(status: MeterStatus) -> list[str]:
@@ -30,12 +35,41 @@ def complaints(status: MeterStatus) -> list[str]:
         found.append(f"{counted(status.i2c_faults, 'failed transfer')} to the INA219 since power-up: check its wires")
     if status.frames_dropped:
         found.append(f"{counted(status.frames_dropped, 'frame')} dropped since power-up: the host reads too slowly")
+    if status.inputs is not None and status.inputs.events_lost:
+        lost = counted(status.inputs.events_lost, "byte or edge", "bytes or edges")
+        found.append(
+            f"{lost} lost since power-up, its queue was full: does the mark line carry more than marks, or noise?"
+        )
     if status.settings_damaged:
         found.append("its saved settings were damaged and not used: set them again, then fsjoule meter set --save")
     if status.unsaved:
         found.append("its settings are not saved and are lost with its power: fsjoule meter set --save")
     if not status.sampling:
         found.append("it is stopped and takes no samples: fsjoule meter set --start")
+    return found
+
+
+def mark_line_notices(status: MeterStatus) -> list[str]:
+    """What was damaged on the mark line since power-up. A board that is switched on or off may cause some of it."""
+    inputs = status.inputs
+    if inputs is None:
+        return []
+    found: list[str] = []
+    if inputs.marks_damaged:
+        found.append(
+            f"{counted(inputs.marks_damaged, 'line')} of the mark line damaged since power-up: check its wire, "
+            "the common ground, and 3.3 V on both sides"
+        )
+    if inputs.mark_framing or inputs.mark_noise:
+        both = counted(inputs.mark_framing + inputs.mark_noise, "framing or noise error")
+        found.append(
+            f"{both} on the mark line since power-up: some are normal where a board is switched on; else as above"
+        )
+    if inputs.mark_overruns:
+        found.append(
+            f"{counted(inputs.mark_overruns, 'overrun')} on the mark line since power-up: the meter took bytes "
+            "too late; report it, with its firmware and rate"
+        )
     return found
 
 
@@ -73,4 +107,11 @@ def news(before: MeterStatus | None, now: MeterStatus) -> list[str]:
     found = [f"{counted(faults, 'failed transfer')} to the INA219"] if 0 < faults < _U32_MODULUS // 2 else []
     if 0 < dropped < _U32_MODULUS // 2:
         found.append(f"{counted(dropped, 'frame')} dropped: the host reads too slowly")
+    if before.inputs is not None and now.inputs is not None:
+        lost = (now.inputs.events_lost - before.inputs.events_lost) % _U32_MODULUS
+        damaged = (now.inputs.marks_damaged - before.inputs.marks_damaged) % _U32_MODULUS
+        if 0 < lost < _U32_MODULUS // 2:
+            found.append(f"{counted(lost, 'byte or edge', 'bytes or edges')} lost: its queue was full")
+        if 0 < damaged < _U32_MODULUS // 2:
+            found.append(f"{counted(damaged, 'line')} of the mark line damaged")
     return found

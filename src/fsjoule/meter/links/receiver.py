@@ -15,7 +15,9 @@ from fsjoule.meter.links.notices import news
 from fsjoule.meter.links.stray import Stray, StrayWatch
 from fsjoule.meter.links.streams import PortError, Stream
 from fsjoule.meter.protocol.commands import ReplyStatus
-from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame, StreamCounters
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame
+from fsjoule.meter.protocol.framing import PROTOCOL
+from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
 from fsjoule.model.instrument_file import InstrumentFile
@@ -87,6 +89,12 @@ class Receiver:
     def refused(self) -> MeterError | ConfigError | None:
         """The reason why the stream was given up."""
         return self._refused
+
+    @property
+    def protocol(self) -> int:
+        """The protocol in which the meter understands commands: that of its info frames."""
+        info = self._info
+        return PROTOCOL if info is None else info.info.protocol
 
     @property
     def counters(self) -> StreamCounters:
@@ -172,6 +180,8 @@ class Receiver:
             if builder is None:
                 raise MeterError("the meter was not armed", hint="call arm() before disarm()")
             try:
+                # Where the stream's first info frame was lost, nothing is known of its clock until the next one.
+                self._wait(lambda: builder.ended or self._lag_us is not None, _UNIDENTIFIED)
                 now_us = time.monotonic_ns() / 1e3
                 # The least lag seen belongs to the line; a busy host may add to it at the moment.
                 until_us = now_us - (self._lag_us or 0.0) + _MARGIN_US
@@ -358,15 +368,22 @@ class Receiver:
                 self._take_info(frame)
             elif isinstance(frame, ReplyFrame):
                 self._replies = [*self._replies[1 - _KEPT_REPLIES :], (now_s, frame)]
-            elif isinstance(frame, SamplesFrame) and self._info is not None:
-                self._samples_frames += 1
-                self._samples_end_us = frame.first_time_us + frame.count * 1_000_000 // self._info.info.rate_hz
-                lag_us = now_s * 1e6 - self._samples_end_us
-                self._lag_us = lag_us if self._lag_us is None else min(self._lag_us, lag_us)
+            elif isinstance(frame, SamplesFrame):
+                self._take_samples(frame, now_s)
         if self._builder is not None:
             self._builder.add(frames)
         for listener in self._listeners:
             listener(frames, now_s)
+
+    def _take_samples(self, frame: SamplesFrame, now_s: float) -> None:
+        self._samples_frames += 1
+        info = self._info
+        # In protocol 2 samples do not name their stream: they are taken for those of the newest info frame.
+        if info is None or frame.stream_id not in (None, info.status.stream_id):
+            return
+        self._samples_end_us = frame.first_time_us + frame.count * 1_000_000 // info.info.rate_hz
+        lag_us = now_s * 1e6 - self._samples_end_us
+        self._lag_us = lag_us if self._lag_us is None else min(self._lag_us, lag_us)
 
     def _take_info(self, frame: InfoFrame) -> None:
         for text in news(self._info and self._info.status, frame.status):

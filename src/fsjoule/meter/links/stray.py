@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.meter.protocol.frames import Frame, InfoFrame, StreamCounters
+from fsjoule.meter.protocol.frames import Frame, InfoFrame
+from fsjoule.meter.protocol.sequence import StreamCounters
 
 _SPAN_S: Final = 2.0
 _LEAST_FRAMES: Final = 5

@@ -1,4 +1,4 @@
-"""Commands from the host to the meter, protocol 2: commands in, bytes out. docs/meter-protocol.md describes them. Pure.
+"""Commands from the host to the meter: commands in, bytes out. docs/meter-protocol.md describes them. Pure.
 
 `encode` makes a command's frame. Each command with a payload has a function here that makes it. The function refuses in
 words what the meter could only refuse with a status.
@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.meter.protocol.framing import packed
+from fsjoule.meter.protocol.framing import PROTOCOL, packed
 
 RATE_MIN_HZ: Final = 100
 RATE_MAX_HZ: Final = 2000
@@ -82,7 +82,7 @@ _SELF_TEST_FAILURES: Final = {
     0x02: "a register of the INA219 does not keep what is written",
     0x04: "the INA219's CONFIG register does not keep its setting",
     0x08: "no conversion ended within its longest time",
-    0x10: "the shunt reading is clipped",
+    0x10: "a reading is clipped: shunt or bus",
     0x20: "there is no storage for settings",
 }
 
@@ -101,9 +101,9 @@ def self_test_failures(bits: int) -> tuple[str, ...]:
     return (*known, f"unknown failures 0x{unknown & _U32_MAX:02X}") if unknown else known
 
 
-def encode(command: Command, seq: int, payload: bytes = b"") -> bytes:
-    """A command's bytes on the line, with delimiter. The reply repeats `seq`, a u32."""
-    return packed(command, seq, payload)
+def encode(command: Command, seq: int, payload: bytes = b"", *, protocol: int = PROTOCOL) -> bytes:
+    """A command's bytes on the line, with delimiter, for a meter of this protocol. The reply repeats `seq`, a u32."""
+    return packed(command, seq, payload, protocol=protocol)
 
 
 def rate(hz: int) -> bytes:

@@ -1,22 +1,24 @@
-"""The meter's frames, protocol 2: bytes in, frames out. docs/meter-protocol.md describes them byte by byte.
+"""The meter's frames: bytes in, frames out. docs/meter-protocol.md describes them byte by byte.
 
-`FrameDecoder` decodes frames and counts losses and damage. It does no I/O, and its memory does not grow.
+`FrameDecoder` decodes frames of protocol 3 and of protocol 2, and counts losses and damage. It does no I/O, and its
+memory does not grow. In protocol 2 only info frames name their stream: the `stream_id` of others is None.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from fsjoule.errors import MeterError
-from fsjoule.meter.protocol.framing import DELIMITER, HEAD, MAX_STUFFED_BYTES, PROTOCOL, unpacked
-from fsjoule.model import Ina219Info, MarkSource, MeterCalibration, MeterStatus, ResetCause
+from fsjoule.meter.protocol.framing import DELIMITER, HEAD, MAX_STUFFED_BYTES, OLD_PROTOCOL, PROTOCOL, unpacked
+from fsjoule.meter.protocol.sequence import OldSequence, Sequence, StreamCounters
+from fsjoule.model import Ina219Info, InputCounts, MarkSource, MeterCalibration, MeterStatus, ResetCause
+from fsjoule.model.mark_line import read_line
 
 TYPE_SAMPLES: Final = 1
 TYPE_MARK: Final = 2
@@ -26,18 +28,29 @@ FLAG_OVERFLOW: Final = 0x01
 FLAG_CLIPPED: Final = 0x02
 FLAG_I2C_FAULT: Final = 0x04
 FLAG_BUS_RESET: Final = 0x08
+FLAG_EVENTS_LOST: Final = 0x10
+FLAG_MARK_ERROR: Final = 0x20
+MARK_CHECKED: Final = 0x01
+MARK_DAMAGED: Final = 0x02
 INFO_SIMULATED: Final = 0x01
 INFO_SAMPLING: Final = 0x02
 INFO_UNSAVED: Final = 0x04
 INFO_SETTINGS_DAMAGED: Final = 0x08
 SAMPLE_TYPE: Final = np.dtype([("shunt", "<i2"), ("bus", "<u2")])
+# From protocol 3 on the three bits above the bus voltage are the sample's own flags.
+BUS_MASK: Final = 0x1FFF
 _MAX_SAMPLES: Final = 20
 _MAX_MARK_BYTES: Final = 16
 # Ticks, times and the sum of bus are unsigned on the line; they will never reach 2^63.
 _SAMPLES: Final = struct.Struct("<qqqqIBB")
-_MARK: Final = struct.Struct("<qBB")
-_INFO: Final = struct.Struct("<IIHHBB16s16sIIIiiiIII")
+_MARK: Final = struct.Struct("<qBBB")
+_OLD_MARK: Final = struct.Struct("<qBB")
+_INFO: Final = struct.Struct("<IIHHBB16s16s2I3i3I5I")
+_OLD_INFO: Final = struct.Struct("<IIHHBB16s16s3I3i3I")
 _REPLY: Final = struct.Struct("<IBBiii")
+_STREAM: Final = struct.Struct("<I")
+# Types of commands begin here: they come back where a line echoes.
+_FIRST_COMMAND: Final = 0x10
 _MARK_SOURCES: Final[tuple[MarkSource, ...]] = (MarkSource.LINE, MarkSource.RISING, MarkSource.FALLING, MarkSource.HOST)
 _RESET_CAUSES: Final[tuple[ResetCause, ...]] = (
     ResetCause.UNKNOWN,
@@ -47,9 +60,6 @@ _RESET_CAUSES: Final[tuple[ResetCause, ...]] = (
     ResetCause.PIN,
     ResetCause.BROWN_OUT,
 )
-_U32_MODULUS: Final = 1 << 32
-# Remembered frames, lost ones and others, to tell late frames, duplicates and a new start apart.
-_REMEMBERED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,7 @@ class SamplesFrame:
     missed_total: int
     flags: int
     samples: bytes
+    stream_id: int | None = None
 
     @property
     def count(self) -> int:
@@ -81,17 +92,24 @@ class SamplesFrame:
     @property
     def bus_raw(self) -> npt.NDArray[np.uint16]:
         """Bus voltages in 4 mV, shape (count,)."""
-        return np.frombuffer(self.samples, SAMPLE_TYPE)["bus"]
+        bus: npt.NDArray[np.uint16] = np.frombuffer(self.samples, SAMPLE_TYPE)["bus"]
+        return bus if self.stream_id is None else bus & np.uint16(BUS_MASK)
 
 
 @dataclass(frozen=True, slots=True)
 class MarkFrame:
-    """A moment in the meter's clock: a line from the board, an edge (without text), or a command from the host."""
+    """A moment in the meter's clock: a line from the board, an edge (without text), or a command from the host.
+
+    The text of a `checked` line had a check, which was right. Of a `damaged` line it is what is left.
+    """
 
     seq: int
     time_us: int
     text: str
     source: MarkSource = MarkSource.LINE
+    checked: bool = False
+    damaged: bool = False
+    stream_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,29 +130,10 @@ class ReplyFrame:
     command: int
     status: int
     values: tuple[int, int, int]
+    stream_id: int | None = None
 
 
 Frame = SamplesFrame | MarkFrame | InfoFrame | ReplyFrame
-
-
-@dataclass(slots=True)
-class StreamCounters:
-    """Counts of one line: `bytes` received, `frames` decoded, of `intact_bytes` with delimiters, and everything wrong.
-
-    `damaged`: pieces between two delimiters that are not a frame. `lost`: missing sequence numbers, damaged frames
-    included. `duplicates` came twice and were dropped. `reordered` came late and no longer count as lost. `unknown`:
-    whole frames of a type unknown to this version. `streams`: how often the meter began another stream.
-    """
-
-    bytes: int = 0
-    frames: int = 0
-    intact_bytes: int = 0
-    damaged: int = 0
-    lost: int = 0
-    duplicates: int = 0
-    reordered: int = 0
-    unknown: int = 0
-    streams: int = 0
 
 
 class FrameDecoder:
@@ -144,7 +143,8 @@ class FrameDecoder:
         self.counters = StreamCounters()
         self._partial = b""
         self._synchronised = False
-        self._sequence = _Sequence(self.counters)
+        self._sequence = Sequence(self.counters)
+        self._old_sequence = OldSequence(self.counters)
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes, in order of arrival. Raises MeterError for another protocol version."""
@@ -165,17 +165,33 @@ class FrameDecoder:
             self._damaged()
             return
         kind, protocol, seq = HEAD.unpack_from(body)
-        _require_protocol(protocol)
+        stream_id, payload = None, body[HEAD.size :]
+        if protocol == PROTOCOL:
+            if kind >= _FIRST_COMMAND:
+                self.counters.unknown += 1
+                return
+            if len(payload) < _STREAM.size:
+                self._damaged()
+                return
+            (stream_id,) = _STREAM.unpack_from(payload)
+            payload = payload[_STREAM.size :]
+        elif protocol != OLD_PROTOCOL:
+            raise _other_protocol(protocol)
         parser = _PARSERS.get(kind)
-        frame = parser(seq, body) if parser else None
+        frame = parser(seq, payload, stream_id) if parser else None
         if parser and frame is None:
             self._damaged()
-        elif self._sequence.accepts(seq, hash(body), frame.status.stream_id if isinstance(frame, InfoFrame) else None):
+        elif self._is_new(seq, hash(body), frame, stream_id):
             self.counters.unknown += frame is None
             if frame is not None:
                 self.counters.frames += 1
                 self.counters.intact_bytes += len(piece) + len(DELIMITER)
                 frames.append(frame)
+
+    def _is_new(self, seq: int, digest: int, frame: Frame | None, stream_id: int | None) -> bool:
+        if stream_id is not None:
+            return self._sequence.accepts(seq, digest, stream_id)
+        return self._old_sequence.accepts(seq, digest, frame.status.stream_id if isinstance(frame, InfoFrame) else None)
 
     def _damaged(self) -> None:
         # Bytes before the first delimiter are the end of a frame that began before the connection.
@@ -183,61 +199,63 @@ class FrameDecoder:
             self.counters.damaged += 1
 
 
-def _require_protocol(protocol: int) -> None:
-    if protocol != PROTOCOL:
-        raise MeterError(
-            f"the meter speaks protocol {protocol}; this version of fsjoule supports protocol {PROTOCOL}",
-            hint="update fsjoule if the meter is newer, or the meter's firmware if it is older",
-        )
+def _other_protocol(protocol: int) -> MeterError:
+    return MeterError(
+        f"the meter speaks protocol {protocol}; this version of fsjoule supports protocol {PROTOCOL}, and reads "
+        f"{OLD_PROTOCOL}",
+        hint="update fsjoule if the meter is newer, or the meter's firmware if it is older",
+    )
 
 
-def _parse_samples(seq: int, body: bytes) -> SamplesFrame | None:
-    begin = HEAD.size + _SAMPLES.size
-    if len(body) < begin:
+def _parse_samples(seq: int, payload: bytes, stream_id: int | None) -> SamplesFrame | None:
+    if len(payload) < _SAMPLES.size:
         return None
-    tick, time_us, energy_raw, bus_total, missed, flags, count = _SAMPLES.unpack_from(body, HEAD.size)
+    tick, time_us, energy_raw, bus_total, missed, flags, count = _SAMPLES.unpack_from(payload)
     if tick < 0 or time_us < 0 or bus_total < 0:
         return None
-    if count > _MAX_SAMPLES or len(body) != begin + count * SAMPLE_TYPE.itemsize:
+    if count > _MAX_SAMPLES or len(payload) != _SAMPLES.size + count * SAMPLE_TYPE.itemsize:
         return None
-    return SamplesFrame(seq, tick, time_us, energy_raw, bus_total, missed, flags, body[begin:])
+    return SamplesFrame(seq, tick, time_us, energy_raw, bus_total, missed, flags, payload[_SAMPLES.size :], stream_id)
 
 
-def _parse_mark(seq: int, body: bytes) -> MarkFrame | None:
-    begin = HEAD.size + _MARK.size
-    if len(body) < begin:
+def _parse_mark(seq: int, payload: bytes, stream_id: int | None) -> MarkFrame | None:
+    layout = _OLD_MARK if stream_id is None else _MARK
+    if len(payload) < layout.size:
         return None
-    fields: tuple[int, int, int] = _MARK.unpack_from(body, HEAD.size)
-    time_us, source, length = fields
-    text = body[begin:].decode("latin-1")
-    if time_us < 0 or source >= len(_MARK_SOURCES) or length > _MAX_MARK_BYTES or len(text) != length:
+    fields: tuple[int, ...] = layout.unpack_from(payload)
+    time_us, number, length = fields[0], fields[1], fields[-1]
+    text = payload[layout.size :].decode("latin-1")
+    if time_us < 0 or number >= len(_MARK_SOURCES) or length > _MAX_MARK_BYTES or len(text) != length:
         return None
     if not (text.isascii() and text.isprintable()):
         return None
-    return MarkFrame(seq, time_us, text, _MARK_SOURCES[source])
+    source = _MARK_SOURCES[number]
+    checked = damaged = False
+    if stream_id is not None:
+        checked, damaged = bool(fields[2] & MARK_CHECKED), bool(fields[2] & MARK_DAMAGED)
+    elif source is MarkSource.LINE:  # a meter of protocol 2 passes on what it heard
+        text, checked, damaged = read_line(text)
+    return MarkFrame(seq, time_us, text, source, checked, damaged, stream_id)
 
 
-def _parse_info(seq: int, body: bytes) -> InfoFrame | None:
-    if len(body) != HEAD.size + _INFO.size:
-        return None
-    (
-        rate_hz,
-        shunt_uohm,
-        range_mv,
-        adc_config,
-        flags,
-        cause,
-        firmware,
-        serial,
-        stream_id,
-        i2c_faults,
-        frames_dropped,
-        *calibration,
-    ) = _INFO.unpack_from(body, HEAD.size)
+def _parse_info(seq: int, payload: bytes, stream_id: int | None) -> InfoFrame | None:
+    inputs = None
+    if stream_id is None:
+        if len(payload) != _OLD_INFO.size:
+            return None
+        fields: tuple[Any, ...] = _OLD_INFO.unpack_from(payload)
+        protocol, stream, counts, calibration = OLD_PROTOCOL, fields[8], fields[9:11], fields[11:]
+    else:
+        if len(payload) < _INFO.size:  # a later firmware may say more
+            return None
+        fields = _INFO.unpack_from(payload)
+        protocol, stream, counts, calibration = PROTOCOL, stream_id, fields[8:10], fields[10:16]
+        inputs = InputCounts(*fields[16:])
+    rate_hz, shunt_uohm, range_mv, adc_config, flags, cause, firmware, serial = fields[:8]
     if rate_hz == 0 or shunt_uohm == 0:
         return None
     info = Ina219Info(
-        protocol=PROTOCOL,
+        protocol=protocol,
         firmware=_name(firmware),
         serial_number=_name(serial),
         rate_hz=rate_hz,
@@ -248,13 +266,14 @@ def _parse_info(seq: int, body: bytes) -> InfoFrame | None:
         calibration=MeterCalibration(*calibration),
     )
     status = MeterStatus(
-        stream_id=stream_id,
+        stream_id=stream,
         sampling=bool(flags & INFO_SAMPLING),
         unsaved=bool(flags & INFO_UNSAVED),
         settings_damaged=bool(flags & INFO_SETTINGS_DAMAGED),
         reset_cause=_reset_cause(cause),
-        i2c_faults=i2c_faults,
-        frames_dropped=frames_dropped,
+        i2c_faults=counts[0],
+        frames_dropped=counts[1],
+        inputs=inputs,
     )
     return InfoFrame(seq, info, status)
 
@@ -263,16 +282,17 @@ def _reset_cause(number: int) -> ResetCause:
     return _RESET_CAUSES[number] if number < len(_RESET_CAUSES) else ResetCause.UNKNOWN
 
 
-def _parse_reply(seq: int, body: bytes) -> ReplyFrame | None:
-    if len(body) != HEAD.size + _REPLY.size:
+def _parse_reply(seq: int, payload: bytes, stream_id: int | None) -> ReplyFrame | None:
+    if len(payload) != _REPLY.size:
         return None
-    request, command, status, *values = _REPLY.unpack_from(body, HEAD.size)
+    request, command, status, *values = _REPLY.unpack_from(payload)
     first, second, third = values
-    return ReplyFrame(seq, request, command, status, (first, second, third))
+    return ReplyFrame(seq, request, command, status, (first, second, third), stream_id)
 
 
-# Each parses a body with a correct checksum. It returns None if length and content disagree.
-_PARSERS: Final[dict[int, Callable[[int, bytes], Frame | None]]] = {
+# Each parses what comes after the head and the stream's number (None: protocol 2). It returns None if length and
+# content disagree.
+_PARSERS: Final[dict[int, Callable[[int, bytes, int | None], Frame | None]]] = {
     TYPE_SAMPLES: _parse_samples,
     TYPE_MARK: _parse_mark,
     TYPE_INFO: _parse_info,
@@ -282,56 +302,3 @@ _PARSERS: Final[dict[int, Callable[[int, bytes], Frame | None]]] = {
 
 def _name(padded: bytes) -> str:
     return padded.rstrip(b"\0").decode("ascii", errors="replace")
-
-
-@dataclass(slots=True)
-class _Sequence:
-    """Follows sequence numbers, modulo 2^32, and counts losses. `seen` has the digests of frames that arrived."""
-
-    counters: StreamCounters
-    expected: int | None = None
-    stream_id: int | None = None
-    lost: OrderedDict[int, None] = field(default_factory=OrderedDict[int, None])
-    seen: OrderedDict[int, int] = field(default_factory=OrderedDict[int, int])
-
-    def accepts(self, seq: int, digest: int, stream_id: int | None) -> bool:
-        """Whether the frame is new. `digest` belongs to its content, `stream_id` to an info frame."""
-        ahead = 0 if self.expected is None else (seq - self.expected) % _U32_MODULUS
-        if ahead < _U32_MODULUS // 2:
-            self._lose(seq - ahead, ahead)
-            self._advance(seq, digest, stream_id)
-            return True
-        if seq in self.lost:
-            del self.lost[seq]
-            self.counters.lost -= 1
-            self.counters.reordered += 1
-            self._remember(seq, digest)
-            return True
-        if self.seen.get(seq) == digest:
-            self.counters.duplicates += 1
-            return False
-        # The number belonged to another frame: the meter restarted, or is another one, and counts from 0 again. Its
-        # first info frame may have been lost.
-        self.lost.clear()
-        self.seen.clear()
-        self._advance(seq, digest, stream_id)
-        return True
-
-    def _remember(self, seq: int, digest: int) -> None:
-        self.seen[seq] = digest
-        while len(self.seen) > _REMEMBERED:
-            self.seen.popitem(last=False)
-
-    def _advance(self, seq: int, digest: int, stream_id: int | None) -> None:
-        self._remember(seq, digest)
-        self.expected = (seq + 1) % _U32_MODULUS
-        if stream_id is not None and stream_id != self.stream_id:
-            self.counters.streams += self.stream_id is not None
-            self.stream_id = stream_id
-
-    def _lose(self, first: int, count: int) -> None:
-        self.counters.lost += count
-        for offset in range(max(0, count - _REMEMBERED), count):
-            self.lost[(first + offset) % _U32_MODULUS] = None
-        while len(self.lost) > _REMEMBERED:
-            self.lost.popitem(last=False)

@@ -12,26 +12,36 @@ import numpy.typing as npt
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.protocol.frames import (
+    BUS_MASK,
     FLAG_BUS_RESET,
     FLAG_CLIPPED,
+    FLAG_EVENTS_LOST,
     FLAG_I2C_FAULT,
+    FLAG_MARK_ERROR,
     FLAG_OVERFLOW,
     SAMPLE_TYPE,
     Frame,
     InfoFrame,
     MarkFrame,
+    ReplyFrame,
     SamplesFrame,
 )
+from fsjoule.meter.protocol.framing import OLD_PROTOCOL
+from fsjoule.meter.protocol.sequence import is_later
 from fsjoule.model import Ina219Info, Ina219Trace, Mark
 from fsjoule.model.labels import counted
+from fsjoule.model.trace import DAMAGED_MARKS, EVENTS_LOST, MARK_LINE_ERRORS
 
 _U32_MODULUS: Final = 1 << 32
 _FAULTS: Final[dict[int, str]] = {
     FLAG_OVERFLOW: "the INA219's arithmetic overflowed",
-    FLAG_CLIPPED: "the shunt voltage reached the end of the meter's range",
+    FLAG_CLIPPED: "the shunt or the bus voltage reached the end of the meter's range",
     FLAG_I2C_FAULT: "the INA219 did not answer",
     FLAG_BUS_RESET: "the meter recovered its I2C bus",
+    FLAG_EVENTS_LOST: EVENTS_LOST,
+    FLAG_MARK_ERROR: MARK_LINE_ERRORS,
 }
+_SHOWN_MARKS: Final = 3
 ANOTHER_STREAM: Final = (
     "the meter began another stream (a new start, or new settings); everything after that is left out"
 )
@@ -57,11 +67,15 @@ class _Head(IntEnum):
 class TraceBuilder:
     """Collects the frames of one stream. Frames may come late, but not twice: the decoder drops duplicates.
 
-    `info` is an info frame that arrived before; without it, the frames must contain one.
+    `info` is an info frame that arrived before; without it, the frames must contain one. It may come later than the
+    samples, except in protocol 2, whose samples do not name their stream: there ticks and times tell what belongs
+    together.
     """
 
     def __init__(self, info: InfoFrame | None = None) -> None:
         self._info = info
+        # The stream that is collected, once its frames name it.
+        self._stream_id: int | None = None
         # An info frame of another stream. The next samples show whether it was late or ours is over.
         self._next_info: InfoFrame | None = None
         self._next_marks: list[Mark] = []
@@ -72,6 +86,7 @@ class TraceBuilder:
         self._heads = array("q")
         self._samples = bytearray()
         self._marks: list[Mark] = []
+        self._damaged_marks: list[str] = []
         # End and flags of the samples that were already taken.
         self._taken_end: tuple[int, int] | None = None
         self._taken_frames = 0
@@ -90,14 +105,58 @@ class TraceBuilder:
     def add(self, frames: Iterable[Frame]) -> None:
         """Take frames, in the order of arrival. Frames of another stream are left out."""
         for frame in frames:
-            if self._ended:
+            if isinstance(frame, ReplyFrame):
+                continue
+            stream_id = _named_stream(frame)
+            if stream_id is not None:
+                self._add_named(frame, stream_id)
+            elif self._ended:
                 return
-            if isinstance(frame, SamplesFrame):
+            elif isinstance(frame, SamplesFrame):
                 self._add_samples(frame)
             elif isinstance(frame, MarkFrame):
                 self._add_mark(frame)
-            elif isinstance(frame, InfoFrame):
+            else:
                 self._add_info(frame)
+
+    def _add_named(self, frame: SamplesFrame | MarkFrame | InfoFrame, stream_id: int) -> None:
+        """Take a frame that names its stream."""
+        if stream_id != self._stream_id and not self._turn_to(stream_id):
+            return
+        if isinstance(frame, InfoFrame):
+            if self._identified and self._info is not None and frame.info != self._info.info:
+                self._ended = True  # of all numbers another meter has chosen the same
+                return
+            self._info = frame
+            self._identified = True
+        elif isinstance(frame, MarkFrame):
+            self._keep_mark(frame, self._marks)
+        elif self._newest is None or frame.first_tick >= self._newest.first_tick + self._newest.count:
+            self._newest = frame
+            self._keep_samples(frame)
+        elif self._has_room(frame):
+            self._keep_samples(frame)
+
+    def _turn_to(self, stream_id: int) -> bool:
+        """Collect another stream, unless one is collected already, or what remains of an earlier one still comes."""
+        known = self._stream_id if self._info is None else self._info.status.stream_id
+        if known is not None and is_later(known, stream_id):
+            return False
+        if self._heads or self._taken_end is not None:
+            self._ended = True
+            return False
+        self._stream_id = stream_id
+        self._identified = False
+        if self._info is not None and self._info.status.stream_id != stream_id:
+            self._info = None
+        self._marks.clear()
+        return True
+
+    def _keep_mark(self, frame: MarkFrame, marks: list[Mark]) -> None:
+        if frame.damaged:
+            self._damaged_marks.append(frame.text)
+        else:
+            marks.append(Mark(frame.time_us, frame.text, frame.source, frame.checked))
 
     def _add_mark(self, frame: MarkFrame) -> None:
         if self._newest is not None and self._is_late(frame.seq):
@@ -105,7 +164,7 @@ class TraceBuilder:
             if late_us > _LATEST_US:  # not late: the clock was reset
                 return
         marks = self._marks if self._next_info is None else self._next_marks
-        marks.append(Mark(frame.time_us, frame.text, frame.source))
+        self._keep_mark(frame, marks)
 
     def _is_late(self, seq: int) -> bool:
         return self._newest is not None and (seq - self._newest_seq) % _U32_MODULUS >= _U32_MODULUS // 2
@@ -132,6 +191,9 @@ class TraceBuilder:
             if self._next_info is not None:
                 self._adopt(self._next_info)
             self._newest, self._newest_seq = frame, frame.seq
+        self._keep_samples(frame)
+
+    def _keep_samples(self, frame: SamplesFrame) -> None:
         # In the order of _Head.
         self._heads.extend(
             (
@@ -153,14 +215,21 @@ class TraceBuilder:
         self._next_marks.clear()
 
     def _fills_a_gap(self, frame: SamplesFrame) -> bool:
+        """Whether a late frame of protocol 2 belongs between two frames of the collected stream."""
+        ticks = self._sorted_heads()[:, _Head.TICK]
+        if not len(ticks) or frame.first_tick < ticks[0] or not self._has_room(frame):
+            return False
+        return frame.first_tick <= ticks[-1] or self._newest is None or self._continues(self._newest, frame)
+
+    def _has_room(self, frame: SamplesFrame) -> bool:
+        """Whether a late frame has ticks that no other frame has, and that were not taken yet."""
+        if self._taken_end is not None and frame.first_tick < self._taken_end[0]:
+            return False
         heads = self._sorted_heads()
         ticks, ends = heads[:, _Head.TICK], heads[:, _Head.TICK] + heads[:, _Head.COUNT]
         after = int(np.searchsorted(ticks, frame.first_tick, side="right"))
-        if after == 0 or frame.first_tick < ends[after - 1]:
-            return False
-        if after == len(ticks):
-            return self._newest is None or self._continues(self._newest, frame)
-        return frame.first_tick + frame.count <= ticks[after]
+        begins_free = after == 0 or frame.first_tick >= ends[after - 1]
+        return begins_free and (after == len(ticks) or frame.first_tick + frame.count <= ticks[after])
 
     def _continues(self, before: SamplesFrame, frame: SamplesFrame) -> bool:
         """Whether two frames are of one stream: each stream restarts its ticks, which then follow the clock."""
@@ -204,6 +273,9 @@ class TraceBuilder:
     def _built(self, info: Ina219Info) -> Ina219Trace:
         heads = np.array(self._heads, dtype=np.int64).reshape(-1, len(_Head))
         samples = np.frombuffer(bytes(self._samples), SAMPLE_TYPE)
+        bus: npt.NDArray[np.uint16] = samples["bus"]
+        if self._stream_id is not None:
+            bus = bus & np.uint16(BUS_MASK)
         counts = heads[:, _Head.COUNT]
         index = np.arange(len(samples)) - np.repeat(np.cumsum(counts) - counts, counts)
         ticks = np.repeat(heads[:, _Head.TICK], counts) + index
@@ -217,7 +289,7 @@ class TraceBuilder:
             ticks=ticks[order],
             times_us=times_us[order],
             shunt_raw=samples["shunt"][order],
-            bus_raw=samples["bus"][order],
+            bus_raw=bus[order],
             checkpoint_ticks=heads[:, _Head.TICK].copy(),
             checkpoint_raw=heads[:, _Head.ENERGY].copy(),
             checkpoint_bus=heads[:, _Head.BUS].copy(),
@@ -236,8 +308,22 @@ class TraceBuilder:
         total = counted(self._taken_frames + len(flags), "frame")
         counts = {flag: self._taken_flags[flag] + int(np.count_nonzero(flags & flag)) for flag in _FAULTS}
         found = [f"{text} (in {counts[flag]} of {total})" for flag, text in _FAULTS.items() if counts[flag]]
+        if self._damaged_marks:
+            found.append(_damaged(self._damaged_marks))
         over = self._ended or (self._next_info is not None and self._info is not None)
         return (*found, ANOTHER_STREAM) if over else tuple(found)
+
+
+def _named_stream(frame: SamplesFrame | MarkFrame | InfoFrame) -> int | None:
+    """The stream that a frame names; None in protocol 2, where info frames alone do not help."""
+    if isinstance(frame, InfoFrame):
+        return None if frame.info.protocol == OLD_PROTOCOL else frame.status.stream_id
+    return frame.stream_id
+
+
+def _damaged(texts: list[str]) -> str:
+    shown = ", ".join(repr(text) for text in texts[:_SHOWN_MARKS])
+    return f"{counted(len(texts), 'mark')} {DAMAGED_MARKS}: {shown}{', ...' if len(texts) > _SHOWN_MARKS else ''}"
 
 
 def _of_one_stream(one: InfoFrame, other: InfoFrame) -> bool:

@@ -102,9 +102,10 @@ class Live:
                     self._streams.append(_Stream(frame.info))
                 self.status = frame.status
             elif isinstance(frame, SamplesFrame):
-                self._take_samples(frame)
-            elif isinstance(frame, MarkFrame):
-                marks.append(Mark(frame.time_us, frame.text, frame.source))
+                if frame.stream_id in (None, self.status.stream_id):  # else what explains it is still to come
+                    self._take_samples(frame)
+            elif isinstance(frame, MarkFrame) and not frame.damaged:
+                marks.append(Mark(frame.time_us, frame.text, frame.source, frame.checked))
         self.marks.extend((self.reading().seconds, mark) for mark in marks)
         return marks
 

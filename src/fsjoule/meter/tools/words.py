@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fsjoule.meter.links.notices import notices
 from fsjoule.meter.protocol.frames import InfoFrame
-from fsjoule.model import Ina219Info, MeterCalibration
+from fsjoule.model import Ina219Info, InputCounts, MeterCalibration
 
 _DAY_S: Final = 86400
 _HOUR_S: Final = 3600
@@ -48,6 +48,16 @@ def gain_text(calibration: MeterCalibration, now_s: float) -> str:
     return (
         f"{when}: current {calibration.current_gain_ppm:+d} ppm, bus {calibration.bus_gain_ppm:+d} ppm, "
         f"known to {calibration.gain_uncertainty_ppm} ppm (k=1)"
+    )
+
+
+def inputs_text(inputs: InputCounts | None) -> str:
+    """What arrived badly since power-up."""
+    if inputs is None:
+        return "its errors are not counted by this firmware (protocol 2)"
+    return (
+        f"{inputs.marks_damaged} damaged; errors: {inputs.mark_framing} framing, {inputs.mark_overruns} overrun, "
+        f"{inputs.mark_noise} noise; {inputs.events_lost} bytes or edges lost"
     )
 
 

@@ -1,8 +1,6 @@
-/* The emulated INA219 behind Zephyr's emulated I2C. A transfer takes as long as its bits take on the line, in simulated
+/* The emulated chip behind Zephyr's emulated I2C. A transfer takes as long as its bits take on the line, in simulated
  * time, so that the firmware meets the real bus.
  */
-#define DT_DRV_COMPAT fsjoule_ina219
-
 #include <errno.h>
 #include <zephyr/device.h>
 #include <zephyr/drivers/emul.h>
@@ -11,9 +9,9 @@
 #include <zephyr/kernel.h>
 #include <zephyr/sys/byteorder.h>
 
+#include "board.h"
 #include "clock.h"
 #include "host.h"
-#include "zephyr_version.h"
 
 #define REGISTER_BYTES 2u
 
@@ -27,7 +25,7 @@ static uint32_t duration_us(const struct i2c_msg *msgs, int count)
 	for (int i = 0; i < count; i++) {
 		bits += 1 + 9 * (1 + msgs[i].len);
 	}
-	return (uint32_t)((uint64_t)bits * 1000000u / DT_PROP(DT_INST_BUS(0), clock_frequency));
+	return (uint32_t)((uint64_t)bits * 1000000u / DT_PROP(DT_BUS(BOARD_CURRENT_MONITOR), clock_frequency));
 }
 
 static int take(const struct i2c_msg *msg)
@@ -44,8 +42,12 @@ static int take(const struct i2c_msg *msg)
 static int give(const struct i2c_msg *msg)
 {
 	uint16_t value;
-	int error = msg->len == REGISTER_BYTES ? host_chip_read(clock_us(), pointer, &value) : -EIO;
+	int error;
 
+	if (msg->len != REGISTER_BYTES) {
+		return host_chip_read_bytes(clock_us(), pointer, msg->buf, msg->len);
+	}
+	error = host_chip_read(clock_us(), pointer, &value);
 	if (error == 0) {
 		sys_put_be16(value, msg->buf);
 	}
@@ -92,9 +94,6 @@ static int init_device(const struct device *dev)
 	return 0;
 }
 
-DEVICE_DT_INST_DEFINE(0, init_device, NULL, NULL, NULL, POST_KERNEL, CONFIG_KERNEL_INIT_PRIORITY_DEVICE, NULL);
-#if ZEPHYR_AT_LEAST(3, 3)
-EMUL_DT_INST_DEFINE(0, init_emulator, NULL, NULL, &bus_api, NULL)
-#else
-EMUL_DT_INST_DEFINE(0, init_emulator, NULL, NULL, &bus_api)
-#endif
+DEVICE_DT_DEFINE(BOARD_CURRENT_MONITOR, init_device, NULL, NULL, NULL, POST_KERNEL, CONFIG_KERNEL_INIT_PRIORITY_DEVICE,
+		 NULL);
+EMUL_DT_DEFINE(BOARD_CURRENT_MONITOR, init_emulator, NULL, NULL, &bus_api, NULL)
