@@ -23,7 +23,8 @@ from fsjoule.errors import ConfigError
 from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.flashers import FlasherProtocol
-from fsjoule.lab.meterdriver import METER_DRIVER
+from fsjoule.lab.instruments import InstrumentBase
+from fsjoule.lab.meterdriver import MeterDriver
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.wanted import AT_ONCE, Wanted
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
@@ -37,6 +38,7 @@ _REMOTE_PLACE: Final = "RemotePlace"
 _SHELL: Final = "ShellDriver"
 _LOGIN: Final = ("login_prompt", "username", "prompt")
 _CARD_MODEL: Final = "card_model"
+_METERS: Final = (MeterDriver, InstrumentBase)
 _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
 
@@ -85,7 +87,7 @@ class EnvironmentFile:
 
     @property
     def has_meter(self) -> bool:
-        return any(driver.cls == METER_DRIVER for driver in self.drivers)
+        return any(issubclass(target_factory.drivers[driver.cls], _METERS) for driver in self.drivers)
 
     @property
     def does_without(self) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ class Kind:
 
 KINDS: Final = (
     Kind("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
+    Kind("ppk2", "ppk2:", "ppk2:PORT,volts=5", "Nordic's Power Profiler Kit II"),
     Kind("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
 )
 ADDRESSES: Final = ", ".join(f"{kind.form} for {kind.what}" for kind in KINDS)

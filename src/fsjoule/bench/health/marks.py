@@ -33,7 +33,7 @@ def check_marks(shell: Shell, meter: Meter, clock: Clock, profile: BoardProfile,
         return judged(
             MARKS, f"{heard} of {sent} arrived", [Complaint(Health.DOUBTFUL, "; ".join(error.reasons), _LATE)]
         )
-    return judge_marks(found, mark_limit_s(trace.info, profile.window_excess_s))
+    return judge_marks(found, mark_limit_s(trace.info, profile.mark_line, profile.window_excess_s))
 
 
 def judge_marks(found: SquareLoad, limit_s: float) -> Check:

@@ -18,6 +18,7 @@ from fsjoule.cli.meter.selftest import selftest
 from fsjoule.cli.meter.watch import watch
 from fsjoule.errors import ConfigError
 from fsjoule.host.clock import today
+from fsjoule.model import PlainInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -112,13 +113,18 @@ def info(
 
     Example: fsjoule meter info --meter /dev/ttyUSB0 --volts 5 --amperes 0.25
     """
+    from fsjoule.meter.links.desk import ClientMeter
     from fsjoule.meter.links.notices import notices
     from fsjoule.meter.tools.expected import expected
     from fsjoule.meter.tools.words import as_document
-    from fsjoule.runs.meter import open_meter
+    from fsjoule.runs.meter import desk_meter
 
-    with open_meter(meter, lg_env, progress) as client:
-        frame = client.info()
+    with desk_meter(meter, lg_env, progress) as instrument:
+        told = instrument.client.info() if isinstance(instrument, ClientMeter) else instrument.info()
+    if isinstance(told, PlainInfo):
+        _show_plain(told, volts, amperes, json_output=json_output)
+        return
+    frame = told
     uncertainty = expected(frame.info, volts, amperes)
     if json_output:
         print_json(as_document(frame, today()) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
@@ -126,6 +132,25 @@ def info(
     _show_info(frame, ("uncertainty", uncertainty.text(volts, amperes)), ("", uncertainty.causes()))
     for notice in notices(frame, today()):
         out.print(labelled("note", "yellow", notice), soft_wrap=True)
+
+
+def _show_plain(info: PlainInfo, volts: float, amperes: float, *, json_output: bool) -> None:
+    from fsjoule.meter.tools.expected import expected
+    from fsjoule.report.terminal import named_lines
+
+    uncertainty = expected(info, volts, amperes)
+    if json_output:
+        print_json(dataclasses.asdict(info) | {"expected_uncertainty": uncertainty.as_document(volts, amperes)})
+        return
+    rows = [
+        ("meter", f"{info.serial_number}{'  simulated' if info.simulated else ''}"),
+        ("instrument", f"{info.instrument}, {info.firmware}"),
+        ("samples", f"{info.rate_hz} a second"),
+        ("settings", ", ".join(f"{name} {value:g}" for name, value in info.settings.items()) or "none"),
+        ("uncertainty", uncertainty.text(volts, amperes)),
+        ("", uncertainty.causes()),
+    ]
+    out.print(named_lines("", [(Text(name, "bold"), text) for name, text in rows]))
 
 
 def _show_info(frame: InfoFrame, *more: tuple[str, str]) -> None:

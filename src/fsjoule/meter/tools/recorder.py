@@ -110,6 +110,7 @@ def record_instrument(
 ) -> Recorded:
     """As `record`, from an instrument whose clock is the host's: there is no drift to tell."""
     figures = PieceFigures(_LIVE_S)
+    faults: tuple[str, ...] = ()
     instrument.arm()
     begin_s = time.monotonic()
     with _Files(paths) as files:
@@ -117,12 +118,13 @@ def record_instrument(
             left_s = _PIECE_S if seconds is None else begin_s + seconds - time.monotonic()
             asked = ended.wait(min(_PIECE_S, max(_TAIL_S, left_s)))
             piece = instrument.take(whole=True)
+            faults = piece.faults
             files.write(piece)
             figures.take(piece)
             say(figures.reading())
             if asked or (seconds is not None and figures.reading().seconds >= seconds):
                 break
-    return Recorded(instrument.info(), figures.reading(), None, (), files.whole, tuple(files.failures))
+    return Recorded(instrument.info(), figures.reading(), None, faults, files.whole, tuple(files.failures))
 
 
 def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> None:
