@@ -1,8 +1,8 @@
 """The board's lab: labgrid drivers and a strategy. Only the modules of this room import labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, Ppk2Driver, InstrumentDriver, MarkLineDriver, SdMuxFlasher, UmsFlasher, FastbootFlasher, TftpFlasher, InPlaceFlasher, KeptCard, SshServer and
-BoardStrategy.
+MeterDriver, Ppk2Driver, InstrumentDriver, MarkLineDriver, SdMuxFlasher, UmsFlasher, FastbootFlasher, TftpFlasher,
+InPlaceFlasher, KeptCard, SshServer and BoardStrategy.
 Called by: `ci`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `kernels`, `ports`, `host`, `model`, `errors`.
 

@@ -54,11 +54,12 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class NamedDriver:
-    """A driver of the file: its class, its line, and the names that its `bindings` ask for, by role."""
+    """A driver of the file: its class, its line, its arguments' names, and the names of its `bindings`, by role."""
 
     cls: str
     line: int
     bindings: Mapping[str, str] = field(default_factory=dict[str, str])
+    arguments: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,8 @@ class _Reader:
         places = tuple(self._place(entry) for entry in resources if entry.cls == _REMOTE_PLACE)
         shell = next((self._login(entry) for entry in drivers if entry.cls == _SHELL), None)
         listed = tuple(
-            NamedDriver(entry.cls, entry.node.start_mark.line + 1, self._bindings(entry)) for entry in drivers
+            NamedDriver(entry.cls, entry.node.start_mark.line + 1, self._bindings(entry), frozenset(entry.arguments))
+            for entry in drivers
         )
         loader = _LOADER in strategy.arguments and bool(self._scalar(strategy.arguments[_LOADER][1]))
         profile = replace(self._profile(strategy), reach=reach)

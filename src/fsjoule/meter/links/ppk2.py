@@ -233,14 +233,18 @@ class Ppk2Meter:
 
     def _heard(self, enough: Callable[[bytes], bool], quiet_s: float) -> bytes:
         """What arrives until it is enough, or until nothing has come for so long; at most 2 s."""
-        heard, deadline = b"", time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline:
+        heard, now_s = b"", time.monotonic()
+        last_s = begin_s = now_s
+        while now_s - last_s < quiet_s and now_s - begin_s < _PATIENCE_S:
             try:
                 data = self._opened.read(quiet_s)
             except OSError as error:
                 raise self._gone(error) from error
+            # ser2net's own words are no data, and end a read, too.
+            now_s = time.monotonic()
+            last_s = now_s if data else last_s
             heard += data
-            if not data or enough(heard):
+            if enough(heard):
                 break
         return heard
 
