@@ -132,17 +132,30 @@ def _missed_energy(trace: object) -> float:
     return energy(trace, whole, whole, limits=limits).gross_mj.value  # type: ignore[arg-type]
 
 
-def test_samples_that_no_counter_misses_are_found_by_the_clock() -> None:
-    """Half a second is lost, a multiple of 64 samples: what comes behind it would be half a second early."""
+def test_samples_that_the_counter_does_not_tell_are_found_by_the_clock() -> None:
+    """Half a second is lost, of which the counter tells 5 samples: what follows would be half a second early."""
     trace = _trace()
-    data, host_us = frames(6400), 0
-    for number in range(100):
-        host_us += 64_000 + (500_480 if number == 40 else 0)
-        trace.feed(data, 9_000_000 + host_us)
+    host_us = 0
+    for number in range(120):
+        host_us += 64_000 + (500_530 if number == 40 else 0)
+        trace.feed(frames(6400, first=0 if number < 40 else 5), 9_000_000 + host_us)
     taken = trace.take()
-    assert taken.counts.expected == pytest.approx(6400 + 500, abs=3)
+    assert taken.counts.expected == pytest.approx(7680 + 500, abs=3)
     assert int(taken.times_us[-1]) == pytest.approx(9_000_000 + host_us, abs=5000)
-    assert "1 loss of at least 50048 samples" in " ".join(taken.faults)
+    assert "2 losses of at least 50053 samples" in " ".join(taken.faults)
+
+
+def test_a_busy_computer_that_is_late_loses_nothing() -> None:
+    """Each second another delay of up to a fifth of a second, as a computer has that computes something else."""
+    rng = np.random.default_rng(9)
+    trace = _trace()
+    data = frames(6400)
+    for number in range(300):
+        late_us = rng.integers(30_000, 200_000) if number > 50 else 0
+        trace.feed(data, 9_000_000 + 64_000 * number + int(late_us))
+    taken = trace.take()
+    assert (taken.missed, taken.faults) == (0, ())
+    assert taken.counts.received == 300 * 64 - 1
 
 
 def test_a_full_converter_is_a_clipped_tick() -> None:

@@ -297,10 +297,11 @@ class Ppk2Meter:
                 with self._lock:
                     self._trouble = self._gone(error)
                 return
+            heard_us = _now_us()
             if data:
                 with self._lock:
                     if self._trace is not None:
-                        self._trace.feed(data, _now_us())
+                        self._trace.feed(data, heard_us)
             self._closing.wait(_GATHER_S)
 
 

@@ -33,8 +33,11 @@ _SAMPLES: Final = SAMPLE_HZ // RATE_HZ
 _NJ_PER_J: Final = 1e9
 # Over so long the least delay of what arrives tells how far the host's clock is from the instrument's.
 _SPAN_US: Final = 1_000_000
-# Samples are missing that no counter tells if what arrives is later than before by more than this, in two spans.
+# More samples are missing than the counter tells if what arrives behind a loss is later than before by more than this,
+# and by the same time in some spans: a busy computer is late by another time in each.
 _UNSEEN_US: Final = 25_000
+_SAME_US: Final = 5_000
+_SPANS: Final = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -82,7 +85,7 @@ class Ppk2Trace:
             self._take_losses(run)
             self._take_samples(run.words)
         if self._samples:
-            unseen_us = self._clock.heard(host_us, self._samples * SAMPLE_US)
+            unseen_us = self._clock.heard(host_us, self._samples * SAMPLE_US, self._losses)
             if unseen_us:
                 self._skip(unseen_us // SAMPLE_US)
 
@@ -207,15 +210,20 @@ class _Clock:
         self._begin_us: int | None = None
         self._least_us = 0
         self._last_us: int | None = None
-        self._late = 0
+        self._late_us: list[int] = []
+        # At the begin of the present span, and of the last one that was not late.
+        self._begin_losses = self._losses = 0
 
     @property
     def offset_us(self) -> int:
         """How far the host's clock is ahead, less the least delay of what arrives."""
         return self._least_us if self._last_us is None else min(self._least_us, self._last_us)
 
-    def heard(self, host_us: int, counted_us: int) -> int:
-        """Samples of this length have arrived by this time. Returns the length of those that no counter missed."""
+    def heard(self, host_us: int, counted_us: int, losses: int) -> int:
+        """Samples of this length have arrived by this time, with so many losses that the counter told.
+
+        Returns the length of those that it did not tell.
+        """
         if self._begin_us is None:
             self.start_us = host_us - counted_us
             self._begin_us = host_us
@@ -223,13 +231,20 @@ class _Clock:
         if host_us - self._begin_us < _SPAN_US:
             self._least_us = min(self._least_us, delay_us)
             return 0
-        unseen_us = 0
-        usual_us = self._last_us if self._last_us is not None else self._least_us
-        self._late = self._late + 1 if self._least_us - usual_us > _UNSEEN_US else 0
-        if self._late > 1:
-            unseen_us, self._late = self._least_us - usual_us, 0
-            delay_us -= unseen_us
-        elif not self._late:
-            self._last_us = self._least_us
-        self._begin_us, self._least_us = host_us, delay_us
+        unseen_us = self._unseen_us(losses)
+        self._begin_us, self._least_us, self._begin_losses = host_us, delay_us - unseen_us, losses
         return unseen_us
+
+    def _unseen_us(self, losses: int) -> int:
+        """At the end of a span: by how much what arrives has been late since a loss."""
+        usual_us = self._least_us if self._last_us is None else self._last_us
+        if self._least_us - usual_us <= _UNSEEN_US:
+            self._last_us, self._late_us, self._losses = self._least_us, [], self._begin_losses
+            return 0
+        if losses == self._losses:
+            return 0
+        self._late_us = [*self._late_us[1 - _SPANS :], self._least_us]
+        if len(self._late_us) < _SPANS or max(self._late_us) - min(self._late_us) > _SAME_US:
+            return 0
+        late_us, self._late_us, self._losses = min(self._late_us) - usual_us, [], losses
+        return late_us
