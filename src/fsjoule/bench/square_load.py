@@ -101,9 +101,9 @@ def square_load(
     return attempt()
 
 
-def mark_limit_s(info: MeterInfo, window_excess_s: float) -> float:
+def mark_limit_s(info: MeterInfo, line: MarkLine, window_excess_s: float) -> float:
     """How far a mark may be from its step, because the energy's uncertainty includes so much; in seconds."""
-    instrument = instrument_of(info)
+    instrument = instrument_of(info, line.source)
     return instrument.mark_s + instrument.sample_s + window_excess_s
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import Wide, out, progress
+from fsjoule.cli.common import Wide, out, progress, refuse
 
 if TYPE_CHECKING:
     from fsjoule.lab.boards.checking import Checked
@@ -35,6 +35,16 @@ def board_list(wide: Wide = False) -> None:
     print_table(out, listing(columns, rows), wide=wide)
 
 
+def _check_ppk2(volts: float | None, marks: str | None) -> None:
+    """Raise ConfigError for a voltage that a PPK2 does not take, and for its marks without one."""
+    from fsjoule.meter.links.ppk2 import Ppk2Settings
+
+    if volts is None:
+        refuse("only --ppk2 takes", {"--marks": marks})
+    else:
+        Ppk2Settings.read({"volts": str(volts)})
+
+
 @app.command("new")
 def board_new(  # noqa: PLR0917 - typer
     name: Annotated[str, typer.Argument(help="Name of the board and of its place.")],
@@ -54,6 +64,14 @@ def board_new(  # noqa: PLR0917 - typer
     outlet_index: Annotated[int, typer.Option(help="The outlet's socket.")] = 0,
     console: Annotated[str | None, typer.Option(help="Serial number of the console's USB adapter.")] = None,
     meter: Annotated[str | None, typer.Option(help="Serial number of the meter.")] = None,
+    ppk2: Annotated[
+        float | None,
+        typer.Option(metavar="VOLTS", help="The meter is a PPK2 in the board's supply of this voltage."),
+    ] = None,
+    marks: Annotated[
+        str | None,
+        typer.Option(help="With --ppk2, without --mark-gpio: serial number of the adapter at the mark line."),
+    ] = None,
     mux: Annotated[
         str | None,
         typer.Option(
@@ -117,10 +135,13 @@ def board_new(  # noqa: PLR0917 - typer
         ),
         answer(meter, "Serial number of the meter", default.meter),
         answer(mux, device, default.mux) if device else default.mux,
+        ppk2,
+        marks or default.marks,
     )
     folder = project_dir() if into is None else into
     paths = paths_of(name, folder)
     own: dict[str, str] = {}
+    _check_ppk2(ppk2, marks)
     if mark_gpio is not None and marks_on_console:
         raise ConfigError("marks go one way only", hint="--marks-on-console or --mark-gpio")
     if mark_gpio is not None:

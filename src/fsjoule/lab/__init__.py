@@ -1,8 +1,8 @@
 """The board's lab: labgrid drivers and a strategy. Only the modules of this room import labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, SdMuxFlasher, UmsFlasher, FastbootFlasher, TftpFlasher, InPlaceFlasher, KeptCard, SshServer and
-BoardStrategy.
+MeterDriver, Ppk2Driver, InstrumentDriver, MarkLineDriver, SdMuxFlasher, UmsFlasher, FastbootFlasher, TftpFlasher,
+InPlaceFlasher, KeptCard, SshServer and BoardStrategy.
 Called by: `ci`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `kernels`, `ports`, `host`, `model`, `errors`.
 
@@ -24,10 +24,11 @@ from fsjoule.lab.fastboot import FastbootFlasher
 from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
 from fsjoule.lab.guestmeter import board_meter
 from fsjoule.lab.in_place import InPlaceFlasher
+from fsjoule.lab.instruments import InstrumentBase, InstrumentDriver, MarkLineDriver, Ppk2Driver
 from fsjoule.lab.kept_card import KeptCard
 from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
-from fsjoule.lab.meterdriver import MeterDriver, has_meter, meter
+from fsjoule.lab.meterdriver import MeterDriver, has_meter, instrument, meter
 from fsjoule.lab.place import Guard, acquired_place, acquired_places, note_end, release_left
 from fsjoule.lab.placenames import find_places, is_name, place_variables
 from fsjoule.lab.shell import LabgridShell
@@ -50,10 +51,14 @@ __all__ = [
     "FlasherProtocol",
     "Guard",
     "InPlaceFlasher",
+    "InstrumentBase",
+    "InstrumentDriver",
     "KeptCard",
     "LabgridBoard",
     "LabgridShell",
+    "MarkLineDriver",
     "MeterDriver",
+    "Ppk2Driver",
     "SdMuxFlasher",
     "SshServer",
     "SshShell",
@@ -68,6 +73,7 @@ __all__ = [
     "find_places",
     "guard",
     "has_meter",
+    "instrument",
     "is_lab_fault",
     "is_name",
     "lab_errors",

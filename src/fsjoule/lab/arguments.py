@@ -19,7 +19,7 @@ def text(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - like attrs
     return attr.ib(default=default, validator=attr.validators.instance_of(str))
 
 
-def number(default: float) -> Any:  # noqa: ANN401 - like attrs
+def number(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - like attrs
     return attr.ib(default=default, converter=float)
 
 

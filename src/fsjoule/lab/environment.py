@@ -23,7 +23,8 @@ from fsjoule.errors import ConfigError
 from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.flashers import FlasherProtocol
-from fsjoule.lab.meterdriver import METER_DRIVER
+from fsjoule.lab.instruments import InstrumentBase
+from fsjoule.lab.meterdriver import MeterDriver
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.wanted import AT_ONCE, Wanted
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
@@ -37,6 +38,7 @@ _REMOTE_PLACE: Final = "RemotePlace"
 _SHELL: Final = "ShellDriver"
 _LOGIN: Final = ("login_prompt", "username", "prompt")
 _CARD_MODEL: Final = "card_model"
+_METERS: Final = (MeterDriver, InstrumentBase)
 _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
 
@@ -52,11 +54,12 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class NamedDriver:
-    """A driver of the file: its class, its line, and the names that its `bindings` ask for, by role."""
+    """A driver of the file: its class, its line, its arguments' names, and the names of its `bindings`, by role."""
 
     cls: str
     line: int
     bindings: Mapping[str, str] = field(default_factory=dict[str, str])
+    arguments: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class EnvironmentFile:
 
     @property
     def has_meter(self) -> bool:
-        return any(driver.cls == METER_DRIVER for driver in self.drivers)
+        return any(issubclass(target_factory.drivers[driver.cls], _METERS) for driver in self.drivers)
 
     @property
     def does_without(self) -> tuple[str, ...]:
@@ -141,7 +144,8 @@ class _Reader:
         places = tuple(self._place(entry) for entry in resources if entry.cls == _REMOTE_PLACE)
         shell = next((self._login(entry) for entry in drivers if entry.cls == _SHELL), None)
         listed = tuple(
-            NamedDriver(entry.cls, entry.node.start_mark.line + 1, self._bindings(entry)) for entry in drivers
+            NamedDriver(entry.cls, entry.node.start_mark.line + 1, self._bindings(entry), frozenset(entry.arguments))
+            for entry in drivers
         )
         loader = _LOADER in strategy.arguments and bool(self._scalar(strategy.arguments[_LOADER][1]))
         profile = replace(self._profile(strategy), reach=reach)

@@ -12,8 +12,9 @@ from typing import Final
 
 from labgrid import Target
 
-from fsjoule.errors import MeterError
-from fsjoule.lab.meterdriver import MeterDriver, NoMeter, has_meter, meter
+from fsjoule.errors import ConfigError, MeterError
+from fsjoule.lab.instruments import MARK_LINE_DRIVER, HostMarked, MarkLineDriver
+from fsjoule.lab.meterdriver import MeterDriver, NoMeter, has_meter, instrument, meter
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
@@ -33,9 +34,21 @@ def board_meter(target: Target, diagnose: Callable[[], tuple[str, ...]] = tuple)
     if not has_meter(target):
         return NoMeter()
     strategy: BoardStrategy = target.get_driver("BoardStrategy")
-    meter_itself = GuestTimeMeter(meter(target)) if strategy.guest_time else meter(target)
     line = MarkLine(strategy.mark_device, strategy.marks_on_console)
-    return ExplainedMeter(MarksOfBoard(meter_itself, line), diagnose)
+    return ExplainedMeter(MarksOfBoard(_meter_itself(target, guest_time=strategy.guest_time), line), diagnose)
+
+
+def _meter_itself(target: Target, *, guest_time: bool) -> Meter:
+    other = instrument(target)
+    if other is None:
+        return GuestTimeMeter(meter(target)) if guest_time else meter(target)
+    if guest_time:
+        raise ConfigError(
+            "a board in guest time has its own clock, which only fsjoule's own meter follows", hint="use MeterDriver"
+        )
+    if not any(isinstance(each, MarkLineDriver) for each in target.drivers):
+        return other
+    return HostMarked(other, target.get_driver(MARK_LINE_DRIVER))
 
 
 class MarksOfBoard:

@@ -10,6 +10,7 @@ from typing import Any
 from labgrid import Target
 from labgrid.resource.remote import RemotePlace, RemotePlaceManager
 
+from fsjoule.lab.instruments import InstrumentBase
 from fsjoule.lab.meterdriver import MeterDriver
 from fsjoule.lab.translate import lab_errors
 from fsjoule.model import Exporter, LabFacts, MeterPort
@@ -44,10 +45,13 @@ def _exporters(session: Any, paths: Any) -> tuple[Exporter, ...]:  # noqa: ANN40
 
 
 def _meter_port(target: Target) -> MeterPort | None:
-    driver = next((each for each in target.drivers if isinstance(each, MeterDriver)), None)
+    driver = next((each for each in target.drivers if isinstance(each, (MeterDriver, InstrumentBase))), None)
     if driver is None:
         return None
-    port: Any = driver.port
+    port: Any = getattr(driver, "port", None)
+    if port is None:
+        kind, address = driver.where
+        return MeterPort(kind, "", address)
     host, number = getattr(port, "host", None), getattr(port, "port", None)
     if host is None:
         return MeterPort(type(port).__name__, "", str(number or ""))

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Final
 
 import attr
 from labgrid import Target
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
-from labgrid.resource import SerialPort
 from labgrid.step import step
-from labgrid.util.proxy import proxymanager
 
-from fsjoule.errors import ConfigError, LabError, MeterError, NoMeterError
-from fsjoule.lab.translate import lab_errors
+from fsjoule.errors import ConfigError, NoMeterError
+from fsjoule.lab.instruments import InstrumentBase
+from fsjoule.lab.port_stream import HINT, meter_errors, port_opener
 from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.receiver import Receiver
-from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
+from fsjoule.meter.links.streams import Stream
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.model import Ina219Info, Ina219Trace, MeterInfo, MeterStatus, Trace
 
 METER_DRIVER: Final = "MeterDriver"
-_HINT: Final = "is it plugged in, and does the environment file bind the name that its port is exported by?"
 
 
 @target_factory.reg_driver
@@ -48,7 +45,7 @@ class MeterDriver(Driver):
         if self._receiver is not None and self._receiver.running:
             self._receiver.reopen(opener)
         else:
-            self._receiver = Receiver(opener, hint=_HINT)
+            self._receiver = Receiver(opener, hint=HINT)
 
     def on_deactivate(self) -> None:
         # labgrid deactivates drivers without a port whenever it activates another driver. A recording must survive
@@ -104,7 +101,7 @@ class MeterDriver(Driver):
 
     def _active_receiver(self) -> Receiver:
         if self._unplugged:
-            with _meter_errors("finding the meter's port again"):
+            with meter_errors("finding the meter's port again"):
                 self._labgrid.activate(self)
         self._check()
         assert self._receiver is not None
@@ -119,7 +116,7 @@ class MeterDriver(Driver):
         receiver = self._active_receiver()
         if not receiver.running:
             receiver.close()
-            self._receiver = Receiver(self._opener(), hint=_HINT)
+            self._receiver = Receiver(self._opener(), hint=HINT)
             if receiver.refused is not None:
                 raise receiver.refused
         return self._receiver or receiver
@@ -130,24 +127,7 @@ class MeterDriver(Driver):
         return self.target
 
     def _opener(self) -> Callable[[], Stream]:
-        with _meter_errors("finding the meter's port"):
-            self.port.poll()  # a restarted exporter serves it under another number
-            if isinstance(self.port, SerialPort):
-                path, speed = self.port.port, self.port.speed
-                return lambda: TtyStream(path, speed)
-            host, port = cast("tuple[str, int]", proxymanager.get_host_and_port(self.port))
-            telnet = self.port.protocol == "rfc2217"
-            return lambda: NetworkStream(host, port, telnet=telnet)
-
-
-@contextmanager
-def _meter_errors(doing: str) -> Generator[None]:
-    """Errors of labgrid about the port become the meter's errors."""
-    try:
-        with lab_errors(doing):
-            yield
-    except LabError as error:
-        raise MeterError(error.what, transient=True, hint=_HINT) from error
+        return port_opener(self.port)
 
 
 class NoMeter:
@@ -165,13 +145,26 @@ class NoMeter:
 
 def has_meter(target: Target) -> bool:
     """Whether the environment file has a meter, present or not."""
-    return any(isinstance(each, MeterDriver) for each in target.drivers)
+    return any(isinstance(each, (MeterDriver, InstrumentBase)) for each in target.drivers)
 
 
 def meter(target: Target) -> MeterDriver:
-    """The active meter of a target. Raises ConfigError if its environment file has none."""
+    """The active meter of a target. Raises ConfigError if its environment file has none, or another instrument."""
     if not has_meter(target):
         raise ConfigError(
             "the environment file has no meter", hint="add MeterDriver with bindings: {port: meter} to its drivers"
         )
+    if other := instrument(target):
+        raise ConfigError(
+            f"the environment file's meter is an instrument behind {type(other).__name__}, without settings to change",
+            hint="fsjoule meter info, watch, record and run take it",
+        )
     return target.get_driver(METER_DRIVER)
+
+
+def instrument(target: Target) -> InstrumentBase | None:
+    """The active instrument of a target that has another one than fsjoule's own meter; None without one."""
+    found = next((each for each in target.drivers if isinstance(each, InstrumentBase)), None)
+    if found is not None:
+        target.activate(found)
+    return found

@@ -89,6 +89,7 @@ KINDS: Final = (
     Kind("joulescope", "joulescope:", "joulescope:MODEL/SERIAL", "a Joulescope"),
     Kind("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
     Kind("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO"),
+    Kind("ppk2", "ppk2:", "ppk2:PORT,volts=5", "Nordic's Power Profiler Kit II"),
     Kind("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
 )
 ADDRESSES: Final = ", ".join(f"{kind.form} for {kind.what}" for kind in KINDS)

@@ -51,6 +51,11 @@ class MarkLine:
     def is_gpio(self) -> bool:
         return self.device.startswith(_LEDS)
 
+    @property
+    def source(self) -> MarkSource:
+        """Where its marks come from, as the uncertainty of their times needs it."""
+        return MarkSource.RISING if self.is_gpio else MarkSource.LINE
+
     def send(self, text: str) -> str:
         """The shell's command that sends a mark: letters, digits, and at its end a variable with a decimal number."""
         if self.is_gpio:

@@ -60,6 +60,11 @@ def desk_meter(
     address: str | None, environment_file: Path | None, say: Callable[[str], None]
 ) -> Generator[ClientMeter | InstrumentMeter]:
     """A meter that the host arms and marks: as `open_meter`, or an instrument by its address."""
+    if environment_file is not None and address is None:
+        with environment_target(environment_file, say) as (target, _):
+            other = lab.instrument(target)
+            yield ClientMeter(lab.meter(target).client()) if other is None else other
+        return
     kind = None if environment_file is not None or address is None else kind_at(address)
     if kind is not None and address is not None:
         with kind.link().meter(address.removeprefix(kind.prefix)) as instrument:

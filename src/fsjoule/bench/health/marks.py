@@ -37,7 +37,7 @@ def check_marks(shell: Shell, meter: Meter, clock: Clock, profile: BoardProfile,
     except MeasurementInvalid as error:
         late = Complaint(Health.DOUBTFUL, "; ".join(error.reasons), _LATE)
         return judged(MARKS, f"{heard} of {sent} arrived", [*damage, late])
-    return judge_marks(found, mark_limit_s(trace.info, profile.window_excess_s), damage)
+    return judge_marks(found, mark_limit_s(trace.info, profile.mark_line, profile.window_excess_s), damage)
 
 
 def judge_marks(found: SquareLoad, limit_s: float, complaints: Sequence[Complaint] = ()) -> Check:

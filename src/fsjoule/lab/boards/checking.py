@@ -14,6 +14,7 @@ from fsjoule.lab.boards.abilities import Abilities
 from fsjoule.lab.boards.files import TO_CHANGE, Console, card_devices, console_of, paths_of
 from fsjoule.lab.boards.ways import lacks_ssh_server, ssh_advice
 from fsjoule.lab.exporter_file import exporter_groups
+from fsjoule.lab.instruments import MARK_LINE_DRIVER
 from fsjoule.model import MIB
 
 _MARK_SPEED: Final = 115200
@@ -25,6 +26,8 @@ _WAY_OF: Final = {
     "InPlaceFlasher": "in place",
 }
 _SSH_SERVER: Final = "SshServer"
+_PPK2_DRIVER: Final = "Ppk2Driver"
+_INSTRUMENT_DRIVER: Final = "InstrumentDriver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,36 @@ def _drivers(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
     if not environment.has_meter:
         what = "there is no meter: no measurement will have an energy"
         yield Problem(environment.path, what, "add MeterDriver with bindings: {port: meter}")
+    yield from _instruments(environment)
     servers = [driver for driver in environment.drivers if driver.cls == _SSH_SERVER]
     if servers and (lacking := lacks_ssh_server(recipe)):
         what = f"{lacking}, which SshServer would start"
         yield Problem(environment.path, what, ssh_advice(recipe), servers[0].line)
+
+
+def _instruments(environment: EnvironmentFile) -> Iterator[Problem]:
+    """Instruments that nothing tells the board's marks."""
+    is_gpio = environment.profile.mark_line.is_gpio
+    stamped = any(driver.cls == MARK_LINE_DRIVER for driver in environment.drivers)
+    for driver in environment.drivers:
+        has_input = driver.cls == _PPK2_DRIVER and "marks" in driver.arguments
+        if driver.cls not in (_PPK2_DRIVER, _INSTRUMENT_DRIVER) or (stamped and not is_gpio and not has_input):
+            continue
+        if has_input and not stamped:
+            if not is_gpio:
+                what = f"a PPK2 hears edges of a GPIO and no marks of a UART, as on {environment.profile.mark_device}"
+                hint = "wire a GPIO and set mark_device; or leave marks out, and add MarkLineDriver"
+                yield Problem(environment.path, what, hint, driver.line)
+            continue
+        if is_gpio:
+            what = f"nothing tells {driver.cls} the edges of the marks' GPIO"
+            hint = "a PPK2's marks: D0 names the input; others need marks over a UART, and MarkLineDriver"
+        elif has_input:
+            what, hint = "the marks come from an input and from MarkLineDriver", "keep one of them"
+        else:
+            what = f"nothing tells {driver.cls} the board's marks"
+            hint = "add MarkLineDriver with bindings: {port: marks}, a serial adapter at the board's mark line"
+        yield Problem(environment.path, what, hint, driver.line)
 
 
 def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:

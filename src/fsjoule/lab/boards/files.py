@@ -11,6 +11,7 @@ from typing import Final
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.kernels.recipe import LED_MODULE, MARK_LED, Recipe
 from fsjoule.lab.boards.ways import CONSOLE, MUX_RESOURCE, SDMUX, Shell, Way, filled, regular, shell, way
+from fsjoule.model import MarkLine
 
 # Stands in a file until somebody writes the true value; `fsjoule board check` finds it.
 TO_CHANGE: Final = "CHANGE-ME"
@@ -21,6 +22,7 @@ _TEXT: Final = re.compile(r"[^'\"{}\s]+")  # between quotation marks of a templa
 _CONSOLE: Final = re.compile(r"console=(?P<device>tty\w+),(?P<speed>\d+)")
 _PARTITION: Final = re.compile(r"/dev/(?P<disk>\w+?)(?P<p>p?)(?P<number>\d)")
 _METER_SPEED: Final = 1_000_000
+_MARK_SPEED: Final = 115200
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Wired:
     """How a board is wired to its lab: the outlet, and serial numbers of USB devices (udev's ID_SERIAL_SHORT).
 
     `mux` is the serial number of the SD mux, for a U-Boot with the card the ID_PATH of its USB socket, or its address.
+    With `ppk2_volts` the meter is a PPK2 in the board's supply of this voltage. `marks` is the serial number of the
+    adapter at the board's mark line: a PPK2 hears a GPIO only.
     """
 
     outlet_model: str = "shelly_gen2"
@@ -36,6 +40,8 @@ class Wired:
     console: str = TO_CHANGE
     meter: str = TO_CHANGE
     mux: str = TO_CHANGE
+    ppk2_volts: float | None = None
+    marks: str = TO_CHANGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +90,14 @@ def board_files(
             f"{recipe.file} describes no real board", hint="add [board] with title and memory_mib; docs/images.md"
         )
     flashed = way(flasher, recipe.board, card_devices(recipe).card)
+    speed, stamped = console_of(recipe).speed, not MarkLine(recipe.boot.mark_device).is_gpio
+    if wired.ppk2_volts is not None and recipe.boot.mark_device == console_line(recipe):
+        raise ConfigError(
+            "a PPK2 does not hear the marks on the console", hint="--mark-gpio, or a second UART for the marks"
+        )
     return {
-        "environment": _environment(name, recipe, flashed, shell(reached, recipe)),
-        "exporter": exporter_text(name, recipe.board.title, console_of(recipe).speed, wired, flashed.resource),
+        "environment": _environment(name, recipe, flashed, shell(reached, recipe), wired),
+        "exporter": exporter_text(name, recipe.board.title, speed, wired, flashed.resource, stamped=stamped),
         "places": _places(name, recipe),
     }
 
@@ -162,7 +173,17 @@ def write_new(texts: dict[str, str], paths: dict[str, Path]) -> None:
         ) from error
 
 
-def _environment(name: str, recipe: Recipe, flashed: Way, reached: Shell) -> str:
+def _meter(recipe: Recipe, wired: Wired) -> str:
+    """The drivers of the meter, and of the mark line of an instrument that does not hear it."""
+    if wired.ppk2_volts is None:
+        return "      MeterDriver:\n        bindings:\n          port: meter\n"
+    driver = f"      Ppk2Driver:\n        bindings:\n          port: meter\n        volts: {wired.ppk2_volts:g}\n"
+    if MarkLine(recipe.boot.mark_device).is_gpio:
+        return f"{driver}        marks: D0\n"
+    return f"{driver}      MarkLineDriver:\n        bindings:\n          port: marks\n"
+
+
+def _environment(name: str, recipe: Recipe, flashed: Way, reached: Shell, wired: Wired) -> str:
     assert recipe.board is not None
     devices = card_devices(recipe)
     loader = "        boot_loader: true\n" if recipe.boot_loader.pieces else ""
@@ -192,10 +213,7 @@ targets:
         login_timeout: 60
 {reached.drivers}\
 {flashed.drivers}\
-      MeterDriver:
-        bindings:
-          port: meter
-      BoardStrategy:
+{_meter(recipe, wired)}      BoardStrategy:
         board: {name}
         recipe: {recipe.name}
         simulated: false
@@ -214,8 +232,30 @@ targets:
 """
 
 
-def exporter_text(name: str, title: str, console_speed: int, wired: Wired, card: str = MUX_RESOURCE) -> str:
+def _meter_port(wired: Wired, *, stamped: bool) -> str:
+    if wired.ppk2_volts is None:
+        return f"    speed: {_METER_SPEED}\n"
+    # Interface 3 of newer firmware is a shell.
+    port = "      ID_USB_INTERFACE_NUM: '01'\n"
+    if not stamped:
+        return port
+    return f"""\
+{port}\
+  ## A serial adapter at the board's mark line, for a meter that hears none.
+  marks:
+    cls: USBSerialPort
+    match:
+      ID_SERIAL_SHORT: '{wired.marks}'
+    speed: {_MARK_SPEED}
+"""
+
+
+def exporter_text(
+    name: str, title: str, console_speed: int, wired: Wired, card: str = MUX_RESOURCE, *, stamped: bool = False
+) -> str:
     """The exporter's file of one board, whose console has this speed; `card` are the lines of the card's device.
+
+    With `stamped` a PPK2's marks come from a serial adapter.
 
     Raises ConfigError for a name that cannot be one, and for text that a file must not have.
     """
@@ -223,7 +263,7 @@ def exporter_text(name: str, title: str, console_speed: int, wired: Wired, card:
     for what, text in named.items():
         if not _NAME.fullmatch(text):
             raise ConfigError(f"{text!r} cannot be {what}", hint="letters, digits, dot, hyphen, underscore")
-    for text in (wired.outlet_host, wired.console, wired.meter, wired.mux):
+    for text in (wired.outlet_host, wired.console, wired.meter, wired.mux, wired.marks):
         if not _TEXT.fullmatch(text):
             raise ConfigError(f"{text!r} is no address or serial number", hint="it has no quotation marks and braces")
     return f"""\
@@ -245,8 +285,7 @@ def exporter_text(name: str, title: str, console_speed: int, wired: Wired, card:
     cls: USBSerialPort
     match:
       ID_SERIAL_SHORT: '{wired.meter}'
-    speed: {_METER_SPEED}
-{filled(card, name, wired.mux)}"""
+{_meter_port(wired, stamped=stamped)}{filled(card, name, wired.mux)}"""
 
 
 def _places(name: str, recipe: Recipe) -> str:

@@ -19,7 +19,7 @@ from fsjoule.meter.energy.instrument import Instrument
 from fsjoule.meter.energy.instruments import instrument_of
 from fsjoule.meter.energy.validity import DEFAULT, Limits
 from fsjoule.meter.energy.window import Recording, Share, marks_j, share
-from fsjoule.model import MIB, Energy, EnergyBudget, MarkSource, Trace, Value, Window
+from fsjoule.model import MIB, Energy, EnergyBudget, MarkSource, PlainInfo, Trace, Value, Window
 
 __all__ = ["Instrument", "energy", "instrument_of", "per_mib"]
 
@@ -68,9 +68,11 @@ def energy(
 
 
 def _source(trace: Trace) -> MarkSource:
-    """Where the marks come from: a mark line, unless there are marks of another source only."""
-    sources = {mark.source for mark in trace.marks}
-    return MarkSource.LINE if MarkSource.LINE in sources or not sources else min(sources)
+    """Where the marks come from: a mark line, unless there are marks of another source only, or none."""
+    sources = {mark.source for mark in trace.marks} or {
+        MarkSource.HOST if isinstance(trace.info, PlainInfo) else MarkSource.LINE
+    }
+    return MarkSource.LINE if MarkSource.LINE in sources else min(sources)
 
 
 def per_mib(energy_mj: Value, moved_bytes: int) -> Value | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+# A USB-serial adapter keeps bytes for up to 16 ms (FTDI's latency timer); the rest are the network and the host.
+_HOST_LINE_S: Final = 20e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +52,26 @@ class Instrument(Protocol):
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """The errors at a mean voltage and a mean size of the current; both may be NaN if they are not known."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostStamped:
+    """An instrument whose marks are lines that the host stamps as they come from a serial port."""
+
+    instrument: Instrument
+
+    @property
+    def shift_s(self) -> float:
+        return self.instrument.shift_s
+
+    @property
+    def mark_s(self) -> float:
+        return max(self.instrument.mark_s, _HOST_LINE_S)
+
+    @property
+    def sample_s(self) -> float:
+        return self.instrument.sample_s
+
+    def steady(self, volts: float, amperes: float) -> SteadyErrors:
+        """See `Instrument`."""
+        return self.instrument.steady(volts, amperes)

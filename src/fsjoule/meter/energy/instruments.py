@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.energy.ina219 import Ina219
-from fsjoule.meter.energy.instrument import Instrument
+from fsjoule.meter.energy.instrument import HostStamped, Instrument
 from fsjoule.meter.instruments import kind_named
 from fsjoule.model import Ina219Info, MarkSource, MeterInfo
 
@@ -18,4 +18,6 @@ def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> Instr
         raise MeasurementInvalid(
             "energy", [f"this version of fsjoule does not know the instrument {info.instrument!r}, nor its errors"]
         )
-    return kind.errors().errors(info, marks)
+    found = kind.errors().errors(info, marks)
+    # A line of a UART that no instrument of these hears itself: the host stamps it.
+    return HostStamped(found) if marks is MarkSource.LINE else found

@@ -15,6 +15,7 @@ from fsjoule.errors import MeterError
 from fsjoule.meter.links.address import opener
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.streams import Stream
+from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 
 _LISTEN_S: Final = 1.5  # a meter sends its info every second
@@ -33,8 +34,13 @@ class Candidate:
 
 
 def serial_ports() -> list[Candidate]:
+    """The serial ports, less those that their USB tells to be another instrument's."""
     ports: list[Any] = sorted(list_ports.comports(), key=lambda port: port.device)
-    return [Candidate(port.device, _where(port), opener(port.device), _known_by(port)) for port in ports]
+    return [
+        Candidate(port.device, _where(port), opener(port.device), _known_by(port))
+        for port in ports
+        if (port.vid, port.pid) != ppk2.USB_IDS
+    ]
 
 
 def find(candidates: Iterable[Candidate]) -> list[Found]:

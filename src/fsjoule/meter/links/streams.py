@@ -219,9 +219,21 @@ class TtyStream:
             fcntl.ioctl(self._serial.fileno(), termios.TIOCEXCL)
 
     def read(self, timeout_s: float) -> bytes:
-        if self._serial.timeout != timeout_s:  # setting it makes pyserial configure the port again
-            self._serial.timeout = timeout_s
-        return self._serial.read(1) + self._serial.read(self._serial.in_waiting)
+        # pyserial asks the kernel five times for what one call gets, and instruments send hundreds of kB/s.
+        descriptor = self.fileno()
+        if not select.select([descriptor], [], [], timeout_s)[0]:
+            return b""
+        try:
+            data = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return b""
+        if not data:
+            raise OSError(errno.EIO, "the device is gone, or another program took what had arrived", self._path)
+        return data
+
+    def fileno(self) -> int:
+        """The terminal's descriptor. Raises OSError if it was closed."""
+        return self._serial.fileno()
 
     def write(self, data: bytes) -> None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
@@ -197,7 +197,12 @@ class BoardConfig:
     network: NetworkConfig | None = None
     recipe: _Text = "imx6ul"
     soc: _Text = "imx6ul"
+    instruments: tuple[Literal["ppk2"], ...] = ()  # emulated beside the meter, with its wires
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
+
+    def beside(self, wire: Path) -> list[Path]:
+        """The ttys of the other instruments that a wire to the meter goes to."""
+        return [wire.with_name(f"{name}-{wire.name}") for name in self.instruments]
 
     def disk_image(self, name: str) -> Path:
         return self.card.image.with_name(f"{self.card.image.stem}-{name}.img")

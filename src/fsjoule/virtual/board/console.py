@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import LabError
+from fsjoule.host.realtime import prefer_this_thread
 from fsjoule.virtual.board.mailbox import Mailbox
-from fsjoule.virtual.board.realtime import prefer_this_thread
 
 _CHUNK_BYTES: Final = 65536
 # For a slow reader the oldest output is dropped; the board never waits.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from fsjoule.host.realtime import prefer_this_thread
 from fsjoule.virtual.board.config import MarkGpioConfig
 from fsjoule.virtual.board.mark_wire import MarkWire
-from fsjoule.virtual.board.realtime import prefer_this_thread
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
 _LEVELS: Final = {"raise": b"1", "lower": b"0"}
@@ -20,9 +21,9 @@ _LEVELS: Final = {"raise": b"1", "lower": b"0"}
 class MarkPin:
     """Passes on each new level of the board's pin at once, as QEMU's test protocol tells it."""
 
-    def __init__(self, gpio: MarkGpioConfig, meter_tty: Path) -> None:
+    def __init__(self, gpio: MarkGpioConfig, meter_tty: Path, also: Sequence[Path] = ()) -> None:
         self._gpio = gpio
-        self._wire = MarkWire(meter_tty)
+        self._wire = MarkWire(meter_tty, also)
 
     @property
     def passed_edges(self) -> int:

@@ -6,11 +6,12 @@ import os
 import socket
 import threading
 import tty
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from fsjoule.virtual.board.realtime import prefer_this_thread
+from fsjoule.host.realtime import prefer_this_thread
 
 _CHUNK_BYTES: Final = 4096
 
@@ -18,9 +19,10 @@ _CHUNK_BYTES: Final = 4096
 class MarkWire:
     """Passes on the board's output at once. Without a meter it is lost, as on a wire."""
 
-    def __init__(self, meter_tty: Path | None) -> None:
-        """Without a tty the marks reach the meter another way, and are only read here."""
+    def __init__(self, meter_tty: Path | None, also: Sequence[Path] = ()) -> None:
+        """Without a tty the marks reach the meter another way, and are only read here. `also` are more listeners'."""
         self._path = meter_tty
+        self._also = [MarkWire(path) for path in also]
         self._fd: int | None = None
         self.passed_bytes = 0
         self.dropped_bytes = 0
@@ -31,6 +33,8 @@ class MarkWire:
 
     def carry(self, data: bytes) -> None:
         """Pass on what the board said, for one thread at a time."""
+        for each in self._also:
+            each.carry(data)
         written = self._write(data)
         if written is None:
             # The meter's tty ends with its meter: a second try opens the tty of a new one.
@@ -39,6 +43,8 @@ class MarkWire:
         self.dropped_bytes += len(data) - written
 
     def close(self) -> None:
+        for each in self._also:
+            each.close()
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 from typing import Final
 
+from fsjoule.host.realtime import prefer_this_thread
 from fsjoule.virtual.board.feed import FeedWriter
 from fsjoule.virtual.board.power_model import PowerCoefficients, PowerModel
 from fsjoule.virtual.board.qemu_activity import ActivityReader
-from fsjoule.virtual.board.realtime import prefer_this_thread
 
 _PERIOD_NS: Final = 1_000_000
 # A power that stays the same needs fewer records. The meter's samples come so much later.

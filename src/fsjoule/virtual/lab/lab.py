@@ -116,6 +116,10 @@ def up(
         raise ConfigError(
             f"the board {board!r} has its own time, which only the simulator follows: omit --meter-program"
         )
+    if template.instruments and in_guest_time:
+        raise ConfigError(
+            f"the board {board!r} has its own time, which only the meter follows", hint="leave instruments out"
+        )
     for tool in _TOOLS:
         process.find_tool(tool)
     if not 1 <= exporters <= boards:

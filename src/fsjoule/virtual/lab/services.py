@@ -9,7 +9,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -109,6 +109,7 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
         ),
         *(_board(paths, each.number) for each in record.boards),
         *(_meter(paths, record, each.number) for each in record.boards),
+        *(service for each in record.boards for service in _instruments(paths, record, each.number)),
     )
 
 
@@ -140,6 +141,21 @@ def _meter(paths: LabPaths, record: LabRecord, number: int) -> Service:
         ready=lambda: stream.exists() and all(link.exists() for link in links.values()),
         boards=(number,),
     )
+
+
+def _instruments(paths: LabPaths, record: LabRecord, number: int) -> Iterator[Service]:
+    """The instruments beside the meter. A board's mark line comes out of `mark-line`, as out of a serial adapter."""
+    board, devices = BoardConfig.from_toml(paths.of_board(number).board_config), record.devices_of(number)
+    for name in board.instruments:
+        links = {"stream": devices / name, "port": devices / "mark-line"}
+        links["wire"], links["pin"] = (devices / f"{name}-{each.name}" for each in (board.wires.mark, board.wires.pin))
+        words = (word for option, link in links.items() for word in (f"--{option}-link", str(link)))
+        yield Service(
+            numbered(name, number),
+            (sys.executable, "-m", "fsjoule.virtual.instruments.program", "--feed", str(devices / "feed"), *words),
+            ready=lambda links=links: all(link.exists() for link in links.values()),
+            boards=(number,),
+        )
 
 
 def meter_serial(paths: BoardPaths) -> str:
@@ -196,6 +212,7 @@ def _resources(paths: LabPaths, record: LabRecord, number: int) -> dict[str, str
         "FASTBOOT": "" if not (network and network.fastboot) else str(network.fastboot_port),
         "USB": "1" if config.card.usb else "",
         "MUX": board.mux_control,
+        **{name.upper(): "1" for name in config.instruments},
     }
 
 

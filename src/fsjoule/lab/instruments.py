@@ -1,0 +1,206 @@
+"""Other instruments than fsjoule's own meter as labgrid drivers, and marks that the host stamps for them.
+
+`Ppk2Driver` has a serial port of its exporter, `InstrumentDriver` any address of `fsjoule meter`. An instrument without
+an input for marks needs a `MarkLineDriver`: it listens to the board's mark line, a serial port, too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+import attr
+from labgrid.driver import Driver
+from labgrid.factory import target_factory
+from labgrid.step import step
+
+from fsjoule.errors import MeterError
+from fsjoule.lab.arguments import number, text
+from fsjoule.lab.port_stream import port_opener
+from fsjoule.meter.instruments import ADDRESSES, InstrumentMeter, kind_at
+from fsjoule.meter.links.mark_listener import MarkListener
+from fsjoule.meter.links.ppk2 import Ppk2Meter, Ppk2Settings
+from fsjoule.meter.links.pumped import PumpedTty
+from fsjoule.model import MarkSource, PlainInfo, PlainTrace
+
+MARK_LINE_DRIVER: Final = "MarkLineDriver"
+
+
+class InstrumentBase(Driver):
+    """ports.Meter of an instrument, which is opened when it is first used, and again after it was gone."""
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._open: InstrumentMeter | None = None
+
+    @abstractmethod
+    def opened(self) -> InstrumentMeter:
+        """The instrument, not entered yet. Raises ConfigError, MeterError."""
+
+    @property
+    @abstractmethod
+    def where(self) -> tuple[str, str]:
+        """What a run notes of it: a class of labgrid, and an address."""
+
+    def on_deactivate(self) -> None:
+        self._close()
+
+    @step(result=True)
+    def info(self) -> PlainInfo:
+        """The instrument's info. Raises MeterError if it does not answer."""
+        with self._used() as instrument:
+            return instrument.info()
+
+    @step()
+    def arm(self) -> None:
+        """Start recording, and wait for the first sample. Raises MeterError."""
+        with self._used() as instrument:
+            instrument.arm()
+
+    @step()
+    def disarm(self) -> PlainTrace:
+        """Stop recording. Returns everything since `arm`, up to now. Raises MeterError."""
+        with self._used() as instrument:
+            return instrument.disarm()
+
+    def take(self, *, whole: bool = False) -> PlainTrace:
+        """See `InstrumentMeter`."""
+        with self._used() as instrument:
+            return instrument.take(whole=whole)
+
+    def mark_now(self, text: str) -> Callable[[], None]:
+        """Mark this moment; without effect if nothing is recorded."""
+        return (lambda: None) if self._open is None else self._open.mark_now(text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """It stays open for as long as the driver is active."""
+
+    @contextmanager
+    def _used(self) -> Generator[InstrumentMeter]:
+        self._check()
+        try:
+            if self._open is None:
+                opened = self.opened()
+                opened.__enter__()
+                self._open = opened
+            yield self._open
+        except MeterError:
+            self._close()
+            raise
+
+    @Driver.check_active
+    def _check(self) -> None:
+        """Let labgrid raise its error if the driver is not active."""
+
+    def _close(self) -> None:
+        was, self._open = self._open, None
+        if was is not None:
+            was.__exit__(None, None, None)
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class Ppk2Driver(InstrumentBase):
+    """Nordic's Power Profiler Kit II at a serial port: `Ppk2Driver: {bindings: {port: ppk2}, volts: 5.0, marks: D0}`.
+
+    `volts` is the board's supply: as a source meter (`mode: source`) the instrument supplies it. `marks` is the logic
+    input that the board's GPIO is wired to.
+    """
+
+    bindings = {"port": {"SerialPort", "NetworkSerialPort"}}  # noqa: RUF012 - labgrid's way
+    volts: float = number()
+    mode: str = text("ampere")
+    marks: str = text("")
+
+    def opened(self) -> InstrumentMeter:
+        words = {"volts": str(self.volts), "mode": self.mode, "marks": self.marks}
+        settings = Ppk2Settings.read(words)
+        name = " ".join(filter(None, self.where))
+        return Ppk2Meter(port_opener(self.port, lambda path, _speed: PumpedTty(path)), name, settings)
+
+    @property
+    def where(self) -> tuple[str, str]:
+        port: Any = self.port
+        host, number = getattr(port, "host", None), getattr(port, "port", None)
+        return type(port).__name__, str(number or "") if host is None else f"{host}:{number}"
+
+
+def _address() -> Any:  # noqa: ANN401 - like attrs
+    def check(_owner: object, _attribute: object, value: object) -> None:
+        if not isinstance(value, str) or kind_at(value) is None:
+            raise ValueError(f"an address is {ADDRESSES}")
+
+    return attr.ib(validator=check)
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class InstrumentDriver(InstrumentBase):
+    """An instrument of this computer, by its address: `InstrumentDriver: {address: 'powercap:intel-rapl:0'}`."""
+
+    address: str = _address()
+
+    def opened(self) -> InstrumentMeter:
+        kind = kind_at(self.address)
+        assert kind is not None
+        return kind.link().meter(self.address.removeprefix(kind.prefix))
+
+    @property
+    def where(self) -> tuple[str, str]:
+        return type(self).__name__, self.address
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class MarkLineDriver(Driver):
+    """The board's mark line at a serial port of its exporter, whose lines the host stamps when they arrive."""
+
+    bindings = {"port": {"SerialPort", "NetworkSerialPort"}}  # noqa: RUF012 - labgrid's way
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._listener: MarkListener | None = None
+
+    def on_deactivate(self) -> None:
+        self.stop()
+
+    def start(self, heard: Callable[[str], object]) -> None:
+        """Listen; `heard` is called with the text of each line as it comes. Raises MeterError."""
+        self.stop()
+        self._listener = MarkListener(port_opener(self.port), heard)
+
+    def stop(self) -> None:
+        """Stop listening. Raises MeterError if the line was lost meanwhile."""
+        was, self._listener = self._listener, None
+        if was is not None:
+            was.close()
+
+
+class HostMarked:
+    """ports.Meter of an instrument whose marks are those of a line that the host listens to."""
+
+    def __init__(self, instrument: InstrumentBase, line: MarkLineDriver) -> None:
+        self._instrument = instrument
+        self._line = line
+
+    def info(self) -> PlainInfo:
+        return self._instrument.info()
+
+    def arm(self) -> None:
+        self._instrument.arm()
+        self._line.start(self._instrument.mark_now)
+
+    def disarm(self) -> PlainTrace:
+        self._line.stop()
+        trace = self._instrument.disarm()
+        heard = (each for each in trace.marks if each.source is MarkSource.HOST)
+        return replace(trace, marks=tuple(replace(each, source=MarkSource.LINE) for each in heard))

@@ -1,0 +1,250 @@
+"""Samples of the PPK2 become a trace. Pure.
+
+100,000 samples a second are summed into ticks of a millisecond: each tick has the energy of all its samples, so nothing
+is picked and nothing is lost by the decimation. Edges of a logic input are marks, to one sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from fsjoule.meter.protocol.ppk2 import (
+    MOST_A,
+    SAMPLE_HZ,
+    SAMPLE_US,
+    Constants,
+    FrameReader,
+    Run,
+    Words,
+    at_full_scale,
+    logic,
+    ranges_of,
+)
+from fsjoule.meter.protocol.ppk2_filter import SpikeFilter
+from fsjoule.model import Mark, MarkSource, PlainInfo, PlainTrace
+from fsjoule.model.labels import counted
+
+RATE_HZ: Final = 1000
+_SAMPLES: Final = SAMPLE_HZ // RATE_HZ
+_NJ_PER_J: Final = 1e9
+# Over so long the least delay of what arrives tells how far the host's clock is from the instrument's.
+_SPAN_US: Final = 1_000_000
+# More samples are missing than the counter tells if what arrives behind a loss is later than before by more than this,
+# and by the same time in some spans: a busy computer is late by another time in each.
+_UNSEEN_US: Final = 25_000
+_SAME_US: Final = 5_000
+_SPANS: Final = 3
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Ticks:
+    """Whole ticks: their numbers, energies in nJ, and whether one left the instrument's range."""
+
+    numbers: npt.NDArray[np.int64]
+    energy_nj: npt.NDArray[np.float64]
+    clipped: npt.NDArray[np.bool_]
+
+
+class Ppk2Trace:
+    """Collects the bytes of one recording. `mark_input` is the logic input whose edges are marks; None: none is."""
+
+    def __init__(self, info: PlainInfo, constants: Constants, volts: float, mark_input: int | None) -> None:
+        self._info = info
+        self._constants = constants
+        self._volts = volts
+        self._mark_input = mark_input
+        self._reader = FrameReader()
+        self._filter = SpikeFilter()
+        self._clock = _Clock()
+        self._samples = 0  # received and lost
+        self._level: bool | None = None
+        self._part: _Part | None = None
+        self._ticks: list[_Ticks] = []
+        self._next_tick = 0
+        self._told_nj = 0.0
+        self._missed = 0
+        self._marks: list[Mark] = []
+        self._lost = self._losses = self._damaged = 0
+
+    @property
+    def end_us(self) -> int:
+        """Until when samples have arrived, in the instrument's clock; 0 before the first one."""
+        return self._time_us(self._samples) if self._samples else 0
+
+    def at(self, host_us: int) -> int:
+        """A moment of the host's monotonic clock in the instrument's. There must have been a sample."""
+        return round(host_us - self._clock.offset_us)
+
+    def feed(self, data: bytes, host_us: int) -> None:
+        """Take bytes that have arrived by this time of the host."""
+        for run in self._reader.feed(data):
+            self._take_losses(run)
+            self._take_samples(run.words)
+        if self._samples:
+            unseen_us = self._clock.heard(host_us, self._samples * SAMPLE_US, self._losses)
+            if unseen_us:
+                self._skip(unseen_us // SAMPLE_US)
+
+    def mark(self, mark: Mark) -> None:
+        """Add a mark whose time is the host's."""
+        self._marks.append(Mark(self.at(mark.time_us), mark.text, mark.source))
+
+    def take(self) -> PlainTrace:
+        """The ticks that are whole and not taken yet, with the marks since the last call; perhaps no tick."""
+        nothing = _Ticks(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0, dtype=bool))
+        numbers, energy_nj, clipped = (
+            np.concatenate(parts)
+            for parts in zip(*((t.numbers, t.energy_nj, t.clipped) for t in (nothing, *self._ticks)), strict=True)
+        )
+        self._ticks = []
+        # Rounded sums, so that no rounding adds up.
+        sums_nj = np.round(self._told_nj + np.concatenate([[0.0], np.cumsum(energy_nj)])).astype(np.int64)
+        begin, end = self._next_tick, int(numbers[-1]) + 1 if len(numbers) else self._next_tick
+        # A checkpoint at both ends, and at the first tick behind each gap: a gap lies behind its checkpoint's ticks.
+        before = np.concatenate([[begin - 1], numbers])
+        behind = np.flatnonzero(np.diff(before) > 1)
+        told = np.concatenate([[begin], numbers[behind], [end]])
+        at = np.concatenate([[0], behind, [len(numbers)]])
+        missed = self._missed + (told - begin) - at
+        trace = PlainTrace(
+            info=self._info,
+            ticks=numbers,
+            times_us=self._start_us + numbers * (1_000_000 // RATE_HZ),
+            energy_nj=np.diff(sums_nj),
+            voltage_uv=np.full(len(numbers), round(self._volts * 1e6), dtype=np.int64),
+            clipped_samples=clipped.astype(np.uint8),
+            checkpoint_ticks=told,
+            checkpoint_nj=sums_nj[at],
+            checkpoint_missed=missed,
+            marks=tuple(sorted(self._marks, key=lambda mark: mark.time_us)),
+            missed=int(missed[-1]) - self._missed,
+            lost=0,
+            faults=self._faults(),
+        )
+        self._marks = []
+        self._next_tick, self._missed = end, int(missed[-1])
+        self._told_nj += float(energy_nj.sum())
+        return trace
+
+    @property
+    def _start_us(self) -> int:
+        return self._clock.start_us
+
+    def _time_us(self, sample: int) -> int:
+        return self._start_us + sample * SAMPLE_US
+
+    def _faults(self) -> tuple[str, ...]:
+        found: list[str] = []
+        if self._losses:
+            found.append(
+                f"{counted(self._losses, 'loss', 'losses')} of at least {counted(self._lost, 'sample')}: the computer "
+                "or its USB was too busy. The instrument counts to 64 only: times behind one may be up to "
+                f"{_UNSEEN_US // 1000} ms early"
+            )
+        if self._damaged:
+            found.append(f"{counted(self._damaged, 'byte')} that belong to no sample")
+        return tuple(found)
+
+    def _take_losses(self, run: Run) -> None:
+        self._damaged += run.damaged
+        if run.lost:
+            self._skip(run.lost)
+
+    def _skip(self, samples: int) -> None:
+        self._losses += 1
+        self._lost += samples
+        self._samples += samples
+
+    def _take_samples(self, words: Words) -> None:
+        amperes = self._filter.filtered(self._constants.amperes(words, self._volts), ranges_of(words))
+        self._take_edges(words)
+        count, begin = len(words), self._samples
+        numbers = np.arange(begin // _SAMPLES, (begin + count - 1) // _SAMPLES + 1, dtype=np.int64)
+        begins = np.maximum(numbers * _SAMPLES - begin, 0)
+        sums = np.add.reduceat(amperes, begins)
+        counts = np.diff(np.append(begins, count))
+        full = at_full_scale(words)
+        over = np.logical_or.reduceat(full, begins) if full.any() else np.zeros(len(begins), dtype=bool)
+        if self._part is not None and self._part.number == numbers[0]:
+            sums[0] += self._part.sum_a
+            counts[0] += self._part.count
+            over[0] |= self._part.over
+        self._part = _Part(int(numbers[-1]), float(sums[-1]), int(counts[-1]), bool(over[-1]))
+        self._samples += count
+        whole = counts == _SAMPLES
+        if whole.any():
+            mean_a = sums[whole] / _SAMPLES
+            energy_nj = mean_a * (self._volts * _NJ_PER_J / RATE_HZ)
+            self._ticks.append(_Ticks(numbers[whole], energy_nj, over[whole] | (mean_a > MOST_A)))
+
+    def _take_edges(self, words: Words) -> None:
+        if self._mark_input is None:
+            return
+        levels = logic(words, self._mark_input)
+        before = np.concatenate([levels[:1] if self._level is None else [self._level], levels[:-1]])
+        for at in np.flatnonzero(levels != before).tolist():
+            source = MarkSource.RISING if levels[at] else MarkSource.FALLING
+            self._marks.append(Mark(self._time_us(self._samples + at), "", source))
+        self._level = bool(levels[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A tick that is not whole yet."""
+
+    number: int
+    sum_a: float
+    count: int
+    over: bool
+
+
+class _Clock:
+    """The instrument's clock, which its samples count, against the host's; it begins at the host's time."""
+
+    def __init__(self) -> None:
+        self.start_us = 0
+        self._begin_us: int | None = None
+        self._least_us = 0
+        self._last_us: int | None = None
+        self._late_us: list[int] = []
+        # At the begin of the present span, and of the last one that was not late.
+        self._begin_losses = self._losses = 0
+
+    @property
+    def offset_us(self) -> int:
+        """How far the host's clock is ahead, less the least delay of what arrives."""
+        return self._least_us if self._last_us is None else min(self._least_us, self._last_us)
+
+    def heard(self, host_us: int, counted_us: int, losses: int) -> int:
+        """Samples of this length have arrived by this time, with so many losses that the counter told.
+
+        Returns the length of those that it did not tell.
+        """
+        if self._begin_us is None:
+            self.start_us = host_us - counted_us
+            self._begin_us = host_us
+        delay_us = host_us - self.start_us - counted_us
+        if host_us - self._begin_us < _SPAN_US:
+            self._least_us = min(self._least_us, delay_us)
+            return 0
+        unseen_us = self._unseen_us(losses)
+        self._begin_us, self._least_us, self._begin_losses = host_us, delay_us - unseen_us, losses
+        return unseen_us
+
+    def _unseen_us(self, losses: int) -> int:
+        """At the end of a span: by how much what arrives has been late since a loss."""
+        usual_us = self._least_us if self._last_us is None else self._last_us
+        if self._least_us - usual_us <= _UNSEEN_US:
+            self._last_us, self._late_us, self._losses = self._least_us, [], self._begin_losses
+            return 0
+        if losses == self._losses:
+            return 0
+        self._late_us = [*self._late_us[1 - _SPANS :], self._least_us]
+        if len(self._late_us) < _SPANS or max(self._late_us) - min(self._late_us) > _SAME_US:
+            return 0
+        late_us, self._late_us, self._losses = min(self._late_us) - usual_us, [], losses
+        return late_us
