@@ -72,6 +72,10 @@ class HostStamped:
     def sample_s(self) -> float:
         return self.instrument.sample_s
 
+    @property
+    def sharpening(self) -> float:
+        return self.instrument.sharpening
+
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """See `Instrument`."""
         return self.instrument.steady(volts, amperes)

@@ -44,6 +44,7 @@ class Ppk2:
     mark_s: float
     sample_s: float
     shift_s: float = 0.0
+    sharpening: float = 0.0
 
     @classmethod
     def of(cls, info: PlainInfo, marks: MarkSource = MarkSource.RISING) -> Ppk2:
