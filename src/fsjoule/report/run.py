@@ -15,6 +15,7 @@ from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
 
 if TYPE_CHECKING:
+    from fsjoule.report.site import Site
     from fsjoule.verdicts.gated import Gated
 
 PAGE: Final = "report.html"
@@ -22,11 +23,22 @@ PAGE: Final = "report.html"
 
 def write_report(folder: Path) -> Path:
     """Write `report.html` into a run folder. Raises ResultError if the folder cannot be read, StorageError."""
+    loaded = load_run(folder)
+    path = loaded.path / PAGE
+    page = run_page(loaded)
+    try:
+        # It replaces the old file, which may be a link to another place.
+        write_file(path, page.encode())
+    except OSError as error:
+        raise StorageError(f"{path} could not be written: {error.strerror}") from error
+    return path
+
+
+def run_page(loaded: LoadedRun, *, site: Site | None = None) -> str:
+    """The page of a run as HTML, with the answer of its gate, if a gate measured it."""
     from fsjoule.report.page import render_page  # noqa: PLC0415 - charts take long to import
     from fsjoule.verdicts.advice.of_run import advice_of  # noqa: PLC0415 - as above
 
-    loaded = load_run(folder)
-    path = loaded.path / PAGE
     damaged = dict(loaded.damaged)
     gated = None
     try:
@@ -34,13 +46,7 @@ def write_report(folder: Path) -> Path:
     except ResultError as error:
         damaged[GATE_FILE] = error.what
     summary = summarise(loaded.run, loaded.measurements, damaged)
-    page = render_page(summary, loaded.measurements, loaded.trace, gated, advice_of(loaded))
-    try:
-        # It replaces the old file, which may be a link to another place.
-        write_file(path, page.encode())
-    except OSError as error:
-        raise StorageError(f"{path} could not be written: {error.strerror}") from error
-    return path
+    return render_page(summary, loaded.measurements, loaded.trace, gated, advice_of(loaded), site=site)
 
 
 def _gate_of(loaded: LoadedRun) -> Gated | None:
