@@ -134,6 +134,8 @@ def test_pages_load_only_their_own_files_which_may_be_kept_for_ever(service: Ser
             assert loaded.headers["cache-control"] == "public, max-age=31536000, immutable"
             assert loaded.headers["content-security-policy"] == policy
             assert loaded.body == service.ask(file).body
+    assert b"header > div" in assets()["page.css"].content
+    assert b" => " in assets()["trends.js"].content
     assert {asset.name.rpartition("-")[0] for asset in assets().values()} == {"page", "trends"}
     for name in ("page-0.css", "..%2Fapp.py", "page.css", "%2e%2e/%2e%2e/etc/passwd"):
         assert service.ask(f"/static/{name}").status == 404

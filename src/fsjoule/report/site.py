@@ -38,11 +38,12 @@ class Asset:
 def assets() -> Mapping[str, Asset]:
     """All of them, by the name under which pages ask for them. Raises FsjouleError if uPlot's package is not whole."""
     texts = {
-        "page.css": style_sheet() + part("site.css.j2"),
-        "trends.css": uplot.style_sheet() + part("trends.css.j2"),
-        "trends.js": "\n".join((uplot.script(), part("trends_chart.js"), part("trends.js"))),
+        "page.css": (style_sheet(), part("site.css.j2")),
+        "trends.css": (uplot.style_sheet(), part("trends.css.j2")),
+        "trends.js": (uplot.script(), part("trends_chart.js"), part("trends.js")),
     }
-    return {name: _asset(name, text) for name, text in texts.items()}
+    # Plain texts: markup would escape what it is joined with.
+    return {name: _asset(name, "\n".join(map(str, parts))) for name, parts in texts.items()}
 
 
 def _asset(name: str, text: str) -> Asset:

@@ -77,6 +77,8 @@ def _listening(host: str, port: int) -> Generator[socket.socket]:
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"{host} port {port} cannot be used: {why}", hint="choose others: --host, --port") from error
+    # asyncio sets it on sockets of its own only. Without it the end of an answer waits for the reader's 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listener:
         yield listener
 

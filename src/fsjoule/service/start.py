@@ -40,8 +40,8 @@ class Start:
 
     @property
     def boards(self) -> list[tuple[str, int, bool]]:
-        """Boards with the number of their series in a metric, and whether all of them are simulated."""
-        shown = [series for series, _ in changes_by_series(self.trend)]
+        """Boards with the number of their series, and whether all of them are simulated."""
+        shown = {series for series, _ in changes_by_series(self.trend)}
         counts = Counter(one.series.board for one in shown)
         real = {one.series.board for one in shown if not one.simulated}
         return [(board, count, board not in real) for board, count in sorted(counts.items())]
@@ -91,6 +91,7 @@ def page(start: Start, site: Site) -> str:
         more=max(0, len(worse) - _CHANGES),
         cut_short=start.trend.cut_short,
         runs=runs_table(start.runs, site),
+        counted=counted,
         boards=[(name, count, badge, site.address("trend", board=name)) for name, count, badge in start.boards][
             :_BOARDS
         ],
@@ -131,7 +132,7 @@ def document(start: Start) -> dict[str, Any]:
         "stats": asdict(start.stats),
         "changes": [_change(change, start.trend) for change in start.losses],
         "runs": [run_document(run) for run in start.runs],
-        "boards": [{"board": name, "series_in_a_metric": count} for name, count, _ in start.boards],
+        "boards": [{"board": name, "series": count} for name, count, _ in start.boards],
     }
 
 

@@ -24,6 +24,7 @@ from fsjoule.service.worker import READY
 
 # Starting Python with charts and numerics takes two seconds, on a busy machine more.
 _START_S: Final = 120.0
+_ENDING: Final = "the service is ending"
 _AGAIN: Final = "try again; fsjoule serve --time-limit SECONDS allows more"
 
 
@@ -58,7 +59,12 @@ class Workers:
     async def make(self, job: Job) -> Made | str:
         """What a worker makes of a job. Raises FsjouleError, BusyError if that takes longer than the time limit."""
         due_s = time.monotonic() + self._limit_s
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._made, job, due_s)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._made, job, due_s)
+        except (RuntimeError, asyncio.CancelledError) as error:
+            if not self._closed:
+                raise
+            raise LabError(_ENDING, transient=True) from error
 
     def close(self) -> None:
         with self._lock:
@@ -130,7 +136,7 @@ class Workers:
         self.counts["started"] += 1
         if closed:
             self._dropped(worker)
-            raise LabError("the service ends", transient=True)
+            raise LabError(_ENDING, transient=True)
         with suppress(OSError):
             worker.connection.send(self._settings)
         return worker

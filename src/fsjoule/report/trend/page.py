@@ -79,15 +79,16 @@ def trend_page(
         data |= {"asked": _ASKED, "total": choice.total, "compare": site.address("compare")}
     series = {history.series for trend in (by_time, by_kernel) for history in trend.histories}
     boards = {one.series.board for one in series}
-    of = f" of {choice.total}" if choice and choice.total != len(series) else ""
+    shown = f"{len(series)} series"
+    if choice:
+        shown = f"{len({(each.series, each.metric) for each in by_time.histories})} of {choice.total} series"
     return render(
         "trends.html.j2",
         site=site,
         sheets=["trends.css"],
         choice=choice,
         report=report,
-        lead=f"{len(series)}{of} series on {counted(len(boards), 'board')}, "
-        f"{counted(by_time.measurements, 'measurement')}",
+        lead=f"{shown} on {counted(len(boards), 'board')}, {counted(by_time.measurements, 'measurement')}",
         simulated=bool(series) and all(one.simulated for one in series),
         notes=list(_notes(by_time)),
         footer=f"fsjoule {version('fsjoule')} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
