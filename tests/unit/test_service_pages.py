@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from command_line import CommandLine, command_line
 from nights import Nights, slower_at
-from services import FORGE, Service
+from results_factory import make_run
+from services import FORGE, Service, imported
+from whole_runs import write_whole
 
 from fsjoule.service import trends
 from fsjoule.store.index.database import open_index
@@ -228,6 +230,21 @@ def test_a_run_is_shown_as_its_folder_tells_it(service: Service, run: CommandLin
     text = service.ask("/run/n00021").text
     assert "Which filesystem is better" in text
     assert "Every measurement" in text
+
+
+def test_traces_of_a_large_run_are_not_drawn_while_a_reader_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_run(repeat=1)
+    measurements = [each for each in made.measurements if each.number < 4]
+    write_whole(tmp_path / "results", made.run, measurements, trace=made.traces.get)
+    imported(tmp_path / "index.sqlite", tmp_path / "results")
+    address = f"/run/{made.run.run_id}"
+    assert "least to greatest sample" in Service(tmp_path / "index.sqlite").ask(address).text
+    monkeypatch.setattr("fsjoule.report.run._MOST_TRACES", 2)
+    many = Service(tmp_path / "index.sqlite").ask(address).text
+    assert "least to greatest sample" not in many
+    assert many.count("of more than 2 measurements are not drawn here") == 3
 
 
 def test_a_run_whose_folder_is_elsewhere_is_shown_as_the_index_knows_it(tmp_path: Path, measured: Path) -> None:

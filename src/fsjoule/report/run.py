@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.model import Trace
 from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
 from fsjoule.store.files import write_file
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from fsjoule.verdicts.gated import Gated
 
 PAGE: Final = "report.html"
+# Drawing one takes 0.1 s, and whoever asks a service for a page waits for it.
+_MOST_TRACES: Final = 60
 
 
 def write_report(folder: Path) -> Path:
@@ -46,7 +49,15 @@ def run_page(loaded: LoadedRun, *, site: Site | None = None) -> str:
     except ResultError as error:
         damaged[GATE_FILE] = error.what
     summary = summarise(loaded.run, loaded.measurements, damaged)
-    return render_page(summary, loaded.measurements, loaded.trace, gated, advice_of(loaded), site=site)
+    few = site is None or len(loaded.measurements) <= _MOST_TRACES
+    trace_of = loaded.trace if few else _not_drawn
+    return render_page(summary, loaded.measurements, trace_of, gated, advice_of(loaded), site=site)
+
+
+def _not_drawn(_number: int) -> Trace | None:
+    raise ResultError(
+        f"traces of runs of more than {_MOST_TRACES} measurements are not drawn here; fsjoule report page draws them"
+    )
 
 
 def _gate_of(loaded: LoadedRun) -> Gated | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,7 @@ _KEPT_BYTES: Final = 128 * MIB
 _DIGEST_BYTES: Final = 12
 # A server is asked for its state once in this time; a file at every request.
 _ASK_AGAIN_S: Final = 1.0
-# The coordinator is asked this often.
+# For so long a look at the lab's places holds.
 _PLACES_S: Final = 15.0
 
 
@@ -87,6 +88,9 @@ class Pages:
         self._kept_bytes = kept_bytes
         self._in_work: dict[Job, asyncio.Task[Made | str]] = {}
         self._salt = repr((version("fsjoule"), settings.root, [asset.name for asset in assets().values()]))
+        # The look at the lab's places: its number, and how long it holds.
+        self._looks, self._looked_until_s = 0, 0.0
+        self._begun_ns = time.time_ns()
         self.size = 0
         self.counts: Counter[str] = Counter()
 
@@ -116,7 +120,7 @@ class Pages:
             if not self._settings.has_places:
                 what = "this service does not show the lab's places"
                 raise MissingError(what, hint="start it with LG_COORDINATOR=HOST:PORT")
-            return Task(asked, wanted, f"{time.monotonic() // _PLACES_S:.0f}")
+            return Task(asked, wanted, self._look())
         state = await self.state()
         if isinstance(asked, AskedRun):
             folder = str(await self._made(Locate(run_id, state)))
@@ -125,6 +129,13 @@ class Pages:
                 # It does not depend on other runs of the index.
                 return Task(asked, wanted, files, run_id, folder)
         return Task(asked, wanted, state, run_id)
+
+    def _look(self) -> str:
+        """The present look at the lab, or a new one, which holds at least until it is made."""
+        if time.monotonic() >= self._looked_until_s:
+            self._looks += 1
+            self._looked_until_s = math.inf
+        return f"{self._begun_ns} {self._looks}"
 
     def _tag(self, task: Task) -> str:
         parts = (self._salt, task.asked.model_dump_json(), type(task.asked).__name__, task.format.value)
@@ -156,8 +167,9 @@ class Pages:
 
     def _over(self, job: Job, done: asyncio.Task[Made | str]) -> None:
         self._in_work.pop(job, None)
-        if not done.cancelled():
-            done.exception()  # told to whoever waits
+        failed = done.cancelled() or done.exception() is not None
+        if isinstance(job, Task) and isinstance(job.asked, AskedPlaces):
+            self._looked_until_s = time.monotonic() + (0.0 if failed else _PLACES_S)
 
 
 def _size(made: Made | str) -> int:

@@ -18,6 +18,8 @@ from fsjoule.service.workers import Workers
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _BACKLOG: Final = 256
+# Connections at once: a browser opens six, and a process may open a thousand files.
+_MOST_CONNECTIONS: Final = 800
 _START_S: Final = 30.0
 # A reader who takes longer for what is left of an answer gets no more.
 _LAST_BYTES_S: Final = 0.5
@@ -51,6 +53,7 @@ def serving(
                 access_log=False,
                 server_header=False,
                 backlog=_BACKLOG,
+                limit_concurrency=_MOST_CONNECTIONS,
                 lifespan="on",
                 ws="none",
             )
