@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,15 +16,17 @@ from alembic.script import ScriptDirectory
 from index_runs import write_run
 from sqlalchemy import create_engine, inspect, text
 
-from fsjoule.errors import ResultError
+from fsjoule.errors import FsjouleError, ResultError
 from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import points, stats
 from fsjoule.store.index.schema import metadata
+from fsjoule.store.index.state import state_of
 from fsjoule.store.index.upgrade import MIGRATIONS, VERSION_TABLE, is_newest
 
 _AT_ONCE = 6
 _LIMIT_S = 60.0
+_COUNTED_S = 1.0  # when a server has counted all rows
 
 NewLocation = Callable[[], str]
 
@@ -76,6 +79,36 @@ class OpeningContract:
             assert [is_newest(each.revision, folder) for each in script.walk_revisions()].index(True) == 0
             assert is_newest(script.get_current_head(), folder)
             assert not is_newest(None, folder)
+
+    def test_who_only_reads_cannot_write(self, new_location: NewLocation, tmp_path: Path) -> None:
+        location = new_location()
+        write_run(tmp_path, only=[1])
+        with open_index(location, create=True) as index:
+            import_runs(index, [tmp_path])
+        with open_index(location, read_only_s=5.0) as reader:
+            with pytest.raises(FsjouleError, match=r"read-?only"), reader.reading() as connection:
+                connection.execute(text("DELETE FROM measurements"))
+            assert stats(reader).measurements == 1
+        with pytest.raises(ResultError, match="there is no index"):
+            open_index(new_location(), read_only_s=5.0)
+
+    def test_the_state_changes_when_somebody_has_written(self, new_location: NewLocation, tmp_path: Path) -> None:
+        location = new_location()
+        with open_index(location, create=True) as index, open_index(location, read_only_s=5.0) as reader:
+            seen = {state_of(reader)}
+            for run_id in ("aaaaaa", "bbbbbb"):
+                write_run(tmp_path / run_id, run_id, only=[1])
+                import_runs(index, [tmp_path / run_id])
+                # A server counts rows a little later.
+                until_s = time.monotonic() + _LIMIT_S
+                while (state := state_of(reader)) in seen and time.monotonic() < until_s:
+                    time.sleep(0.05)
+                assert state not in seen
+                seen.add(state)
+            time.sleep(2 * _COUNTED_S)
+            last = state_of(reader)
+            assert points(reader, metrics=())
+            assert state_of(reader) == last, "reading changes nothing"
 
     def test_an_index_that_is_not_there_is_only_made_when_asked(self, new_location: NewLocation) -> None:
         location = new_location()

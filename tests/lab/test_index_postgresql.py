@@ -26,6 +26,7 @@ from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
+from fsjoule.store.index.state import state_of
 from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
 from fsjoule.store.index.writer import Writer, remove_runs
 
@@ -54,6 +55,25 @@ class TestImporting(_OnPostgresql, ImportContract):
 
 class TestAsking(_OnPostgresql, QueryContract):
     pass
+
+
+def test_who_only_reads_needs_no_other_right(server: PostgresServer, tmp_path: Path) -> None:
+    location = server.new_database()
+    write_run(tmp_path, only=[1])
+    with open_index(location, create=True) as index:
+        import_runs(index, [tmp_path])
+        with index.writing() as connection:
+            connection.execute(text("CREATE ROLE looker LOGIN"))
+            connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO looker"))
+    url = index_url(location).set(username="looker").render_as_string(hide_password=False)
+    with open_index(url, read_only_s=5.0) as reader:
+        assert stats(reader).measurements == 1
+        # What is counted is everybody's to see, a little later.
+        with open_index(location) as index:
+            until_s = time.monotonic() + _LIMIT_S
+            while state_of(reader) != state_of(index) and time.monotonic() < until_s:
+                time.sleep(0.1)
+            assert state_of(reader) == state_of(index)
 
 
 def test_a_reader_sees_one_state_while_others_write(server: PostgresServer, tmp_path: Path) -> None:

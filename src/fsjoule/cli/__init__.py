@@ -46,7 +46,7 @@ _UNGROUPED: Final = "ungrouped"
 _OF_NO_GROUP: Final = ("choices", "export", "schema", "show", "version")
 # The main job, which help names first.
 _MAIN: Final = "bench"
-_COMMANDS: Final = ("advise", "compare", "doctor", "explain", "gate")
+_COMMANDS: Final = ("advise", "compare", "doctor", "explain", "gate", "serve")
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "doctor", "gate", "place")
 

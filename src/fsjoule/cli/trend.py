@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -28,10 +27,10 @@ from fsjoule.cli.common import (
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import metrics_named
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER, confirmations
-from fsjoule.store.index.records import Order, Where
+from fsjoule.store.index.records import Order, Where, utc_named
 
 if TYPE_CHECKING:
     from fsjoule.runs.confirm import Again
@@ -154,11 +153,11 @@ def trend(
         suites=listed(suite),
         branches=listed(branch),
         workloads=listed(workload),
-        since_utc=_utc("--since", since),
-        until_utc=_utc("--until", until),
+        since_utc=utc_named("--since", since),
+        until_utc=utc_named("--until", until),
     )
     everything = bool(json_output or page or svg)
-    wanted = _metrics(listed(metric))
+    wanted = metrics_named(listed(metric))
 
     def look(opened: Index, order: Order) -> Trend:
         known, faults = confirmations(kept)
@@ -246,7 +245,7 @@ def accept(
     if not undo and not why.strip():
         raise ConfigError("an accepted change needs a reason", hint="say it with --why TEXT")
     with open_index(index) as opened, remembered(RupturesFinder()) as finder:
-        found, changes = states.changes_at(opened, series, commit, metrics=_metrics(listed(metric)), finder=finder)
+        found, changes = states.changes_at(opened, series, commit, metrics=metrics_named(listed(metric)), finder=finder)
         if undo:
             count = states.take_back_acceptance(opened, changes)
             progress(f"{counted(count, 'change')} not accepted any more")
@@ -321,29 +320,6 @@ def _write_charts(folder: Path, found: Trend) -> None:
         write_text(folder / f"{name}.svg", drawn)
         written += 1
     progress(f"charts: {written} in {folder}")
-
-
-def _metrics(names: tuple[str, ...]) -> tuple[Metric, ...]:
-    if names == ("all",):
-        return tuple(Metric)
-    for name in names:
-        if name not in list(Metric):
-            raise ConfigError.unknown("metric", name, [*Metric, "all"])
-    return tuple(map(Metric, names))
-
-
-def _utc(option: str, text: str | None) -> str | None:
-    """A day or a time (UTC if it names no zone) as the index writes times. Raises ConfigError."""
-    if text is None:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"{option} {text!r} is not a time", hint="write 2026-03-09 or 2026-03-09T10:00:00Z"
-        ) from error
-    time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _show(found: Trend, index: str) -> None:

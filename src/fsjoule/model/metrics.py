@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
+from fsjoule.errors import ConfigError
 from fsjoule.model import IoPattern, Measurement, TimedKind, Value, Workload
 
 Figure = float | None
@@ -71,6 +72,16 @@ _ALSO_TIMED: Final = (Metric.OPERATION_NET_ENERGY, Metric.POWER)
 def figure_of(measurement: Measurement, metric: Metric) -> Figure:
     """The figure in the metric's unit, even from an invalid measurement; None if it is absent."""
     return _FIGURES[metric](measurement)
+
+
+def metrics_named(names: Sequence[str]) -> tuple[Metric, ...]:
+    """The metrics that a user names, all of them for `all`. Raises ConfigError for an unknown one."""
+    if tuple(names) == ("all",):
+        return tuple(Metric)
+    for name in names:
+        if name not in list(Metric):
+            raise ConfigError.unknown("metric", name, [*Metric, "all"])
+    return tuple(map(Metric, names))
 
 
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:

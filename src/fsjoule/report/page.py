@@ -24,6 +24,7 @@ from fsjoule.report.gating.page import TONES
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.outcomes import outcome_text
 from fsjoule.report.publications import NOTE, suite_page
+from fsjoule.report.site import Site
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
     FOOTNOTE,
@@ -65,6 +66,8 @@ def render_page(
     trace_of: Callable[[int], Trace | None],
     gated: Gated | None = None,
     advice: Sequence[Advice] = (),
+    *,
+    site: Site | None = None,
 ) -> str:
     """The page as HTML. `trace_of` returns a measurement's trace by number; its ResultError is shown instead.
 
@@ -79,6 +82,7 @@ def render_page(
     ]
     return render(
         "page.html.j2",
+        site=site,
         run=run,
         summary=summary,
         simulated=summary.simulated,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.model import Trace
 from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
 from fsjoule.store.files import write_file
@@ -15,9 +16,12 @@ from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
 
 if TYPE_CHECKING:
+    from fsjoule.report.site import Site
     from fsjoule.verdicts.gated import Gated
 
 PAGE: Final = "report.html"
+# Drawing one takes 0.1 s, and whoever asks a service for a page waits for it.
+_MOST_TRACES: Final = 60
 
 
 def write_report(folder: Path, file: Path | None = None) -> Path:
@@ -25,19 +29,9 @@ def write_report(folder: Path, file: Path | None = None) -> Path:
 
     Raises ResultError if the folder cannot be read, StorageError.
     """
-    from fsjoule.report.page import render_page  # noqa: PLC0415 - charts take long to import
-    from fsjoule.verdicts.advice.of_run import advice_of  # noqa: PLC0415 - as above
-
     loaded = load_run(folder)
     path = file or loaded.path / PAGE
-    damaged = dict(loaded.damaged)
-    gated = None
-    try:
-        gated = _gate_of(loaded)
-    except ResultError as error:
-        damaged[GATE_FILE] = error.what
-    summary = summarise(loaded.run, loaded.measurements, damaged)
-    page = render_page(summary, loaded.measurements, loaded.trace, gated, advice_of(loaded))
+    page = run_page(loaded)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # It replaces the old file, which may be a link to another place.
@@ -45,6 +39,29 @@ def write_report(folder: Path, file: Path | None = None) -> Path:
     except OSError as error:
         raise StorageError(f"{path} could not be written: {error.strerror}") from error
     return path
+
+
+def run_page(loaded: LoadedRun, *, site: Site | None = None) -> str:
+    """The page of a run as HTML, with the answer of its gate, if a gate measured it."""
+    from fsjoule.report.page import render_page  # noqa: PLC0415 - charts take long to import
+    from fsjoule.verdicts.advice.of_run import advice_of  # noqa: PLC0415 - as above
+
+    damaged = dict(loaded.damaged)
+    gated = None
+    try:
+        gated = _gate_of(loaded)
+    except ResultError as error:
+        damaged[GATE_FILE] = error.what
+    summary = summarise(loaded.run, loaded.measurements, damaged)
+    few = site is None or len(loaded.measurements) <= _MOST_TRACES
+    trace_of = loaded.trace if few else _not_drawn
+    return render_page(summary, loaded.measurements, trace_of, gated, advice_of(loaded), site=site)
+
+
+def _not_drawn(_number: int) -> Trace | None:
+    raise ResultError(
+        f"traces of runs of more than {_MOST_TRACES} measurements are not drawn here; fsjoule report page draws them"
+    )
 
 
 def _gate_of(loaded: LoadedRun) -> Gated | None:

@@ -26,11 +26,12 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`text`, and its deviation, which a narrow page shows below."""
+    """`text`, and its deviation, which a narrow page shows below. A word's `link` is an address, for pages only."""
 
     text: str
     sd: str = ""
     tone: Tone = Tone.PLAIN
+    link: str = ""
 
     @property
     def joined(self) -> str:

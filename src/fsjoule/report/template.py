@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import jinja2
 from markupsafe import Markup
 
 from fsjoule.report import style
+
+if TYPE_CHECKING:
+    from fsjoule.report.site import Site
 
 _TEMPLATES: Final = jinja2.Environment(
     loader=jinja2.PackageLoader("fsjoule.report", "templates"),
@@ -19,9 +22,10 @@ _TEMPLATES: Final = jinja2.Environment(
 )
 
 
-def render(template: str, **values: object) -> str:
-    """A page; its template gets the style sheet as `css`."""
-    return _TEMPLATES.get_template(template).render(css=Markup(_css()), **values)  # noqa: S704 - our own style sheet
+def render(template: str, *, site: Site | None = None, **values: object) -> str:
+    """A page: one file with its style sheet, as `css`; or a page of a `site`, which has that in a file of its own."""
+    css = None if site else Markup(style_sheet())  # noqa: S704 - our own style sheet
+    return _TEMPLATES.get_template(template).render(css=css, site=site, **values)
 
 
 def part(template: str, **values: object) -> Markup:
@@ -34,8 +38,8 @@ def marked_up(charts: Sequence[str | None]) -> list[Markup]:
     return [Markup(chart) for chart in charts if chart is not None]  # noqa: S704
 
 
-def _css() -> str:
-    """The style sheet, with the dark partners of all colours of charts."""
+def style_sheet() -> str:
+    """The style sheet of all pages, with the dark partners of all colours of charts."""
     rules = [
         f'svg [{what}="{light}"] {{ {what}: {dark}; }}'
         for light, dark in style.DARK.items()

@@ -6,7 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from fsjoule.model.labels import counted
@@ -14,12 +16,14 @@ from fsjoule.report.explanation.section import section
 from fsjoule.report.findings import TONES
 from fsjoule.report.forest_chart import NOTE, Findings, forest_charts
 from fsjoule.report.run import PAGE
+from fsjoule.report.site import Site
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.template import marked_up, render
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.explanation.changes import Explanation
 
 Lines = list[tuple[str, str]]
+_MOST_LINKS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,12 @@ class VerdictPage:
     command: str = ""
     explanations: Sequence[Explanation] = ()
 
-    def render(self, file: Path) -> str:
-        """The page as HTML, with links from `file`'s place to the pages of its runs that are there."""
+    def render(self, place: Path | Site) -> str:
+        """The page as HTML: a file that links to the pages of its runs that are there, or a page of a site."""
         counts = {outcome: sum(one.outcome is outcome for one in self.findings) for outcome in Outcome}
         return render(
             "verdict.html.j2",
+            site=place if isinstance(place, Site) else None,
             version=version("fsjoule"),
             heading=self.heading,
             headline=self.headline,
@@ -60,7 +65,7 @@ class VerdictPage:
             chart_note=NOTE,
             explanations=[section(each) for each in self.explanations],
             lists=self.lists,
-            links=run_links(self.folders, file),
+            links=_site_links(self.folders, place) if isinstance(place, Site) else run_links(self.folders, place),
             command=self.command,
         )
 
@@ -72,3 +77,8 @@ def run_links(folders: Mapping[str, Path], file: Path) -> Lines:
         for run_id, folder in folders.items()
         if (folder / PAGE).is_file()
     ]
+
+
+def _site_links(folders: Mapping[str, Path], site: Site) -> Lines:
+    """Of the newest runs: a kernel may have been measured in thousands."""
+    return [(f"run {run_id}", site.run(run_id)) for run_id in islice(folders, _MOST_LINKS)]

@@ -50,12 +50,16 @@ class Side:
 
 
 class Sources:
-    """An index, opened on demand, and run folders, each read once; `damaged` names their damaged parts."""
+    """An index, opened on demand, and run folders, each read once; `damaged` names their damaged parts.
 
-    def __init__(self, location: str) -> None:
-        self._location = location
+    An `Index` that is open already is the only source: no name is taken for a folder then.
+    """
+
+    def __init__(self, location: str | Index) -> None:
+        self._location = location if isinstance(location, str) else location.name
         self._opened = ExitStack()
-        self._index: Index | None = None
+        self._index: Index | None = None if isinstance(location, str) else location
+        self._takes_folders = isinstance(location, str)
         self._folders: dict[str, Index] = {}
         self.damaged: list[Fault] = []
 
@@ -76,11 +80,11 @@ class Sources:
         `within`. Raises ConfigError for an unknown name, and as opening an index and fetching a run do.
         """
         what, at, place = text.partition(_AT)
-        if _is_folder(text) or not at:
+        if self._is_folder(text) or not at:
             what, place = text, within or ""
         if not place:
             index, found = self._named(what)
-        elif _is_folder(what):
+        elif self._is_folder(what):
             raise ConfigError(f"{what} is a run folder, not a kernel within {place}", hint="write KERNEL@RUN")
         else:
             index, inside = self._named(place)
@@ -96,8 +100,11 @@ class Sources:
         guest_time = _in_guest_time(index, read)
         return Side(found.kind, _short(what, found), found.title, read, versions, origins, guest_time, folders)
 
+    def _is_folder(self, text: str) -> bool:
+        return self._takes_folders and _is_folder(text)
+
     def _named(self, text: str) -> tuple[Index, Selection]:
-        if _is_folder(text):
+        if self._is_folder(text):
             index, runs = self._read(text)
             title = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs of {text}"
             return index, Selection("run", title, Where())

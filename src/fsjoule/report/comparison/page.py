@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fsjoule.report.comparison import words
 from fsjoule.report.findings import comparison_table, notable, rest_text
+from fsjoule.report.site import Site
 from fsjoule.report.table import Tone
 from fsjoule.report.verdict_page import VerdictPage
 from fsjoule.statistics.outcome import Outcome
@@ -14,8 +15,8 @@ from fsjoule.verdicts.comparison import Compared
 from fsjoule.verdicts.explanation.changes import Explanation
 
 
-def render_page(compared: Compared, file: Path, explanations: Sequence[Explanation] = ()) -> str:
-    """The page as HTML; `file` is its place, from which it links to its runs."""
+def render_page(compared: Compared, place: Path | Site, explanations: Sequence[Explanation] = ()) -> str:
+    """The page as HTML; `place` is its file, or the site whose page it is, from which it links to its runs."""
     shown, rest = notable(compared.findings)
     needs = words.needs(compared)
     return VerdictPage(
@@ -35,4 +36,4 @@ def render_page(compared: Compared, file: Path, explanations: Sequence[Explanati
         ],
         folders=compared.folders,
         explanations=explanations,
-    ).render(file)
+    ).render(place)

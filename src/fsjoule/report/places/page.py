@@ -12,14 +12,16 @@ from fsjoule.report.numbers import share_text
 from fsjoule.report.places import tables, words
 from fsjoule.report.places.chart import timeline
 from fsjoule.report.run import PAGE
+from fsjoule.report.site import Site
 from fsjoule.report.template import marked_up, render
 
 
-def render_page(lab: Lab, file: Path) -> str:
-    """The page as HTML; `file` is its place, from which it links to the pages of its runs that are there."""
+def render_page(lab: Lab, place: Path | Site) -> str:
+    """The page as HTML: a file that links to the pages of its runs that are there, or a page of a site."""
     day, week = (share_text(lab.utilisation(window)) for window in ("day", "week"))
     return render(
         "lab.html.j2",
+        site=place if isinstance(place, Site) else None,
         version=version("fsjoule"),
         simulated=lab.simulated,
         title="The lab",
@@ -40,7 +42,7 @@ def render_page(lab: Lab, file: Path) -> str:
         charts=marked_up([timeline(lab)]),
         notes=words.notes(lab),
         damaged=list(lab.damaged.items()),
-        links=_links(lab, file),
+        links=_site_links(lab, place) if isinstance(place, Site) else _links(lab, place),
     )
 
 
@@ -48,3 +50,9 @@ def _links(lab: Lab, file: Path) -> list[tuple[str, str]]:
     here = file.resolve().parent
     pages = [Path(run.folder) / PAGE for place in lab.places for run in place.last_runs]
     return [(page.parent.name, quote(os.path.relpath(page, here))) for page in pages if page.exists()]
+
+
+def _site_links(lab: Lab, site: Site) -> list[tuple[str, str]]:
+    return [
+        (f"run {run.run_id}", site.run(run.run_id)) for place in lab.places for run in place.last_runs if run.run_id
+    ]

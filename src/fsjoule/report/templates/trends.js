@@ -3,6 +3,8 @@ const data = JSON.parse(document.getElementById("data").textContent);
 (() => {
   const byId = (id) => document.getElementById(id);
   const FILTERS = ["search", "fs", "workload", "metric", "board", "kernel", "view", "state"];
+  // What a service has chosen before it sent the page: its controls ask for another page.
+  const asked = new Set(data.asked || []);
   const FEW = 5, CLOSED = ["accepted", "refuted"], SHOWN = 0.0005, LITTLE = 0.005, FULL = 0.1;
   const { short, median } = charts;
   const kernelName = (number) => (number < 0 ? "unknown kernel" : data.kernels[number]);
@@ -47,11 +49,11 @@ const data = JSON.parse(document.getElementById("data").textContent);
   // ------------------------------------------------------------------------------------------------- choosing
 
   const options = (id, values) => byId(id).replaceChildren(made("option", { value: "" }, "all"), ...values.map(([value, text]) => made("option", { value }, text)));
-  for (const id of ["fs", "workload", "metric", "board"]) {
+  for (const id of ["fs", "workload", "metric", "board"].filter((id) => !asked.has(id))) {
     options(id, [...new Set(data.series.map((one) => one[id]))].sort().map((value) => [value, value]));
   }
   options("kernel", data.kernels.map((name, number) => [String(number), name]));
-  const chosen = () => Object.fromEntries(FILTERS.map((id) => [id, byId(id).value]));
+  const chosen = () => Object.fromEntries(FILTERS.map((id) => [id, asked.has(id) && id !== "view" ? "" : byId(id).value]));
 
   const fits = (change, want) => {
     if (want.state === "open") return !CLOSED.includes(change.state);
@@ -262,7 +264,12 @@ const data = JSON.parse(document.getElementById("data").textContent);
     const way = off < SHOWN ? "" : ratio > 1 === one.more ? "better" : "worse", runs = [a, b].map(({ track, n }) => track.run[n]);
     byId("compared").replaceChildren(made("span", { className: `change ${way}` }, word), `: ${short(figure(a))} to ${short(figure(b))} ${one.unit}; `,
       `the intervals ${apart ? "are apart" : "overlap"}`, ...commitLinks(...runs), ". A verdict: ",
-      made("code", {}, `fsjoule compare ${data.runs[runs[0]][0]} ${data.runs[runs[1]][0]}`));
+      verdict(...runs.map((run) => data.runs[run][0])));
+  }
+
+  function verdict(baseline, candidate) {
+    if (!data.compare) return made("code", {}, `fsjoule compare ${baseline} ${candidate}`);
+    return away(`${data.compare}?${new URLSearchParams({ baseline: `run:${baseline}`, candidate: `run:${candidate}` })}`, "compare the two runs");
   }
 
   dialog.addEventListener("close", () => {
@@ -279,7 +286,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 
   // What is chosen stands in the address, so that a link carries it.
   function remember() {
-    const want = chosen(), entries = FILTERS.filter((id) => want[id] && !(id === "view" && want[id] === "time")).map((id) => [id, want[id]]);
+    const want = chosen(), entries = FILTERS.filter((id) => !asked.has(id) && want[id] && !(id === "view" && want[id] === "time")).map((id) => [id, want[id]]);
     if (byId("show-heat").checked) entries.push(["show", "heat"]);
     if (shown) entries.push(["series", shown.one.key]);
     const hash = new URLSearchParams(entries).toString();
@@ -287,15 +294,15 @@ const data = JSON.parse(document.getElementById("data").textContent);
   }
 
   function recall() {
-    const asked = new URLSearchParams(location.hash.slice(1));
-    for (const id of FILTERS) {
-      const wanted = asked.get(id) ?? "", box = byId(id);
+    const wants = new URLSearchParams(location.hash.slice(1));
+    for (const id of FILTERS.filter((id) => !asked.has(id))) {
+      const wanted = wants.get(id) ?? "", box = byId(id);
       if (box.tagName === "INPUT") box.value = wanted;
       else box.value = [...box.options].some((option) => option.value === wanted) ? wanted : box.options[0].value;
     }
-    byId(asked.get("show") === "heat" ? "show-heat" : "show-lines").checked = true;
+    byId(wants.get("show") === "heat" ? "show-heat" : "show-lines").checked = true;
     show();
-    const one = data.series.find(({ key }) => key === asked.get("series"));
+    const one = data.series.find(({ key }) => key === wants.get("series"));
     if (one) open(one);
   }
 
@@ -304,7 +311,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
     const found = data.series.filter((one) => matches(one, want));
     const ranks = new Map(found.map((one) => [one, rank(one, want.view)]));
     found.sort((a, b) => ranks.get(b) - ranks.get(a));
-    byId("count").textContent = `${found.length} of ${data.series.length}`;
+    byId("count").textContent = `${found.length} of ${data.total ?? data.series.length}`;
     showChanges(data.changes.filter((change) => change.view === want.view && ranks.has(change.one)), want);
     byId("rows").hidden = heat;
     byId("heat").hidden = !heat;
@@ -320,9 +327,20 @@ const data = JSON.parse(document.getElementById("data").textContent);
   }
 
   let later = 0;
-  byId("search").addEventListener("input", () => { clearTimeout(later); later = setTimeout(show, 80); });
-  byId("filters").addEventListener("change", () => { show.all = false; show(); });
-  byId("filters").addEventListener("submit", (event) => { event.preventDefault(); show(); });
+  const form = byId("filters");
+  if (asked.size) {
+    form.addEventListener("change", (event) => {
+      if (event.target.id === "kernel") show();
+      else if (event.target.type !== "search") form.requestSubmit();
+    });
+    // An address without what is not chosen; who comes back finds all controls usable.
+    form.addEventListener("submit", () => { for (const box of form.elements) box.disabled = !box.value || (box.name === "by" && box.value === "time"); });
+    addEventListener("pageshow", () => { for (const box of form.elements) box.disabled = false; });
+  } else {
+    byId("search").addEventListener("input", () => { clearTimeout(later); later = setTimeout(show, 80); });
+    form.addEventListener("change", () => { show.all = false; show(); });
+    form.addEventListener("submit", (event) => { event.preventDefault(); show(); });
+  }
   for (const radio of document.getElementsByName("show")) radio.addEventListener("change", show);
   byId("rest").addEventListener("click", () => { show.all = true; show(); });
   addEventListener("hashchange", recall);
@@ -330,7 +348,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
     const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName) && event.target.type !== "radio";
     if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
     if (event.key === "/" && !typing) { event.preventDefault(); byId("search").focus(); byId("search").select(); }
-    else if (event.key === "Escape" && event.target.id === "search") { event.target.value = ""; show(); event.target.blur(); }
+    else if (event.key === "Escape" && event.target.id === "search") { event.target.value = ""; if (!asked.size) show(); event.target.blur(); }
     else if ((event.key === "j" && !typing) || (event.key === "ArrowDown" && event.target.id === "search")) { event.preventDefault(); beside(1); }
     else if (event.key === "k" && !typing) beside(-1);
   });

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,10 +20,27 @@ from fsjoule.model.labels import counted
 from fsjoule.report import uplot
 from fsjoule.report.forge import Forge
 from fsjoule.report.run import PAGE
+from fsjoule.report.site import Pager, Site
 from fsjoule.report.template import part, render
 from fsjoule.report.trend.data import Link, page_data
 from fsjoule.store.index.newestrows import RunNames
 from fsjoule.verdicts.trend.trend import Trend
+
+# Controls of the page that a service serves itself. Others, as the kernel, choose among what a page holds.
+_ASKED = ("search", "fs", "workload", "metric", "board", "view", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a service has chosen: a page of the series that were asked for.
+
+    `asked` has a text for each control, `options` the values of those with a list. `total` counts all such series.
+    """
+
+    asked: Mapping[str, str]
+    options: Mapping[str, Sequence[str]]
+    total: int
+    pager: Pager
 
 
 def no_link(_run: RunNames) -> str:
@@ -42,26 +60,43 @@ def link_from(folder: Path) -> Link:
 
 
 def trend_page(
-    by_time: Trend, by_kernel: Trend, *, report: str = "", forge: Forge | None = None, link: Link = no_link
+    by_time: Trend,
+    by_kernel: Trend,
+    *,
+    report: str = "",
+    forge: Forge | None = None,
+    link: Link = no_link,
+    site: Site | None = None,
+    choice: Choice | None = None,
 ) -> str:
     """The page as HTML, linked to the `report`. Both trends need the same series and the names of all runs.
 
-    `link` gives the address of a run, empty where it has none; commits lead to the `forge`.
+    `link` gives the address of a run, empty where it has none; commits lead to the `forge`. A page of a `site` has its
+    `choice`, and its libraries in files of their own.
     """
+    data = page_data(by_time, by_kernel, forge=forge, link=link)
+    if site and choice:
+        data |= {"asked": _ASKED, "total": choice.total, "compare": site.address("compare")}
     series = {history.series for trend in (by_time, by_kernel) for history in trend.histories}
     boards = {one.series.board for one in series}
+    shown = f"{len(series)} series"
+    if choice:
+        shown = f"{len({(each.series, each.metric) for each in by_time.histories})} of {choice.total} series"
     return render(
         "trends.html.j2",
+        site=site,
+        sheets=["trends.css"],
+        choice=choice,
         report=report,
-        lead=f"{len(series)} series on {counted(len(boards), 'board')}, {counted(by_time.measurements, 'measurement')}",
+        lead=f"{shown} on {counted(len(boards), 'board')}, {counted(by_time.measurements, 'measurement')}",
         simulated=bool(series) and all(one.simulated for one in series),
         notes=list(_notes(by_time)),
         footer=f"fsjoule {version('fsjoule')} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        library_css=uplot.style_sheet(),
-        more_css=part("trends.css.j2"),
-        library=uplot.script(),
-        data=Markup(_embedded(page_data(by_time, by_kernel, forge=forge, link=link))),  # noqa: S704 - it cannot end its element
-        scripts=[part("trends_chart.js"), part("trends.js")],
+        library_css="" if site else uplot.style_sheet(),
+        more_css="" if site else part("trends.css.j2"),
+        library="" if site else uplot.script(),
+        data=Markup(_embedded(data)),  # noqa: S704 - it cannot end its element
+        scripts=[] if site else [part("trends_chart.js"), part("trends.js")],
     )
 
 

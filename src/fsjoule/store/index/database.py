@@ -11,6 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, Self
+from urllib.parse import quote, unquote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
@@ -23,6 +24,8 @@ _WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86400.0
 _CACHE_KIB: Final = 64 * 1024
 _WRITING: Final = "fsjoule_writing"
+# Begins the name of SQLite's database where it is a URI.
+_URI: Final = "file:"
 _CHOICES: Final = "give a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 # What PostgreSQL, or a pooler before it, says of connections: lost, refused, too many, ended by an administrator.
 _LOST: Final = ("08", "57")
@@ -34,8 +37,15 @@ _ANOTHER: Final = f"choose another index with --index or {VARIABLE}"
 class Index:
     """An open index of the current schema. Close it, or use it as a context manager."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
         self._engine = engine
+        self._read_only = read_only
+
+    @property
+    def file(self) -> Path | None:
+        """The file of an index in SQLite."""
+        url = self._engine.url
+        return Path(_shown(url)) if url.get_backend_name() == "sqlite" else None
 
     @property
     def name(self) -> str:
@@ -56,37 +66,53 @@ class Index:
         """A transaction that sees one state of the index, whatever others write meanwhile."""
         engine = self._engine
         if engine.dialect.name == "postgresql":
-            engine = engine.execution_options(isolation_level="REPEATABLE READ")
+            engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=self._read_only)
         with _complaints(engine.url), engine.connect() as connection, connection.begin():
+            if self._read_only and engine.dialect.name == "postgresql":
+                # A reader that is killed meanwhile does not stop its server's work.
+                connection.exec_driver_sql(f"SET LOCAL statement_timeout = {1000 * _wait_s(engine.url):.0f}")
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
         """A transaction; if the body raises, nothing is kept."""
+        assert not self._read_only, "it was opened for reading"
         with _complaints(self._engine.url), _writing(self._engine) as connection:
             yield connection
 
 
-def open_index(location: str | Path, *, create: bool = False, migrations: Path = MIGRATIONS) -> Index:
+def open_index(
+    location: str | Path, *, create: bool = False, read_only_s: float | None = None, migrations: Path = MIGRATIONS
+) -> Index:
     """Open the index at a URL or in a file; an older schema is brought up to date.
 
-    `create` makes a missing index. Raises ConfigError for an invalid URL, ResultError for a missing index, a newer
-    schema or another file, LabError if the database cannot be reached.
+    `create` makes a missing index. With `read_only_s` nothing is ever written, also no newer schema, and writers are
+    waited for so many seconds at most, whatever the URL says. Raises ConfigError for an invalid URL, ResultError for a
+    missing index, another schema or another file, LabError if the database cannot be reached.
     """
     url = index_url(location)
-    if url.get_backend_name() == "sqlite" and url.database is not None and not url.database.startswith("file:"):
+    read_only = read_only_s is not None
+    if url.get_backend_name() == "sqlite" and url.database is not None and not url.database.startswith(_URI):
         _check_file(Path(url.database), url, create=create)
+        url = _read_only(url) if read_only else url
+    if read_only:
+        url = url.update_query_dict({"timeout": f"{read_only_s:g}"})
     engine = _engine(url)
     try:
         with _complaints(url):
-            _prepare(engine, create=create, migrations=migrations)
+            _prepare(engine, create=create, read_only=read_only, migrations=migrations)
     except BaseException:
         engine.dispose()
         raise
-    return Index(engine)
+    return Index(engine, read_only=read_only)
 
 
-def _prepare(engine: Engine, *, create: bool, migrations: Path) -> None:
+def _read_only(url: URL) -> URL:
+    """A file that SQLite opens for reading, and does not make if it is gone meanwhile."""
+    return url.set(database=_URI + quote(str(url.database)), query={**url.query, "mode": "ro", "uri": "true"})
+
+
+def _prepare(engine: Engine, *, create: bool, read_only: bool, migrations: Path) -> None:
     with engine.connect() as connection:
         found = revision_of(connection)
     if is_newest(found, migrations):
@@ -94,7 +120,12 @@ def _prepare(engine: Engine, *, create: bool, migrations: Path) -> None:
     if found is not None:
         check_not_newer(found, migrations, _shown(engine.url))
     elif not create:
-        raise _absent(engine.url)
+        raise absent(_shown(engine.url))
+    if read_only:
+        raise ResultError(
+            f"the index {_shown(engine.url)} is of an older schema, and is only read here",
+            hint="bring it up to date: fsjoule index stats --index URL",
+        )
     with _writing(engine) as connection:
         upgrade(connection, migrations)
 
@@ -126,16 +157,18 @@ def _check_file(file: Path, url: URL, *, create: bool) -> None:
         except OSError as error:
             raise StorageError(f"{file.parent} cannot be made: {error.strerror}", hint=_ANOTHER) from error
     elif not file.exists():
-        raise _absent(url)
+        raise absent(_shown(url))
 
 
-def _absent(url: URL) -> ResultError:
-    return ResultError(f"there is no index at {_shown(url)} yet", hint="make it: fsjoule index rebuild results")
+def absent(name: str) -> ResultError:
+    """The error for an index that is not there."""
+    return ResultError(f"there is no index at {name} yet", hint="make it: fsjoule index rebuild results")
 
 
 def _shown(url: URL) -> str:
     if url.get_backend_name() == "sqlite":
-        return str(url.database)
+        name = str(url.database)
+        return unquote(name.removeprefix(_URI)) if name.startswith(_URI) else name
     return url.render_as_string(hide_password=True)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -38,6 +40,20 @@ class Where:
 
 
 EVERYTHING: Final = Where()
+
+
+def utc_named(option: str, text: str | None) -> str | None:
+    """A day or a time (UTC if it names no zone) as the index writes times. Raises ConfigError."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"{option} {text!r} is not a time", hint="write 2026-03-09 or 2026-03-09T10:00:00Z"
+        ) from error
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 _SEVERAL: Final = ", "

@@ -1,0 +1,94 @@
+"""`fsjoule serve`: the pages of an index over HTTP."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from fsjoule.cli.common import ending, out, progress
+from fsjoule.cli.index import DEFAULT_LOCATION, RESULTS, Location
+from fsjoule.errors import ConfigError
+from fsjoule.report.forge import VARIABLE as FORGE
+from fsjoule.store.confirmations import FOLDER
+
+app = typer.Typer()
+
+_COORDINATOR: Final = "LG_COORDINATOR"
+
+
+@app.command("serve")
+def serve(
+    *,
+    index: Location = DEFAULT_LOCATION,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any free port.")] = 8090,
+    root_path: Annotated[
+        str, typer.Option("--root-path", metavar="PATH", help="The path at which a proxy offers it: /fsjoule.")
+    ] = "",
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name", metavar="HOST", help="A name by which readers call it, behind a proxy; may be repeated."
+        ),
+    ] = None,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option("--results", metavar="DIR", help="Run folders for the page of places (default: results)."),
+    ] = None,
+    kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = RESULTS
+    / FOLDER,
+    forge: Annotated[
+        str | None, typer.Option("--forge", metavar="URL", envvar=FORGE, help="The commits' project on a forge.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Read at most this many measurements for the list of trends.")
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, max=64, help="Processes that make pages.")] = 2,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=1, max=600, metavar="SECONDS", help="What a request may take.")
+    ] = 20.0,
+) -> None:
+    """Serve the index to browsers until Ctrl-C: changes, trends, runs, comparisons, places. Nothing is written.
+
+    With LG_COORDINATOR there is a page of the lab's places. docs/serve.md has nginx and Caddy in front of it.
+
+    Example: fsjoule serve --index postgresql://reader@db.example.org/fsjoule --port 8090
+    """
+    from fsjoule.report.forge import forge_of
+    from fsjoule.service.settings import MOST_MEASUREMENTS, Settings
+
+    settings = Settings(
+        index=index,
+        root=_root(root_path),
+        forge=forge_of(forge) if forge else None,
+        confirmations=kept,
+        results=tuple(results or [each for each in (RESULTS,) if each.is_dir()]),
+        has_places=bool(os.environ.get(_COORDINATOR)),
+        most_measurements=limit or MOST_MEASUREMENTS,
+    )
+    try:
+        from fsjoule.service.server import serving
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error.name} is not installed", hint="pip install 'fsjoule[serve]'") from error
+    with (
+        ending() as ended,
+        serving(
+            settings, host=host, port=port, names=name or (), processes=processes, limit_s=time_limit, say=progress
+        ) as address,
+    ):
+        out.print(address, soft_wrap=True)
+        while not ended.wait(3600.0):
+            pass
+
+
+def _root(path: str) -> str:
+    """The path without a slash at its end. Raises ConfigError."""
+    root = path.rstrip("/")
+    if root and (
+        not root.startswith("/") or not all(sign.isascii() and (sign.isalnum() or sign in "/-._~") for sign in root)
+    ):
+        raise ConfigError(f"--root-path {path!r} is not a path", hint="for example /fsjoule")
+    return root

@@ -1,0 +1,269 @@
+"""The service as an ASGI application."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Annotated, Any, Final, NamedTuple
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fsjoule.errors import ConfigError, FsjouleError
+from fsjoule.report.site import STATIC, assets
+from fsjoule.service import answers
+from fsjoule.service.asked import (
+    LONGEST_NAME,
+    Asked,
+    AskedComparison,
+    AskedPlaces,
+    AskedRun,
+    AskedRuns,
+    AskedStart,
+    AskedTrend,
+)
+from fsjoule.service.counters import Counters
+from fsjoule.service.errors import BugError, MissingError
+from fsjoule.service.pages import Pages
+from fsjoule.service.settings import Settings
+from fsjoule.service.workers import Workers
+
+Say = Callable[[str], None]
+_ABOUT: Final = (
+    "The pages of an index as JSON: append `.json` to an address, or send `Accept: application/json`. Documents have "
+    "the schemas of the command line's `--json`. Errors have the schema `fsjoule.error/1`."
+)
+
+
+class _Told(NamedTuple):
+    """A page: its name, its paths for HTML and JSON, its title, and the schema of its document."""
+
+    name: str
+    paths: tuple[str, str]
+    title: str
+    schema: str
+
+
+_PAGES: Final = {
+    AskedStart: _Told(
+        *("start", ("/", "/index.json")),
+        *("What changed for the worse, the latest runs, the boards", "fsjoule.start/1"),
+    ),
+    AskedTrend: _Told(
+        "trend", ("/trend", "/trend.json"), "Trends: series, their histories and changes", "fsjoule.trend/1"
+    ),
+    AskedRuns: _Told("runs", ("/runs", "/runs.json"), "Runs, newest first", "fsjoule.runs/1"),
+    AskedComparison: _Told(
+        "compare", ("/compare", "/compare.json"), "Two runs, kernels or branches compared", "fsjoule.compare/1"
+    ),
+    AskedPlaces: _Told("places", ("/places", "/places.json"), "The lab's places", "fsjoule.lab/1"),
+}
+# The address that ends in .json comes first: a run's id may have any signs.
+_RUN: Final = _Told(
+    *("run", ("/run/{run_id:path}.json", "/run/{run_id:path}")),
+    *("One run, from its folder, else what the index knows of it (fsjoule.indexed-run/1)", "fsjoule.show/1"),
+)
+
+
+def application(
+    settings: Settings, pages: Pages, workers: Workers | None, *, hosts: Sequence[str] = ("*",), say: Say
+) -> ASGIApp:
+    """The service. `hosts` are the names by which it may be called; `say` is told of bugs."""
+    counters = Counters()
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+        yield
+        pages.close()
+
+    app = FastAPI(
+        title="fsjoule",
+        version=version("fsjoule"),
+        description=_ABOUT,
+        servers=[{"url": settings.root}] if settings.root else None,
+        # They would load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    for asked, told in _PAGES.items():
+        _add(app, told, _page(pages, asked))
+    _add(app, _RUN, _run(pages))
+    _add_others(app, pages, workers, counters)
+    _add_errors(app, settings, say)
+    return TrustedHostMiddleware(_Outer(app, settings, counters, say), allowed_hosts=list(hosts), www_redirect=False)
+
+
+def _page(pages: Pages, kind: type[Asked]) -> Callable[..., Awaitable[Response]]:
+    async def answer(request: Request, asked: Asked) -> Response:
+        return await _shown(pages, request, asked)
+
+    answer.__annotations__ = {"request": Request, "asked": Annotated[kind, Query()], "return": Response}
+    return answer
+
+
+def _run(pages: Pages) -> Callable[..., Awaitable[Response]]:
+    async def answer(request: Request, run_id: str, asked: Annotated[AskedRun, Query()]) -> Response:
+        if len(run_id) > LONGEST_NAME:
+            raise MissingError("no run has so long a name")
+        return await _shown(pages, request, asked, run_id)
+
+    answer.__annotations__ = {
+        "request": Request,
+        "run_id": str,
+        "asked": Annotated[AskedRun, Query()],
+        "return": Response,
+    }
+    return answer
+
+
+async def _shown(pages: Pages, request: Request, asked: Asked, run_id: str = "") -> Response:
+    wanted = answers.wanted_format(request)
+    page = await pages.page(asked, wanted, run_id=run_id, known=lambda tag: answers.is_known(request, tag))
+    return answers.page_answer(request, page, wanted)
+
+
+def _add(app: FastAPI, page: _Told, answer: Callable[..., Any]) -> None:
+    responses: dict[int | str, dict[str, Any]] = {
+        200: {
+            "description": page.title,
+            "content": {
+                "text/html": {},
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["schema"],
+                        "properties": {"schema": {"type": "string", "const": page.schema}},
+                    }
+                },
+            },
+        },
+        304: {"description": "The reader has it: If-None-Match names its ETag"},
+        400: {"description": "It cannot be asked for"},
+        404: {"description": "There is none"},
+        503: {"description": "The index cannot be read, or the page took too long; Retry-After says when to try again"},
+    }
+    for number, path in enumerate(page.paths):
+        app.add_api_route(
+            path,
+            answer,
+            methods=["GET"],
+            name=f"{page.name}{number}",
+            summary=page.title,
+            responses=responses,
+            response_class=Response,
+            include_in_schema=not path.endswith(".json"),
+        )
+        app.add_api_route(path, answer, methods=["HEAD"], name=f"{page.name}{number}head", include_in_schema=False)
+
+
+def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: Counters) -> None:
+    by_name = {asset.name: asset for asset in assets().values()}
+
+    async def static(request: Request, name: str) -> Response:
+        if name not in by_name:
+            raise MissingError("there is no such file", hint="reload the page: this fsjoule has others")
+        return answers.asset_answer(request, by_name[name])
+
+    async def search(request: Request) -> Response:
+        text = request.query_params.get("q", "").strip()
+        if len(text) > LONGEST_NAME:
+            raise ConfigError(f"more than {LONGEST_NAME} characters are not searched for")
+        return RedirectResponse(await pages.search(text), 303, {"Cache-Control": "no-store"})
+
+    async def health(request: Request) -> Response:
+        state = await pages.state()
+        return answers.text_answer(request, f"ok {state}\n", "text/plain; charset=utf-8")
+
+    async def metrics(request: Request) -> Response:
+        try:
+            await pages.state()
+            up = True
+        except FsjouleError:
+            up = False
+        text = counters.text(
+            up=up, pages=pages.counts, workers=workers.counts if workers else {}, kept_bytes=pages.size
+        )
+        return answers.text_answer(request, text, "text/plain; version=0.0.4; charset=utf-8")
+
+    for path, answer in (
+        (f"/{STATIC}/{{name}}", static),
+        ("/search", search),
+        ("/healthz", health),
+        ("/metrics", metrics),
+    ):
+        answer.__annotations__ = {**answer.__annotations__, "request": Request, "return": Response}
+        if "name" in answer.__annotations__:
+            answer.__annotations__["name"] = str
+        app.add_api_route(path, answer, methods=["GET", "HEAD"], name=path, include_in_schema=False)
+
+
+def _add_errors(app: FastAPI, settings: Settings, say: Say) -> None:
+    site = settings.site()
+
+    async def known(request: Request, error: Exception) -> Response:
+        assert isinstance(error, FsjouleError)
+        if isinstance(error, BugError):
+            say(error.told)
+        return answers.error_answer(request, error, site)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        told = [f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors()]
+        wrong = ConfigError("; ".join(told), hint=f"what may be asked for: {settings.root}/openapi.json")
+        return answers.error_answer(request, wrong, site)
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        what = f"there is no {request.url.path!r} here" if error.status_code == answers.NOT_FOUND else error.detail
+        return answers.error_answer(request, MissingError(what), site, status=error.status_code)
+
+    async def unexpected(request: Request, error: Exception) -> Response:
+        del error  # `_Outer` tells of it
+        return answers.error_answer(request, BugError(""), site)
+
+    app.add_exception_handler(FsjouleError, known)
+    app.add_exception_handler(Exception, unexpected)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+
+
+class _Outer:
+    """Headers that all answers have, the count of requests, the path of a proxy, and what is told of bugs."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, counters: Counters, say: Say) -> None:
+        self._app = app
+        self._root = settings.root
+        self._counters = counters
+        self._say = say
+        self._headers = [(name.lower().encode(), text.encode()) for name, text in answers.SECURITY.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began_s = time.monotonic()
+        # A proxy may pass the path on, or take it off.
+        path: str = scope["path"]
+        if self._root and (path == self._root or path.startswith(f"{self._root}/")):
+            scope["path"] = path[len(self._root) :] or "/"
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers]
+                page = getattr(scope.get("route"), "path", "") or "none"
+                self._counters.count(page, message["status"], time.monotonic() - began_s)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        except Exception:  # noqa: BLE001 - it is answered already
+            self._say(BugError(traceback.format_exc()).told)

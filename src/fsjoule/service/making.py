@@ -1,0 +1,122 @@
+"""Makes pages and documents, in a worker process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.host.plaintext import plain
+from fsjoule.service import comparisons, start
+from fsjoule.service.asked import AskedComparison, AskedPlaces, AskedRun, AskedRuns, AskedStart, AskedTrend
+from fsjoule.service.errors import MissingError
+from fsjoule.service.jobs import Format, Locate, Made, Search, Task
+from fsjoule.service.overview import Overviews
+from fsjoule.service.runs import IndexedRun, RunsPage, folder_document, folder_html, why_from_index
+from fsjoule.service.settings import Settings
+from fsjoule.service.trends import TrendPage
+from fsjoule.store.index.database import Index
+from fsjoule.store.index.run_list import ListedRun, WhichRuns, find_run, list_runs
+
+_LAST_RUNS: Final = 5
+_LEVEL: Final = 6
+
+
+Text = Callable[[], str]
+Document = Callable[[], dict[str, Any]]
+
+
+class Maker:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._overviews = Overviews(settings)
+
+    def make(self, job: Task | Locate | Search) -> Made | str:
+        """A page or document; a run's folder; the address that a search leads to. Raises FsjouleError."""
+        if isinstance(job, Task):
+            text = self._text(job)
+            # An older index may hold any text; texts of run folders are plain already.
+            return _packed(plain(text) if job.format is Format.HTML else text)
+        with self._settings.open() as index:
+            return self._run(index, job.run_id).path if isinstance(job, Locate) else self._found(index, job.text)
+
+    def _text(self, task: Task) -> str:
+        if isinstance(task.asked, AskedPlaces):
+            return self._places(task.format)
+        with self._settings.open() as index:
+            return self._of_index(index, task)
+
+    def _of_index(self, index: Index, task: Task) -> str:
+        asked = task.asked
+        if isinstance(asked, AskedStart):
+            begun = start.start_of(index, self._overviews, task.state)
+            return _as(
+                task.format, lambda: start.page(begun, self._settings.site("start")), lambda: start.document(begun)
+            )
+        if isinstance(asked, AskedTrend):
+            trends = TrendPage(index, self._overviews, task.state, asked)
+            return _as(task.format, trends.html, trends.document)
+        if isinstance(asked, AskedRuns):
+            listed = RunsPage(index, asked)
+            return _as(task.format, lambda: listed.html(self._settings.site("runs")), listed.document)
+        if isinstance(asked, AskedComparison):
+            return self._comparison(index, asked, task.format)
+        assert isinstance(asked, AskedRun)
+        return self._run_page(index, task)
+
+    def _comparison(self, index: Index, asked: AskedComparison, wanted: Format) -> str:
+        site = self._settings.site("compare")
+        if not comparisons.is_complete(asked):
+            if wanted is Format.JSON:
+                raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
+            return comparisons.form(index, site)
+        compared = comparisons.compared_of(index, asked)
+        return _as(wanted, lambda: comparisons.html(compared, site), lambda: comparisons.document(compared))
+
+    def _run_page(self, index: Index, task: Task) -> str:
+        site, why = self._settings.site("runs"), None
+        if task.folder:
+            try:
+                return _as(task.format, lambda: folder_html(task.folder, site), lambda: folder_document(task.folder))
+            except ResultError as error:
+                why = error
+        known = IndexedRun(index, self._run(index, task.run_id), why_from_index(why))
+        return _as(task.format, lambda: known.html(site), known.document)
+
+    def _run(self, index: Index, run_id: str) -> ListedRun:
+        run = find_run(index, run_id)
+        if run is None:
+            raise MissingError(f"the index has no run {run_id!r}", hint="is it imported? fsjoule index import FOLDER")
+        return run
+
+    def _found(self, index: Index, text: str) -> str:
+        """A run by its id or the only one that begins so; else all series with these words."""
+        site = self._settings.site()
+        runs = list_runs(index, WhichRuns(begins=text), count=2) if text else []
+        exact = find_run(index, text)
+        if exact is not None:
+            return site.run(exact.run_id)
+        return site.run(runs[0].run_id) if len(runs) == 1 else site.address("trend", search=text)
+
+    def _places(self, wanted: Format) -> str:
+        # With labgrid, which no other page needs.
+        from fsjoule.report.places.document import to_document  # noqa: PLC0415
+        from fsjoule.report.places.page import render_page  # noqa: PLC0415
+        from fsjoule.runs.places import look  # noqa: PLC0415
+
+        lab = look(self._settings.results, time.time(), last=_LAST_RUNS)
+        return _as(wanted, lambda: render_page(lab, self._settings.site("places")), lambda: to_document(lab))
+
+
+def _as(wanted: Format, html: Text, document: Document) -> str:
+    if wanted is Format.HTML:
+        return html()
+    return json.dumps(document(), separators=(",", ":"), default=str) + "\n"
+
+
+def _packed(text: str) -> Made:
+    content = text.encode()
+    return Made(gzip.compress(content, _LEVEL, mtime=0), len(content))

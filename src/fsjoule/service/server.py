@@ -1,0 +1,119 @@
+"""Serves an index over HTTP, until it is told to end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Final
+
+import uvicorn
+
+from fsjoule.errors import ConfigError, FsjouleError
+from fsjoule.service.app import application
+from fsjoule.service.pages import Pages
+from fsjoule.service.settings import Settings
+from fsjoule.service.workers import Workers
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+_BACKLOG: Final = 256
+# Connections at once: a browser opens six, and a process may open a thousand files.
+_MOST_CONNECTIONS: Final = 800
+_START_S: Final = 30.0
+# A reader who takes longer for what is left of an answer gets no more.
+_LAST_BYTES_S: Final = 0.5
+_END_S: Final = 5.0
+
+
+@contextmanager
+def serving(
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    names: Sequence[str] = (),
+    processes: int = 2,
+    limit_s: float = 20.0,
+    say: Callable[[str], None],
+) -> Generator[str]:
+    """Serve while the body runs; yields the URL. `names` are those of a proxy in front of it, besides its own.
+
+    A request may take `limit_s`. Raises ConfigError for a port that cannot be used, and as opening the index does.
+    """
+    settings.open().close()  # what is wrong with the index is told before anything is started
+    with _listening(host, port) as listener:
+        workers = Workers(settings, count=processes, limit_s=limit_s)
+        try:
+            pages = Pages(settings, workers)
+            app = application(settings, pages, workers, hosts=_hosts(host, names), say=say)
+            config = uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                backlog=_BACKLOG,
+                limit_concurrency=_MOST_CONNECTIONS,
+                lifespan="on",
+                ws="none",
+            )
+            with _running(_Server(config), listener, workers):
+                address, real_port = listener.getsockname()[:2]
+                shown = f"[{address}]" if ":" in address else address
+                yield f"http://{shown}:{real_port}{settings.root}/"
+        finally:
+            workers.close()
+
+
+def _hosts(host: str, names: Sequence[str]) -> list[str]:
+    """The names by which it may be called: others would be those of a page elsewhere that reads what is served here."""
+    if host in ("0.0.0.0", "::") and not names:  # noqa: S104 - its user's choice
+        return ["*"]
+    return list(dict.fromkeys((*LOOPBACK, f"[{host}]" if ":" in host else host, *names)))
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Generator[socket.socket]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{host} port {port} cannot be used: {why}", hint="choose others: --host, --port") from error
+    # asyncio sets it on sockets of its own only. Without it the end of an answer waits for the reader's 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with listener:
+        yield listener
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server in a thread: signals are the command's, and `begun` says that it answers."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.begun = Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.begun.set()
+
+
+@contextmanager
+def _running(server: _Server, listener: socket.socket, workers: Workers) -> Generator[None]:
+    thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        if not server.begun.wait(_START_S):
+            raise FsjouleError("the server did not start")
+        yield
+    finally:
+        server.should_exit = True
+        # Requests that wait for a page are answered that there is none.
+        workers.close()
+        thread.join(_LAST_BYTES_S)
+        server.force_exit = True
+        thread.join(_END_S)

@@ -1,0 +1,149 @@
+"""Worker processes that make pages. One that takes too long is ended, and another takes its place."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from subprocess import Popen
+from typing import Any, Final
+
+from fsjoule.errors import FsjouleError, LabError
+from fsjoule.host import process
+from fsjoule.service.errors import BusyError
+from fsjoule.service.jobs import Job, Made
+from fsjoule.service.settings import Settings
+from fsjoule.service.worker import READY
+
+# Starting Python with charts and numerics takes two seconds, on a busy machine more.
+_START_S: Final = 120.0
+_ENDING: Final = "the service is ending"
+_AGAIN: Final = "try again; fsjoule serve --time-limit SECONDS allows more"
+
+
+@dataclass
+class _Worker:
+    popen: Popen[bytes]
+    connection: Connection[Any, Any]
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self.popen.kill()
+        self.popen.wait()
+        self.connection.close()
+
+
+class Workers:
+    """Give them jobs with `make`, from one event loop. `close` ends them at once, whatever they do."""
+
+    def __init__(self, settings: Settings, *, count: int, limit_s: float) -> None:
+        self._settings = settings
+        self._limit_s = limit_s
+        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._running: dict[int, _Worker] = {}
+        self._closed = False
+        # Each thread has a worker of its own, and lives as long as that may.
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="fsjoule-worker")
+        self.counts: Counter[str] = Counter()
+        for _ in range(count):
+            self._threads.submit(self._prepared)
+
+    async def make(self, job: Job) -> Made | str:
+        """What a worker makes of a job. Raises FsjouleError, BusyError if that takes longer than the time limit."""
+        due_s = time.monotonic() + self._limit_s
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._made, job, due_s)
+        except (RuntimeError, asyncio.CancelledError) as error:
+            if not self._closed:
+                raise
+            raise LabError(_ENDING, transient=True) from error
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            running = list(self._running.values())
+        for each in running:
+            with suppress(OSError):
+                each.popen.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for each in running:
+            each.end()
+
+    def _prepared(self) -> None:
+        with suppress(FsjouleError):
+            self._worker(time.monotonic() + _START_S)
+
+    def _made(self, job: Job, due_s: float) -> Made | str:
+        worker = self._worker(due_s)
+        answer = self._asked(worker, job, due_s)
+        if isinstance(answer, FsjouleError):
+            raise answer
+        return answer
+
+    def _asked(self, worker: _Worker, job: Job, due_s: float) -> Any:  # noqa: ANN401 - what a worker sends
+        left_s = due_s - time.monotonic()
+        if left_s <= 0:
+            self.counts["late"] += 1
+            raise BusyError("other pages are being made, and this one's time is over", transient=True, hint=_AGAIN)
+        try:
+            worker.connection.send(job)
+            if worker.connection.poll(left_s):
+                return worker.connection.recv()
+        except (OSError, EOFError) as error:
+            self._dropped(worker)
+            self.counts["lost"] += 1
+            raise LabError("the process that made this page has ended", transient=True, hint="try again") from error
+        self._dropped(worker)
+        self.counts["ended"] += 1
+        what = f"this page was not made within {self._limit_s:g} s"
+        raise BusyError(what, transient=True, hint=f"ask for less, or {_AGAIN}")
+
+    def _worker(self, due_s: float) -> _Worker:
+        """This thread's worker, started if necessary."""
+        worker: _Worker | None = getattr(self._mine, "worker", None)
+        if worker is not None and worker.popen.poll() is None:
+            return worker
+        if worker is not None:
+            self._dropped(worker)
+        worker = self._started()
+        try:
+            ready = worker.connection.poll(max(due_s, time.monotonic() + _START_S) - time.monotonic())
+            if ready and worker.connection.recv() == READY:
+                self._mine.worker = worker
+                return worker
+        except (OSError, EOFError):
+            pass
+        self._dropped(worker)
+        raise LabError("no process can be started that makes pages", transient=True)
+
+    def _started(self) -> _Worker:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "fsjoule.service.worker", str(theirs.fileno())]
+            popen = process.start(command, pass_fds=[theirs.fileno()])
+        worker = _Worker(popen, Connection(ours.detach()))
+        with self._lock:
+            self._running[popen.pid] = worker
+            closed = self._closed
+        self.counts["started"] += 1
+        if closed:
+            self._dropped(worker)
+            raise LabError(_ENDING, transient=True)
+        with suppress(OSError):
+            worker.connection.send(self._settings)
+        return worker
+
+    def _dropped(self, worker: _Worker) -> None:
+        with self._lock:
+            self._running.pop(worker.popen.pid, None)
+        worker.end()
+        if getattr(self._mine, "worker", None) is worker:
+            self._mine.worker = None

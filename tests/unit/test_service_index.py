@@ -1,0 +1,113 @@
+"""The web service over an index that comes and goes, and reading an index without ever writing to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from services import Service, copied, two_runs
+from sqlalchemy import text as sql
+
+from fsjoule.errors import LabError, ResultError
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.state import state_of
+
+PAGES = ("/", "/trend", "/runs", "/run/aaaaaa", "/compare")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return two_runs(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(autouse=True)
+def _cache(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(made / "cache"))
+
+
+@pytest.fixture
+def index(made: Path, tmp_path: Path) -> Path:
+    """For a test alone, with its run folders beside it."""
+    return copied(made, tmp_path)
+
+
+def test_an_index_that_disappears_is_told_and_comes_back(index: Path) -> None:
+    service = Service(index)
+    before = {address: service.ask(address) for address in PAGES}
+    index.rename(index.with_name("away"))
+    for address, known in before.items():
+        gone = service.ask(address, if_none_match=known.tag)
+        assert gone.status == 503
+        assert "there is no index at" in gone.text
+        assert gone.headers["retry-after"] == "5"
+    assert service.ask("/healthz").status == 503
+    assert "fsjoule_serve_index_up 0" in service.ask("/metrics").text
+    assert not index.exists()
+    index.with_name("away").rename(index)
+    for address, known in before.items():
+        assert service.ask(address, if_none_match=known.tag).status == 304
+    assert service.ask("/healthz").text.startswith("ok ")
+
+
+def test_a_damaged_index_is_told_until_it_is_made_again(index: Path) -> None:
+    service = Service(index)
+    whole = index.read_bytes()
+    assert service.ask("/runs").status == 200
+    index.write_bytes(b"no database at all" * 1000)
+    damaged = service.ask("/runs")
+    assert damaged.status == 503
+    assert "is damaged, or not an index" in damaged.text
+    index.write_bytes(whole)
+    assert service.ask("/runs").status == 200
+
+
+def test_an_index_that_is_held_is_told(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(index)
+    monkeypatch.setattr("fsjoule.service.settings._WAIT_S", 0.01)
+    assert service.ask("/compare").status == 200
+    holder = sqlite3.connect(index, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    held = service.ask("/runs")
+    assert held.status == 503
+    assert "held by another process for 0.01 s" in held.text
+    # What is kept needs no index.
+    assert service.ask("/compare").status == 200
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert service.ask("/runs").status == 200
+
+
+def test_the_index_is_only_read(index: Path) -> None:
+    before = index.read_bytes()
+    with open_index(index, read_only_s=1.0) as opened:
+        with pytest.raises(LabError, match="readonly"), opened.reading() as connection:
+            connection.execute(sql("DELETE FROM runs"))
+        with pytest.raises(AssertionError), opened.writing():
+            pass
+    assert index.read_bytes() == before
+
+
+def test_an_older_index_is_not_migrated_by_reading(tmp_path: Path) -> None:
+    file = tmp_path / "index.sqlite"
+    open_index(file, create=True).close()
+    with sqlite3.connect(file) as database:
+        database.execute("UPDATE fsjoule_index_version SET version_num = '0001'")
+    database.close()
+    before = file.read_bytes()
+    with pytest.raises(ResultError, match="of an older schema"):
+        open_index(file, read_only_s=1.0)
+    assert file.read_bytes() == before
+
+
+def test_a_name_that_a_uri_would_read_otherwise_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a?mode=memory#50%25 ü.sqlite"
+    open_index(file, create=True).close()
+    with open_index(file, read_only_s=1.0) as opened:
+        assert opened.file == file
+        first = state_of(opened)
+    with sqlite3.connect(file) as database:
+        database.execute("INSERT INTO kernels VALUES (1, 'a', 'b', 'c')")
+    database.close()
+    with open_index(file, read_only_s=1.0) as opened:
+        assert state_of(opened) != first
