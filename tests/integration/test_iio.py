@@ -75,7 +75,7 @@ def test_joules_are_those_of_the_load_where_it_was() -> None:
     with iiod(ina226(load, turn_s=0.0352)) as server:
         trace = _recorded(server, "ina226", 1.8)
     window = _window(trace)
-    high_s = window.stop_us * 1e-6 - step_s
+    high_s = window.stop_us * 1e-6 - max(step_s, window.start_us * 1e-6)
     true_mj = 5e3 * (0.5 * high_s + 0.1 * (window.duration_s - high_s))
     found = energy(trace, window, window, instrument_of(trace.info, MarkSource.HOST))
     assert abs(found.gross_mj.value - true_mj) < 2 * found.gross_mj.uncertainty
@@ -229,7 +229,7 @@ def test_what_was_recorded_before_it_went_is_kept(tmp_path: Path, fsjoule: Comma
     assert done.code == 4
     assert "the recording ends after" in done.err
     trace = read_trace(kept)
-    assert len(trace.ticks) > 100
+    assert len(trace.ticks) > 20
     assert trace.power_w.mean() == pytest.approx(2.0, rel=0.01)
     assert isinstance(trace, PlainTrace)
     assert trace.info.settings[READ_S] >= 0.01

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import joulescope_emulator
@@ -50,9 +52,10 @@ def steady(seconds: Floats) -> Floats:
     return np.full(len(seconds), 1.5)
 
 
-def _recorded(seconds: float = 0.8) -> PlainTrace:
+def _recorded(seconds: float = 0.8, armed: Callable[[], object] = lambda: None) -> PlainTrace:
     with JoulescopeMeter(NAME) as meter:
         meter.arm()
+        armed()  # what is to happen, by the time at which it records
         time.sleep(0.2)
         meter.mark_now("begin")()
         time.sleep(seconds)
@@ -96,22 +99,25 @@ def test_every_joule_of_a_full_rate_stream_is_in_the_ticks(monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("known")
 def test_edges_of_input_0_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin_s = time.monotonic() + 0.7
-    end_s = begin_s + 0.3004
+    begin_s = math.inf
+
+    def planned() -> None:
+        nonlocal begin_s
+        begin_s = time.monotonic() + 0.5
 
     def high(seconds: Floats) -> npt.NDArray[np.bool_]:
-        return (seconds >= begin_s) & (seconds < end_s)
+        return (seconds >= begin_s) & (seconds < begin_s + 0.3004)
 
     def load(seconds: Floats) -> Floats:
         return np.where(high(seconds), 2.5, 0.5)
 
     device = Device(load, gpi=high)
     with joulescopes(monkeypatch, device):
-        trace = _recorded(1.2)
+        trace = _recorded(1.0, planned)
     edges = [mark for mark in trace.marks if mark.source is not MarkSource.HOST]
     assert [mark.source for mark in edges] == [MarkSource.RISING, MarkSource.FALLING]
     shown_s = [mark.time_us * 1e-6 + device.born_s for mark in edges]
-    assert shown_s == pytest.approx([begin_s, end_s], abs=2e-6)
+    assert shown_s == pytest.approx([begin_s, begin_s + 0.3004], abs=2e-6)
     window = Window(float(edges[0].time_us), float(edges[1].time_us))
     found = energy(trace, window, window, instrument_of(trace.info, MarkSource.RISING))
     assert abs(found.gross_mj.value - 2.5e3 * 0.3004) < 2 * found.gross_mj.uncertainty
@@ -133,10 +139,13 @@ def test_host_marks_are_put_into_the_instruments_clock(monkeypatch: pytest.Monke
 def test_samples_that_did_not_arrive_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick with half of its samples is known by them; of the others nothing is, and a window may miss 1 %."""
     device = Device(steady)
-    start_s = device.born_s
-    device.lost = [(start_s + 0.5, start_s + 0.5073), (start_s + 0.6, start_s + 0.6002)]
+
+    def planned() -> None:
+        now_s = time.monotonic()
+        device.lost = [(now_s + 0.5, now_s + 0.5073), (now_s + 0.6, now_s + 0.6002)]
+
     with joulescopes(monkeypatch, device):
-        trace = _recorded(1.2)
+        trace = _recorded(0.8, planned)
     assert trace.missed in {7, 8}
     assert trace.faults[0].endswith("samples of the Joulescope did not arrive")
     found = energy(trace, _window(trace), _window(trace))
@@ -148,20 +157,21 @@ def test_samples_that_did_not_arrive_are_missed(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("known")
 def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(lambda seconds: 1 + np.sin(seconds * 20))
-    device.lost = [(device.born_s + 0.4, device.born_s + 0.45)]
     pieces: list[PlainTrace] = []
     with joulescopes(monkeypatch, device), JoulescopeMeter(NAME) as meter:
         meter.arm()
+        now_s = time.monotonic()
+        device.lost = [(now_s + 0.3, now_s + 0.35)]
         for _ in range(6):
             time.sleep(0.13)
             pieces.append(meter.take())
         pieces.append(meter.disarm())
     ticks = np.concatenate([piece.ticks for piece in pieces])
     assert np.count_nonzero(np.diff(ticks) != 1) == 1
-    assert sum(piece.missed for piece in pieces) == 50
+    assert sum(piece.missed for piece in pieces) in {49, 50, 51}
     sums = np.concatenate([piece.energy_nj for piece in pieces]).sum()
     assert pieces[-1].checkpoint_nj[-1] == sums
-    assert pieces[-1].checkpoint_missed[-1] == 50
+    assert pieces[-1].checkpoint_missed[-1] == sum(piece.missed for piece in pieces)
 
 
 def test_without_its_accuracy_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
