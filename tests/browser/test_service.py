@@ -13,8 +13,8 @@ from selenium.webdriver import ActionChains, Keys
 
 from fsjoule.model import IoPattern
 from fsjoule.model.metrics import Figure
-from fsjoule.service.server import serving
-from fsjoule.service.settings import Settings
+from fsjoule.report.service.server import serving
+from fsjoule.report.service.settings import Settings
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 

@@ -11,11 +11,11 @@ from asgi import Answer, ask
 from index_runs import write_run
 
 from fsjoule.report.forge import forge_of
-from fsjoule.service.app import application
-from fsjoule.service.jobs import Job, Made
-from fsjoule.service.making import Maker
-from fsjoule.service.pages import Pages
-from fsjoule.service.settings import Settings
+from fsjoule.report.service.app import application
+from fsjoule.report.service.jobs import Job, Made
+from fsjoule.report.service.making import Maker
+from fsjoule.report.service.pages import Pages
+from fsjoule.report.service.settings import Settings
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 

@@ -17,11 +17,13 @@ from results_factory import make_run
 from services import imported
 from whole_runs import write_whole
 
+from fsjoule.cli.serve import look
 from fsjoule.lab.coordinator import connected
-from fsjoule.lab.states import State, set_state
+from fsjoule.lab.states import set_state
 from fsjoule.model import LabFacts
-from fsjoule.service.server import serving
-from fsjoule.service.settings import Settings
+from fsjoule.model.places import PlaceHealth
+from fsjoule.report.service.server import serving
+from fsjoule.report.service.settings import Settings
 
 _LIMIT_S = 120.0
 
@@ -45,9 +47,9 @@ def test_the_labs_places_are_shown_with_links_to_their_runs(tmp_path: Path, monk
         write_whole(results, run, ())
         imported(tmp_path / "index.sqlite", results)
         with connected() as there:
-            set_state(there, "evk-1", State.GOOD, "the doctor: <all> ok")
+            set_state(there, "evk-1", PlaceHealth.GOOD, "the doctor: <all> ok")
         said: list[str] = []
-        settings = Settings(str(tmp_path / "index.sqlite"), root="/lab", results=(results,), has_places=True)
+        settings = Settings(str(tmp_path / "index.sqlite"), root="/lab", results=(results,), look=look)
         with serving(settings, limit_s=_LIMIT_S, say=said.append) as address:
             status, text, tag = get(address, "/places")
             assert status == 200

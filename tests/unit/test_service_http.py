@@ -11,8 +11,8 @@ import pytest
 from index_runs import write_run
 from services import Service, copied, imported, two_runs
 
+from fsjoule.report.service.pages import Pages
 from fsjoule.report.site import assets
-from fsjoule.service.pages import Pages
 
 PAGES = ("/", "/trend", "/runs", "/run/aaaaaa", "/compare", "/compare?baseline=run:aaaaaa&candidate=run:bbbbbb")
 

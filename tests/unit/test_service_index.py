@@ -64,7 +64,7 @@ def test_a_damaged_index_is_told_until_it_is_made_again(index: Path) -> None:
 
 def test_an_index_that_is_held_is_told(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(index)
-    monkeypatch.setattr("fsjoule.service.settings._WAIT_S", 0.01)
+    monkeypatch.setattr("fsjoule.report.service.settings._WAIT_S", 0.01)
     assert service.ask("/compare").status == 200
     holder = sqlite3.connect(index, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")

@@ -16,7 +16,7 @@ from results_factory import make_run
 from services import FORGE, Service, imported
 from whole_runs import write_whole
 
-from fsjoule.service import trends
+from fsjoule.report.service import trends
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,9 +14,17 @@ from fsjoule.errors import ConfigError
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fsjoule.model.places import Lab
+    from fsjoule.verdicts.comparison import Compared
+    from fsjoule.verdicts.explanation.changes import Explanation
+
 app = typer.Typer()
 
 _COORDINATOR: Final = "LG_COORDINATOR"
+_LAST_RUNS: Final = 5
 
 
 @app.command("serve")
@@ -58,7 +66,7 @@ def serve(
     Example: fsjoule serve --index postgresql://reader@db.example.org/fsjoule --port 8090
     """
     from fsjoule.report.forge import forge_of
-    from fsjoule.service.settings import MOST_MEASUREMENTS, Settings
+    from fsjoule.report.service.settings import MOST_MEASUREMENTS, Settings
 
     settings = Settings(
         index=index,
@@ -66,11 +74,12 @@ def serve(
         forge=forge_of(forge) if forge else None,
         confirmations=kept,
         results=tuple(results or [each for each in (RESULTS,) if each.is_dir()]),
-        has_places=bool(os.environ.get(_COORDINATOR)),
+        look=look if os.environ.get(_COORDINATOR) else None,
+        explain=explain,
         most_measurements=limit or MOST_MEASUREMENTS,
     )
     try:
-        from fsjoule.service.server import serving
+        from fsjoule.report.service.server import serving
     except ModuleNotFoundError as error:
         raise ConfigError(f"{error.name} is not installed", hint="pip install 'fsjoule[serve]'") from error
     with (
@@ -82,6 +91,20 @@ def serve(
         out.print(address, soft_wrap=True)
         while not ended.wait(3600.0):
             pass
+
+
+def look(results: Sequence[Path], now_s: float) -> Lab:
+    """See `Settings`. With labgrid, which no other page needs."""
+    from fsjoule.runs.places import look as look_at_places
+
+    return look_at_places(results, now_s, last=_LAST_RUNS)
+
+
+def explain(compared: Compared) -> tuple[Explanation, ...]:
+    """See `Settings`."""
+    from fsjoule.runs.explain import explain_compared
+
+    return explain_compared(compared)
 
 
 def _root(path: str) -> str:

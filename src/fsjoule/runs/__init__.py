@@ -2,7 +2,7 @@
 
 For: everything between a user's request and a finished run folder or verdict. This is the only room that knows the lab,
 the images and the bench at once.
-Called by: `cli`, `pytest_plugin`, `ci`, `service`.
+Called by: `cli`, `pytest_plugin`, `ci`.
 May call: every room below it.
 
 Entry points:

@@ -10,7 +10,7 @@
             fio.json, console.log       attachments, under the caller's names
 
 For: writing results whole or not at all, and reading them from damaged and foreign folders too.
-Called by: `bench`, `runs`, `verdicts`, `report`, `meter` (recordings), `ci`, `service`, `cli`.
+Called by: `bench`, `runs`, `verdicts`, `report`, `meter` (recordings), `ci`, `cli`.
 May call: `host`, `model`, `errors`.
 
 Entry points: `folder.RunFolder` writes a run, `reader.load_run` reads one, damaged or not. `recordings.Recording`

@@ -17,9 +17,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fsjoule.errors import ConfigError, FsjouleError
-from fsjoule.report.site import STATIC, assets
-from fsjoule.service import answers
-from fsjoule.service.asked import (
+from fsjoule.report.service import answers
+from fsjoule.report.service.asked import (
     LONGEST_NAME,
     Asked,
     AskedComparison,
@@ -29,11 +28,12 @@ from fsjoule.service.asked import (
     AskedStart,
     AskedTrend,
 )
-from fsjoule.service.counters import Counters
-from fsjoule.service.errors import BugError, MissingError
-from fsjoule.service.pages import Pages
-from fsjoule.service.settings import Settings
-from fsjoule.service.workers import Workers
+from fsjoule.report.service.counters import Counters
+from fsjoule.report.service.errors import BugError, MissingError
+from fsjoule.report.service.pages import Pages
+from fsjoule.report.service.settings import Settings
+from fsjoule.report.service.workers import Workers
+from fsjoule.report.site import STATIC, assets
 
 Say = Callable[[str], None]
 _ABOUT: Final = (

@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.host.plaintext import plain
+from fsjoule.report.service.errors import BugError, MissingError
+from fsjoule.report.service.jobs import Format
+from fsjoule.report.service.pages import Page
 from fsjoule.report.site import Asset, Site
 from fsjoule.report.template import render
-from fsjoule.service.errors import BugError, MissingError
-from fsjoule.service.jobs import Format
-from fsjoule.service.pages import Page
 
 ERROR_SCHEMA: Final = "fsjoule.error/1"
 NOT_FOUND, UNAVAILABLE, BUG, INPUT, NOT_MODIFIED = 404, 503, 500, 400, 304

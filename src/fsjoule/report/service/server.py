@@ -11,10 +11,10 @@ from typing import Final
 import uvicorn
 
 from fsjoule.errors import ConfigError, FsjouleError
-from fsjoule.service.app import application
-from fsjoule.service.pages import Pages
-from fsjoule.service.settings import Settings
-from fsjoule.service.workers import Workers
+from fsjoule.report.service.app import application
+from fsjoule.report.service.pages import Pages
+from fsjoule.report.service.settings import Settings
+from fsjoule.report.service.workers import Workers
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _BACKLOG: Final = 256

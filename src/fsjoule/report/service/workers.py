@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import process
-from fsjoule.service.errors import BusyError
-from fsjoule.service.jobs import Job, Made
-from fsjoule.service.settings import Settings
-from fsjoule.service.worker import READY
+from fsjoule.report.service.errors import BusyError
+from fsjoule.report.service.jobs import Job, Made
+from fsjoule.report.service.settings import Settings
+from fsjoule.report.service.worker import READY
 
 # Starting Python with charts and numerics takes two seconds, on a busy machine more.
 _START_S: Final = 120.0
@@ -127,7 +127,7 @@ class Workers:
     def _started(self) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "fsjoule.service.worker", str(theirs.fileno())]
+            command = [sys.executable, "-m", "fsjoule.report.service.worker", str(theirs.fileno())]
             popen = process.start(command, pass_fds=[theirs.fileno()])
         worker = _Worker(popen, Connection(ours.detach()))
         with self._lock:

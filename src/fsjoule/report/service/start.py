@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from fsjoule.model.labels import counted
 from fsjoule.report.numbers import change_text
+from fsjoule.report.service.overview import Overviews, changes_by_series, losses
+from fsjoule.report.service.runs import run_document, runs_table
 from fsjoule.report.site import Site
 from fsjoule.report.table import Cell, Table, Tone, listing, word
 from fsjoule.report.template import render
 from fsjoule.report.trend import words
-from fsjoule.service.overview import Overviews, changes_by_series, losses
-from fsjoule.service.runs import run_document, runs_table
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.records import Order, Stats, Where

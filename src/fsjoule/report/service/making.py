@@ -10,18 +10,19 @@ from typing import Any, Final
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.plaintext import plain
-from fsjoule.service import comparisons, start
-from fsjoule.service.asked import AskedComparison, AskedPlaces, AskedRun, AskedRuns, AskedStart, AskedTrend
-from fsjoule.service.errors import MissingError
-from fsjoule.service.jobs import Format, Locate, Made, Search, Task
-from fsjoule.service.overview import Overviews
-from fsjoule.service.runs import IndexedRun, RunsPage, folder_document, folder_html, why_from_index
-from fsjoule.service.settings import Settings
-from fsjoule.service.trends import TrendPage
+from fsjoule.report.places.document import to_document as places_document
+from fsjoule.report.places.page import render_page as places_page
+from fsjoule.report.service import comparisons, start
+from fsjoule.report.service.asked import AskedComparison, AskedPlaces, AskedRun, AskedRuns, AskedStart, AskedTrend
+from fsjoule.report.service.errors import MissingError
+from fsjoule.report.service.jobs import Format, Locate, Made, Search, Task
+from fsjoule.report.service.overview import Overviews
+from fsjoule.report.service.runs import IndexedRun, RunsPage, folder_document, folder_html, why_from_index
+from fsjoule.report.service.settings import Settings
+from fsjoule.report.service.trends import TrendPage
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.run_list import ListedRun, WhichRuns, find_run, list_runs
 
-_LAST_RUNS: Final = 5
 _LEVEL: Final = 6
 
 
@@ -73,8 +74,12 @@ class Maker:
             if wanted is Format.JSON:
                 raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
             return comparisons.form(index, site)
-        compared = comparisons.compared_of(index, asked)
-        return _as(wanted, lambda: comparisons.html(compared, site), lambda: comparisons.document(compared))
+        compared, explain = comparisons.compared_of(index, asked), self._settings.explain
+        return _as(
+            wanted,
+            lambda: comparisons.html(compared, site, explain),
+            lambda: comparisons.document(compared),
+        )
 
     def _run_page(self, index: Index, task: Task) -> str:
         site, why = self._settings.site("runs"), None
@@ -102,13 +107,11 @@ class Maker:
         return site.run(runs[0].run_id) if len(runs) == 1 else site.address("trend", search=text)
 
     def _places(self, wanted: Format) -> str:
-        # With labgrid, which no other page needs.
-        from fsjoule.report.places.document import to_document  # noqa: PLC0415
-        from fsjoule.report.places.page import render_page  # noqa: PLC0415
-        from fsjoule.runs.places import look  # noqa: PLC0415
-
-        lab = look(self._settings.results, time.time(), last=_LAST_RUNS)
-        return _as(wanted, lambda: render_page(lab, self._settings.site("places")), lambda: to_document(lab))
+        look = self._settings.look
+        assert look is not None, "there is a page of places"
+        lab = look(self._settings.results, time.time())
+        site = self._settings.site("places")
+        return _as(wanted, lambda: places_page(lab, site), lambda: places_document(lab))
 
 
 def _as(wanted: Format, html: Text, document: Document) -> str:

@@ -7,10 +7,10 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric, metrics_named
+from fsjoule.report.service.asked import AskedTrend
+from fsjoule.report.service.overview import Overviews, Shown, changes_by_series, fits, only, rank
 from fsjoule.report.trend.document import document
 from fsjoule.report.trend.page import Choice, trend_page
-from fsjoule.service.asked import AskedTrend
-from fsjoule.service.overview import Overviews, Shown, changes_by_series, fits, only, rank
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.records import Order, Where, utc_named
 from fsjoule.store.index.states import ChangeState

@@ -1,4 +1,4 @@
-"""A worker process: `python -m fsjoule.service.worker FD`. It gets the settings, then makes a page for each job."""
+"""A worker process: `python -m fsjoule.report.service.worker FD`. It gets the settings, then makes pages for jobs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from fsjoule.errors import FsjouleError
-from fsjoule.service.errors import BugError
+from fsjoule.report.service.errors import BugError
 
 READY: Final = "ready"
 
 
 def work(connection: Connection[Any, Any]) -> None:
     """Answer jobs until the other end is gone."""
-    from fsjoule.service.making import Maker  # noqa: PLC0415 - charts and numerics take their time
+    from fsjoule.report.service.making import Maker  # noqa: PLC0415 - charts and numerics take their time
 
     maker = Maker(connection.recv())
     connection.send(READY)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from fsjoule.service.asked import Asked
+from fsjoule.report.service.asked import Asked
 from fsjoule.store.folder import GATE_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 
 

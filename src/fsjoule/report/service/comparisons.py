@@ -9,9 +9,10 @@ from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model.metrics import Metric, metrics_named
 from fsjoule.report.comparison.document import to_document
 from fsjoule.report.comparison.page import render_page
+from fsjoule.report.service.asked import AskedComparison
+from fsjoule.report.service.settings import Explain
 from fsjoule.report.site import Site
 from fsjoule.report.template import render
-from fsjoule.service.asked import AskedComparison
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.records import Where
@@ -44,8 +45,8 @@ def is_complete(asked: AskedComparison) -> bool:
     return bool(asked.baseline)
 
 
-def html(compared: Compared, site: Site) -> str:
-    return render_page(compared, site, _explained(compared))
+def html(compared: Compared, site: Site, explain: Explain | None) -> str:
+    return render_page(compared, site, _explained(compared, explain))
 
 
 def document(compared: Compared) -> dict[str, Any]:
@@ -59,11 +60,9 @@ def form(index: Index, site: Site) -> str:
     return render("compare.html.j2", site=site, version=version("fsjoule"), simulated=False, proposed=[*kernels, *runs])
 
 
-def _explained(compared: Compared) -> tuple[Explanation, ...]:
+def _explained(compared: Compared, explain: Explain | None) -> tuple[Explanation, ...]:
     """Why figures of two kernels of one run differ, if the run has readable profiles."""
-    from fsjoule.runs.explain import explain_compared  # noqa: PLC0415 - see `making`
-
     try:
-        return explain_compared(compared)
+        return explain(compared) if explain is not None else ()
     except FsjouleError:
         return ()

@@ -13,11 +13,11 @@ from importlib.metadata import version
 from typing import Final, Protocol
 
 from fsjoule.errors import FsjouleError
+from fsjoule.report.service.asked import Asked, AskedPlaces, AskedRun
+from fsjoule.report.service.errors import MissingError
+from fsjoule.report.service.jobs import Format, Job, Locate, Made, Search, Task, signature
+from fsjoule.report.service.settings import Settings
 from fsjoule.report.site import assets
-from fsjoule.service.asked import Asked, AskedPlaces, AskedRun
-from fsjoule.service.errors import MissingError
-from fsjoule.service.jobs import Format, Job, Locate, Made, Search, Task, signature
-from fsjoule.service.settings import Settings
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.state import state_of
 
@@ -117,7 +117,7 @@ class Pages:
 
     async def _task(self, asked: Asked, wanted: Format, run_id: str) -> Task:
         if isinstance(asked, AskedPlaces):
-            if not self._settings.has_places:
+            if self._settings.look is None:
                 what = "this service does not show the lab's places"
                 raise MissingError(what, hint="start it with LG_COORDINATOR=HOST:PORT")
             return Task(asked, wanted, self._look())

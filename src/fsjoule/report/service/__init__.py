@@ -7,8 +7,8 @@
                 └─ answers: ETag and 304, gzip, HTML or JSON, errors in the same look
 
 For: `fsjoule serve`. It shows what `report` makes and decides nothing; what it adds are lists, addresses and HTTP.
-Called by: `cli`.
-May call: `runs` (a lab's places, explanations), `report`, `verdicts`, `store`, `host`, `model`.
+Called by: `cli`, which hands over what only `runs` can do: look at a lab's places, explain a comparison (`Settings`).
+May call: what `report` may call.
 
 One process answers requests. Pages are made by worker processes, because charts take seconds of a processor, and
 because a process can be ended when its time is over. Only `app.py`, `answers.py` and `server.py` know FastAPI and

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fsjoule.model.places import Lab
 from fsjoule.report.forge import Forge
 from fsjoule.report.site import Site
 from fsjoule.store.index.database import Index, open_index
+from fsjoule.verdicts.comparison import Compared
+from fsjoule.verdicts.explanation.changes import Explanation
 
 # Reading and searching this many takes a second or two, once for each state of the index.
 MOST_MEASUREMENTS: Final = 120_000
 # A reader waits less for a writer than the time limit of a request.
 _WAIT_S: Final = 4.0
 
+Look = Callable[[Sequence[Path], float], Lab]
+Explain = Callable[[Compared], tuple[Explanation, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`root` is the path behind which a proxy offers the service. A trend reads `most_measurements`.
 
-    `confirmations` is the folder of what fresh boots answered, `results` the run folders for the page of places.
+    `confirmations` is the folder of what fresh boots answered. `look` looks at a lab's places, given the run folders in
+    `results` and the time in seconds; without it there is no page of places. `explain` says why figures of two kernels
+    of one run differ. Both stand in a module, because the processes get them by their names, and import what they need.
     """
 
     index: str
@@ -28,7 +37,8 @@ class Settings:
     forge: Forge | None = None
     confirmations: Path = Path("results/confirmations")
     results: tuple[Path, ...] = ()
-    has_places: bool = False
+    look: Look | None = None
+    explain: Explain | None = None
     most_measurements: int = MOST_MEASUREMENTS
 
     def open(self) -> Index:
@@ -36,4 +46,4 @@ class Settings:
         return open_index(self.index, read_only_s=_WAIT_S)
 
     def site(self, here: str = "") -> Site:
-        return Site(self.root, here, has_places=self.has_places)
+        return Site(self.root, here, has_places=self.look is not None)

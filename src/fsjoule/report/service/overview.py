@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fsjoule.model.metrics import Metric
-from fsjoule.service.settings import Settings
+from fsjoule.report.service.settings import Settings
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.change_points import remembered
 from fsjoule.store.confirmations import confirmations

@@ -17,10 +17,10 @@ from fsjoule.model.metrics import Metric
 from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.run import run_page, summary_of
+from fsjoule.report.service.asked import AskedRuns
 from fsjoule.report.site import Site
 from fsjoule.report.table import Cell, Column, Table, Tone, listing, word
 from fsjoule.report.template import render
-from fsjoule.service.asked import AskedRuns
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import points
