@@ -109,8 +109,8 @@ def main(
         }
         figures |= _fill(server, address, lab, (wanted, writers), kill=kill)
         with open_index(address) as index:
-            figures |= _size(index) | _ask(index) | _trends(address, "")
-            figures |= _night(index, address, lab, wanted, night)
+            figures |= _size(index) | _ask(server, index) | _trends(server, address, "")
+            figures |= _night(server, index, address, lab, range(wanted, wanted + night))
             figures |= _prune(index, lab, wanted // _PRUNED)
         figures["load_after"] = os.getloadavg()[0]
         figures["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -242,7 +242,7 @@ def _size(index: Index) -> Figures:
     return {name: size / 2**20 for name, size in mib.items()} | {"analyze_s": analyzed_s}
 
 
-def _ask(index: Index) -> Figures:
+def _ask(server: PostgresServer, index: Index) -> Figures:
     with _timed() as listing:
         listed = list_series(index)
     with _timed() as held:
@@ -260,12 +260,14 @@ def _ask(index: Index) -> Figures:
     for name, (at_most, metrics, order, keys) in queries.items():
         spent: list[float] = []
         found = 0
+        cpu_s = _cpu_s(server)
         for key in keys:
             with _timed() as one:
                 answer = points(index, Where(series=(key,)), metrics=metrics, order=order, at_most=at_most)
             found = sum(map(len, answer.values()))
             spent += one
         figures |= {f"{name}_points": found, **_p50_p95(name, spent)}
+        figures[f"{name}_cpu_s"] = (_cpu_s(server) - cpu_s) / len(keys)
     return figures
 
 
@@ -274,15 +276,14 @@ def _p50_p95(name: str, spent_s: list[float]) -> Figures:
     return {f"{name}_p50_s": statistics.median(spent_s), f"{name}_p95_s": p95}
 
 
-def _night(index: Index, address: str, lab: SyntheticRows, first: int, count: int) -> Figures:
+def _night(server: PostgresServer, index: Index, address: str, lab: SyntheticRows, new: range) -> Figures:
     writer = Writer()
     with _timed() as spent:
-        for at in range(0, count, _BATCH_RUNS):
-            batch = list(lab.runs(first + at, min(_BATCH_RUNS, count - at)))
+        for at in range(0, len(new), _BATCH_RUNS):
             with index.writing() as connection:
-                writer.write(connection, batch)
-    added = count * lab.measurements_per_run
-    return {"night_measurements": added, "night_written_s": spent[0]} | _trends(address, "_after_the_night")
+                writer.write(connection, map(lab.run, new[at : at + _BATCH_RUNS]))
+    added = len(new) * lab.measurements_per_run
+    return {"night_measurements": added, "night_written_s": spent[0]} | _trends(server, address, "_after_the_night")
 
 
 def _prune(index: Index, lab: SyntheticRows, count: int) -> Figures:
@@ -295,27 +296,25 @@ def _prune(index: Index, lab: SyntheticRows, count: int) -> Figures:
     return {"pruned_measurements": found.measurements, "pruning_planned_s": looked[0], "pruned_in_s": spent[0]}
 
 
-def _trends(location: str, when: str) -> Figures:
+def _trends(server: PostgresServer, location: str, when: str) -> Figures:
     """The nightly update as it is by default, with six times as much of each history, and of one topic branch."""
     return {
-        **_trend(location, f"trend{when}"),
-        **_trend(location, f"long_trend{when}", "--branch", "main", "--limit", str(_LONG_TREND)),
-        **_trend(location, f"trend_of_a_branch{when}", "--branch", "topic-10"),
+        **_trend(server, location, f"trend{when}"),
+        **_trend(server, location, f"long_trend{when}", "--branch", "main", "--limit", str(_LONG_TREND)),
+        **_trend(server, location, f"trend_of_a_branch{when}", "--branch", "topic-10"),
     }
 
 
-def _trend(location: str, name: str, *arguments: str) -> Figures:
+def _trend(server: PostgresServer, location: str, name: str, *arguments: str) -> Figures:
     """Time the command as its user does, from start to end: when the cache lacks the detector's answers, and again."""
     program = Path(sys.executable).with_name("fsjoule")
     argv = [str(program), "trend", "--index", location, *arguments]
     figures: Figures = {}
     for time_of in ("", "_again"):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = _cpu_s(server)
         with _timed() as spent:
             told = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout  # noqa: S603 - our own
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        figures |= {f"{name}{time_of}_s": spent[0], f"{name}{time_of}_cpu_s": cpu_s}
+        figures |= {f"{name}{time_of}_s": spent[0], f"{name}{time_of}_cpu_s": _cpu_s(server) - cpu_s}
         figures[f"{name}_says"] = next(line for line in told.splitlines() if " histories of " in line)
     return figures
 
@@ -326,6 +325,12 @@ def _timed() -> Generator[list[float]]:
     started = time.perf_counter()
     yield spent
     spent.append(time.perf_counter() - started)
+
+
+def _cpu_s(server: PostgresServer) -> float:
+    """The processor time of this process, of the commands that it has started, and of the server."""
+    own, commands = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return server.cpu_s() + own.ru_utime + own.ru_stime + commands.ru_utime + commands.ru_stime
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,10 +33,6 @@ class SyntheticRows:
         self.measurements_per_run = lab.measurements_per_run
         with tempfile.TemporaryDirectory() as folder:
             self._templates = [_read(path) for path in lab.write(Path(folder), 0, boards)]
-
-    def runs(self, first: int, count: int) -> Iterator[ReadRun]:
-        for number in range(first, first + count):
-            yield self.run(number)
 
     def run(self, number: int) -> ReadRun:
         chance = random.Random(self._seed << 32 | number)

@@ -6,9 +6,10 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from index_import_contract import ImportContract
@@ -20,9 +21,10 @@ from index_states_contract import StatesContract
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, insert, select, text
 
-from fsjoule.errors import LabError
+from fsjoule.errors import LabError, ResultError
 from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
+from fsjoule.store.index.postgresql import copy_rows
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
@@ -184,6 +186,26 @@ def test_a_server_that_loses_its_worker_is_named_and_nothing_is_half_there(
             write_while_its_worker_ends(connection, read)
         assert stats(index).runs == 0
         assert import_runs(index, [run]).new == 1
+
+
+def worker_ends_before(connection: Connection, rows: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    raw: Any = connection.connection.driver_connection
+    os.kill(raw.info.backend_pid, signal.SIGTERM)
+    yield from rows
+
+
+def test_rows_that_the_server_refuses_or_loses_leave_nothing(server: PostgresServer) -> None:
+    columns, twice = ("run_id", "pruned_utc"), [("aaaaaa", "2026"), ("aaaaaa", "2026")]
+    with open_index(server.new_database(), create=True) as index:
+        with pytest.raises(ResultError, match="refused: duplicate key"), index.writing() as connection:
+            copy_rows(connection, pruned_runs, columns, twice)
+        with pytest.raises(LabError, match="cannot be reached"), index.writing() as connection:
+            copy_rows(connection, pruned_runs, columns, worker_ends_before(connection, twice[:1]))
+        with index.writing() as connection:
+            assert connection.execute(select(func.count()).select_from(pruned_runs)).scalar_one() == 0
+            copy_rows(connection, pruned_runs, columns, twice[:1])
+        with index.reading() as connection:
+            assert connection.execute(select(pruned_runs)).all() == twice[:1]
 
 
 def test_a_lock_that_another_holds_is_waited_for_as_long_as_asked(server: PostgresServer) -> None:

@@ -260,9 +260,9 @@ def series(
 
 def _only(index: Index, key: str) -> IndexedSeries:
     """The only series whose key starts with `key`. Raises ConfigError if none or several do."""
-    from fsjoule.store.index.queries import list_series
+    from fsjoule.store.index.queries import find_series
 
-    found = [count.series for count in list_series(index, Where(series=(key,)))] if key else []
+    found = find_series(index, key) if key else []
     if not found:
         raise ConfigError(f"the index has no series {key!r}", hint="list them with: fsjoule index series")
     if len(found) > 1:

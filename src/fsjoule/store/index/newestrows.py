@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from sqlalchemy import Connection, Select, bindparam, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.model.metrics import Metric
@@ -25,8 +25,8 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 # Positions in a row; figures start at `FIGURES`, in the requested order.
 STARTED, RUN, NUMBER, KERNEL, BOOT, FIGURES = range(6)
 _PORTION: Final = 500  # SQLite takes only some thousands of values per statement
-# With fewer runs their measurements are read, with more the newest of each series until enough are of one of them.
-_FEW_RUNS: Final = 2000
+# A measurement that is read costs as much as some that are passed over; times the usual measurements of a run.
+_RUN_COST: Final = 200
 
 Row = tuple[Any, ...]
 
@@ -76,8 +76,7 @@ def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: in
         names = (columns.started_utc, columns.run, columns.number, columns.kernel, columns.boot)
         statement = select(columns.series, *names, *figures).order_by(columns.started_utc.desc())
         rows: dict[int, list[Row]] = {number: [] for number in numbers}
-        if _of_few_runs(connection, where):
-            # In the order of the runs' measurements: most of a series is of other runs.
+        if _by_runs(connection, where, None if share is None else share * len(numbers)):
             for number, *row in connection.execute(restricted(statement, where, catalogue)):
                 rows[number].append(tuple(row))
         else:
@@ -90,12 +89,14 @@ def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: in
         return Newest(tuple(each for each in made if each.rows), catalogue.kernels)
 
 
-def _of_few_runs(connection: Connection, where: Where) -> bool:
+def _by_runs(connection: Connection, where: Where, at_most: int | None) -> bool:
+    """Whether to read the selected runs, instead of each series backwards past all others until it has its share."""
     conditions = run_conditions(where)
     if not conditions:
         return False
-    chosen = select(runs.c.id).where(*conditions).limit(_FEW_RUNS + 1)
-    return len(connection.execute(chosen).all()) <= _FEW_RUNS
+    count = select(func.count()).select_from(runs)
+    selected = connection.execute(count.where(*conditions)).scalar_one()
+    return at_most is None or selected**2 * _RUN_COST < at_most * connection.execute(count).scalar_one()
 
 
 def _oldest_first(series: IndexedSeries, rows: Sequence[Row], share: int | None) -> NewestRows:

@@ -90,6 +90,16 @@ def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, .
     return tuple(sorted(found, key=lambda count: rank(count.series)))
 
 
+def find_series(index: Index, start: str) -> list[IndexedSeries]:
+    """The series with measurements whose keys start with `start`, sorted."""
+    with index.reading() as connection:
+        catalogue = Catalogue(connection)
+        chosen = catalogue.matching(Where(series=(start,)))
+        numbers = catalogue.series if chosen is None else chosen
+        found = [catalogue.series[number] for number in _used(connection, measurements.c.series, list(numbers))]
+    return sorted(found, key=rank)
+
+
 def run_folders(index: Index, run_ids: Sequence[str]) -> dict[str, Path]:
     """The folder of each run at its last import, perhaps on another machine; newest run first."""
     chosen = select(runs.c.run_id, runs.c.path).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.started_utc.desc())
