@@ -29,11 +29,11 @@ _POLICY = """\
 [gate]
 metrics = ["write-amplification"]
 smallest_effect = 0.3
-least_pairs = 3
+least_pairs = 2
 budget_pairs = 6
 """
 _GATE = (
-    *("--baseline", "6.1", "--candidate", "6.1", "--allow-same", "--fs", "ext4", "--suite", "quick"),
+    *("--baseline", "6.1", "--candidate", "6.1", "--allow-same", "--fs", "ext4", "--suite", "elc2015/kthreads"),
     *("--seed", "3", "--boards", "2", "--place-tag", "kind=board"),
 )
 
