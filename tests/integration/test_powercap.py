@@ -231,6 +231,8 @@ def test_the_commands_take_a_zone(folder: Path, tmp_path: Path, fsjoule: Command
         assert "joules" in run, run["remarks"]
         assert run["joules"]["value"] == pytest.approx(12 * run["window_seconds"], rel=0.2)
         assert run["joules"]["uncertainty"] > 0.02 * run["joules"]["value"]
-        refused = fsjoule("meter", "info", *address)
+        told = fsjoule("meter", "info", *address, "--json").document
+        assert told["instrument"] == POWERCAP
+        refused = fsjoule("meter", "set", *address, "--rate", "800")
         assert refused.code == 2
         assert "fsjoule meter watch, record and run take it" in refused.err
