@@ -19,8 +19,9 @@ from pool_benches import LIMIT_S, pool_bench
 from fsjoule.host import process
 from fsjoule.lab import variables
 from fsjoule.lab.coordinator import connected
-from fsjoule.lab.states import BAD_AFTER, State, states
+from fsjoule.lab.states import BAD_AFTER, states
 from fsjoule.model import RunStatus
+from fsjoule.model.places import PlaceHealth
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 
@@ -84,7 +85,7 @@ def test_what_six_of_twelve_boards_had_to_do_moves_to_the_others(running: lab.La
     with variables(running.environment), connected() as coordinator:
         places = states(coordinator)
     assert {each.name: each.state for each in places} == {
-        each.place: State.BAD if each.place in _WHY else State.GOOD for each in record.boards
+        each.place: PlaceHealth.BAD if each.place in _WHY else PlaceHealth.GOOD for each in record.boards
     }
     assert [each.holder for each in places] == [""] * _BOARDS
 

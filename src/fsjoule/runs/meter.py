@@ -124,7 +124,8 @@ def find_meters() -> list[Found]:
     """
     searches = [_Search(kind) for kind in KINDS]
     deadline_s = time.monotonic() + _SEARCH_S
-    return [*_own_meters(), *(found for search in searches for found in search.result(deadline_s))]
+    others = (found for search in searches for found in search.result(deadline_s))
+    return [*_own_meters(), *_emulated_instruments(), *others]
 
 
 def _own_meters() -> list[Found]:
@@ -175,6 +176,17 @@ def _labs() -> list[Candidate]:
             with suppress(LabError):  # it has just ended
                 found.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
     return found
+
+
+def _emulated_instruments() -> list[Found]:
+    """The instruments that virtual labs have beside their meters."""
+    return [
+        Found(f"{kind.prefix}{terminal}", f"virtual lab {record.name!r}", f"SIM {kind.what}", device=(str(terminal),))
+        for record, _state in virtual_lab.running()
+        for board in record.boards
+        for kind in KINDS
+        if (terminal := record.devices_of(board.number) / kind.name).exists()
+    ]
 
 
 def _only_one(say: Callable[[str], None]) -> str:

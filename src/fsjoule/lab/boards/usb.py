@@ -13,6 +13,7 @@ _KINDS: Final = {
     ("0424", "4041"): _MUX,
     ("04e8", "6001"): "sdwire",
     ("0bda", "0316"): "sdwire3",
+    ("1915", "c00a"): "ppk2",
 }
 _ROOT_HUB: Final = "1d6b"
 
@@ -31,7 +32,7 @@ class UsbDevice:
 
     @property
     def kind(self) -> str:
-        """Its use to fsjoule: usb-sd-mux, sdwire, sdwire3, serial, or nothing."""
+        """Its use to fsjoule: usb-sd-mux, sdwire, sdwire3, ppk2, serial, or nothing."""
         if self.name.rpartition(", ")[2].startswith(_MUX):
             return _MUX
         return _KINDS.get((self.vendor, self.product)) or ("serial" if self.ttys else "")

@@ -1,0 +1,86 @@
+"""Another instrument than fsjoule's own meter in a lab: the emulated PPK2 behind an exporter, and marks of the host."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labgrid import Environment
+from labgrid_process import forget_coordinator
+
+from fsjoule.errors import ConfigError
+from fsjoule.host.paths import project_dir
+from fsjoule.lab import acquired_place, board_meter, instrument, lab_facts, meter
+from fsjoule.model import MarkSource, PlainInfo
+from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.files import LabPaths
+
+
+@dataclass
+class _Bench:
+    target: Any
+    devices: Path
+
+    def board_says(self, text: str) -> None:
+        """On the wire that the virtual board's mark line goes to."""
+        descriptor = os.open(self.devices / "ppk2-marks", os.O_WRONLY | os.O_NOCTTY)
+        os.write(descriptor, text.encode())
+        os.close(descriptor)
+
+
+@pytest.fixture(scope="module")
+def bench(module_state: Path) -> Generator[_Bench]:  # noqa: ARG001 - the folder of its files
+    """The lab of env/virtual-ppk2.yaml, whose board stays off."""
+    handle = lab.up("ppk2", owner_pid=os.getpid(), board="ppk2", progress=print)
+    record = LabPaths.of("ppk2").read()
+    assert record is not None
+    try:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            for name, value in handle.environment.items():
+                monkeypatch.setenv(name, value)
+            with acquired_place(handle.place, say=print):
+                environment_class: Any = Environment
+                labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual-ppk2.yaml"))
+                yield _Bench(labgrid.get_target(), Path(record.devices))
+                labgrid.cleanup()
+                forget_coordinator()
+    finally:
+        lab.down("ppk2")
+
+
+def test_the_meter_of_a_bench_is_the_ppk2_with_marks_of_the_host(bench: _Bench) -> None:
+    metered = board_meter(bench.target)
+    info = metered.info()
+    assert isinstance(info, PlainInfo)
+    assert (info.instrument, info.simulated) == ("ppk2", True)
+    for _ in range(2):  # armed again, it records again
+        metered.arm()
+        time.sleep(0.5)
+        bench.board_says("S1\n")
+        time.sleep(0.5)
+        bench.board_says("E1\n")
+        time.sleep(0.5)
+        trace = metered.disarm()
+        assert [(mark.text, mark.source) for mark in trace.marks] == [("S1", MarkSource.LINE), ("E1", MarkSource.LINE)]
+        assert (trace.marks[1].time_us - trace.marks[0].time_us) * 1e-6 == pytest.approx(0.5, abs=0.3)
+        assert len(trace.ticks) > 1000
+        assert abs(trace.power_w.mean()) < 1e-4
+
+
+def test_a_run_notes_where_the_instrument_is(bench: _Bench) -> None:
+    facts = lab_facts(bench.target)
+    assert facts is not None
+    assert facts.meter is not None
+    assert facts.meter.resource == "NetworkSerialPort"
+    assert facts.meter.address.startswith("127.0.0.1:")
+
+
+def test_what_only_fsjoules_own_meter_can_do_is_refused(bench: _Bench) -> None:
+    assert instrument(bench.target) is not None
+    with pytest.raises(ConfigError, match="an instrument behind Ppk2Driver, without settings"):
+        meter(bench.target)
