@@ -9,7 +9,9 @@ import pytest
 from hypothesis import settings
 
 # Tests that several test files inherit: their assertions should explain themselves as well.
-pytest.register_assert_rewrite("guest_time", "index_import_contract", "index_opening_contract", "index_query_contract")
+pytest.register_assert_rewrite(
+    "guest_time", "index_import_contract", "index_opening_contract", "index_query_contract", "index_retention_contract"
+)
 
 # No deadlines: these tests also run on busy machines, where a slow example is no finding.
 settings.register_profile("fsjoule", deadline=None, print_blob=True)
@@ -36,6 +38,16 @@ LONGEST: Final = (
     "tests/lab/test_images.py",
     "tests/lab/test_kernelci.py",
     "tests/lab/test_lab_faults.py",
+    "tests/integration/test_object_store_faults.py",
+    "tests/lab/test_index_killed_server.py",
+    "tests/lab/test_instruments.py",
+    "tests/browser/test_service.py",
+    "tests/integration/test_blocks_of_boards.py",
+    "tests/integration/test_ppk2.py",
+    "tests/integration/test_serve.py",
+    "tests/integration/test_energy_bursts.py",
+    "tests/integration/test_iio.py",
+    "tests/integration/test_joulescope.py",
     "tests/integration/test_waiting.py",
     "tests/integration/test_imports.py",
     "tests/integration/test_pytest_exit.py",
