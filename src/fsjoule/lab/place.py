@@ -19,7 +19,6 @@ from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, may_us
 from fsjoule.lab.notes import Kind, Note, in_use, one_run_only
 from fsjoule.lab.placenames import check_usable
 from fsjoule.lab.reservation import Turn, reserved
-from fsjoule.lab.states import state_of
 from fsjoule.lab.wanted import AT_ONCE, Wanted
 from fsjoule.model.places import PlaceHealth
 
@@ -211,8 +210,8 @@ class HeldPlace:
         """
         self._note = note
         place = self._coordinator.place(self.name)
-        if state_of(place) in {PlaceHealth.BAD, PlaceHealth.MAINTENANCE}:
-            self._say(f"place {self.name!r} has the state {state_of(place)}, and is used because it was named")
+        if states.state_of(place) in {PlaceHealth.BAD, PlaceHealth.MAINTENANCE}:
+            self._say(f"place {self.name!r} has the state {states.state_of(place)}, and is used because it was named")
         check_usable(self._coordinator, place)
         if place.acquired and fresh:
             note.write()
