@@ -189,6 +189,8 @@ int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 
 #define START 'S'
 #define STOP 'E'
+/* Around a mark that has a check, which the wire between QEMU and this library cannot need. */
+#define CHECKED '~'
 #define NAMES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 struct header {
@@ -265,43 +267,65 @@ static void write_window(const char *name)
 	}
 }
 
-static void on_first_byte(unsigned char byte, int64_t time_ns)
+static void on_first_byte(int64_t time_ns)
 {
 	line_ns = time_ns;
 	line_icount = icount_get_raw();
-	if (byte == START) {
-		start_ns = line_ns;
-		start_icount = line_icount;
-	}
 	for (size_t i = 0; i < counters; i++) {
-		struct counter *each = counter_at(i);
-
-		if (byte == START) {
-			each->begun = each->executed;
-		}
-		each->ended = each->executed;
+		counter_at(i)->ended = counter_at(i)->executed;
 	}
+}
+
+/* The window began at the first byte of this line. A counter that came since then has ended at 0. */
+static void begin_window(void)
+{
+	start_ns = line_ns;
+	start_icount = line_icount;
+	for (size_t i = 0; i < counters; i++) {
+		counter_at(i)->begun = counter_at(i)->ended;
+	}
+}
+
+/* The mark in a line: its text without a check. */
+static char *mark_in_line(void)
+{
+	char *check;
+
+	line[length] = '\0';
+	if (line[0] != CHECKED) {
+		return line;
+	}
+	check = strrchr(line, CHECKED);
+	if (check != line) {
+		*check = '\0';
+	}
+	return line + 1;
 }
 
 void profile_mark_byte(unsigned char byte, int64_t time_ns)
 {
+	const char *mark;
+
 	if (!counting) {
 		return;
 	}
 	if (byte != '\n') {
 		if (length == 0) {
-			on_first_byte(byte, time_ns);
+			on_first_byte(time_ns);
 		}
 		if (length < sizeof(line) - 1) {
 			line[length++] = byte;
 		}
 		return;
 	}
-	line[length] = '\0';
+	mark = mark_in_line();
 	/* The name becomes that of a file. */
-	if (line[0] == STOP && open_window && strspn(line, NAMES) == length) {
-		write_window(line + 1);
+	if (mark[0] == STOP && open_window && strspn(mark, NAMES) == strlen(mark)) {
+		write_window(mark + 1);
 	}
-	open_window = line[0] == START;
+	open_window = mark[0] == START;
+	if (open_window) {
+		begin_window();
+	}
 	length = 0;
 }

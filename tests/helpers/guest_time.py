@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -98,9 +99,9 @@ def check_profile(board: BoardProgram, told: bytes) -> None:
     """All instructions of the boot are in its profile, which is between the marks that the meter was told."""
     profile = read_profile(requests.get(f"{board.base_url}/profile/boot", timeout=60).content)
     at = [number for number in range(0, len(told), 32) if told[number + 8] == 3]
-    start_ns, stop_ns = (
-        int.from_bytes(told[number : number + 8], sys.byteorder) for number in at if told[number + 12] in b"SE"
-    )
+    # A mark comes when the first byte of its line does.
+    first = at[:1] + [number for before, number in pairwise(at) if told[before + 12] == ord("\n")]
+    start_ns, stop_ns = (int.from_bytes(told[number : number + 8], sys.byteorder) for number in first)
     assert profile.window_ns == stop_ns - start_ns
     assert 0 < profile.busy_ns <= profile.window_ns
     assert profile.sum_ns - profile.repeated * profile.instruction_ns == profile.busy_ns
