@@ -24,8 +24,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _cache(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(made / "cache"))
-    # What changes here is seen at once, and not when a moment is over.
-    monkeypatch.setattr("fsjoule.report.service.pages._ASK_AGAIN_S", 0.0)
+    # Only a server is asked for its state once in a time: a file that is gone is seen at once.
+    monkeypatch.setattr("fsjoule.report.service.pages._ASK_AGAIN_S", 60.0)
 
 
 @pytest.fixture

@@ -71,6 +71,8 @@ class IndexState:
             return state_of(self._index)
         except FsjouleError:
             self.close()
+            # What was known holds no longer, however fresh it is.
+            self._known = -_ASK_AGAIN_S, ""
             raise
 
     def close(self) -> None:
