@@ -63,4 +63,7 @@ def test_the_labs_places_are_shown_with_links_to_their_runs(tmp_path: Path, monk
             document = json.loads(get(address, "/places.json")[1])
             assert document["schema"] == "fsjoule.lab/1"
             assert document["places"][0]["last_runs"][0]["run_id"] == run.run_id
+            # Where the server keeps the run is nobody's business.
+            assert document["places"][0]["last_runs"][0]["folder"] == ""
+            assert str(tmp_path) not in json.dumps(document) + text
         assert said == []

@@ -39,7 +39,7 @@ def serve(
     name: Annotated[
         list[str] | None,
         typer.Option(
-            "--name", metavar="HOST", help="A name by which readers call it, behind a proxy; may be repeated."
+            "--name", metavar="HOST", help="Readers call the service by this name, behind a proxy; may be repeated."
         ),
     ] = None,
     results: Annotated[
@@ -63,7 +63,7 @@ def serve(
 
     With LG_COORDINATOR there is a page of the lab's places. docs/serve.md has nginx and Caddy in front of it.
 
-    Example: fsjoule serve --index postgresql://reader@db.example.org/fsjoule --port 8090
+    Example: fsjoule serve --index postgresql://guest@db.example.org/fsjoule --port 8090
     """
     from fsjoule.report.forge import forge_of
     from fsjoule.report.service.settings import MOST_MEASUREMENTS, Settings
@@ -101,8 +101,12 @@ def look(results: Sequence[Path], now_s: float) -> Lab:
 
 
 def explain(compared: Compared) -> tuple[Explanation, ...]:
-    """See `Settings`."""
+    """See `Settings`. Runs that only an object store has are not fetched for a page."""
     from fsjoule.runs.explain import explain_compared
+    from fsjoule.store.objects.address import is_address
+
+    if any(map(is_address, compared.folders.values())):
+        return ()
 
     return explain_compared(compared)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Self
 
-from fsjoule.errors import ConfigError, ObjectStoreError, ResultError
+from fsjoule.errors import ConfigError, LabError, ObjectStoreError, ResultError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RUN_FILE
 from fsjoule.store.index.database import Index, open_index
@@ -150,7 +150,12 @@ def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]]) 
     folders = run_folders(index, sorted(run_ids))
     try:
         found = [load_run(at_hand(folder)).measurements for folder in folders.values()]
-    except (ResultError, ObjectStoreError):
+    except (
+        ResultError,
+        ObjectStoreError,
+        ConfigError,
+        LabError,
+    ):  # neither key nor room for a copy is a reason to fail
         return False
     return bool(found) and all(any(m.projected for m in measurements) for measurements in found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -20,6 +21,7 @@ from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.report.service import answers
 from fsjoule.report.service.asked import (
     LONGEST_NAME,
+    NAME,
     Asked,
     AskedComparison,
     AskedPlaces,
@@ -175,8 +177,8 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
 
     async def search(request: Request) -> Response:
         text = request.query_params.get("q", "").strip()
-        if len(text) > LONGEST_NAME:
-            raise ConfigError(f"more than {LONGEST_NAME} characters are not searched for")
+        if len(text) > LONGEST_NAME or not re.match(NAME, text):
+            raise ConfigError(f"more than {LONGEST_NAME} characters, and control characters, are not searched for")
         return RedirectResponse(await pages.search(text), 303, {"Cache-Control": "no-store"})
 
     async def health(request: Request) -> Response:

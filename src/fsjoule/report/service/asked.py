@@ -25,7 +25,10 @@ def _number(given: Any) -> Any:  # noqa: ANN401 - as above
     return given or 1
 
 
-Name = Annotated[str, StringConstraints(max_length=LONGEST_NAME)]
+# Without control characters: a database takes no NUL.
+NAME: Final = r"^[^\x00-\x1f\x7f]*$"
+
+Name = Annotated[str, StringConstraints(max_length=LONGEST_NAME, pattern=NAME)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_names), Field(max_length=_MOST_NAMES)]
 PageNumber = Annotated[int, BeforeValidator(_number), Field(ge=1, le=_MOST_PAGES, description="Page of the list.")]
 
@@ -91,6 +94,9 @@ class AskedComparison(Asked):
     board: Annotated[Names, Field(description="Only these boards.")] = ()
     fs: Annotated[Names, Field(description="Only these filesystems.")] = ()
     metric: Annotated[Names, Field(description="Only these figures.")] = ()
+    across_boards: Annotated[
+        bool, Field(description="Compare different boards of one type, too, whose levels may differ.")
+    ] = False
 
 
 class AskedPlaces(Asked):

@@ -35,7 +35,7 @@ def compared_of(index: Index, asked: AskedComparison) -> Compared:
             sources.side(name, where, wanted or tuple(Metric), within=asked.within or None)
             for name in (asked.baseline, asked.candidate)
         )
-    return compare_sides(baseline, candidate, metrics=wanted)
+    return compare_sides(baseline, candidate, metrics=wanted, across_boards=asked.across_boards)
 
 
 def is_complete(asked: AskedComparison) -> bool:

@@ -6,10 +6,13 @@ import gzip
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.plaintext import plain
+from fsjoule.model.places import Lab, PlaceRun
 from fsjoule.report.places.document import to_document as places_document
 from fsjoule.report.places.page import render_page as places_page
 from fsjoule.report.service import comparisons, start
@@ -109,9 +112,22 @@ class Maker:
     def _places(self, wanted: Format) -> str:
         look = self._settings.look
         assert look is not None, "there is a page of places"
-        lab = look(self._settings.results, time.time())
+        lab = _for_readers(look(self._settings.results, time.time()))
         site = self._settings.site("places")
         return _as(wanted, lambda: places_page(lab, site), lambda: places_document(lab))
+
+
+def _for_readers(lab: Lab) -> Lab:
+    """The lab without the paths of run folders, which are nobody's business on the network."""
+
+    def without(runs: tuple[PlaceRun, ...]) -> tuple[PlaceRun, ...]:
+        return tuple(replace(run, folder="") for run in runs)
+
+    places = tuple(
+        replace(each, last_runs=without(each.last_runs), day_runs=without(each.day_runs)) for each in lab.places
+    )
+    damaged = {Path(folder).name: why.replace(folder, Path(folder).name) for folder, why in lab.damaged.items()}
+    return replace(lab, places=places, damaged=damaged)
 
 
 def _as(wanted: Format, html: Text, document: Document) -> str:

@@ -18,8 +18,8 @@ from fsjoule.store.index.database import Index, absent
 _DIGEST_BYTES: Final = 8
 # SQLite's file format, 1.3: the number of transactions that wrote to the file.
 _CHANGE_COUNTER: Final = slice(24, 28)
-# The server counts rows a second after their transaction at the latest, without reading a table. A restart after a
-# crash begins to count anew.
+# The server counts rows a second after their transaction, and ten at the latest, without reading a table. A restart
+# after a crash begins to count anew.
 _COUNTED: Final = text(
     "SELECT sum(n_tup_ins), sum(n_tup_upd), sum(n_tup_del), count(*), pg_postmaster_start_time() "
     "FROM pg_stat_user_tables WHERE schemaname = current_schema()"
@@ -29,7 +29,7 @@ _COUNTED: Final = text(
 def state_of(index: Index) -> str:
     """The state, as 16 hexadecimal digits. Raises ResultError if the index is gone, LabError if it does not answer.
 
-    In PostgreSQL it changes a second after a transaction at the latest. In SQLite looking takes 20 µs.
+    In PostgreSQL it changes ten seconds after a transaction at the latest. In SQLite looking takes 20 µs.
     """
     file = index.file
     if file is not None:

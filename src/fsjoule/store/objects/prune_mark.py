@@ -43,7 +43,11 @@ class PruneMark:
     @property
     def going_on(self) -> bool:
         """Whether objects may be being removed, for somebody else."""
-        return bool(self.until_utc) and datetime.now(UTC) < datetime.fromisoformat(self.until_utc) + _SKEW
+        if not self.until_utc:
+            return False
+        left = datetime.fromisoformat(self.until_utc) - datetime.now(UTC)
+        # A later end is that of a wrong clock: nobody waits for it.
+        return -_SKEW < left <= LONGEST + _SKEW
 
     @property
     def in_time(self) -> bool:
