@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import meter_wire as wire
 import pytest
 from labgrid import Environment
 from labgrid_process import forget_coordinator
@@ -61,12 +62,15 @@ def test_the_meter_of_a_bench_is_the_ppk2_with_marks_of_the_host(bench: _Bench) 
     for _ in range(2):  # armed again, it records again
         metered.arm()
         time.sleep(0.5)
-        bench.board_says("S1\n")
+        bench.board_says(f"{wire.checked('S1')}\n")
         time.sleep(0.5)
-        bench.board_says("E1\n")
+        bench.board_says(f"{wire.checked('E1')}\n")
         time.sleep(0.5)
         trace = metered.disarm()
-        assert [(mark.text, mark.source) for mark in trace.marks] == [("S1", MarkSource.LINE), ("E1", MarkSource.LINE)]
+        assert [(mark.text, mark.source, mark.checked) for mark in trace.marks] == [
+            ("S1", MarkSource.LINE, True),
+            ("E1", MarkSource.LINE, True),
+        ]
         assert (trace.marks[1].time_us - trace.marks[0].time_us) * 1e-6 == pytest.approx(0.5, abs=0.3)
         assert len(trace.ticks) > 1000
         assert abs(trace.power_w.mean()) < 1e-4

@@ -26,6 +26,7 @@ from fsjoule.meter.links.mark_listener import MarkListener
 from fsjoule.meter.links.ppk2 import Ppk2Meter, Ppk2Settings
 from fsjoule.meter.links.pumped import PumpedTty
 from fsjoule.model import MarkSource, PlainInfo, PlainTrace
+from fsjoule.model.mark_line import damaged_marks, read_line
 
 MARK_LINE_DRIVER: Final = "MarkLineDriver"
 
@@ -202,5 +203,11 @@ class HostMarked:
     def disarm(self) -> PlainTrace:
         self._line.stop()
         trace = self._instrument.disarm()
-        heard = (each for each in trace.marks if each.source is MarkSource.HOST)
-        return replace(trace, marks=tuple(replace(each, source=MarkSource.LINE) for each in heard))
+        heard = [(each, *read_line(each.text)) for each in trace.marks if each.source is MarkSource.HOST]
+        marks = tuple(
+            replace(each, text=text, source=MarkSource.LINE, checked=checked)
+            for each, text, checked, damaged in heard
+            if not damaged
+        )
+        lost = [text for _, text, _, damaged in heard if damaged]
+        return replace(trace, marks=marks, faults=(*trace.faults, damaged_marks(lost)) if lost else trace.faults)
