@@ -163,7 +163,10 @@ def test_the_host_reads_checks_like_a_meter() -> None:
     host = [Mark(n, text, MarkSource.HOST) for n, text in enumerate(lines)]
     instrument: Any = FakeMeter(trace_of([1, 2, 3], marks=[*host, Mark(9, "", MarkSource.RISING)]))
     instrument.mark_now = None
-    line: Any = SimpleNamespace(start=lambda _heard: None, stop=lambda: None)
+
+    def start(_heard: object) -> None: ...
+
+    line: Any = SimpleNamespace(start=start, stop=lambda: None)
     meter = HostMarked(instrument, line)
     meter.arm()
     trace = meter.disarm()
