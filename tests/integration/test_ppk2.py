@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+import meter_wire as wire
 import numpy as np
 import pytest
 from command_line import CommandLine, command_line
@@ -74,7 +75,7 @@ def test_edges_of_a_pin_and_lines_that_the_host_stamps_agree(plugged: Ppk2Desk) 
         wait(lambda: meter.take().ticks.size > 0, "no samples")
         for number in range(5):
             plugged.pin("1")
-            plugged.board_says(f"S{number}\r\n")
+            plugged.board_says(f"{wire.checked(f'S{number}')}\r\n")
             time.sleep(0.1)
             plugged.pin("0")
             time.sleep(0.1)
@@ -82,7 +83,7 @@ def test_edges_of_a_pin_and_lines_that_the_host_stamps_agree(plugged: Ppk2Desk) 
         trace = meter.disarm()
     lines = [mark for mark in trace.marks if mark.source is MarkSource.HOST]
     rises = [mark for mark in trace.marks if mark.source is MarkSource.RISING]
-    assert [mark.text for mark in lines] == [f"S{number}" for number in range(5)]
+    assert [mark.text for mark in lines] == [wire.checked(f"S{number}") for number in range(5)]
     # Steps of the same process, a moment after one another; a busy computer is late.
     late_ms = [(line.time_us - rise.time_us) / 1e3 for line, rise in zip(lines, rises, strict=True)]
     assert np.median(late_ms) == pytest.approx(0, abs=100)

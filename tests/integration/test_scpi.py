@@ -21,13 +21,13 @@ from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.meter.protocol.scpi import (
     AMPERES_OFFSET,
     AMPERES_SHARE,
-    READ_S,
     SCPI,
     VOLTS_OFFSET,
     VOLTS_SHARE,
 )
 from fsjoule.model import PlainInfo, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile
+from fsjoule.model.meter import READ_S
 from fsjoule.store.instrument_files import read_instrument_file, write_instrument_file
 from fsjoule.store.traces import read_trace
 

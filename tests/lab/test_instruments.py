@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import meter_wire as wire
 import pytest
 from labgrid import Environment
 from labgrid_process import forget_coordinator
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.paths import project_dir
-from fsjoule.lab import acquired_place, board_meter, instrument, lab_facts, meter
+from fsjoule.lab import acquired_place, board_meter, instrument, lab_facts, meter, read_environment
 from fsjoule.model import MarkSource, PlainInfo
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
@@ -61,15 +62,40 @@ def test_the_meter_of_a_bench_is_the_ppk2_with_marks_of_the_host(bench: _Bench) 
     for _ in range(2):  # armed again, it records again
         metered.arm()
         time.sleep(0.5)
-        bench.board_says("S1\n")
+        bench.board_says(f"{wire.checked('S1')}\n")
         time.sleep(0.5)
-        bench.board_says("E1\n")
+        bench.board_says(f"{wire.checked('E1')}\n")
         time.sleep(0.5)
         trace = metered.disarm()
-        assert [(mark.text, mark.source) for mark in trace.marks] == [("S1", MarkSource.LINE), ("E1", MarkSource.LINE)]
+        assert [(mark.text, mark.source, mark.checked) for mark in trace.marks] == [
+            ("S1", MarkSource.LINE, True),
+            ("E1", MarkSource.LINE, True),
+        ]
         assert (trace.marks[1].time_us - trace.marks[0].time_us) * 1e-6 == pytest.approx(0.5, abs=0.3)
         assert len(trace.ticks) > 1000
         assert abs(trace.power_w.mean()) < 1e-4
+
+
+def test_an_instrument_comes_back_after_its_port_was_away(bench: _Bench) -> None:
+    """Labgrid deactivates the drivers of a port that is not available, as here."""
+    metered = board_meter(bench.target)
+    metered.arm()
+    for name in ("Ppk2Driver", "MarkLineDriver"):
+        driver = next(each for each in bench.target.drivers if type(each).__name__ == name)
+        bench.target.deactivate(driver)
+    with pytest.raises(MeterError, match="not armed"):
+        metered.disarm()
+    metered.arm()
+    time.sleep(0.5)
+    assert len(metered.disarm().ticks) > 100
+
+
+def test_a_bench_refuses_a_ppk2_that_would_supply_its_board(tmp_path: Path) -> None:
+    text = (project_dir() / "env" / "virtual-ppk2.yaml").read_text()
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(text.replace("volts: 5.0", "volts: 5.0\n        mode: source"))
+    with pytest.raises(ConfigError, match="Ppk2Driver: mode: 'source' is wrong"):
+        read_environment(wrong)
 
 
 def test_a_run_notes_where_the_instrument_is(bench: _Bench) -> None:

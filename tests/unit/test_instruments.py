@@ -20,6 +20,7 @@ from fsjoule.errors import InstrumentError, MeasurementInvalid, ResultError
 from fsjoule.meter.energy import energy, validity
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.model import Ina219Trace, Mark, MarkSource, PlainTrace, Value, Window
+from fsjoule.model.meter import READ_S
 from fsjoule.report.facts import run_facts
 from fsjoule.store.schemas import RUN, decode, encode
 from fsjoule.store.traces import encode_trace, read_trace
@@ -187,6 +188,20 @@ def test_another_instrument_is_not_the_meter_of_the_run() -> None:
     other = dataclasses.replace(PLAIN, settings={"update_us": 1000.0})
     with pytest.raises(InstrumentError, match=r"update us was 976\.5, it is 1000\.0 now"):
         check_meter(PLAIN, other)
+
+
+def test_a_meter_that_is_timed_anew_is_still_the_meter_of_the_run() -> None:
+    """An instrument answers faster or slower each time that it is opened."""
+    first, then = (
+        dataclasses.replace(PLAIN, rate_hz=rate_hz, settings={"volts_share": 1e-3, READ_S: read_s})
+        for rate_hz, read_s in ((9, 0.1042), (10, 0.0991))
+    )
+    check_meter(first, then)
+    other = dataclasses.replace(then, settings=then.settings | {"volts_share": 2e-3})
+    with pytest.raises(InstrumentError, match=r"volts share was 0\.001, it is 0\.002 now"):
+        check_meter(first, other)
+    with pytest.raises(InstrumentError, match="rate was 1000 samples/s, it is 500 samples/s now"):
+        check_meter(PLAIN, dataclasses.replace(PLAIN, rate_hz=500))
 
 
 @pytest.mark.parametrize(

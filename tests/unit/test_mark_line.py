@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import meter_wire as wire
 import numpy as np
@@ -16,6 +18,7 @@ from traces import trace_of
 
 from fsjoule.bench.onboard.marks import start_mark, stop_mark
 from fsjoule.lab.guestmeter import MarksOfBoard
+from fsjoule.lab.instruments import HostMarked
 from fsjoule.meter.energy.validity import mark_complaints
 from fsjoule.meter.protocol.frames import FrameDecoder, MarkFrame
 from fsjoule.model import Mark, MarkLine, MarkSource
@@ -152,6 +155,24 @@ def test_a_board_whose_meter_listens_to_its_console_has_traces_with_its_marks() 
     meter.arm()
     assert [mark.text for mark in meter.disarm().marks] == ["S1", "E1"]
     assert meter.info() == trace.info
+
+
+def test_the_host_reads_checks_like_a_meter() -> None:
+    """An instrument without an input for marks has the lines as the host stamped them."""
+    lines = (wire.checked("S1"), "phase 2", "~S2~2288", wire.checked("E1"))
+    host = [Mark(n, text, MarkSource.HOST) for n, text in enumerate(lines)]
+    instrument: Any = FakeMeter(trace_of([1, 2, 3], marks=[*host, Mark(9, "", MarkSource.RISING)]))
+    instrument.mark_now = None
+
+    def start(_heard: object) -> None: ...
+
+    line: Any = SimpleNamespace(start=start, stop=lambda: None)
+    meter = HostMarked(instrument, line)
+    meter.arm()
+    trace = meter.disarm()
+    assert trace.marks == (Mark(0, "S1", checked=True), Mark(1, "phase 2"), Mark(3, "E1", checked=True))
+    assert trace.mark_faults == ("1 mark damaged on the mark line: '~S2~2288'",)
+    assert mark_complaints(trace, ("S1", "E1")) == []
 
 
 def test_a_gpio_is_high_from_a_start_mark_to_a_stop_mark() -> None:

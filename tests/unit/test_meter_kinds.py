@@ -56,6 +56,15 @@ def test_all_searches_run_at_once_and_a_failed_one_costs_no_other(monkeypatch: p
     assert said == {"/dev/ttyUSB0": "FSJ-1", "one:": "its library is broken", "two:1": "T1"}
 
 
+def test_an_error_of_another_kind_ends_one_search_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed() -> list[Found]:
+        raise RuntimeError("a library's own error")
+
+    _kinds(monkeypatch, one=failed)
+    _, found = meters.find_meters()
+    assert found.why_not == "the search failed: a library's own error"
+
+
 def test_a_search_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(meters, "_SEARCH_S", 0.05)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fsjoule.errors import InstrumentError, LabError
 from fsjoule.model import BoardFacts, MeterInfo, Run, Trace
+from fsjoule.model.meter import READ_S
 
 _SAME_MEMORY: Final = 0.01
 _BOARD_HINT: Final = "resume it on the board where it began, or start a new run"
@@ -79,6 +80,8 @@ def _flat(info: MeterInfo) -> dict[str, Any]:
     found["instrument file"] = "absent" if file is None else "there"
     for table, name in _FILE:
         found[f"instrument file's {name}"] = ((file or {}).get(table) or {}).get(name)
+    if READ_S in settings:  # timed anew whenever it is opened, and each trace has its own
+        del settings[READ_S], found["rate_hz"]
     return found | {f"calibration's {name}": value for name, value in calibration.items()} | settings
 
 

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
 import attr
+from labgrid.binding import BindingState
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
 
 from fsjoule.errors import MeterError
 from fsjoule.lab.arguments import number, text
-from fsjoule.lab.port_stream import port_opener
+from fsjoule.lab.port_stream import meter_errors, port_opener
 from fsjoule.meter.instruments import ADDRESSES, InstrumentMeter, kind_at
 from fsjoule.meter.links.mark_listener import MarkListener
 from fsjoule.meter.links.ppk2 import Ppk2Meter, Ppk2Settings
 from fsjoule.meter.links.pumped import PumpedTty
 from fsjoule.model import MarkSource, PlainInfo, PlainTrace
+from fsjoule.model.mark_line import damaged_marks, read_line
 
 MARK_LINE_DRIVER: Final = "MarkLineDriver"
 
@@ -86,7 +88,7 @@ class InstrumentBase(Driver):
 
     @contextmanager
     def _used(self) -> Generator[InstrumentMeter]:
-        self._check()
+        _activate(self)
         try:
             if self._open is None:
                 opened = self.opened()
@@ -97,14 +99,29 @@ class InstrumentBase(Driver):
             self._close()
             raise
 
-    @Driver.check_active
-    def _check(self) -> None:
-        """Let labgrid raise its error if the driver is not active."""
-
     def _close(self) -> None:
         was, self._open = self._open, None
         if was is not None:
             was.__exit__(None, None, None)
+
+
+def _activate(driver: Driver) -> None:
+    """Labgrid deactivates a driver whose port is away for a moment. Raises MeterError if the port is not back."""
+    if driver.state is BindingState.active:
+        return
+    assert driver.target is not None
+    with meter_errors("finding the meter's port again"):
+        driver.target.activate(driver)
+
+
+def _mode() -> Any:  # noqa: ANN401 - like attrs
+    def check(_owner: object, _attribute: object, value: object) -> None:
+        if value != "ampere":
+            raise ValueError(
+                "a bench has mode: ampere. As a source meter it would supply the board after its boot only"
+            )
+
+    return attr.ib(default="ampere", validator=check)
 
 
 @target_factory.reg_driver
@@ -112,13 +129,13 @@ class InstrumentBase(Driver):
 class Ppk2Driver(InstrumentBase):
     """Nordic's Power Profiler Kit II at a serial port: `Ppk2Driver: {bindings: {port: ppk2}, volts: 5.0, marks: D0}`.
 
-    `volts` is the board's supply: as a source meter (`mode: source`) the instrument supplies it. `marks` is the logic
-    input that the board's GPIO is wired to.
+    `volts` is the board's supply. As a source meter (`mode: source`) it works at the desk only: here it is opened when
+    it is first used, after the boot. `marks` is the logic input that the board's GPIO is wired to.
     """
 
     bindings = {"port": {"SerialPort", "NetworkSerialPort"}}  # noqa: RUF012 - labgrid's way
     volts: float = number()
-    mode: str = text("ampere")
+    mode: str = _mode()
     marks: str = text("")
 
     def opened(self) -> InstrumentMeter:
@@ -171,11 +188,13 @@ class MarkLineDriver(Driver):
         self._listener: MarkListener | None = None
 
     def on_deactivate(self) -> None:
-        self.stop()
+        with suppress(MeterError):  # the line went with its port
+            self.stop()
 
     def start(self, heard: Callable[[str], object]) -> None:
         """Listen; `heard` is called with the text of each line as it comes. Raises MeterError."""
         self.stop()
+        _activate(self)
         self._listener = MarkListener(port_opener(self.port), heard)
 
     def stop(self) -> None:
@@ -202,5 +221,11 @@ class HostMarked:
     def disarm(self) -> PlainTrace:
         self._line.stop()
         trace = self._instrument.disarm()
-        heard = (each for each in trace.marks if each.source is MarkSource.HOST)
-        return replace(trace, marks=tuple(replace(each, source=MarkSource.LINE) for each in heard))
+        heard = [(each, *read_line(each.text)) for each in trace.marks if each.source is MarkSource.HOST]
+        marks = tuple(
+            replace(each, text=text, source=MarkSource.LINE, checked=checked)
+            for each, text, checked, damaged in heard
+            if not damaged
+        )
+        lost = [text for _, text, _, damaged in heard if damaged]
+        return replace(trace, marks=marks, faults=(*trace.faults, damaged_marks(lost)) if lost else trace.faults)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fsjoule.model import SeriesKey
+from fsjoule.model.plan import SeriesKey
 
 
 def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.model.trace import Mark, MarkSource
+from fsjoule.model.labels import counted
+from fsjoule.model.trace import DAMAGED_MARKS, Mark, MarkSource
 
 _MODULUS: Final = 997
 _PER_CHARACTER: Final = 1000
@@ -31,6 +32,7 @@ _OF_WORK: Final = re.compile(r"[SE](\d+|boot)")
 _LEDS: Final = "/sys/class/leds/"
 _EDGES: Final = {MarkSource.RISING: "rising edge", MarkSource.FALLING: "falling edge"}
 _START: Final = "S"
+_SHOWN_DAMAGED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,12 @@ def read_line(line: str) -> tuple[str, bool, bool]:
     if whole is not None and int(whole[2]) == check_of(whole[1]):
         return whole[1], True, False
     return line, False, _CHECKED_PIECE.fullmatch(line) is not None
+
+
+def damaged_marks(texts: Sequence[str]) -> str:
+    """The fault of a trace whose mark line had these damaged lines, of which there is at least one."""
+    shown = ", ".join(map(repr, texts[:_SHOWN_DAMAGED]))
+    return f"{counted(len(texts), 'mark')} {DAMAGED_MARKS}: {shown}{', ...' if len(texts) > _SHOWN_DAMAGED else ''}"
 
 
 def is_piece(text: str) -> bool:

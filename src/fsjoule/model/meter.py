@@ -7,7 +7,7 @@ know it, and its runs stay readable for a version that knows neither.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fsjoule.model.ina219 import Ina219Info
 from fsjoule.model.trace import Clipped, Trace
@@ -15,6 +15,9 @@ from fsjoule.model.trace import Clipped, Trace
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+# A setting of an instrument that the host asks again and again: the time between two readings in s, as it was timed.
+READ_S: Final = "read_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

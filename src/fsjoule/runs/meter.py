@@ -120,7 +120,7 @@ def environment_target(
 def find_meters() -> list[Found]:
     """Every serial port, every running virtual lab and every instrument that this computer reaches, all at once.
 
-    A place without a meter is listed with the reason. The search ends after some seconds, whatever hangs.
+    What is no meter is listed with the reason. The search ends after some seconds, whatever hangs.
     """
     searches = [_Search(kind) for kind in KINDS]
     deadline_s = time.monotonic() + _SEARCH_S
@@ -153,6 +153,8 @@ class _Search:
             self._found = self._kind.link().find()
         except FsjouleError as error:
             self._found = self._nothing(error.what)
+        except Exception as error:  # noqa: BLE001 - of any library, in a thread that nobody else looks at
+            self._found = self._nothing(f"the search failed: {str(error) or type(error).__name__}")
 
 
 def _opener(address: str) -> Callable[[], Stream]:
@@ -202,5 +204,5 @@ def _only_one(say: Callable[[str], None]) -> str:
     seen = "; ".join(f"{each.address}: {each.why_not}" for each in found) or "there is no serial port"
     raise ConfigError(
         f"no meter was found ({seen})",
-        hint=f"name it: --meter with {FORMS}, lab:NAME for a virtual lab's, {ADDRESSES}; or --lg-env FILE",
+        hint=f"name it: --meter with {FORMS}, lab:NAME for a virtual lab's, {ADDRESSES}; or --lg-env FILE. {_LIST}",
     )

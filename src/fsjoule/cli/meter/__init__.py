@@ -33,9 +33,9 @@ app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its re
 def list_meters(wide: Wide = False, json_output: Json = False) -> None:
     """List all meters that this computer reaches, and the benches whose files name them.
 
-    It listens to each serial port and virtual lab for 1.5 s, and looks for instruments meanwhile: those of VISA, and
-    the processor's counters. Sends nothing to a serial port, and leaves alone what another program has
-    open. Benches are those of the files in env/ and labgrid/ here. Exit code 3 if there is no meter.
+    It listens to each serial port and virtual lab for 1.5 s, and looks for instruments meanwhile: those of VISA and
+    IIO, Joulescopes, PPK2s, and the processor's counters. Sends nothing to a serial port, and leaves alone what another
+    program has open. Benches are those of the files in env/ and labgrid/ here. Exit code 3 if there is no meter.
 
     Example: fsjoule meter list
     """
@@ -95,7 +95,7 @@ def _show_meters(found: Sequence[Found], benches: Mapping[str, Sequence[str]], *
         )
         print_table(out, listing(columns, rows), wide=wide)
     if others := [(each.address, f"{each.why_not} ({each.where})") for each in found if not each.name]:
-        out.print(named_lines("Places without a meter", others))
+        out.print(named_lines("Without a meter", others))
     if not found:
         out.print("there is no serial port, no virtual lab is up, and no instrument was found")
 

@@ -16,6 +16,7 @@ from typing import Final
 from fsjoule.meter.energy.instrument import SteadyErrors
 from fsjoule.model import MarkSource, PlainInfo
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile, Shunt
+from fsjoule.model.meter import READ_S
 
 # The facts in an instrument's settings. Limits are +-: shares of a reading, offsets in V and A. Steps are those of the
 # converters, in V, A and W.
@@ -29,9 +30,8 @@ AMPERES_STEP: Final = "amperes_step"
 WATTS_STEP: Final = "watts_step"
 RESISTOR_SHARE: Final = "resistor_share"
 OHM: Final = "ohm"
-# How long the chip converts until it shows a new reading, and the time between two questions to it, in s.
+# How long the chip converts until it shows a new reading, in s.
 TURN_S: Final = "turn_s"
-READ_S: Final = "read_s"
 
 # Conditions of the offset's limit, and the temperatures at which a meter is used without an instrument file.
 _OFFSET_AT_V: Final = 12.0

@@ -34,7 +34,7 @@ _LATE_EMULATED_S: Final = 2e-3
 class Ppk2:
     """The limits, each +-: shares of voltage and current, offsets in V and A; None is the range's resolution.
 
-    Each tick is the mean over all of its samples, so it is displaced by no more than one of them.
+    Each tick is the mean over all of its samples, so a change of the power may be displaced by a whole tick.
     """
 
     volts_share: float

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.meter.energy.instrument import SteadyErrors
-from fsjoule.meter.protocol.scpi import AMPERES_OFFSET, AMPERES_SHARE, READ_S, VOLTS_OFFSET, VOLTS_SHARE
+from fsjoule.meter.protocol.scpi import AMPERES_OFFSET, AMPERES_SHARE, VOLTS_OFFSET, VOLTS_SHARE
 from fsjoule.model import MarkSource, PlainInfo
+from fsjoule.model.meter import READ_S
 
 _SQRT3: Final = math.sqrt(3)
 

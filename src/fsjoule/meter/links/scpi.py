@@ -23,12 +23,12 @@ from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.meter.protocol.scpi import (
     AMPERES_OFFSET,
     AMPERES_SHARE,
-    READ_S,
     SCPI,
     VOLTS_OFFSET,
     VOLTS_SHARE,
 )
 from fsjoule.model import PlainInfo
+from fsjoule.model.meter import READ_S
 from fsjoule.store.instrument_files import file_of, read_instrument_file
 
 _BACKEND: Final = "FSJOULE_VISA"
@@ -165,11 +165,8 @@ def _info(line: _Line) -> PlainInfo:
             f"nothing is known of the accuracy of {maker} {model}, serial number {serial}",
             hint=f"write it from the data sheet into {file_of(serial)}: {_DOCS}",
         )
-    begin_s = time.monotonic()
-    for _ in range(_TIMED_READINGS):
-        line.number(_VOLTS)
-        line.number(_AMPERES)
-    read_s = (time.monotonic() - begin_s) / _TIMED_READINGS
+    # The slowest one, so that the uncertainty of a window's ends is not too small.
+    read_s = max(_read_s(line) for _ in range(_TIMED_READINGS))
     known = file.accuracy
     return PlainInfo(
         instrument=SCPI,
@@ -183,9 +180,16 @@ def _info(line: _Line) -> PlainInfo:
             VOLTS_OFFSET: known.volts_offset,
             AMPERES_SHARE: known.amperes_percent * 1e-2,
             AMPERES_OFFSET: known.amperes_offset,
-            READ_S: round(read_s, 4),
+            READ_S: math.ceil(read_s * 1e4) / 1e4,
         },
     )
+
+
+def _read_s(line: _Line) -> float:
+    begin_s = time.monotonic()
+    line.number(_VOLTS)
+    line.number(_AMPERES)
+    return time.monotonic() - begin_s
 
 
 def _begun(line: _Line, info: PlainInfo) -> tuple[SampleTrace, Ask]:

@@ -10,5 +10,3 @@ VOLTS_SHARE: Final = "volts_share"
 VOLTS_OFFSET: Final = "volts_offset"
 AMPERES_SHARE: Final = "amperes_share"
 AMPERES_OFFSET: Final = "amperes_offset"
-# The mean time between two readings, in s.
-READ_S: Final = "read_s"

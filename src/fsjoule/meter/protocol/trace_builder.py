@@ -30,7 +30,8 @@ from fsjoule.meter.protocol.framing import OLD_PROTOCOL
 from fsjoule.meter.protocol.sequence import is_later
 from fsjoule.model import Ina219Info, Ina219Trace, Mark
 from fsjoule.model.labels import counted
-from fsjoule.model.trace import DAMAGED_MARKS, EVENTS_LOST, MARK_LINE_ERRORS
+from fsjoule.model.mark_line import damaged_marks
+from fsjoule.model.trace import EVENTS_LOST, MARK_LINE_ERRORS
 
 _U32_MODULUS: Final = 1 << 32
 _FAULTS: Final[dict[int, str]] = {
@@ -41,7 +42,6 @@ _FAULTS: Final[dict[int, str]] = {
     FLAG_EVENTS_LOST: EVENTS_LOST,
     FLAG_MARK_ERROR: MARK_LINE_ERRORS,
 }
-_SHOWN_MARKS: Final = 3
 ANOTHER_STREAM: Final = (
     "the meter began another stream (a new start, or new settings); everything after that is left out"
 )
@@ -309,7 +309,7 @@ class TraceBuilder:
         counts = {flag: self._taken_flags[flag] + int(np.count_nonzero(flags & flag)) for flag in _FAULTS}
         found = [f"{text} (in {counts[flag]} of {total})" for flag, text in _FAULTS.items() if counts[flag]]
         if self._damaged_marks:
-            found.append(_damaged(self._damaged_marks))
+            found.append(damaged_marks(self._damaged_marks))
         over = self._ended or (self._next_info is not None and self._info is not None)
         return (*found, ANOTHER_STREAM) if over else tuple(found)
 
@@ -319,11 +319,6 @@ def _named_stream(frame: SamplesFrame | MarkFrame | InfoFrame) -> int | None:
     if isinstance(frame, InfoFrame):
         return None if frame.info.protocol == OLD_PROTOCOL else frame.status.stream_id
     return frame.stream_id
-
-
-def _damaged(texts: list[str]) -> str:
-    shown = ", ".join(repr(text) for text in texts[:_SHOWN_MARKS])
-    return f"{counted(len(texts), 'mark')} {DAMAGED_MARKS}: {shown}{', ...' if len(texts) > _SHOWN_MARKS else ''}"
 
 
 def _of_one_stream(one: InfoFrame, other: InfoFrame) -> bool:
