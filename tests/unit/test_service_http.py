@@ -141,6 +141,13 @@ def test_pages_load_only_their_own_files_which_may_be_kept_for_ever(service: Ser
         assert service.ask(f"/static/{name}").status == 404
 
 
+@pytest.mark.parametrize(
+    "address", ["/runs?run=%00", "/trend?board=a%1Fb", "/search?q=%00", "/compare?baseline=%00&candidate=6.1"]
+)
+def test_control_characters_are_asked_of_no_database(index: Path, address: str) -> None:
+    assert Service(index).ask(address).status == 400
+
+
 def test_only_its_own_names_are_answered(index: Path) -> None:
     service = Service(index, hosts=("127.0.0.1", "lab.example.org"))
     assert service.ask("/runs", host="lab.example.org").status == 200
