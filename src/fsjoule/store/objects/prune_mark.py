@@ -43,7 +43,11 @@ class PruneMark:
     @property
     def going_on(self) -> bool:
         """Whether objects may be being removed, for somebody else."""
-        return bool(self.until_utc) and datetime.now(UTC) < datetime.fromisoformat(self.until_utc) + _SKEW
+        if not self.until_utc:
+            return False
+        left = datetime.fromisoformat(self.until_utc) - datetime.now(UTC)
+        # No removal has more time left: a clock was wrong, and nobody may wait for it.
+        return -_SKEW < left <= LONGEST + _SKEW
 
     @property
     def in_time(self) -> bool:
@@ -92,7 +96,7 @@ def end(bucket: Bucket, mark: PruneMark) -> None:
 
 
 def _busy(bucket: Bucket, by: str) -> ObjectStoreError:
-    hint = f"wait for it: it ends within {LONGEST.total_seconds() / 60:.0f} minutes, also if it was killed"
+    hint = f"wait for it: it ends within {(LONGEST + _SKEW).total_seconds() / 60:.0f} minutes, also if it was killed"
     return ObjectStoreError(f"{by} is removing objects from {bucket.address}", hint=hint)
 
 
