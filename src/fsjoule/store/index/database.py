@@ -124,7 +124,7 @@ def _prepare(engine: Engine, *, create: bool, read_only: bool, migrations: Path)
     if read_only:
         raise ResultError(
             f"the index {_shown(engine.url)} is of an older schema, and is only read here",
-            hint="bring it up to date: fsjoule index stats --index URL",
+            hint="bring it up to date: fsjoule index upgrade --index URL",
         )
     with _writing(engine) as connection:
         upgrade(connection, migrations)
