@@ -15,10 +15,10 @@
      |   +- StorageError      a result could not be stored; ends the run
      +- KernelBuildError      a kernel's source does not build (exit code 6)
      +- MeasurementInvalid    measured, but not to be believed (exit code 5)
-     +- ResultError           a run folder is missing, damaged or of another schema (exit code 2)
+     +- ResultError           a run, here or in an object store, is missing, damaged or of another schema (exit code 2)
      +- GitLabError           GitLab cannot be reached, or refuses (exit code 7)
      +- LavaError             a LAVA server cannot be reached, refuses, or has no such job (exit code 7)
-     +- ObjectStoreError      an object store cannot be reached, refuses, or has a damaged object (exit code 7)
+     +- ObjectStoreError      an object store cannot be reached, or refuses (exit code 7)
 
 No exit code is 1 or 3: those are answers of `fsjoule gate`.
 """

@@ -119,14 +119,15 @@ def explain_gated(gated: Gated) -> tuple[Explanation, ...]:
     return explain_run(load_run(Path(gated.folder)), gated.baseline.name, gated.candidate.name, series=worse)
 
 
-def explain_compared(compared: Compared) -> tuple[Explanation, ...]:
+def explain_compared(compared: Compared, *, fetches: bool = True) -> tuple[Explanation, ...]:
     """Explain the series that changed between two kernels of one run, or differ far on single boots.
 
     Empty if nothing did, if the sides are no kernels of one run, or if that run has no profiles.
+    Without `fetches` a run in an object store has none here.
     Raises ResultError if its profiles cannot be read.
     """
     series = {one.subject.series for one in compared.findings if one.changed or one.far}
-    folders = [folder for folder in compared.folders.values() if folder.is_dir() or is_address(folder)]
+    folders = [folder for folder in compared.folders.values() if folder.is_dir() or (fetches and is_address(folder))]
     if not series or len(compared.folders) != 1 or not folders:
         return ()
     loaded = load_run(at_hand(folders[0]))

@@ -52,14 +52,15 @@ class Side:
 class Sources:
     """An index, opened on demand, and run folders, each read once; `damaged` names their damaged parts.
 
-    An `Index` that is open already is the only source: no name is taken for a folder then.
+    An `Index` that is open already is the only source: no name is taken for a folder then, and
+    no run is fetched from an object store.
     """
 
     def __init__(self, location: str | Index) -> None:
         self._location = location if isinstance(location, str) else location.name
         self._opened = ExitStack()
         self._index: Index | None = None if isinstance(location, str) else location
-        self._takes_folders = isinstance(location, str)
+        self._takes_folders = self._fetches = isinstance(location, str)
         self._folders: dict[str, Index] = {}
         self.damaged: list[Fault] = []
 
@@ -97,7 +98,7 @@ class Sources:
         folders = run_folders(index, sorted({point.run_id for point in found_points}))
         versions = _versions(list(folders.values()))
         origins = frozenset(point.origin for point in found_points)
-        guest_time = _in_guest_time(index, read)
+        guest_time = _in_guest_time(index, read, fetches=self._fetches)
         return Side(found.kind, _short(what, found), found.title, read, versions, origins, guest_time, folders)
 
     def _is_folder(self, text: str) -> bool:
@@ -141,21 +142,18 @@ def _versions(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
     return {name: frozenset(versions) for name, versions in found.items()}
 
 
-def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]]) -> bool:
+def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]], *, fetches: bool) -> bool:
     """Whether these are single boots on a board whose card takes no time, so that they have projections."""
     boots = {series: {(point.run_id, point.kernel, point.boot) for point in group} for series, group in read.items()}
     if any(len(each) > 1 for each in boots.values()):
         return False
     run_ids = {run_id for each in boots.values() for run_id, _, _ in each}
     folders = run_folders(index, sorted(run_ids))
+    if not fetches and any(map(is_address, folders.values())):
+        return False
     try:
         found = [load_run(at_hand(folder)).measurements for folder in folders.values()]
-    except (
-        ResultError,
-        ObjectStoreError,
-        ConfigError,
-        LabError,
-    ):  # neither key nor room for a copy is a reason to fail
+    except (ConfigError, LabError, ObjectStoreError, ResultError):  # no keys, no room for a copy
         return False
     return bool(found) and all(any(m.projected for m in measurements) for measurements in found)
 

@@ -46,7 +46,7 @@ class PruneMark:
         if not self.until_utc:
             return False
         left = datetime.fromisoformat(self.until_utc) - datetime.now(UTC)
-        # A later end is that of a wrong clock: nobody waits for it.
+        # No removal has more time left: a clock was wrong, and nobody may wait for it.
         return -_SKEW < left <= LONGEST + _SKEW
 
     @property
@@ -96,7 +96,7 @@ def end(bucket: Bucket, mark: PruneMark) -> None:
 
 
 def _busy(bucket: Bucket, by: str) -> ObjectStoreError:
-    hint = f"wait for it: it ends within {LONGEST.total_seconds() / 60:.0f} minutes, also if it was killed"
+    hint = f"wait for it: it ends within {(LONGEST + _SKEW).total_seconds() / 60:.0f} minutes, also if it was killed"
     return ObjectStoreError(f"{by} is removing objects from {bucket.address}", hint=hint)
 
 
