@@ -23,6 +23,7 @@ from fsjoule.model import (
     Outcome,
     Plan,
     Planned,
+    PoolPlace,
     PowerLossWorkload,
     Provision,
     Run,
@@ -83,6 +84,7 @@ def write_parts(
     board: str = "virtual",
     lab: LabFacts = LAB,
     meter: MeterInfo = METER,
+    places: tuple[PoolPlace, ...] = (),
     simulated: bool = True,
     change: Change = lambda m: m,
 ) -> Path:
@@ -106,6 +108,7 @@ def write_parts(
         board=board,
         lab=lab,
         meter=meter,
+        places=places,
         simulated=simulated,
     )
 
@@ -195,6 +198,7 @@ def _write(
     board: str = "virtual",
     lab: LabFacts = LAB,
     meter: MeterInfo = METER,
+    places: tuple[PoolPlace, ...] = (),
     simulated: bool = True,
 ) -> Path:
     placed = [change(replace(m, kernel=kernel, simulated=simulated)) for m in made]
@@ -210,8 +214,9 @@ def _write(
         plan=Plan(suite, ("ext4", "btrfs"), (kernel,), made[-1].repetition, 1, {}, entries),
         kernels=(replace(KERNEL, label=kernel, package=f"linux-image-{kernel}.0-armmp {kernel}.7-1"),),
         boards={kernel: replace(BOARD, name=board, kernel_release=f"{kernel}.0-armmp")},
-        meter=meter,
-        lab=lab,
+        meter=None if places else meter,
+        lab=None if places else lab,
+        places=places,
         command=("pytest", "tests/bench", "--lg-env", "env/virtual-lossy.yaml", "--suite", suite),
         finished_utc="2026-03-09T11:00:00Z",
     )

@@ -15,6 +15,7 @@ from command_line import CommandLine, command_line
 from results_factory import LAB, METER
 
 from fsjoule.host.terminal import PlainConsole
+from fsjoule.model import PoolPlace
 from fsjoule.report.advice.text import print_advice
 from fsjoule.report.advice.words import headline, relations
 from fsjoule.report.run import write_report
@@ -312,6 +313,24 @@ def test_runs_whose_figures_do_not_add_up_are_refused(
     done = fsjoule("advise", tmp_path, "--profile", "logger")
     assert done.code == 2
     assert message in done.err
+
+
+def test_a_run_on_several_boards_with_levels_of_their_own_is_refused(fsjoule: CommandLine, tmp_path: Path) -> None:
+    two = PoolPlace(LAB, METER), PoolPlace(replace(LAB, place="rack-2"), replace(METER, serial_number="T2"))
+    for name, places in {"real": two, "guest time": tuple(replace(each, meter=METER) for each in two)}.items():
+        write_parts(
+            tmp_path / name,
+            "aaaaaa",
+            {"ext4": PLAIN},
+            boots=1,
+            places=places,
+            change=lambda m: replace(m, place=two[m.number % 2].lab.place),
+        )
+    done = fsjoule("advise", tmp_path / "real", "--profile", "logger")
+    assert done.code == 2
+    assert "the runs are of different places: rack-2 of " in done.err
+    # Boards in guest time share one meter, and have no levels of their own.
+    assert fsjoule("advise", tmp_path / "guest time", "--profile", "logger").code == 0
 
 
 def test_invalid_measurements_are_refused_or_counted(fsjoule: CommandLine, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import CARD, MIB, FileFate, FioWorkload, Measurement, Provision, Run
+from fsjoule.model import CARD, MIB, FileFate, FioWorkload, Measurement, PoolPlace, Provision, Run
 from fsjoule.model.labels import counted, series_labels
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import one_per_boot
@@ -179,9 +179,9 @@ def _check_one_board(found: Sequence[_Found]) -> None:
     """Raise ConfigError if the measurements are not of one board, device and meter: their figures do not add up."""
     parts: dict[str, Callable[[_Found], str]] = {
         "boards": lambda one: one.measurement.series.board,
-        "places": lambda one: f"{one.run.place_names} of {one.run.exporter_names}" if one.run.labs else "",
+        "places": _place,
         "devices": lambda one: one.measurement.series.storage,
-        "meters": lambda one: one.run.meter_names if one.measurement.energy else "",
+        "meters": lambda one: _meter(one) if one.measurement.energy else "",
         "sorts": lambda one: "simulated" if one.measurement.simulated or one.run.simulated else "real",
     }
     for name, part in parts.items():
@@ -192,6 +192,27 @@ def _check_one_board(found: Sequence[_Found]) -> None:
             raise ConfigError(
                 f"the runs are of different {name}: {said}", hint="advise on one board at a time: name its runs only"
             )
+
+
+def _own_place(one: _Found) -> PoolPlace | None:
+    """The place of a measurement on one of several boards. Boards in guest time share one meter, and count as one."""
+    if len(one.run.meters) == 1:
+        return None
+    return next((each for each in one.run.places if each.lab.place == one.measurement.place), None)
+
+
+def _place(one: _Found) -> str:
+    own = _own_place(one)
+    if own is not None:
+        return f"{own.lab.place} of {own.lab.exporter_names}"
+    return f"{one.run.place_names} of {one.run.exporter_names}" if one.run.labs else ""
+
+
+def _meter(one: _Found) -> str:
+    own = _own_place(one)
+    if own is not None:
+        return own.meter.serial_number if own.meter is not None else ""
+    return one.run.meter_names
 
 
 def _filesystems(found: Sequence[_Found]) -> Iterator[Filesystem]:
