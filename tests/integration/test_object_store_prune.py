@@ -119,7 +119,7 @@ def test_nothing_goes_while_a_manifest_cannot_be_read(
     assert "removed: 1 run, 0 objects" in run("results", "prune", store, "--keep", "90d", "--remove").out
 
 
-@pytest.mark.parametrize("keep", ["90", "d", "-1d", "1.5d", "90m"])
+@pytest.mark.parametrize("keep", ["90", "d", "-1d", "0d", "1.5d", "90m"])
 def test_a_time_that_is_none_is_refused(run: CommandLine, store: str, keep: str) -> None:
     done = run("results", "prune", store, f"--keep={keep}")
     assert (done.code, done.out) == (2, "")

@@ -131,16 +131,16 @@ def test_old_runs_are_pruned_and_come_back_when_asked() -> None:
     for run_id, days in (("old", 100), ("recent", 20)):
         write_run(Path("results"), run_id, started=f"{now - timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}", branch=run_id)
     said("rebuild")
-    dry = said("prune", "--keep", "90d", "--dry-run")
+    dry = said("prune", "--keep", "90d")
     assert "1 run from before" in dry
     assert "would be removed, with 15 measurements" in dry
     assert "  old  old\n" in dry
-    assert "untouched" not in dry
+    assert "nothing was removed; add --remove" in dry
     assert "2 runs" in said("stats")
-    kept = said("prune", "--keep", "90d", "--keep-branch", "old")
+    kept = said("prune", "--keep", "90d", "--keep-branch", "old", "--remove")
     assert "0 runs from before" in kept
     assert "older runs that stay: 1 of kept branches, 0 references, 0 of changes" in kept
-    document = json.loads(said("prune", "--keep", "12w", "--keep-branch", "old=2w", "--json"))
+    document = json.loads(said("prune", "--keep", "12w", "--keep-branch", "old=2w", "--remove", "--json"))
     assert [run["run_id"] for run in document["runs"]] == ["old"]
     assert document["measurements"] == 15
     assert Path(document["runs"][0]["path"]).is_dir()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.text import Text
@@ -23,6 +25,19 @@ from fsjoule.store.files import check_writable
 
 out = PlainConsole()
 err = PlainConsole(stderr=True)
+
+_AGE: Final = re.compile(r"([1-9][0-9]{0,4})([dwy])", re.ASCII)
+_DAYS: Final = {"d": 1, "w": 7, "y": 365}
+
+Remove = Annotated[bool, typer.Option("--remove", help="Remove them; without it, only show what would go.")]
+
+
+def age(option: str, text: str) -> timedelta:
+    """The age that an option names: 90d, 12w, 2y. Raises ConfigError."""
+    found = _AGE.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{option} {text!r} is not an age", hint="write days, weeks or years: 90d, 12w, 2y")
+    return timedelta(days=int(found[1]) * _DAYS[found[2]])
 
 
 def output_file(param: typer.CallbackParam, value: Path | None) -> Path | None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, err, out, output_folder, print_json, progress
+from fsjoule.cli.common import Json, Remove, age, err, out, output_folder, print_json, progress
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted
 
@@ -29,7 +27,6 @@ _RESULTS: Final = Path("results")
 _MIB: Final = 1 << 20
 _SAY_EVERY_S: Final = 10.0
 _SHOWN: Final = 20
-_KEEP: Final = re.compile(r"(\d{1,5})([dw])")
 
 _Store = Annotated[str, typer.Argument(metavar="s3://BUCKET/PREFIX", help="The folder of runs in an object store.")]
 _Watch = Callable[[int, int], None]
@@ -151,10 +148,8 @@ def list_(store: _Store, json_output: Json = False) -> None:
 def prune(
     store: _Store,
     *,
-    keep: Annotated[
-        str, typer.Option("--keep", metavar="TIME", help="Keep runs that began within this time: 90d, 26w.")
-    ],
-    remove: Annotated[bool, typer.Option("--remove", help="Remove them; without it, only show what would go.")] = False,
+    keep: Annotated[str, typer.Option("--keep", metavar="AGE", help="Keep runs up to this age: 90d, 12w or 2y.")],
+    remove: Remove = False,
     json_output: Json = False,
 ) -> None:
     """Remove old runs from an object store, and objects that belong to no run.
@@ -167,7 +162,7 @@ def prune(
     """
     from fsjoule.store.objects.prune import prune as prune_store
 
-    time_kept = _time(keep)
+    time_kept = age("--keep", keep)
     bucket = _folder_of_runs(store, doing="prune")
     pruned = prune_store(bucket, time_kept, remove=remove)
     if json_output:
@@ -184,14 +179,6 @@ def prune(
     )
     if not remove and (pruned.runs or pruned.objects):
         progress("nothing was removed; add --remove")
-
-
-def _time(text: str) -> timedelta:
-    """The time that --keep names. Raises ConfigError."""
-    found = _KEEP.fullmatch(text)
-    if found is None:
-        raise ConfigError(f"--keep {text!r} is not a time", hint="days or weeks: 90d, 26w")
-    return timedelta(days=int(found[1]) * (7 if found[2] == "w" else 1))
 
 
 def _folder_of_runs(text: str, *, doing: str) -> Bucket:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, Wide, err, out, print_json, progress
+from fsjoule.cli.common import Json, Remove, Wide, err, out, print_json, progress
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
@@ -119,7 +119,7 @@ def prune(
             help="Keep runs of this branch longer, or for ever; may be repeated.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    remove: Remove = False,
     index: Location = DEFAULT_LOCATION,
     json_output: Json = False,
 ) -> None:
@@ -127,7 +127,7 @@ def prune(
 
     References, and runs of changes that were confirmed, explained, bisected or accepted, stay at any age.
 
-    Example: fsjoule index prune --keep 30d --keep-branch main=2y --dry-run
+    Example: fsjoule index prune --keep 30d --keep-branch main=2y, then the same with --remove
     """
     from fsjoule.cli.index.pruning import retention, show_pruning
     from fsjoule.store.index.database import open_index
@@ -136,8 +136,8 @@ def prune(
 
     wanted = retention(keep, keep_branch or [])
     with open_index(index) as opened, _watcher("runs") as watch:
-        found = planned(opened, wanted) if dry_run else prune_index(opened, wanted, watch=watch)
-    show_pruning(found, wanted, dry_run=dry_run, json_output=json_output)
+        found = prune_index(opened, wanted, watch=watch) if remove else planned(opened, wanted)
+    show_pruning(found, wanted, removed=remove, json_output=json_output)
 
 
 @app.command("upgrade")

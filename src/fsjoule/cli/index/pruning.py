@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
-from fsjoule.cli.common import out, print_json
+from fsjoule.cli.common import age, out, print_json
 from fsjoule.errors import ConfigError
 from fsjoule.model.labels import counted
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.retention import Kept, Pruning, Retention
 
-_AGE: Final = re.compile(r"([1-9][0-9]{0,4})([dwy])", re.ASCII)
-_DAYS: Final = {"d": 1, "w": 7, "y": 365}
 _SHOWN: Final = 20
 
 
@@ -24,34 +21,31 @@ def retention(keep: str, branches: Sequence[str]) -> Retention:
     since_utc = _since("--keep", keep)
     kept: dict[str, str] = {}
     for each in branches:
-        branch, equals, age = each.partition("=")
+        branch, equals, kept_for = each.partition("=")
         if not branch:
             raise ConfigError(f"--keep-branch {each!r} names no branch", hint="write --keep-branch main or main=2y")
-        kept[branch] = _since("--keep-branch", age) if equals else ""
+        kept[branch] = _since("--keep-branch", kept_for) if equals else ""
     return Retention(since_utc, kept)
 
 
-def _since(option: str, age: str) -> str:
-    found = _AGE.fullmatch(age)
-    if found is None:
-        raise ConfigError(f"{option} {age!r} is not an age", hint="write days, weeks or years: 90d, 12w, 2y")
+def _since(option: str, text: str) -> str:
     try:
-        begin = datetime.now(UTC) - timedelta(days=int(found[1]) * _DAYS[found[2]])
+        begin = datetime.now(UTC) - age(option, text)
     except OverflowError as error:
-        raise ConfigError(f"{option} {age!r} is too long ago", hint="leave it out: nothing is older") from error
+        raise ConfigError(f"{option} {text!r} is too long ago", hint="leave it out: nothing is older") from error
     return begin.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def show_pruning(found: Pruning, wanted: Retention, *, dry_run: bool, json_output: bool) -> None:
+def show_pruning(found: Pruning, wanted: Retention, *, removed: bool, json_output: bool) -> None:
     """Say what was removed, or would be."""
     if json_output:
         runs = [run._asdict() for run in found.runs]
-        print_json({"dry_run": dry_run, **dataclasses.asdict(wanted), **dataclasses.asdict(found), "runs": runs})
+        print_json({"removed": removed, **dataclasses.asdict(wanted), **dataclasses.asdict(found), "runs": runs})
         return
     shown = [f"  {run.started_utc[:10]}  {run.run_id}  {run.branch or ABSENT}" for run in found.runs[:_SHOWN]]
     if len(found.runs) > _SHOWN:
         shown.append(f"  and {len(found.runs) - _SHOWN} more; --json lists all")
-    fate = "would be removed" if dry_run else "removed"
+    fate = "removed" if removed else "would be removed"
     kept = ", ".join(
         (
             f"{found.kept[Kept.BRANCH]} of kept branches",
@@ -65,6 +59,8 @@ def show_pruning(found: Pruning, wanted: Retention, *, dry_run: bool, json_outpu
         *shown,
         f"older runs that stay: {kept}",
     ]
-    if found.runs and not dry_run:
+    if found.runs and not removed:
+        lines.append("nothing was removed; add --remove")
+    elif found.runs:
         lines.append("run folders are untouched; imports leave these runs out from now on")
     out.print("\n".join(lines), highlight=False, markup=False)
