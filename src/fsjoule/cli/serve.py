@@ -103,12 +103,8 @@ def look(results: Sequence[Path], now_s: float) -> Lab:
 def explain(compared: Compared) -> tuple[Explanation, ...]:
     """See `Settings`. Runs that only an object store has are not fetched for a page."""
     from fsjoule.runs.explain import explain_compared
-    from fsjoule.store.objects.address import is_address
 
-    if any(map(is_address, compared.folders.values())):
-        return ()
-
-    return explain_compared(compared)
+    return explain_compared(compared, fetches=False)
 
 
 def _root(path: str) -> str:
