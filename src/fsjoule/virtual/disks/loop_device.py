@@ -174,11 +174,14 @@ def _try_lock(number: int) -> int | None:
 
 
 def _claimed(number: int) -> int | None:
-    """A descriptor of the device that only one process of this machine can have, or None if another one has it."""
+    """A descriptor of the device that only one process of this machine can have, or None if another one has it.
+
+    Another one that had it, in another container, may be removing it at this moment: then it is not there any more.
+    """
     try:
         return _open_device(Path(f"/dev/loop{number}"), os.O_EXCL)
     except OSError as error:
-        if error.errno == errno.EBUSY:
+        if error.errno in (errno.EBUSY, errno.ENXIO):
             return None
         raise
 
