@@ -5,6 +5,7 @@ set(host_sources
   ${METER_DIR}/emulated/feed.c
   ${METER_DIR}/emulated/ina219_emulated.c
   ${METER_DIR}/emulated/mark_port.c
+  ${METER_DIR}/emulated/noise.c
   ${METER_DIR}/emulated/power_records.c
   ${METER_DIR}/emulated/process.c
   ${METER_DIR}/emulated/pty.c

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "noise.h"
+
 #define MODE_SHUNT 0x1u
 #define MODE_BUS 0x2u
 #define MODE_CONTINUOUS 0x4u
@@ -71,28 +73,13 @@ static int64_t phase_end_ns(const struct ina219_emulated *chip)
 	return chip->phase_began_ns + conversion_ns(adc, chip->errors.slow_ppm);
 }
 
-/* From 0 to below 1. SplitMix64: Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014. */
-static double uniform(struct ina219_emulated *chip)
-{
-	uint64_t value = chip->random += 0x9E3779B97F4A7C15u;
-
-	value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
-	value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
-	return (double)((value ^ (value >> 31)) >> 11) * 0x1p-53;
-}
-
-/* Normally distributed (Box and Muller, 1958); a mean of 2^n conversions has 2^n times less variance. */
+/* A mean of 2^n conversions has 2^n times less variance. */
 static double noise_uv(struct ina219_emulated *chip, unsigned int adc)
 {
 	const double of_one = chip->errors.noise_uv;
 	const double deviation = averages(adc) ? of_one / sqrt((double)(1u << (adc & 0x7u))) : of_one;
-	double radius;
 
-	if (of_one <= 0.0) {
-		return 0.0;
-	}
-	radius = sqrt(-2.0 * log(1.0 - uniform(chip)));
-	return deviation * radius * cos(2.0 * 3.14159265358979323846 * uniform(chip));
+	return of_one > 0.0 ? deviation * noise_next(&chip->random) : 0.0;
 }
 
 static double shunt_units(struct ina219_emulated *chip, double amperes)

@@ -25,10 +25,10 @@ struct ina219_errors {
 	double offset_uv; /**< what the shunt reads at 0 A */
 	double gain_ppm; /**< the shunt reads (1 + gain) times its voltage */
 	double bus_gain_ppm; /**< the same of the bus */
-	double noise_uv; /**< standard deviation of one 12-bit conversion of the shunt, and of a shorter one */
+	double noise_uv; /**< standard deviation of one conversion of the shunt; an INA219's has 12 bits or less */
 	uint64_t seed; /**< of the noise */
-	int32_t slow_ppm; /**< conversions take longer than is typical; the data sheet allows 102000 */
-	int64_t transfer_ns; /**< that a register's transfer takes; time goes on by it */
+	int32_t slow_ppm; /**< conversions take longer than is typical; data sheets allow 102000, and an INA228 10000 */
+	int64_t transfer_ns; /**< that a register's transfer takes; time goes on by it. Of an INA219 alone */
 };
 
 enum ina219_phase { INA219_IDLE, INA219_SHUNT_CONVERSION, INA219_BUS_CONVERSION };

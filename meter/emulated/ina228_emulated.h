@@ -1,6 +1,6 @@
 /** @file
  * An INA228 that converts what a source says of the supply, in time, as its data sheet has it (TI SBOSA20). Ideal, but for
- * its steps and ends.
+ * its steps and ends, unless it is told otherwise.
  */
 #ifndef FSJOULE_EMULATED_INA228_EMULATED_H
 #define FSJOULE_EMULATED_INA228_EMULATED_H
@@ -13,10 +13,15 @@
 
 struct ina228_emulated {
 	struct ina219_source source;
+	struct ina219_errors errors;
+	uint64_t random; /**< state of the noise */
 	double shunt_ohm;
-	int32_t slow_ppm; /**< conversions take longer than is typical; the data sheet allows 10000 */
 	int64_t now_ns;
-	int64_t began_ns; /**< of the pair of conversions under way */
+	int64_t phase_began_ns; /**< of the conversion under way */
+	bool converts_bus; /**< it is the bus voltage's */
+	int64_t turns; /**< of shunt and bus that have ended, of those of a mean */
+	double amperes_sum; /**< of these */
+	double volts_sum;
 	int32_t shunt; /**< 20 bits */
 	int32_t bus;
 	uint16_t config;
@@ -30,6 +35,9 @@ struct ina228_emulated {
 /** The chip as its supply comes up at `now_ns`. */
 void ina228_emulated_init(struct ina228_emulated *chip, uint32_t shunt_uohm, struct ina219_source source,
 			  int64_t now_ns);
+
+/** Make the chip err, from now on. */
+void ina228_emulated_err(struct ina228_emulated *chip, const struct ina219_errors *errors);
 
 /** Its supply fails for a moment: reset values. */
 void ina228_emulated_reset(struct ina228_emulated *chip);

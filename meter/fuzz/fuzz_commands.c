@@ -175,7 +175,7 @@ static void send(uint8_t type, uint8_t protocol, const uint8_t *payload, size_t 
 	const size_t size = encode_command(type, protocol, fuzz.asked, payload, length, encoded);
 
 	command_byte(0);
-	fuzz.asked += type >= 1 && type <= 4 ? 0u : 1u;
+	fuzz.asked += type >= 1 && type <= 5 ? 0u : 1u;
 	for (size_t i = 0; i < size; i++) {
 		command_byte(encoded[i]);
 	}

@@ -28,17 +28,48 @@ static uint32_t random_number(void)
 	return number;
 }
 
+/* The resistor is what it is, whatever settings are stored. */
+static struct fsj_i2c start_chip(struct instrument *in, const struct options *options, struct ina219_source source,
+				 int64_t start_ns)
+{
+	const uint32_t shunt_uohm = options->settings.shunt_uohm;
+
+	in->is_ina228 = options->is_ina228;
+	if (in->is_ina228) {
+		ina228_emulated_init(&in->ina228, shunt_uohm, source, start_ns);
+		ina228_emulated_err(&in->ina228, &options->errors);
+		return (struct fsj_i2c){
+			.write_register = ina228_emulated_write,
+			.read_register = ina228_emulated_read,
+			.read_bytes = ina228_emulated_read_bytes,
+			.context = &in->ina228,
+		};
+	}
+	ina219_emulated_init(&in->ina219, shunt_uohm, source, start_ns);
+	ina219_emulated_err(&in->ina219, &options->errors);
+	return (struct fsj_i2c){
+		.write_register = ina219_emulated_write,
+		.read_register = ina219_emulated_read,
+		.context = &in->ina219,
+	};
+}
+
+static void advance_chip(struct instrument *in, int64_t now_ns)
+{
+	if (in->is_ina228) {
+		ina228_emulated_advance(&in->ina228, now_ns);
+	} else {
+		ina219_emulated_advance(&in->ina219, now_ns);
+	}
+}
+
 void instrument_start(struct instrument *in, const struct options *options, struct ina219_source source,
 		      const struct fsj_output *output, const struct fsj_storage *storage, int64_t start_ns)
 {
 	const struct fsj_storage none = {0};
-	const struct fsj_i2c i2c = {
-		.write_register = ina219_emulated_write,
-		.read_register = ina219_emulated_read,
-		.context = &in->chip,
-	};
 	const struct fsj_meter_config config = {
 		.defaults = options->settings,
+		.chip = options->is_ina228 ? &fsj_chip_ina228 : &fsj_chip_ina219,
 		.mark_silence_us = MARK_SILENCE_US,
 		.simulated = true,
 		.serial_number = options->serial_number,
@@ -46,12 +77,12 @@ void instrument_start(struct instrument *in, const struct options *options, stru
 		.reset_cause = FSJ_RESET_POWER,
 	};
 
+	struct fsj_i2c i2c;
+
 	memset(in, 0, sizeof(*in));
 	in->start_ns = start_ns;
 	in->tick_ns = start_ns;
-	/* The resistor is what it is, whatever settings are stored. */
-	ina219_emulated_init(&in->chip, options->settings.shunt_uohm, source, start_ns);
-	ina219_emulated_err(&in->chip, &options->errors);
+	i2c = start_chip(in, options, source, start_ns);
 	fsj_meter_start(&in->meter, &config, &i2c, output, storage == NULL ? &none : storage);
 	in->streams = fsj_meter_streams(&in->meter);
 }
@@ -76,7 +107,7 @@ void instrument_tick(struct instrument *in)
 	const int64_t end_ns = instrument_tick_end_ns(in);
 	const uint32_t elapsed = in->lost_ticks + 1;
 
-	ina219_emulated_advance(&in->chip, end_ns);
+	advance_chip(in, end_ns);
 	in->tick_ns = end_ns;
 	in->lost_ticks = 0;
 	fsj_meter_tick(&in->meter, elapsed, meter_us(in, end_ns));
@@ -108,7 +139,7 @@ void instrument_pin_level(struct instrument *in, uint8_t level, int64_t time_ns)
 
 void instrument_command_byte(struct instrument *in, uint8_t byte, int64_t time_ns)
 {
-	ina219_emulated_advance(&in->chip, time_ns);
+	advance_chip(in, time_ns);
 	fsj_meter_command_byte(&in->meter, byte, meter_us(in, time_ns));
 	follow_stream(in, time_ns);
 }

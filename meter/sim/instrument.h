@@ -1,5 +1,5 @@
 /** @file
- * The meter's core around an emulated INA219, in whatever time its user lets pass.
+ * The meter's core around an emulated chip, in whatever time its user lets pass.
  */
 #ifndef FSJOULE_SIM_INSTRUMENT_H
 #define FSJOULE_SIM_INSTRUMENT_H
@@ -9,10 +9,15 @@
 
 #include "fsjoule/meter.h"
 #include "ina219_emulated.h"
+#include "ina228_emulated.h"
 #include "options.h"
 
 struct instrument {
-	struct ina219_emulated chip;
+	bool is_ina228;
+	union {
+		struct ina219_emulated ina219;
+		struct ina228_emulated ina228;
+	};
 	struct fsj_meter meter;
 	int64_t start_ns; /**< at the meter's time 0 */
 	int64_t tick_ns; /**< begin of the tick under way */

@@ -14,7 +14,7 @@ static const char usage[] =
 	"       fsjoule-meter-sim --replay PATH [options] > STREAM\n"
 	"       fsjoule-meter-sim --stream-link PATH --follow PATH [options]\n"
 	"\n"
-	"The fsjoule meter's firmware core around an emulated INA219: on two pseudo terminals in real time, with what a\n"
+	"The fsjoule meter's firmware core around an emulated INA219 or INA228: on two pseudo terminals in real time, with what a\n"
 	"board drew in a file as fast as it can, or on one terminal in the time of a board that says how late it is.\n"
 	"\n"
 	"  --stream-link PATH      link to be made to the terminal that carries frames and commands\n"
@@ -28,6 +28,7 @@ static const char usage[] =
 	"  --range-mv N            full scale of the shunt voltage: 40, 80, 160 or 320 (80)\n"
 	"  --shunt-uohm N          shunt resistor in microohm, 1000 to 1000000 (100000)\n"
 	"  --storage PATH          file that keeps saved settings, which go before these options\n"
+	"  --chip NAME             ina219 or ina228 (ina219)\n"
 	"  --chip-offset-uv X      what the chip reads of the shunt at no load (0)\n"
 	"  --chip-gain-ppm X       it reads the shunt's voltage too large by this (0)\n"
 	"  --chip-bus-gain-ppm X   the same of the bus voltage (0)\n"
@@ -47,6 +48,7 @@ enum {
 	RANGE,
 	SHUNT,
 	STORAGE,
+	CHIP,
 	CHIP_OFFSET,
 	CHIP_GAIN,
 	CHIP_BUS_GAIN,
@@ -68,6 +70,7 @@ static const struct option names[] = {
 	{"range-mv", required_argument, NULL, RANGE},
 	{"shunt-uohm", required_argument, NULL, SHUNT},
 	{"storage", required_argument, NULL, STORAGE},
+	{"chip", required_argument, NULL, CHIP},
 	{"chip-offset-uv", required_argument, NULL, CHIP_OFFSET},
 	{"chip-gain-ppm", required_argument, NULL, CHIP_GAIN},
 	{"chip-bus-gain-ppm", required_argument, NULL, CHIP_BUS_GAIN},
@@ -210,6 +213,9 @@ static const char *take(struct options *options, int option, const char *value)
 	case STORAGE:
 		options->storage = value;
 		return NULL;
+	case CHIP:
+		options->is_ina228 = strcmp(value, "ina228") == 0;
+		return options->is_ina228 || strcmp(value, "ina219") == 0 ? NULL : "ina219 or ina228";
 	case SERIAL_NUMBER:
 		options->serial_number = value;
 		return is_name(value) ? NULL : "1 to 16 printable characters";

@@ -22,6 +22,7 @@ struct options {
 	double load_amperes;
 	struct fsj_settings settings; /**< unless others are stored */
 	const char *storage; /**< NULL: none */
+	bool is_ina228; /**< the chip is not an INA219 */
 	struct ina219_errors errors;
 	const char *serial_number;
 	bool help; /**< only the usage was asked for, and printed */

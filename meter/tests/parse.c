@@ -1,6 +1,7 @@
 #include "parse.h"
 
 #include "check.h"
+#include "fsjoule/chip.h"
 
 static uint64_t little_endian(const uint8_t *bytes, size_t size)
 {
@@ -45,8 +46,10 @@ static size_t unstuff(const uint8_t *encoded, size_t size, uint8_t *content)
 	return size - 2;
 }
 
-static void parse_samples(const uint8_t *payload, size_t length, struct fsj_samples *samples)
+static void parse_samples(const uint8_t *payload, size_t length, bool wide, struct fsj_samples *samples)
 {
+	const size_t bytes = wide ? 3 : 2; /* of a value */
+
 	CHECK(length >= 42);
 	samples->first_tick = little_endian(payload + 4, 8);
 	samples->first_time_us = little_endian(payload + 12, 8);
@@ -56,14 +59,20 @@ static void parse_samples(const uint8_t *payload, size_t length, struct fsj_samp
 	samples->flags = payload[40];
 	samples->count = payload[41];
 	CHECK(samples->count <= FSJ_SAMPLES_MAX);
-	CHECK_EQUAL(length, 42u + 4u * samples->count);
+	samples->wide = wide;
+	CHECK_EQUAL(length, 42u + 2u * bytes * samples->count);
 	for (uint8_t i = 0; i < samples->count; i++) {
-		samples->sample[i].shunt = (int16_t)little_endian(payload + 42 + 4 * i, 2);
-		samples->sample[i].bus = (uint16_t)little_endian(payload + 44 + 4 * i, 2);
-		CHECK((samples->sample[i].bus & 0x2000) == 0);
+		const uint8_t *at = payload + 42 + 2 * bytes * i;
+		const int32_t shunt = (int32_t)little_endian(at, bytes);
+		const uint32_t bus = (uint32_t)little_endian(at + bytes, bytes);
+		const uint32_t own = bus >> (8 * bytes - 3);
+
+		samples->sample[i].shunt = shunt < 1 << (8 * bytes - 1) ? shunt : shunt - (1 << 8 * bytes);
+		samples->sample[i].bus = bus;
+		CHECK((own & 1) == 0 && (!wide || (bus & 0x100000) == 0));
 		/* What a sample's own bits say, its frame's flags say too. */
-		CHECK((samples->sample[i].bus & 0x4000) == 0 || (samples->flags & 0x01) != 0);
-		CHECK((samples->sample[i].bus & 0x8000) == 0 || (samples->flags & 0x02) != 0);
+		CHECK((own & 2) == 0 || (samples->flags & 0x01) != 0);
+		CHECK((own & 4) == 0 || (samples->flags & 0x02) != 0);
 	}
 }
 
@@ -86,7 +95,7 @@ static void parse_mark(const uint8_t *payload, size_t length, struct fsj_mark *m
 
 static void parse_info(const uint8_t *payload, size_t length, struct fsj_info *info)
 {
-	CHECK_EQUAL(length, 102);
+	CHECK_EQUAL(length, 111);
 	info->rate_hz = (uint32_t)little_endian(payload + 4, 4);
 	info->shunt_uohm = (uint32_t)little_endian(payload + 8, 4);
 	info->shunt_range_mv = (uint16_t)little_endian(payload + 12, 2);
@@ -108,6 +117,9 @@ static void parse_info(const uint8_t *payload, size_t length, struct fsj_info *i
 	info->inputs.mark_overruns = (uint32_t)little_endian(payload + 90, 4);
 	info->inputs.mark_noise = (uint32_t)little_endian(payload + 94, 4);
 	info->inputs.marks_damaged = (uint32_t)little_endian(payload + 98, 4);
+	info->chip = payload[102];
+	info->shunt_unit_pv = (uint32_t)little_endian(payload + 103, 4);
+	info->bus_unit_pv = (uint32_t)little_endian(payload + 107, 4);
 }
 
 static void parse_reply(const uint8_t *payload, size_t length, struct fsj_reply *reply)
@@ -136,7 +148,10 @@ struct parsed parse(const uint8_t *encoded, size_t size)
 	frame.stream_id = (uint32_t)little_endian(payload, 4);
 	switch (frame.type) {
 	case 1:
-		parse_samples(payload, length - 10, &frame.samples);
+		parse_samples(payload, length - 10, false, &frame.samples);
+		break;
+	case 5:
+		parse_samples(payload, length - 10, true, &frame.samples);
 		break;
 	case 2:
 		parse_mark(payload, length - 10, &frame.mark);
@@ -209,6 +224,8 @@ static void follow_info(struct follower *f, uint32_t stream_id, const struct fsj
 		CHECK_EQUAL(info->rate_hz, f->info.rate_hz);
 		CHECK_EQUAL(info->shunt_uohm, f->info.shunt_uohm);
 		CHECK_EQUAL(info->adc_config, f->info.adc_config);
+		CHECK_EQUAL(info->shunt_unit_pv, f->info.shunt_unit_pv);
+		CHECK_EQUAL(info->bus_unit_pv, f->info.bus_unit_pv);
 		CHECK(memcmp(&info->calibration, &f->info.calibration, sizeof(info->calibration)) == 0);
 	}
 	f->has_info = true;
@@ -237,8 +254,10 @@ static void follow_samples(struct follower *f, const struct fsj_samples *samples
 	CHECK_EQUAL(samples->energy_raw, f->energy);
 	CHECK_EQUAL(samples->bus_total, f->bus_total);
 	CHECK((f->info.flags & FSJ_INFO_SAMPLING) != 0);
+	/* A stream has samples of one type. */
+	CHECK_EQUAL(samples->wide, f->info.chip == FSJ_CHIP_INA228);
 	for (uint8_t i = 0; i < samples->count; i++) {
-		const uint16_t bus = samples->sample[i].bus & 0x1FFF;
+		const uint32_t bus = samples->sample[i].bus & (samples->wide ? 0xFFFFFu : 0x1FFFu);
 
 		f->energy += (int64_t)samples->sample[i].shunt * bus;
 		f->bus_total += bus;
@@ -255,7 +274,7 @@ void follow(struct follower *f, const struct parsed *frame)
 	CHECK(frame->type == FSJ_FRAME_INFO || (f->has_info && frame->stream_id == f->stream_id));
 	if (frame->type == FSJ_FRAME_INFO) {
 		follow_info(f, frame->stream_id, &frame->info);
-	} else if (frame->type == FSJ_FRAME_SAMPLES) {
+	} else if (frame->type == FSJ_FRAME_SAMPLES || frame->type == FSJ_FRAME_WIDE_SAMPLES) {
 		follow_samples(f, &frame->samples);
 	} else if (frame->type == FSJ_FRAME_MARK) {
 		CHECK(frame->mark.time_us + period_us(f) >= f->newest_us);

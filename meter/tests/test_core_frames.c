@@ -194,11 +194,13 @@ static void test_silence_ends_a_command(void)
 static void test_lengths_beyond_the_limits_are_cut(void)
 {
 	const struct fsj_samples samples = {.count = 255};
+	const struct fsj_samples wide = {.count = 255, .wide = true};
 	const struct fsj_mark mark = {.length = 255};
 	const struct fsj_frame_id id = {0};
 	uint8_t out[FSJ_FRAME_ENCODED_MAX_BYTES];
 
-	CHECK_EQUAL(fsj_frame_samples(id, &samples, out), FSJ_FRAME_ENCODED_MAX_BYTES);
+	CHECK_EQUAL(fsj_frame_samples(id, &samples, out), 10 + 42 + 4 * 20 + 2);
+	CHECK_EQUAL(fsj_frame_samples(id, &wide, out), FSJ_FRAME_ENCODED_MAX_BYTES);
 	CHECK_EQUAL(fsj_frame_mark(id, &mark, out), 10 + 15 + 16 + 2);
 }
 

@@ -52,7 +52,7 @@ static struct fsj_ina219_setup setup_of(uint32_t rate_hz, enum fsj_ina219_range 
 {
 	struct fsj_ina219_setup setup;
 
-	CHECK(fsj_ina219_choose(rate_hz, range, &setup));
+	CHECK(fsj_ina219_choose(rate_hz, range, false, &setup));
 	return setup;
 }
 
@@ -117,7 +117,7 @@ static void test_resolutions(void)
 	CHECK_EQUAL(setup_of(1250, FSJ_INA219_RANGE_80MV).config, 0x089F);
 	CHECK_EQUAL(setup_of(1600, FSJ_INA219_RANGE_80MV).config, 0x0897);
 	CHECK_EQUAL(setup_of(2000, FSJ_INA219_RANGE_320MV).config, 0x1897);
-	CHECK_EQUAL(setup_of(1000, FSJ_INA219_RANGE_320MV).full_scale, 32000);
+	CHECK_EQUAL(setup_of(1000, FSJ_INA219_RANGE_320MV).scale.shunt_mv, 320);
 }
 
 static void test_every_rate_leaves_time(void)
@@ -128,14 +128,14 @@ static void test_every_rate_leaves_time(void)
 		const uint32_t tick_us = 1000000 / rate_hz;
 		uint32_t transfers_us;
 
-		CHECK(fsj_ina219_choose(rate_hz, FSJ_INA219_RANGE_40MV, &setup));
+		CHECK(fsj_ina219_choose(rate_hz, FSJ_INA219_RANGE_40MV, false, &setup));
 		CHECK(round_us(setup.config) * 100 <= tick_us * 95);
 		/* Looks, POWER and SHUNT, at 400 kHz. */
 		transfers_us = (setup.looks + 2u) * 120u;
 		CHECK(transfers_us <= tick_us);
 	}
-	CHECK(!fsj_ina219_choose(2001, FSJ_INA219_RANGE_40MV, &setup));
-	CHECK(!fsj_ina219_choose(UINT32_MAX, FSJ_INA219_RANGE_40MV, &setup));
+	CHECK(!fsj_ina219_choose(2001, FSJ_INA219_RANGE_40MV, false, &setup));
+	CHECK(!fsj_ina219_choose(UINT32_MAX, FSJ_INA219_RANGE_40MV, false, &setup));
 }
 
 static void test_reading(void)
@@ -166,7 +166,7 @@ static void test_clipping_of_the_bus(void)
 {
 	struct chip below = chip_with(2500, 3999 << 3 | FSJ_INA219_BUS_CNVR);
 	struct chip at = chip_with(2500, 4000 << 3 | FSJ_INA219_BUS_CNVR);
-	struct fsj_ina219_setup setup = setup_of(1000, FSJ_INA219_RANGE_80MV);
+	struct fsj_ina219_setup setup;
 	struct fsj_ina219_reading reading;
 
 	CHECK_EQUAL(read_at(&below, 1000, FSJ_INA219_RANGE_80MV, &reading), FSJ_OK);
@@ -174,7 +174,8 @@ static void test_clipping_of_the_bus(void)
 	CHECK_EQUAL(read_at(&at, 1000, FSJ_INA219_RANGE_80MV, &reading), FSJ_OK);
 	CHECK(reading.clipped);
 	/* With 32 V it ends twice as high. */
-	setup.config |= FSJ_INA219_CONFIG_BRNG_32V;
+	CHECK(fsj_ina219_choose(1000, FSJ_INA219_RANGE_80MV, true, &setup));
+	CHECK_EQUAL(setup.config, 0x291F);
 	at = chip_with(2500, 4000 << 3 | FSJ_INA219_BUS_CNVR);
 	CHECK_EQUAL(read_with(&at, &setup, &reading), FSJ_OK);
 	CHECK(!reading.clipped);

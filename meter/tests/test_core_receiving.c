@@ -44,7 +44,7 @@ static void test_unknown_commands(void)
 	bench_begin();
 	before = bench_state();
 	for (unsigned int type = 0; type < 256; type++) {
-		if (type == 0 || (type > 4 && type < FSJ_COMMAND_INFO) || type > FSJ_COMMAND_BUS_RANGE) {
+		if (type == 0 || (type > FSJ_FRAME_WIDE_SAMPLES && type < FSJ_COMMAND_INFO) || type > FSJ_COMMAND_BUS_RANGE) {
 			CHECK_EQUAL(bench_command((uint8_t)type, "x", type % 2).status, FSJ_REPLY_UNKNOWN);
 		}
 	}
@@ -57,7 +57,7 @@ static void test_the_meters_own_frames_are_an_echo(void)
 	uint8_t encoded[300];
 
 	bench_begin();
-	for (uint8_t type = FSJ_FRAME_SAMPLES; type <= FSJ_FRAME_REPLY; type++) {
+	for (uint8_t type = FSJ_FRAME_SAMPLES; type <= FSJ_FRAME_WIDE_SAMPLES; type++) {
 		bench_bytes(encoded, encode_command(type, FSJ_PROTOCOL, 0, payload, sizeof(payload), encoded));
 		bench_bytes(encoded, encode_command(type, 1, 0, payload, sizeof(payload), encoded));
 	}

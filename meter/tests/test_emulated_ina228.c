@@ -16,6 +16,7 @@ static struct {
 	struct ina228_emulated chip;
 	struct follower follower;
 	struct fsj_samples last;
+	struct fsj_reply reply;
 	double volts;
 	double amperes;
 	uint64_t now_us;
@@ -54,10 +55,13 @@ static bool take_frame(void *context, const uint8_t *bytes, size_t size)
 
 	(void)context;
 	follow(&bench.follower, &frame);
-	if (frame.type == FSJ_FRAME_SAMPLES) {
+	if (frame.type == FSJ_FRAME_WIDE_SAMPLES) {
 		bench.samples += frame.samples.count;
 		bench.flags |= frame.samples.flags;
 		bench.last = frame.samples;
+	}
+	if (frame.type == FSJ_FRAME_REPLY) {
+		bench.reply = frame.reply;
 	}
 	return true;
 }
@@ -100,33 +104,38 @@ static void test_every_rate_is_held(void)
 {
 	for (size_t i = 0; i < sizeof(rates_hz) / sizeof(rates_hz[0]); i++) {
 		start(rates_hz[i], FSJ_INA219_RANGE_160MV, 5.0, 0.25);
-		bench.chip.slow_ppm = SLOWEST_PPM;
+		bench.chip.errors.slow_ppm = SLOWEST_PPM;
 		ticks(2000);
 		CHECK_EQUAL(bench.samples, 2000);
 		CHECK_EQUAL(bench.last.missed_total, 0);
 		CHECK_EQUAL(bench.flags, 0);
-		CHECK_EQUAL(bench.last.sample[19].shunt, 2500);
-		CHECK_EQUAL(bench.last.sample[19].bus, 1250);
+		CHECK_EQUAL(bench.last.sample[19].shunt, 80000);
+		CHECK_EQUAL(bench.last.sample[19].bus, 25600);
 	}
 }
 
-/* At a load far below a frame's units: the sums lose nothing, where an INA219 would read 3 units or none. */
-static void test_sums_are_finer_than_samples(void)
+/* A load of 27 uV, of which an INA219 sees three units: samples and sums are the chip's own, to the last bit. */
+static void test_samples_lose_nothing(void)
 {
 	static const enum fsj_ina219_range ranges[] = {FSJ_INA219_RANGE_40MV, FSJ_INA219_RANGE_160MV};
 
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
-		/* 87 of the chip's steps at the shunt, 16904 at the bus. */
-		const double shunt = 2.71875;
-		const double bus = 825.390625;
-		double sampled;
+		const bool fine = ranges[i] == FSJ_INA219_RANGE_40MV;
+		const int64_t shunt = fine ? 348 : 87;
+		const int64_t bus = 16904;
+		int64_t sampled;
 
-		start(1000, ranges[i], bus * 4e-3, shunt * 10e-6 / 0.1);
+		start(1000, ranges[i], 16904 * 195.3125e-6, 87 * 312.5e-9 / 0.1);
 		ticks(100021);
-		sampled = (double)bench.last.first_tick;
-		CHECK_NEAR((double)bench.last.energy_raw / sampled, shunt * bus, shunt * bus * 2e-5);
-		CHECK_NEAR((double)bench.last.bus_total / sampled, bus, bus * 1e-7);
-		CHECK(bench.last.sample[0].shunt == 2 || bench.last.sample[0].shunt == 3);
+		sampled = (int64_t)bench.last.first_tick;
+		CHECK_EQUAL(bench.last.energy_raw, sampled * shunt * bus);
+		CHECK_EQUAL(bench.last.bus_total, (uint64_t)(sampled * bus));
+		CHECK_EQUAL(bench.last.sample[0].shunt, shunt);
+		CHECK_EQUAL(bench.last.sample[0].bus, bus);
+		CHECK_EQUAL(bench.follower.info.chip, FSJ_CHIP_INA228);
+		CHECK_EQUAL(bench.follower.info.shunt_unit_pv, fine ? 78125 : 312500);
+		CHECK_EQUAL(bench.follower.info.bus_unit_pv, 195312500);
+		CHECK_EQUAL(bench.follower.info.shunt_range_mv, fine ? 40 : 163);
 	}
 }
 
@@ -134,7 +143,9 @@ static void test_a_current_the_other_way(void)
 {
 	start(625, FSJ_INA219_RANGE_160MV, 5.0, -0.1000123);
 	ticks(10021);
-	CHECK_NEAR((double)bench.last.energy_raw / 10000.0, -1000.123 * 1250.0, 20.0);
+	/* 10.00123 mV, rounded. */
+	CHECK_EQUAL(bench.last.sample[0].shunt, -32004);
+	CHECK_EQUAL(bench.last.energy_raw, -32004ll * 25600 * (int64_t)bench.last.first_tick);
 }
 
 static void test_the_ends_of_the_ranges(void)
@@ -148,14 +159,14 @@ static void test_the_ends_of_the_ranges(void)
 		{FSJ_INA219_RANGE_40MV, 5.0, 0.409, false},   {FSJ_INA219_RANGE_40MV, 5.0, 0.41, true},
 		{FSJ_INA219_RANGE_160MV, 5.0, 1.638, false},  {FSJ_INA219_RANGE_160MV, 5.0, 1.64, true},
 		{FSJ_INA219_RANGE_160MV, 5.0, -1.638, false}, {FSJ_INA219_RANGE_160MV, 5.0, -1.64, true},
-		{FSJ_INA219_RANGE_160MV, 31.9, 0.1, false},   {FSJ_INA219_RANGE_160MV, 32.1, 0.1, true},
-		{FSJ_INA219_RANGE_160MV, 85.0, 0.1, true},
+		{FSJ_INA219_RANGE_160MV, 84.9, 0.1, false},   {FSJ_INA219_RANGE_160MV, 85.0, 0.1, true},
 	};
 
 	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
 		start(625, loads[i].range, loads[i].volts, loads[i].amperes);
 		ticks(100);
 		CHECK_EQUAL((bench.flags & FSJ_FLAG_CLIPPED) != 0, loads[i].clipped);
+		CHECK_EQUAL((bench.last.sample[0].bus & FSJ_WIDE_BUS_CLIPPED) != 0, loads[i].clipped);
 	}
 }
 
@@ -167,7 +178,7 @@ static void test_a_chip_that_lost_its_supply_is_set_up_anew(void)
 	ticks(700);
 	CHECK((bench.flags & FSJ_FLAG_I2C_FAULT) != 0);
 	CHECK_EQUAL(bench.chip.config, FSJ_INA228_CONFIG_ADCRANGE);
-	CHECK_EQUAL(bench.last.sample[0].shunt, 2500);
+	CHECK_EQUAL(bench.last.sample[0].shunt, 320000);
 	CHECK(bench.last.missed_total <= 3);
 	bench.gone = true;
 	ticks(100);
@@ -192,40 +203,112 @@ static void test_the_self_test(void)
 	CHECK_EQUAL(fsj_chip_test(&bench.meter.chip), FSJ_FAIL_NO_ANSWER);
 }
 
-/* The host takes the conversions' time from the CONFIG of an INA219. */
-static void test_it_converts_for_as_long_as_the_host_is_told(void)
+/* As docs/meter-protocol.md has them. */
+static void test_resolutions(void)
 {
-	static const int64_t single_us[4] = {84, 148, 276, 532};
+	static const uint16_t configs[] = {0xBB41, 0xB901, 0xB901, 0xB901, 0xB6C1, 0xB6C1, 0xB6C1,
+					   0xB900, 0xB900, 0xB900, 0xB700, 0xB500, 0xB4C0, 0xB4C0};
 
 	for (size_t i = 0; i < sizeof(rates_hz) / sizeof(rates_hz[0]); i++) {
-		int64_t told_us[2];
+		start(rates_hz[i], FSJ_INA219_RANGE_160MV, 5.0, 0.25);
+		CHECK_EQUAL(bench.follower.info.adc_config, configs[i]);
+	}
+}
+
+/* Told by the ADC_CONFIG in the info frame, typical times; docs/meter-protocol.md has them. */
+static void test_it_converts_for_as_long_as_the_host_is_told(void)
+{
+	static const uint16_t single_us[8] = {50, 84, 150, 280, 540, 1052, 2074, 4120};
+
+	for (size_t i = 0; i < sizeof(rates_hz) / sizeof(rates_hz[0]); i++) {
+		uint16_t config;
 		uint16_t flags;
 		int64_t took_us = 0;
 
 		start(rates_hz[i], FSJ_INA219_RANGE_160MV, 5.0, 0.25);
-		for (int k = 0; k < 2; k++) {
-			const int shift = k == 0 ? FSJ_INA219_CONFIG_SADC_SHIFT : FSJ_INA219_CONFIG_BADC_SHIFT;
-			const unsigned int adc = ((unsigned int)bench.follower.info.adc_config >> shift) & 0xFu;
-
-			told_us[k] = (adc & 8u) != 0 ? 532ll << (adc & 7u) : single_us[adc & 3u];
-		}
+		config = bench.follower.info.adc_config;
 		do {
 			took_us++;
 			ina228_emulated_advance(&bench.chip, took_us * 1000);
 			CHECK_EQUAL(ina228_emulated_read(&bench.chip, FSJ_INA228_DIAG_ALRT, &flags), 0);
 		} while ((flags & FSJ_INA228_CNVRF) == 0);
-		CHECK_NEAR((double)took_us, (double)(told_us[0] + told_us[1]), 0.06 * (double)took_us);
+		CHECK_EQUAL(took_us, (single_us[config >> 9 & 7] + single_us[config >> 6 & 7]) *
+					     ((config & 7) == FSJ_INA228_MEAN_OF_4 ? 4 : 1));
 	}
+}
+
+/* A load that steps: without a mean the shunt's register changes when its own conversion ends, with one when all end. */
+static void test_when_the_registers_change(void)
+{
+	uint8_t bytes[3];
+
+	start(625, FSJ_INA219_RANGE_160MV, 5.0, 0.25);
+	ina228_emulated_advance(&bench.chip, 539999);
+	CHECK_EQUAL(ina228_emulated_read_bytes(&bench.chip, FSJ_INA228_VSHUNT, bytes, 3), 0);
+	CHECK_EQUAL(bytes[0], 0);
+	ina228_emulated_advance(&bench.chip, 540000);
+	CHECK_EQUAL(ina228_emulated_read_bytes(&bench.chip, FSJ_INA228_VSHUNT, bytes, 3), 0);
+	CHECK_EQUAL(bytes[0], 80000 >> 12);
+	start(100, FSJ_INA219_RANGE_160MV, 5.0, 0.25);
+	ina228_emulated_advance(&bench.chip, 8 * 1052000 - 1);
+	CHECK_EQUAL(ina228_emulated_read_bytes(&bench.chip, FSJ_INA228_VSHUNT, bytes, 3), 0);
+	CHECK_EQUAL(bytes[0], 0);
+	ina228_emulated_advance(&bench.chip, 8 * 1052000);
+	CHECK_EQUAL(ina228_emulated_read_bytes(&bench.chip, FSJ_INA228_VSHUNT, bytes, 3), 0);
+	CHECK_EQUAL(bytes[0], 80000 >> 12);
+}
+
+/* As of an INA219 with the options of the same name. */
+static void test_a_chip_that_errs(void)
+{
+	const struct ina219_errors errors = {.offset_uv = 1.0, .gain_ppm = 500, .bus_gain_ppm = 1000};
+	const struct ina219_errors noisy = {.noise_uv = 2.0, .seed = 7};
+	double mean = 0.0;
+	double square = 0.0;
+
+	start(625, FSJ_INA219_RANGE_40MV, 5.0, 0.25);
+	ina228_emulated_err(&bench.chip, &errors);
+	ticks(100);
+	CHECK_EQUAL(bench.last.sample[0].shunt, 320173); /* (25000 x 1.0005 + 1) / 0.078125 */
+	CHECK_EQUAL(bench.last.sample[0].bus, 25626);
+	start(625, FSJ_INA219_RANGE_40MV, 5.0, 0.25);
+	ina228_emulated_err(&bench.chip, &noisy);
+	for (int i = 0; i < 10000; i++) {
+		ticks(20);
+		mean += (double)(bench.last.sample[3].shunt - 320000) / 10000;
+		square += pow((double)(bench.last.sample[3].shunt - 320000), 2) / 10000;
+	}
+	CHECK_NEAR(mean, 0.0, 1.0);
+	CHECK_NEAR(sqrt(square), 2.0 / 0.078125, 1.0);
+}
+
+/* Its bus has one range. */
+static void test_the_bus_range_is_refused(void)
+{
+	const uint8_t volts[2] = {32, 0};
+	uint8_t encoded[16];
+	const size_t size = encode_command(FSJ_COMMAND_BUS_RANGE, 3, 9, volts, 2, encoded);
+
+	start(625, FSJ_INA219_RANGE_40MV, 5.0, 0.25);
+	for (size_t i = 0; i < size; i++) {
+		fsj_meter_command_byte(&bench.meter, encoded[i], 10);
+	}
+	CHECK_EQUAL(bench.reply.request, 9);
+	CHECK_EQUAL(bench.reply.status, FSJ_REPLY_BAD_VALUE);
 }
 
 int main(void)
 {
 	test_every_rate_is_held();
-	test_sums_are_finer_than_samples();
+	test_resolutions();
+	test_samples_lose_nothing();
 	test_a_current_the_other_way();
 	test_the_ends_of_the_ranges();
 	test_a_chip_that_lost_its_supply_is_set_up_anew();
 	test_the_self_test();
 	test_it_converts_for_as_long_as_the_host_is_told();
+	test_when_the_registers_change();
+	test_a_chip_that_errs();
+	test_the_bus_range_is_refused();
 	return 0;
 }

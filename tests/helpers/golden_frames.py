@@ -59,6 +59,9 @@ FRAMES: list[Case] = [
             "mark_overruns": 0,
             "mark_noise": 0,
             "marks_damaged": 0,
+            "chip": wire.INA219,
+            "shunt_unit_pv": 10_000_000,
+            "bus_unit_pv": 4_000_000_000,
         },
     },
     {
@@ -88,6 +91,9 @@ FRAMES: list[Case] = [
             "mark_overruns": 0xFFFFFFFD,
             "mark_noise": 0xFFFFFFFC,
             "marks_damaged": 0xFFFFFFFB,
+            "chip": wire.INA228,
+            "shunt_unit_pv": 0xFFFFFFFF,
+            "bus_unit_pv": 0xFFFFFFFE,
         },
     },
     {
@@ -145,6 +151,66 @@ FRAMES: list[Case] = [
             "first_time_us": 40_000,
             "energy_raw": 62_500_000,
             "bus_total": 25_000,
+            "missed_total": 20,
+            "flags": 12,
+            "values": [],
+        },
+    },
+    {
+        "name": "one wide sample: 5 V and 250 mA at 0.1 Ohm",
+        "type": "wide_samples",
+        "seq": 10,
+        "stream_id": 1,
+        "fields": {
+            "first_tick": 0,
+            "first_time_us": 0,
+            "energy_raw": 0,
+            "bus_total": 0,
+            "missed_total": 0,
+            "flags": 0,
+            "values": [[80_000, 25_600]],
+        },
+    },
+    {
+        "name": "a full frame of wide samples",
+        "type": "wide_samples",
+        "seq": 11,
+        "stream_id": 0xFFFFFFFF,
+        "fields": {
+            "first_tick": 86_400_000,
+            "first_time_us": 86_400_000_000,
+            "energy_raw": 2**62,
+            "bus_total": 2**45,
+            "missed_total": 17,
+            "flags": 0,
+            "values": [[80_000 + 7777 * i, 25_600 - i] for i in range(20)],
+        },
+    },
+    {
+        "name": "negative current, extremes of both wide values, every flag",
+        "type": "wide_samples",
+        "seq": 12,
+        "stream_id": 7,
+        "fields": {
+            "first_tick": 2**63 - 1,
+            "first_time_us": 2**63 - 1,
+            "energy_raw": -(2**63),
+            "bus_total": 2**63 - 1,
+            "missed_total": 0xFFFFFFFF,
+            "flags": 0x3F,
+            "values": [[-524288, 0], [524287, 0x800000 | 0xFFFFF], [-1, 0x400000 | 0x0100], [0, 0xC00000]],
+        },
+    },
+    {
+        "name": "no wide samples, ticks missed",
+        "type": "wide_samples",
+        "seq": 15,
+        "stream_id": 7,
+        "fields": {
+            "first_tick": 40,
+            "first_time_us": 40_000,
+            "energy_raw": 40_960_000_000,
+            "bus_total": 512_000,
             "missed_total": 20,
             "flags": 12,
             "values": [],
@@ -270,7 +336,13 @@ _PAYLOADS: dict[int, Callable[..., bytes]] = {
 
 def encode(case: Case) -> bytes:
     """The bytes of a frame of the meter as they go over the line."""
-    encoders = {"info": wire.info, "samples": wire.samples, "mark": wire.mark, "reply": wire.reply}
+    encoders = {
+        "info": wire.info,
+        "samples": wire.samples,
+        "wide_samples": wire.wide_samples,
+        "mark": wire.mark,
+        "reply": wire.reply,
+    }
     return encoders[case["type"]](case["seq"], stream_id=case["stream_id"], **case["fields"])
 
 
@@ -295,8 +367,9 @@ def vectors_header() -> str:
     """The content of frames.h."""
     parts = ["/* Written by tests/helpers/golden_frames.py: do not edit. */\n"]
     for kind in ("info", "samples", "mark", "reply"):
-        cases = [case for case in FRAMES if case["type"] == kind]
-        entries = "".join(_entry(case, f".{kind} = {_fields(kind, case['fields'])}", encode(case)) for case in cases)
+        cases = [case for case in FRAMES if case["type"].removeprefix("wide_") == kind]
+        contents = [f".{kind} = {_fields(case['type'], case['fields'])}" for case in cases]
+        entries = "".join(_entry(*each, encode(each[0])) for each in zip(cases, contents, strict=True))
         parts.append(f"static const struct {kind}_vector {kind}_vectors[] = {{\n{entries}}};\n")
     entries = "".join(_entry(case, _command(case), encode_command(case)) for case in COMMANDS)
     parts.append(f"static const struct command_vector command_vectors[] = {{\n{entries}}};\n")
@@ -318,9 +391,10 @@ def _stream(case: Case) -> str:
 
 
 def _fields(kind: str, fields: dict[str, Any]) -> str:
-    if kind == "samples":
+    if kind in ("samples", "wide_samples"):
         values = ", ".join(f"{{{shunt}, {bus}}}" for shunt, bus in fields["values"])
         written = [_member(name, fields[name]) for name in fields if name != "values"]
+        written += [".wide = true"] if kind == "wide_samples" else []
         written += [f".count = {len(fields['values'])}"] + ([f".sample = {{{values}}}"] if values else [])
     elif kind == "mark":
         text = fields["text"]

@@ -17,10 +17,11 @@ from golden_frames import FOLDER
 STREAM_FILE = FOLDER / "stream.bin"
 EXPECTED_FILE = FOLDER / "stream.json"
 
-_KINDS = {"samples": wire.samples, "mark": wire.mark, "info": wire.info, "reply": wire.reply}
+_SAMPLES = {"samples": wire.samples, "wide_samples": wire.wide_samples}
+_KINDS = {**_SAMPLES, "mark": wire.mark, "info": wire.info, "reply": wire.reply}
 _ABOUT = {
-    "frames": "taken by the rules of docs/meter-protocol.md, in the order in which they come; the three highest bits "
-    "of bus are in sample_flags",
+    "frames": "taken by the rules of docs/meter-protocol.md, in the order in which they come; the bits of bus that are "
+    "none of the voltage are in sample_flags; an info frame without chip ends before it",
     "damaged": "pieces between two delimiters that are no frame",
     "lost": "sequence numbers that are missing in the end",
     "duplicates": "frames that came twice and were dropped",
@@ -43,6 +44,10 @@ class Meter:
     bus: int = 0
     missed: int = 0
 
+    @property
+    def is_wide(self) -> bool:
+        return self.info.get("chip") == wire.INA228
+
     def miss(self, ticks: int) -> None:
         self.tick += ticks
         self.missed += ticks
@@ -50,7 +55,10 @@ class Meter:
     def samples(self, count: int, *, flags: int = 0, bits: tuple[int, ...] = ()) -> dict[str, Any]:
         """The fields of the next frame, with values that are never the same."""
         period_us = 1_000_000 // self.info["rate_hz"]
-        values = [[(7 * (self.tick + n)) % 3000 - 500, 1250 - (self.tick + n) % 50] for n in range(count)]
+        # Of a converter with 11 bits each second voltage; an INA228's are finer.
+        step, finer = (1, 32) if self.is_wide else (2, 1)
+        numbers = range(self.tick, self.tick + count)
+        values = [[((7 * n) % 3000 - 500) * finer, 1250 * finer - step * (n % 50)] for n in numbers]
         fields = {
             "first_tick": self.tick,
             "first_time_us": self.begin_us + self.tick * period_us,
@@ -67,9 +75,11 @@ class Meter:
 
     def joules(self, energy_raw: int, bus_total: int) -> float:
         """docs/meter-protocol.md, type 1."""
-        volts = energy_raw * 10e-6 - bus_total * self.info["shunt_offset_nv"] * 1e-9
+        shunt_v = (self.info["shunt_unit_pv"] or 10_000_000) * 1e-12
+        bus_v = (self.info["bus_unit_pv"] or 4_000_000_000) * 1e-12
+        volts = energy_raw * shunt_v - bus_total * self.info["shunt_offset_nv"] * 1e-9
         gains = (1 + self.info["current_gain_ppm"] * 1e-6) * (1 + self.info["bus_gain_ppm"] * 1e-6)
-        return volts * 4e-3 * gains / (self.info["shunt_uohm"] * 1e-6) / self.info["rate_hz"]
+        return volts * bus_v * gains / (self.info["shunt_uohm"] * 1e-6) / self.info["rate_hz"]
 
 
 @dataclass
@@ -88,6 +98,7 @@ class Heard:
 
     def take(self, meter: Meter, kind: str, seq: int, fields: dict[str, Any], *, encoded: bytes | None = None) -> bytes:
         """A frame that arrives whole and is taken. Returns its bytes."""
+        kind = "wide_samples" if kind == "samples" and meter.is_wide else kind
         made = encoded or _KINDS[kind](seq, stream_id=meter.stream_id, **fields)
         self.data += made
         self.frames.append({"type": kind, "seq": seq, "stream_id": meter.stream_id, **_shown(kind, fields)})
@@ -95,13 +106,13 @@ class Heard:
 
 
 def _shown(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    if kind != "samples":
-        return fields
-    values = fields["values"]
+    if kind not in _SAMPLES:
+        return {name: value for name, value in fields.items() if value is not None}
+    values, voltage = fields["values"], 0x1FFF if kind == "samples" else 0xFFFFF
     return {name: fields[name] for name in fields if name != "values"} | {
         "shunt": [shunt for shunt, _ in values],
-        "bus": [bus & 0x1FFF for _, bus in values],
-        "sample_flags": [bus & 0xE000 for _, bus in values],
+        "bus": [bus & voltage for _, bus in values],
+        "sample_flags": [bus & ~voltage for _, bus in values],
     }
 
 
@@ -128,6 +139,9 @@ def _info(**changed: Any) -> dict[str, Any]:
         "mark_overruns": 0,
         "mark_noise": 0,
         "marks_damaged": 0,
+        "chip": wire.INA219,
+        "shunt_unit_pv": 10_000_000,
+        "bus_unit_pv": 4_000_000_000,
     }
     return fields | changed
 
@@ -182,21 +196,30 @@ def golden() -> tuple[bytes, dict[str, Any]]:
         "gain_date": 2,
     }
     first = Meter(0xFFFFFFFF, _info(**calibrated), tick=780, energy=5_000_000_000, bus=900_000)
-    second = Meter(0, _info(rate_hz=500, **calibrated), begin_us=1_000_000)
+    second = Meter(0, _info(rate_hz=500, adc_config=0x099F, **calibrated), begin_us=1_000_000)
     third = Meter(0x5A5A5A5A, _info(reset_cause=2))
-    other = Meter(0x33330000, _info(serial_number="ANOTHER", shunt_uohm=50_000, marks_damaged=3), tick=1_000_000)
+    old: dict[str, Any] = {
+        "chip": None,
+        "shunt_unit_pv": None,
+        "bus_unit_pv": None,
+    }  # of a firmware that did not tell the chip
+    other = Meter(0x33330000, _info(serial_number="ANOTHER", shunt_uohm=50_000, marks_damaged=3, **old), tick=1_000_000)
+    ina228: dict[str, Any] = {"chip": wire.INA228, "shunt_unit_pv": 312_500, "bus_unit_pv": 195_312_500}
+    ina228 |= {"serial_number": "INA228", "adc_config": 0xB700, "shunt_range_mv": 163}
+    wide = Meter(0x77770000, _info(**ina228, **calibrated))
     _first_stream(heard, first)
     _second(heard, second, third)
     heard.take(other, "info", 5000, other.info)
     heard.take(other, "samples", 5001, other.samples(3))
+    _wide(heard, wide)
     heard.data += wire.mark(5002, time_us=1, text="cut off", stream_id=other.stream_id)[:-3]
     document = {
         "about": _ABOUT,
         "protocol": 3,
         "frames": heard.frames,
         "counters": heard.counters,
-        "power_ups": [[first.stream_id, second.stream_id], [third.stream_id], [other.stream_id]],
-        "streams": [_summary(meter, heard.frames) for meter in (first, second, third, other)],
+        "power_ups": [[first.stream_id, second.stream_id], [third.stream_id], [other.stream_id], [wide.stream_id]],
+        "streams": [_summary(meter, heard.frames) for meter in (first, second, third, other, wide)],
     }
     return heard.data, document
 
@@ -219,9 +242,26 @@ def _second(heard: Heard, second: Meter, third: Meter) -> None:
     heard.take(third, "info", 3, third.info)
 
 
+def _wide(heard: Heard, meter: Meter) -> None:
+    """An INA228's stream, from its beginning."""
+    heard.take(meter, "info", 0, meter.info)
+    heard.take(meter, "samples", 1, meter.samples(20))
+    heard.take(meter, "mark", 2, _mark(meter.tick * 1000 + 17, "S2", flags=wire.CHECKED))
+    meter.samples(20)
+    heard.count(lost=1)
+    meter.miss(20)
+    heard.take(meter, "samples", 4, meter.samples(0, flags=0x04))
+    bits = (0x800000, 0, 0x400000)
+    heard.take(meter, "samples", 5, meter.samples(7, flags=0x03, bits=bits))
+    head = meter.stream_id.to_bytes(4, "little") + bytes(37)
+    heard.data += wire.frame(wire.WIDE_SAMPLES, 6, head + b"\1" + bytes(4))  # as long as a sample that is not wide
+    heard.count(damaged=1, lost=1)
+    heard.take(meter, "samples", 7, meter.samples(0))
+
+
 def _summary(meter: Meter, frames: list[dict[str, Any]]) -> dict[str, Any]:
     """Of the frames of samples, in the order of their ticks."""
-    ours = [each for each in frames if each["type"] == "samples" and each["stream_id"] == meter.stream_id]
+    ours = [each for each in frames if each["type"] in _SAMPLES and each["stream_id"] == meter.stream_id]
     ours.sort(key=lambda each: each["first_tick"])
     first, last = ours[0], ours[-1]
     received = sum(len(each["shunt"]) for each in ours)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Sequence
+from typing import Any
 
-SAMPLES, MARK, INFO, REPLY = 1, 2, 3, 4
+SAMPLES, MARK, INFO, REPLY, WIDE_SAMPLES = 1, 2, 3, 4, 5
 LINE, RISING, FALLING, HOST = 0, 1, 2, 3
 SIMULATED, SAMPLING, UNSAVED, DAMAGED = 1, 2, 4, 8
 CHECKED, BROKEN = 1, 2
 OVERFLOW_BIT, CLIPPED_BIT = 0x4000, 0x8000
+INA219, INA228 = 0, 1
 
 
 def cobs(content: bytes) -> bytes:
@@ -53,14 +55,21 @@ def samples(
     bus_total: int = 0,
     stream_id: int = 1,
     protocol: int = 3,
+    wide: bool = False,
 ) -> bytes:
     """A frame of samples; `values` are pairs of raw shunt and raw bus, the bits of the sample's own flags included."""
+    size = 3 if wide else 2
     payload = _stream(stream_id, protocol) + _u64(first_tick) + _u64(first_time_us)
     payload += energy_raw.to_bytes(8, "little", signed=True) + _u64(bus_total) + _u32(missed_total)
     payload += bytes([flags, len(values)])
     for shunt, bus in values:
-        payload += shunt.to_bytes(2, "little", signed=True) + _u16(bus)
-    return frame(SAMPLES, seq, payload, protocol=protocol)
+        payload += shunt.to_bytes(size, "little", signed=True) + bus.to_bytes(size, "little")
+    return frame(WIDE_SAMPLES if wide else SAMPLES, seq, payload, protocol=protocol)
+
+
+def wide_samples(seq: int, **fields: Any) -> bytes:
+    """As `samples`, of an INA228."""
+    return samples(seq, wide=True, **fields)
 
 
 def mark(
@@ -97,9 +106,12 @@ def info(
     mark_overruns: int = 0,
     mark_noise: int = 0,
     marks_damaged: int = 0,
+    chip: int | None = INA219,
+    shunt_unit_pv: int = 10_000_000,
+    bus_unit_pv: int = 4_000_000_000,
     protocol: int = 3,
 ) -> bytes:
-    """What the meter says of itself."""
+    """What the meter says of itself; without a chip it ends as that of a firmware that did not tell it."""
     payload = _stream(stream_id, protocol) + _u32(rate_hz) + _u32(shunt_uohm) + _u16(shunt_range_mv) + _u16(adc_config)
     payload += bytes([flags, reset_cause]) + _name(firmware) + _name(serial_number)
     payload += (_u32(stream_id) if protocol == 2 else b"") + _u32(i2c_faults) + _u32(frames_dropped)
@@ -107,6 +119,8 @@ def info(
     payload += _u32(gain_uncertainty_ppm) + _u32(zero_date) + _u32(gain_date)
     if protocol > 2:
         payload += _u32(events_lost) + _u32(mark_framing) + _u32(mark_overruns) + _u32(mark_noise) + _u32(marks_damaged)
+        if chip is not None:
+            payload += bytes([chip]) + _u32(shunt_unit_pv) + _u32(bus_unit_pv)
     return frame(INFO, seq, payload, protocol=protocol)
 
 

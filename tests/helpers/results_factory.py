@@ -117,8 +117,8 @@ def make_trace(
     inside = (seconds >= idle_s) & (seconds < idle_s + duration_s)
     bursts = 1 + 0.35 * np.sign(np.sin(seconds * 23)) * (rng.random(n) > 0.2)
     power_w = _IDLE_W + inside * busy_w * bursts + rng.normal(0, 0.004, n)
-    bus_raw = np.full(n, 1250, dtype=np.uint16)
-    shunt_raw = np.round(power_w / METER.power_lsb_w / 1250).astype(np.int16)
+    bus_raw = np.full(n, 1250, dtype=np.int32)
+    shunt_raw = np.round(power_w / METER.power_lsb_w / 1250).astype(np.int32)
     raw = np.concatenate(([0], np.cumsum(shunt_raw.astype(np.int64) * 1250)))
     start_us = int(times_us[0] + idle_s * 1e6)
     return Ina219Trace(

@@ -111,7 +111,7 @@ def test_replies_in_words() -> None:
     assert len({status.text for status in ReplyStatus}) == len(ReplyStatus)
     assert commands.self_test_failures(0) == ()
     assert commands.self_test_failures(0x21) == (
-        "the INA219 does not answer",
+        "the chip does not answer",
         "there is no storage for settings",
     )
     assert commands.self_test_failures(0x40) == ("unknown failures 0x40",)

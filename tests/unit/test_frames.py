@@ -80,8 +80,9 @@ def _decode(data: bytes) -> list[Frame]:
     return FrameDecoder().feed(b"\0" + data)
 
 
-def _samples(seq: int, tick: int, values: list[tuple[int, int]], **changed: int) -> bytes:
-    fields = {"energy_raw": 0, "bus_total": 0, "missed_total": 0, "flags": 0, "first_time_us": tick * 1000} | changed
+def _samples(seq: int, tick: int, values: list[tuple[int, int]], **changed: Any) -> bytes:
+    fields: dict[str, Any] = {"energy_raw": 0, "bus_total": 0, "missed_total": 0, "flags": 0}
+    fields |= {"first_time_us": tick * 1000} | changed
     return wire.samples(seq, first_tick=tick, values=values, **fields)
 
 
@@ -138,7 +139,8 @@ def _check_vector(vector: dict[str, Any]) -> Frame:
         values = np.array(fields.pop("values"), dtype=np.int64).reshape(-1, 2)
         assert {name: getattr(frame, name) for name in fields} == fields
         assert frame.shunt_raw.tolist() == values[:, 0].tolist()
-        assert frame.bus_raw.tolist() == (values[:, 1] & 0x1FFF).tolist()
+        assert frame.wide == (vector["type"] == "wide_samples")
+        assert frame.bus_raw.tolist() == (values[:, 1] & (0xFFFFF if frame.wide else 0x1FFF)).tolist()
     elif isinstance(frame, MarkFrame):
         source = [MarkSource.LINE, MarkSource.RISING, MarkSource.FALLING, MarkSource.HOST][fields["source"]]
         assert (frame.time_us, frame.text, frame.source) == (fields["time_us"], fields["text"], source)
@@ -310,10 +312,12 @@ def test_a_later_firmware_may_say_more_of_itself() -> None:
     assert content.feed(wire.frame(wire.INFO, 0, body)) == [shorter]
 
 
-def test_commands_that_come_back_are_passed_over() -> None:
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_commands_that_come_back_are_passed_over(protocol: int) -> None:
     """Where a line echoes: their numbers are the host's."""
     decoder = FrameDecoder()
-    decoder.feed(wire.info(0) + wire.frame(0x10, 0xCAFE0001, b"") + wire.frame(0x1C, 5, b"S1") + wire.info(1))
+    sent = [wire.frame(0x10, 0xCAFE0001, b"", protocol=protocol), wire.frame(0x1C, 5, b"S1", protocol=protocol)]
+    decoder.feed(b"".join([wire.info(0, protocol=protocol), *sent, wire.info(1, protocol=protocol)]))
     assert (decoder.counters.frames, decoder.counters.unknown, decoder.counters.lost) == (2, 2, 0)
 
 

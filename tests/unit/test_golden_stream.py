@@ -12,7 +12,7 @@ import pytest
 
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, MarkFrame, SamplesFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import MarkSource
+from fsjoule.model import CurrentMonitor, MarkSource
 
 _SOURCES = [MarkSource.LINE, MarkSource.RISING, MarkSource.FALLING, MarkSource.HOST]
 _DATA = golden_stream.STREAM_FILE.read_bytes()
@@ -59,6 +59,8 @@ def _check(frame: Frame, expected: dict[str, Any]) -> None:
     elif isinstance(frame, InfoFrame):
         told = asdict(frame.info) | asdict(frame.info.calibration) | asdict(frame.status)
         told |= {} if frame.status.inputs is None else asdict(frame.status.inputs)
+        told["chip"] = list(CurrentMonitor).index(frame.info.chip)
+        told |= {"shunt_unit_pv": frame.info.shunt_lsb_uv * 1e6, "bus_unit_pv": frame.info.bus_lsb_mv * 1e9}
         names = [name for name in expected if name not in ("type", "seq", "flags", "reset_cause")]
         assert {name: told[name] for name in names} == {name: expected[name] for name in names}
     else:

@@ -101,7 +101,7 @@ def test_news_are_told_once() -> None:
     assert news(None, reset) == ["its supply broke down and reset it"]
     assert news(reset, reset) == []
     assert news(reset, replace(reset, i2c_faults=2, frames_dropped=1)) == [
-        "2 failed transfers to the INA219",
+        "2 failed transfers to the chip",
         "1 frame dropped: the host reads too slowly",
     ]
     # A meter that has started anew counts from 0.

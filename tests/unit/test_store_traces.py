@@ -20,7 +20,7 @@ from results_factory import METER, make_trace
 
 from fsjoule.errors import ConfigError, ResultError, StorageError
 from fsjoule.host.plaintext import is_plain
-from fsjoule.model import Ina219Trace, Mark, MarkSource, MeterCalibration, Trace
+from fsjoule.model import CurrentMonitor, Ina219Trace, Mark, MarkSource, MeterCalibration, Trace
 from fsjoule.store.recordings import Recording
 from fsjoule.store.traces import encode_trace, read_trace
 
@@ -35,14 +35,16 @@ _CALIBRATIONS = st.builds(MeterCalibration, _PPM, _PPM, _PPM)
 @st.composite
 def _traces(draw: st.DrawFn) -> Ina219Trace:
     n, k = draw(st.integers(0, 30)), draw(st.integers(0, 30))
+    chip = draw(st.sampled_from([CurrentMonitor.INA219, CurrentMonitor.INA228]))
+    shunt, bus = (np.int32, np.int32) if chip is CurrentMonitor.INA228 else (np.int16, np.uint16)
     return Ina219Trace(
         info=dataclasses.replace(
-            METER, simulated=draw(st.booleans()), firmware=draw(_TEXTS), calibration=draw(_CALIBRATIONS)
+            METER, simulated=draw(st.booleans()), firmware=draw(_TEXTS), calibration=draw(_CALIBRATIONS), chip=chip
         ),
         ticks=np.sort(draw(hnp.arrays(np.int64, n, elements=_TIMES, unique=True))),
         times_us=draw(hnp.arrays(np.int64, n, elements=_TIMES)),
-        shunt_raw=draw(hnp.arrays(np.int16, n)),
-        bus_raw=draw(hnp.arrays(np.uint16, n)),
+        shunt_raw=draw(hnp.arrays(shunt, n)).astype(np.int32),
+        bus_raw=draw(hnp.arrays(bus, n)).astype(np.int32),
         checkpoint_ticks=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
         checkpoint_raw=draw(hnp.arrays(np.int64, k, elements=_WIDE)),
         checkpoint_bus=draw(hnp.arrays(np.int64, k, elements=_WIDE)),

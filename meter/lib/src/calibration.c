@@ -1,12 +1,11 @@
 #include "fsjoule/calibration.h"
 
-#define NV_PER_SHUNT 10000
-#define UV_PER_BUS 4000u
+#define PV_PER_NV 1000
+#define PV_PER_UV 1000000
 #define NV_PER_MV 1000000
 #define PPM 1000000
-/* 16 V and 32 V; a true voltage may be a gain's largest error above the bus range. */
-#define TRUE_MAX_UV 16800000u
-#define TRUE_MAX_32V_UV 33600000u
+/* A true voltage may be a gain's largest error above the bus range. */
+#define TRUE_MAX_UV_PER_V 1050000u
 #define UNCERTAINTY_MAX_PPM 1000000u
 
 /* Rounded to the nearest; `b` is above 0. */
@@ -36,31 +35,36 @@ void fsj_average_add(struct fsj_average *average, const struct fsj_ina219_readin
 	average->clipped |= reading->clipped;
 }
 
-int32_t fsj_average_shunt_nv(const struct fsj_average *average)
+int32_t fsj_average_shunt_nv(const struct fsj_average *average, const struct fsj_scale *scale)
 {
-	return (int32_t)divided((int64_t)average->shunt_sum * NV_PER_SHUNT, average->samples);
+	return (int32_t)divided((int64_t)average->shunt_sum * scale->shunt_unit_pv,
+				(int64_t)average->samples * PV_PER_NV);
 }
 
-int32_t fsj_average_bus_uv(const struct fsj_average *average)
+int32_t fsj_average_bus_uv(const struct fsj_average *average, const struct fsj_scale *scale)
 {
-	return (int32_t)divided((int64_t)average->bus_sum * UV_PER_BUS, average->samples);
+	return (int32_t)divided((int64_t)average->bus_sum * scale->bus_unit_pv,
+				(int64_t)average->samples * PV_PER_UV);
 }
 
-int32_t fsj_average_spread_nv(const struct fsj_average *average)
+int32_t fsj_average_spread_nv(const struct fsj_average *average, const struct fsj_scale *scale)
 {
-	return ((int32_t)average->shunt_largest - average->shunt_least) * NV_PER_SHUNT;
+	const int64_t spread = average->shunt_largest - average->shunt_least;
+
+	return (int32_t)divided(spread * scale->shunt_unit_pv, PV_PER_NV);
 }
 
 /* -------------------------------------------------------------------------------------------------------- zero */
 
-bool fsj_calibrate_zero(const struct fsj_average *average, uint32_t date, struct fsj_calibration *calibration)
+bool fsj_calibrate_zero(const struct fsj_average *average, const struct fsj_scale *scale, uint32_t date,
+			struct fsj_calibration *calibration)
 {
-	const int32_t most = FSJ_OFFSET_MAX_NV / NV_PER_SHUNT;
+	const int32_t most = (int32_t)((int64_t)FSJ_OFFSET_MAX_NV * PV_PER_NV / scale->shunt_unit_pv);
 
 	if (average->shunt_least < -most || average->shunt_largest > most) {
 		return false;
 	}
-	calibration->shunt_offset_nv = fsj_average_shunt_nv(average);
+	calibration->shunt_offset_nv = fsj_average_shunt_nv(average, scale);
 	calibration->zero_date = date;
 	return true;
 }
@@ -68,23 +72,22 @@ bool fsj_calibrate_zero(const struct fsj_average *average, uint32_t date, struct
 /* ------------------------------------------------------------------------------------------------------- gains */
 
 /* uA times uOhm is pV. */
-static int64_t true_shunt_nv(const struct fsj_gain_point *point, const struct fsj_settings *settings)
+static int64_t true_shunt_nv(const struct fsj_gain_point *point, uint32_t shunt_uohm)
 {
-	return divided((int64_t)point->true_ua * settings->shunt_uohm, 1000);
+	return divided((int64_t)point->true_ua * shunt_uohm, PV_PER_NV);
 }
 
-static int64_t full_scale_nv(const struct fsj_settings *settings)
+static int64_t full_scale_nv(const struct fsj_scale *scale)
 {
-	return (int64_t)fsj_ina219_range_mv(settings->range) * NV_PER_MV;
+	return (int64_t)scale->shunt_mv * NV_PER_MV;
 }
 
-bool fsj_gain_point_possible(const struct fsj_gain_point *point, const struct fsj_settings *settings)
+bool fsj_gain_point_possible(const struct fsj_gain_point *point, uint32_t shunt_uohm, const struct fsj_scale *scale)
 {
-	const int64_t most = full_scale_nv(settings) / 100 * 105;
-	const uint32_t most_uv = settings->bus_32v ? TRUE_MAX_32V_UV : TRUE_MAX_UV;
+	const int64_t most = full_scale_nv(scale) / 100 * 105;
 
-	return magnitude(true_shunt_nv(point, settings)) <= most && point->true_uv > 0 &&
-	       point->true_uv <= most_uv && point->uncertainty_ppm <= UNCERTAINTY_MAX_PPM;
+	return magnitude(true_shunt_nv(point, shunt_uohm)) <= most && point->true_uv > 0 &&
+	       point->true_uv <= scale->bus_v * TRUE_MAX_UV_PER_V && point->uncertainty_ppm <= UNCERTAINTY_MAX_PPM;
 }
 
 /* True over read, less one, in ppm. `read` is above 0. */
@@ -107,10 +110,10 @@ static uint32_t slope_uncertainty(const struct fsj_gain_point *low, int64_t low_
 }
 
 bool fsj_calibrate_gain(const struct fsj_gain_point *low, const struct fsj_gain_point *high, uint32_t date,
-			const struct fsj_settings *settings, struct fsj_calibration *calibration)
+			uint32_t shunt_uohm, const struct fsj_scale *scale, struct fsj_calibration *calibration)
 {
-	const int64_t low_nv = true_shunt_nv(low, settings);
-	const int64_t high_nv = true_shunt_nv(high, settings);
+	const int64_t low_nv = true_shunt_nv(low, shunt_uohm);
+	const int64_t high_nv = true_shunt_nv(high, shunt_uohm);
 	/* A shunt may be built in either way round. */
 	const int64_t sign = high_nv >= low_nv ? 1 : -1;
 	const int64_t truth = sign * (high_nv - low_nv);
@@ -119,7 +122,7 @@ bool fsj_calibrate_gain(const struct fsj_gain_point *low, const struct fsj_gain_
 	struct fsj_calibration found = {.zero_date = date, .gain_date = date};
 	int64_t offset;
 
-	if (truth < full_scale_nv(settings) / 4 || read <= 0 || bus_read <= 0 ||
+	if (truth < full_scale_nv(scale) / 4 || read <= 0 || bus_read <= 0 ||
 	    !gain(truth, read, &found.current_gain_ppm) ||
 	    !gain((int64_t)low->true_uv + high->true_uv, bus_read, &found.bus_gain_ppm)) {
 		return false;

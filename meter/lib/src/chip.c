@@ -15,7 +15,6 @@ static enum fsj_status noted(struct fsj_chip *chip, enum fsj_status status)
 enum fsj_status fsj_chip_start(struct fsj_chip *chip, const struct fsj_ina219_setup *setup)
 {
 	chip->setup = *setup;
-	chip->rest = (struct fsj_rest){0};
 	chip->started = true;
 	return noted(chip, chip->kind->start(&chip->i2c, setup));
 }
@@ -44,7 +43,7 @@ enum fsj_status fsj_chip_read(struct fsj_chip *chip, struct fsj_ina219_reading *
 	enum fsj_status status = FSJ_I2C_FAULT;
 
 	if (chip->started) {
-		status = noted(chip, chip->kind->read(&chip->i2c, &chip->setup, &chip->rest, reading));
+		status = noted(chip, chip->kind->read(&chip->i2c, &chip->setup, reading));
 	}
 	if (status == FSJ_NOT_READY && !is_configured(chip)) {
 		status = FSJ_I2C_FAULT;

@@ -126,7 +126,8 @@ static uint8_t set_bus_range(struct fsj_meter *m, const struct order *order)
 	const uint16_t range_v = fsj_get_u16(order->command->payload);
 	struct fsj_settings settings = m->settings;
 
-	if (range_v != 16 && range_v != 32) {
+	/* An INA228 has one range. */
+	if (m->chip.kind->number != FSJ_CHIP_INA219 || (range_v != 16 && range_v != 32)) {
 		return FSJ_REPLY_BAD_VALUE;
 	}
 	settings.bus_32v = range_v == 32;
@@ -192,7 +193,7 @@ static uint8_t gain(struct fsj_meter *m, const struct order *order)
 		.uncertainty_ppm = fsj_get_u32(payload + 9),
 	};
 
-	if ((!is_low && (payload[0] != 2 || !m->has_low)) || !fsj_gain_point_possible(&point, &m->settings)) {
+	if ((!is_low && (payload[0] != 2 || !m->has_low)) || !fsj_gain_point_possible(&point, m->settings.shunt_uohm, &m->chip.setup.scale)) {
 		return FSJ_REPLY_BAD_VALUE;
 	}
 	fsj_task_begin(m, is_low ? FSJ_TASK_LOW_POINT : FSJ_TASK_HIGH_POINT, order->command,
@@ -274,7 +275,7 @@ static uint8_t carry_out(struct fsj_meter *m, const struct order *order)
 /* Frames of a meter come back where a line echoes; an answer would come back too. */
 static bool is_echo(const struct fsj_command *command)
 {
-	return command->type >= FSJ_FRAME_SAMPLES && command->type <= FSJ_FRAME_REPLY;
+	return command->type >= FSJ_FRAME_SAMPLES && command->type <= FSJ_FRAME_WIDE_SAMPLES;
 }
 
 void fsj_meter_execute(struct fsj_meter *m, const struct fsj_command *command, uint64_t time_us)

@@ -22,6 +22,15 @@ static void put_u16(struct writer *w, uint16_t value)
 	w->size += 2;
 }
 
+/* Of a sample: 16 bits, or 24. */
+static void put_value(struct writer *w, bool wide, uint32_t value)
+{
+	put_u16(w, (uint16_t)value);
+	if (wide) {
+		put_u8(w, (uint8_t)(value >> 16));
+	}
+}
+
 static void put_u32(struct writer *w, uint32_t value)
 {
 	fsj_put_u32(w->bytes + w->size, value);
@@ -61,7 +70,7 @@ size_t fsj_frame_samples(struct fsj_frame_id id, const struct fsj_samples *sampl
 	const uint8_t count = samples->count < FSJ_SAMPLES_MAX ? samples->count : FSJ_SAMPLES_MAX;
 	struct writer w;
 
-	begin(&w, FSJ_FRAME_SAMPLES, id);
+	begin(&w, samples->wide ? FSJ_FRAME_WIDE_SAMPLES : FSJ_FRAME_SAMPLES, id);
 	put_u64(&w, samples->first_tick);
 	put_u64(&w, samples->first_time_us);
 	put_u64(&w, (uint64_t)samples->energy_raw);
@@ -70,8 +79,8 @@ size_t fsj_frame_samples(struct fsj_frame_id id, const struct fsj_samples *sampl
 	put_u8(&w, samples->flags);
 	put_u8(&w, count);
 	for (uint8_t i = 0; i < count; i++) {
-		put_u16(&w, (uint16_t)samples->sample[i].shunt);
-		put_u16(&w, samples->sample[i].bus);
+		put_value(&w, samples->wide, (uint32_t)samples->sample[i].shunt);
+		put_value(&w, samples->wide, samples->sample[i].bus);
 	}
 	return end(&w, out);
 }
@@ -116,6 +125,9 @@ size_t fsj_frame_info(struct fsj_frame_id id, const struct fsj_info *info, uint8
 	put_u32(&w, info->inputs.mark_overruns);
 	put_u32(&w, info->inputs.mark_noise);
 	put_u32(&w, info->inputs.marks_damaged);
+	put_u8(&w, info->chip);
+	put_u32(&w, info->shunt_unit_pv);
+	put_u32(&w, info->bus_unit_pv);
 	return end(&w, out);
 }
 

@@ -10,9 +10,9 @@
 #define LOOKS 3u
 #define LOOKS_ABOVE_1_KHZ 2u
 
-/* Where the readings of the bus voltage end, 4 mV a unit. */
-#define BUS_END_16V 4000u
-#define BUS_END_32V 8000u
+/* Of 10 uV and of 4 mV. */
+#define SHUNT_UNITS_PER_MV 100
+#define BUS_UNITS_PER_V 250u
 
 /* The finest resolution for each rate; docs/meter-protocol.md has the conversion times. */
 static const struct {
@@ -34,17 +34,22 @@ uint16_t fsj_ina219_range_mv(enum fsj_ina219_range range)
 	return (uint16_t)(40u << (unsigned int)range);
 }
 
-bool fsj_ina219_choose(uint32_t rate_hz, enum fsj_ina219_range range, struct fsj_ina219_setup *setup)
+bool fsj_ina219_choose(uint32_t rate_hz, enum fsj_ina219_range range, bool bus_32v, struct fsj_ina219_setup *setup)
 {
 	for (size_t i = 0; i < sizeof(resolutions) / sizeof(resolutions[0]); i++) {
 		if (rate_hz <= resolutions[i].rate_max_hz) {
 			setup->config = (uint16_t)(((unsigned int)range << FSJ_INA219_CONFIG_PG_SHIFT) |
 						   ((unsigned int)resolutions[i].bus << FSJ_INA219_CONFIG_BADC_SHIFT) |
 						   ((unsigned int)resolutions[i].shunt << FSJ_INA219_CONFIG_SADC_SHIFT) |
+						   (bus_32v ? FSJ_INA219_CONFIG_BRNG_32V : 0) |
 						   FSJ_INA219_MODE_CONTINUOUS_BOTH);
-			/* 10 uV a unit, so 100 units a mV. */
-			setup->full_scale = (int16_t)(fsj_ina219_range_mv(range) * 100);
 			setup->looks = rate_hz <= 1000 ? LOOKS : LOOKS_ABOVE_1_KHZ;
+			setup->scale = (struct fsj_scale){
+				.shunt_unit_pv = FSJ_INA219_SHUNT_UNIT_PV,
+				.bus_unit_pv = FSJ_INA219_BUS_UNIT_PV,
+				.shunt_mv = fsj_ina219_range_mv(range),
+				.bus_v = bus_32v ? 32 : 16,
+			};
 			return true;
 		}
 	}
@@ -79,9 +84,11 @@ static enum fsj_status read_ready_bus(const struct fsj_i2c *i2c, uint8_t looks, 
 	return FSJ_NOT_READY;
 }
 
-static uint16_t bus_full_scale(const struct fsj_ina219_setup *setup)
+static bool is_clipped(const struct fsj_scale *scale, const struct fsj_ina219_reading *reading)
 {
-	return (setup->config & FSJ_INA219_CONFIG_BRNG_32V) != 0 ? BUS_END_32V : BUS_END_16V;
+	const int32_t end = scale->shunt_mv * SHUNT_UNITS_PER_MV;
+
+	return reading->shunt >= end || reading->shunt <= -end || reading->bus >= scale->bus_v * BUS_UNITS_PER_V;
 }
 
 enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup,
@@ -101,10 +108,9 @@ enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, const struct fsj_ina2
 		return FSJ_I2C_FAULT;
 	}
 	reading->shunt = as_signed(shunt);
-	reading->bus = (uint16_t)(bus >> FSJ_INA219_BUS_VALUE_SHIFT);
+	reading->bus = (uint32_t)bus >> FSJ_INA219_BUS_VALUE_SHIFT;
 	reading->overflow = (bus & FSJ_INA219_BUS_OVF) != 0;
-	reading->clipped = reading->shunt >= setup->full_scale || reading->shunt <= -setup->full_scale ||
-			   reading->bus >= bus_full_scale(setup);
+	reading->clipped = is_clipped(&setup->scale, reading);
 	return FSJ_OK;
 }
 
@@ -112,20 +118,7 @@ enum fsj_status fsj_ina219_read(const struct fsj_i2c *i2c, const struct fsj_ina2
 
 static bool choose(const struct fsj_settings *settings, struct fsj_ina219_setup *setup)
 {
-	if (!fsj_ina219_choose(settings->rate_hz, settings->range, setup)) {
-		return false;
-	}
-	if (settings->bus_32v) {
-		setup->config |= FSJ_INA219_CONFIG_BRNG_32V;
-	}
-	return true;
-}
-
-static enum fsj_status read(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup, struct fsj_rest *rest,
-			    struct fsj_ina219_reading *reading)
-{
-	(void)rest;
-	return fsj_ina219_read(i2c, setup, reading);
+	return fsj_ina219_choose(settings->rate_hz, settings->range, settings->bus_32v, setup);
 }
 
 static enum fsj_status look(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup, bool *as_set_up)
@@ -155,9 +148,10 @@ static enum fsj_status test(const struct fsj_i2c *i2c, uint8_t *failures)
 }
 
 const struct fsj_chip_kind fsj_chip_ina219 = {
+	.number = FSJ_CHIP_INA219,
 	.choose = choose,
 	.start = fsj_ina219_start,
-	.read = read,
+	.read = fsj_ina219_read,
 	.look = look,
 	.test = test,
 };

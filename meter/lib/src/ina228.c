@@ -3,19 +3,21 @@
 #include "fsjoule/chip.h"
 #include "fsjoule/command.h"
 
+/* As the INA219's. A transfer takes 120 us, and each of a sample's two registers 140 us. */
+#define LOOKS 3u
+#define LOOKS_ABOVE_1_KHZ 2u
+
 #define WIDE_BYTES 3u
 #define SHUNT_MAX 0x7FFFF
-/* The frames have 13 bits for the bus, of which 32 V are in use. */
-#define BUS_MOST 8000
-#define BUS_END 8191
+/* The chip is made for 85 V, and its register goes to 102 V. */
+#define BUS_END_V 85
+#define BUS_UNITS_PER_V 5120
 
-/* 163.84 mV and 40.96 mV, in units of 10 uV. */
-#define FULL_SCALE 16383
-#define FINE_FULL_SCALE 4095
+/* 163.84 mV and 40.96 mV. */
+#define RANGE_MV 163
+#define FINE_RANGE_MV 40
 
-/* The finest resolution for each rate: both conversions, 1 % longer than is typical, take no more than 95 % of a tick. They
- * are as long as an INA219's at that rate, to 6 %.
- */
+/* The finest resolution for each rate: both conversions, 1 % longer than is typical, take no more than 95 % of a tick. */
 static const struct {
 	uint32_t rate_max_hz;
 	enum fsj_ina228_time shunt;
@@ -32,24 +34,28 @@ static const struct {
 };
 
 /* The chip has two ranges: 40 mV is the fine one, and the other serves for all others, up to 163.84 mV. */
-static bool is_fine(const struct fsj_ina219_setup *setup)
+static struct fsj_scale scale_of(enum fsj_ina219_range range)
 {
-	return setup->full_scale <= FINE_FULL_SCALE;
+	const bool fine = range == FSJ_INA219_RANGE_40MV;
+
+	return (struct fsj_scale){
+		.shunt_unit_pv = fine ? FSJ_INA228_FINE_SHUNT_UNIT_PV : FSJ_INA228_SHUNT_UNIT_PV,
+		.bus_unit_pv = FSJ_INA228_BUS_UNIT_PV,
+		.shunt_mv = fine ? FINE_RANGE_MV : RANGE_MV,
+		.bus_v = BUS_END_V,
+	};
 }
 
 static bool choose(const struct fsj_settings *settings, struct fsj_ina219_setup *setup)
 {
-	/* What the host is told: it knows INA219s, whose limits are wider. */
-	if (!fsj_chip_ina219.choose(settings, setup)) {
-		return false;
-	}
 	for (size_t i = 0; i < sizeof(resolutions) / sizeof(resolutions[0]); i++) {
 		if (settings->rate_hz <= resolutions[i].rate_max_hz) {
-			setup->other = (uint16_t)((FSJ_INA228_MODE_CONTINUOUS_BOTH << FSJ_INA228_MODE_SHIFT) |
-						  ((unsigned int)resolutions[i].bus << FSJ_INA228_VBUSCT_SHIFT) |
-						  ((unsigned int)resolutions[i].shunt << FSJ_INA228_VSHCT_SHIFT) |
-						  (unsigned int)resolutions[i].mean);
-			setup->full_scale = settings->range == FSJ_INA219_RANGE_40MV ? FINE_FULL_SCALE : FULL_SCALE;
+			setup->config = (uint16_t)((FSJ_INA228_MODE_CONTINUOUS_BOTH << FSJ_INA228_MODE_SHIFT) |
+						   ((unsigned int)resolutions[i].bus << FSJ_INA228_VBUSCT_SHIFT) |
+						   ((unsigned int)resolutions[i].shunt << FSJ_INA228_VSHCT_SHIFT) |
+						   (unsigned int)resolutions[i].mean);
+			setup->looks = settings->rate_hz <= 1000 ? LOOKS : LOOKS_ABOVE_1_KHZ;
+			setup->scale = scale_of(settings->range);
 			return true;
 		}
 	}
@@ -64,9 +70,10 @@ static bool write(const struct fsj_i2c *i2c, uint8_t reg, uint16_t value)
 /* No reset, which would take a while: all that matters is written. Writing ADC_CONFIG begins a conversion. */
 static enum fsj_status start(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup)
 {
-	const bool done = write(i2c, FSJ_INA228_CONFIG, is_fine(setup) ? FSJ_INA228_CONFIG_ADCRANGE : 0) &&
+	const bool fine = setup->scale.shunt_unit_pv == FSJ_INA228_FINE_SHUNT_UNIT_PV;
+	const bool done = write(i2c, FSJ_INA228_CONFIG, fine ? FSJ_INA228_CONFIG_ADCRANGE : 0) &&
 			  write(i2c, FSJ_INA228_DIAG_ALRT, FSJ_INA228_ALATCH) &&
-			  write(i2c, FSJ_INA228_ADC_CONFIG, setup->other);
+			  write(i2c, FSJ_INA228_ADC_CONFIG, setup->config);
 
 	return done ? FSJ_OK : FSJ_I2C_FAULT;
 }
@@ -102,22 +109,9 @@ static bool read_wide(const struct fsj_i2c *i2c, uint8_t reg, int32_t *value)
 	return true;
 }
 
-/* In a frame's units, to the nearest. What is left over goes into the next sample, so that sums lose nothing. */
-static int32_t in_units(int32_t value, int32_t per_unit, int32_t *rest)
-{
-	const int32_t whole = value + *rest;
-	const int32_t shifted = whole + per_unit / 2;
-	/* Rounded down, also below 0. */
-	const int32_t units = shifted >= 0 ? shifted / per_unit : -((per_unit - 1 - shifted) / per_unit);
-
-	*rest = whole - units * per_unit;
-	return units;
-}
-
-static enum fsj_status read(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup, struct fsj_rest *rest,
+static enum fsj_status read(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup,
 			    struct fsj_ina219_reading *reading)
 {
-	const int32_t per_unit = is_fine(setup) ? FSJ_INA228_FINE_SHUNT_PER_UNIT : FSJ_INA228_SHUNT_PER_UNIT;
 	const enum fsj_status status = wait_until_ready(i2c, setup->looks);
 	int32_t shunt;
 	int32_t bus;
@@ -128,12 +122,11 @@ static enum fsj_status read(const struct fsj_i2c *i2c, const struct fsj_ina219_s
 	if (!read_wide(i2c, FSJ_INA228_VSHUNT, &shunt) || !read_wide(i2c, FSJ_INA228_VBUS, &bus)) {
 		return FSJ_I2C_FAULT;
 	}
-	reading->shunt = (int16_t)in_units(shunt, per_unit, &rest->shunt);
-	bus = in_units(bus * 25, FSJ_INA228_BUS_PER_25_UNITS, &rest->bus);
+	reading->shunt = shunt;
 	reading->overflow = false;
-	reading->clipped = shunt >= SHUNT_MAX || shunt <= -SHUNT_MAX || bus >= BUS_MOST;
-	/* The bus voltage is never negative; a carried rest could be. */
-	reading->bus = (uint16_t)(bus < 0 ? 0 : bus > BUS_END ? BUS_END : bus);
+	reading->clipped = shunt >= SHUNT_MAX || shunt <= -SHUNT_MAX || bus >= BUS_END_V * BUS_UNITS_PER_V;
+	/* Around 0 V its offset makes it negative. */
+	reading->bus = (uint32_t)(bus < 0 ? 0 : bus);
 	return FSJ_OK;
 }
 
@@ -146,7 +139,7 @@ static enum fsj_status look(const struct fsj_i2c *i2c, const struct fsj_ina219_s
 	if (i2c->read_register(i2c->context, FSJ_INA228_ADC_CONFIG, &config) != 0) {
 		return FSJ_I2C_FAULT;
 	}
-	*as_set_up = config == setup->other;
+	*as_set_up = config == setup->config;
 	return FSJ_OK;
 }
 
@@ -167,6 +160,8 @@ static enum fsj_status test(const struct fsj_i2c *i2c, uint8_t *failures)
 }
 
 const struct fsj_chip_kind fsj_chip_ina228 = {
+	.number = FSJ_CHIP_INA228,
+	.wide = true,
 	.choose = choose,
 	.start = start,
 	.read = read,

@@ -13,6 +13,7 @@ enum fsj_status fsj_meter_start(struct fsj_meter *m, const struct fsj_meter_conf
 	*m = (struct fsj_meter){.config = *config, .sampling = true};
 	m->chip.kind = config->chip != NULL ? config->chip : &fsj_chip_ina219;
 	m->chip.i2c = *i2c;
+	m->sampler.wide = m->chip.kind->wide;
 	m->queue.outbox.output = *output;
 	fsj_store_load(&m->store, storage, &config->defaults);
 	m->settings = m->store.saved;

@@ -11,6 +11,7 @@ static void open_batch(struct fsj_sampler *sampler, uint64_t time_us)
 	batch->missed_total = sampler->missed_total;
 	batch->flags = sampler->flags_unsaid;
 	batch->count = 0;
+	batch->wide = sampler->wide;
 	sampler->missed_unsaid = 0;
 	sampler->flags_unsaid = 0;
 	sampler->batch_open = true;
@@ -30,6 +31,12 @@ static void send_empty(struct fsj_sampler *sampler, struct fsj_queue *queue)
 	fsj_sampler_close(sampler, queue);
 }
 
+static uint32_t flag_bits(bool wide, const struct fsj_ina219_reading *reading)
+{
+	return (reading->overflow ? (wide ? FSJ_WIDE_BUS_OVERFLOW : FSJ_BUS_OVERFLOW) : 0u) |
+	       (reading->clipped ? (wide ? FSJ_WIDE_BUS_CLIPPED : FSJ_BUS_CLIPPED) : 0u);
+}
+
 void fsj_sampler_add(struct fsj_sampler *sampler, struct fsj_queue *queue, uint64_t begin_us, uint64_t end_us,
 		     const struct fsj_ina219_reading *reading)
 {
@@ -39,12 +46,11 @@ void fsj_sampler_add(struct fsj_sampler *sampler, struct fsj_queue *queue, uint6
 		open_batch(sampler, begin_us);
 	}
 	batch->sample[batch->count].shunt = reading->shunt;
-	batch->sample[batch->count].bus = (uint16_t)(reading->bus | (reading->overflow ? FSJ_BUS_OVERFLOW : 0) |
-						     (reading->clipped ? FSJ_BUS_CLIPPED : 0));
+	batch->sample[batch->count].bus = reading->bus | flag_bits(sampler->wide, reading);
 	batch->count++;
 	batch->flags |= (uint8_t)((reading->overflow ? FSJ_FLAG_OVERFLOW : 0) | (reading->clipped ? FSJ_FLAG_CLIPPED : 0));
-	/* The product of 16 bits and 13 bits fits 32. The sum is unsigned, so that its wrap after decades is defined. */
-	sampler->energy_raw += (uint64_t)(int64_t)((int32_t)reading->shunt * (int32_t)reading->bus);
+	/* The sum is unsigned, so that its wrap after decades is defined. */
+	sampler->energy_raw += (uint64_t)((int64_t)reading->shunt * (int32_t)reading->bus);
 	sampler->bus_total += reading->bus;
 	sampler->next_tick++;
 	sampler->next_time_us = end_us;
@@ -79,5 +85,5 @@ void fsj_sampler_end(struct fsj_sampler *sampler, struct fsj_queue *queue)
 	if (sampler->next_tick > 0) {
 		send_empty(sampler, queue);
 	}
-	*sampler = (struct fsj_sampler){0};
+	*sampler = (struct fsj_sampler){.wide = sampler->wide};
 }

@@ -7,7 +7,7 @@ bool fsj_settings_valid(const struct fsj_settings *settings)
 
 	return settings->rate_hz >= FSJ_RATE_MIN_HZ && 1000000u % settings->rate_hz == 0 &&
 	       (unsigned int)settings->range <= FSJ_INA219_RANGE_320MV &&
-	       fsj_ina219_choose(settings->rate_hz, settings->range, &setup) &&
+	       fsj_ina219_choose(settings->rate_hz, settings->range, settings->bus_32v, &setup) &&
 	       settings->shunt_uohm >= FSJ_SHUNT_MIN_UOHM && settings->shunt_uohm <= FSJ_SHUNT_MAX_UOHM &&
 	       c->shunt_offset_nv >= -FSJ_OFFSET_MAX_NV && c->shunt_offset_nv <= FSJ_OFFSET_MAX_NV &&
 	       c->current_gain_ppm >= -FSJ_GAIN_MAX_PPM && c->current_gain_ppm <= FSJ_GAIN_MAX_PPM &&

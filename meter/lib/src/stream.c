@@ -26,7 +26,7 @@ void fsj_meter_send_info(struct fsj_meter *m)
 	struct fsj_info info = {
 		.rate_hz = m->settings.rate_hz,
 		.shunt_uohm = m->settings.shunt_uohm,
-		.shunt_range_mv = fsj_ina219_range_mv(m->settings.range),
+		.shunt_range_mv = m->chip.setup.scale.shunt_mv,
 		.adc_config = m->chip.setup.config,
 		.flags = info_flags(m),
 		.reset_cause = (uint8_t)m->config.reset_cause,
@@ -34,6 +34,9 @@ void fsj_meter_send_info(struct fsj_meter *m)
 		.frames_dropped = m->queue.outbox.dropped,
 		.calibration = m->settings.calibration,
 		.inputs = m->inputs,
+		.chip = m->chip.kind->number,
+		.shunt_unit_pv = m->chip.setup.scale.shunt_unit_pv,
+		.bus_unit_pv = m->chip.setup.scale.bus_unit_pv,
 	};
 
 	info.inputs.marks_damaged = m->queue.marks_damaged;

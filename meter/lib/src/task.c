@@ -31,13 +31,14 @@ static void answer(struct fsj_meter *m, enum fsj_reply_status status, int32_t fi
 static void end_zero(struct fsj_meter *m)
 {
 	const struct fsj_average *average = &m->task.average;
-	const bool good = fsj_calibrate_zero(average, m->task.date, &m->settings.calibration);
+	const struct fsj_scale *scale = &m->chip.setup.scale;
+	const bool good = fsj_calibrate_zero(average, scale, m->task.date, &m->settings.calibration);
 
 	if (good) {
 		fsj_meter_begin_stream(m);
 	}
-	answer(m, good ? FSJ_REPLY_DONE : FSJ_REPLY_BAD_VALUE, fsj_average_shunt_nv(average),
-	       fsj_average_spread_nv(average), (int32_t)average->samples);
+	answer(m, good ? FSJ_REPLY_DONE : FSJ_REPLY_BAD_VALUE, fsj_average_shunt_nv(average, scale),
+	       fsj_average_spread_nv(average, scale), (int32_t)average->samples);
 }
 
 /* The low point is kept until a high point has made a calibration of it. */
@@ -53,7 +54,8 @@ static bool use_point(struct fsj_meter *m)
 		m->has_low = true;
 		return true;
 	}
-	if (!fsj_calibrate_gain(&m->low, point, m->task.date, &m->settings, &m->settings.calibration)) {
+	if (!fsj_calibrate_gain(&m->low, point, m->task.date, m->settings.shunt_uohm, &m->chip.setup.scale,
+				&m->settings.calibration)) {
 		return false;
 	}
 	m->has_low = false;
@@ -66,8 +68,8 @@ static void end_point(struct fsj_meter *m)
 	struct fsj_gain_point *point = &m->task.point;
 	bool good;
 
-	point->shunt_nv = fsj_average_shunt_nv(&m->task.average);
-	point->bus_uv = fsj_average_bus_uv(&m->task.average);
+	point->shunt_nv = fsj_average_shunt_nv(&m->task.average, &m->chip.setup.scale);
+	point->bus_uv = fsj_average_bus_uv(&m->task.average, &m->chip.setup.scale);
 	good = use_point(m);
 	answer(m, good ? FSJ_REPLY_DONE : FSJ_REPLY_BAD_VALUE, point->shunt_nv, point->bus_uv,
 	       (int32_t)m->task.average.samples);
@@ -99,7 +101,7 @@ static void self_test_tick(struct fsj_meter *m, enum fsj_status status, const st
 
 	if (status == FSJ_OK) {
 		task->failures |= reading->clipped ? FSJ_FAIL_CLIPPED : 0;
-		answer(m, FSJ_REPLY_DONE, task->failures, reading->shunt, reading->bus);
+		answer(m, FSJ_REPLY_DONE, task->failures, reading->shunt, (int32_t)reading->bus);
 	} else if (status == FSJ_I2C_FAULT) {
 		answer(m, FSJ_REPLY_DONE, task->failures | (int32_t)FSJ_FAIL_NO_ANSWER, 0, 0);
 	} else if (task->ticks_left == 0) {

@@ -83,6 +83,10 @@ int __wrap_main(int argc, char **argv)
 		fputs(PROGRAM ": --pin-link: only the simulator has the mark pin\n", stderr);
 		return EXIT_USAGE;
 	}
+	if (options.is_ina228) {
+		fputs(PROGRAM ": --chip ina228: only the simulator has it\n", stderr);
+		return EXIT_USAGE;
+	}
 	if (!process_end_with(parent)) {
 		return EXIT_FAILURE;
 	}

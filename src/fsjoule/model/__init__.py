@@ -11,7 +11,15 @@ JSON unchanged, so a change of a field is a change of a schema.
 from __future__ import annotations
 
 from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
-from fsjoule.model.ina219 import Ina219Info, Ina219Trace, InputCounts, MeterCalibration, MeterStatus, ResetCause
+from fsjoule.model.ina219 import (
+    CurrentMonitor,
+    Ina219Info,
+    Ina219Trace,
+    InputCounts,
+    MeterCalibration,
+    MeterStatus,
+    ResetCause,
+)
 from fsjoule.model.lab import Exporter, JobFacts, LabFacts, MeterPort
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.measured import (
@@ -68,6 +76,7 @@ __all__ = [
     "CardModel",
     "CardTimes",
     "Clipped",
+    "CurrentMonitor",
     "DeviceCounters",
     "Energy",
     "EnergyBudget",

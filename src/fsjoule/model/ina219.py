@@ -1,4 +1,7 @@
-"""fsjoule's own meter with an INA219: its info, status and raw samples. docs/meter-protocol.md explains them."""
+"""fsjoule's own meter: its info, status and raw samples. docs/meter-protocol.md explains them.
+
+Its names are those of its first chip. An INA228 has finer units, and the rest is the same.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,20 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 INA219: Final = "ina219"
-# Bit 13 of CONFIG selects the bus voltage's range (TI SBOS448G, 8.6.3).
+# Bit 13 of an INA219's CONFIG selects the bus voltage's range (TI SBOS448G, 8.6.3).
 _BUS_32_V: Final = 1 << 13
+# An INA228's bus goes to 85 V, whatever its register could hold (TI SBOSA20, 6.3).
+_INA228_BUS_V: Final = 85
+# The ends of its converter: both are 20 bits with a sign (7.6).
+_INA228_END: Final = (1 << 19) - 1
+
+
+class CurrentMonitor(StrEnum):
+    """The meter's chip."""
+
+    INA219 = "INA219"
+    INA228 = "INA228"
+    UNKNOWN = "unknown"  # of a newer firmware
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +53,8 @@ class MeterCalibration:
 class Ina219Info:
     """Facts about fsjoule's own meter that are constant within a stream.
 
-    `adc_config` is the INA219's CONFIG register; `shunt_lsb_uv` and `bus_lsb_mv` are the units of raw samples. `file`
-    is the instrument file that this computer had when the stream was received.
+    `adc_config` is the INA219's CONFIG or the INA228's ADC_CONFIG; `shunt_lsb_uv` and `bus_lsb_mv` are the units of raw
+    samples. `file` is the instrument file that this computer had when the stream was received.
     """
 
     protocol: int
@@ -54,6 +69,7 @@ class Ina219Info:
     shunt_lsb_uv: float = 10.0
     bus_lsb_mv: float = 4.0
     file: InstrumentFile | None = None
+    chip: CurrentMonitor = CurrentMonitor.INA219
 
     @property
     def kind(self) -> str:
@@ -66,6 +82,8 @@ class Ina219Info:
     @property
     def bus_range_v(self) -> int:
         """The bus voltage at which its readings end, whatever the true one is."""
+        if self.chip is CurrentMonitor.INA228:
+            return _INA228_BUS_V
         return 32 if self.adc_config & _BUS_32_V else 16
 
     @property
@@ -138,8 +156,8 @@ class Ina219Trace(Trace):
     """
 
     info: Ina219Info
-    shunt_raw: npt.NDArray[np.int16]
-    bus_raw: npt.NDArray[np.uint16]
+    shunt_raw: npt.NDArray[np.int32]
+    bus_raw: npt.NDArray[np.int32]
     checkpoint_raw: npt.NDArray[np.int64]
     checkpoint_bus: npt.NDArray[np.int64]
 
@@ -162,10 +180,11 @@ class Ina219Trace(Trace):
     @property
     def clipped(self) -> tuple[Clipped, ...]:
         info = self.info
-        shunt_end = info.shunt_range_mv * 1000 / info.shunt_lsb_uv
+        is_ina228 = info.chip is CurrentMonitor.INA228
+        shunt_end = _INA228_END if is_ina228 else info.shunt_range_mv * 1000 / info.shunt_lsb_uv
         bus_end = info.bus_range_v * 1000 / info.bus_lsb_mv
-        # The least negative number of 16 bits has no positive one.
-        shunt = abs(self.shunt_raw.astype("int64")) >= shunt_end
+        shunt = abs(self.shunt_raw) >= shunt_end
+        is_widest = is_ina228 or bool(info.adc_config & _BUS_32_V)
         return (
             Clipped(
                 shunt,
@@ -175,7 +194,7 @@ class Ina219Trace(Trace):
             Clipped(
                 self.bus_raw >= bus_end,
                 f"the end of the bus voltage's range of {info.bus_range_v} V",
-                f"{'' if info.adc_config & _BUS_32_V else 'set --bus-range 32 (the chip takes 26 V), or '}"
+                f"{'' if is_widest else 'set --bus-range 32 (the chip takes 26 V), or '}"
                 "measure a lower supply voltage: behind a converter, or with another meter",
             ),
         )

@@ -6,7 +6,7 @@
         run.json                        fsjoule.run/8
         measurements/<nn>-<slug>/
             measurement.json            fsjoule.measurement/5
-            trace.parquet               fsjoule.trace/2
+            trace.parquet               fsjoule.trace/2, 3 or 4
             fio.json, console.log       attachments, under the caller's names
 
 For: writing results whole or not at all, and reading them from damaged and foreign folders too.

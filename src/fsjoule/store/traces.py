@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, with_config
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import ATTACHMENT_BYTES
 from fsjoule.host.plaintext import plain, plain_line
-from fsjoule.model import Ina219Info, Ina219Trace, Mark, MeterInfo, PlainInfo, PlainTrace, Trace
+from fsjoule.model import CurrentMonitor, Ina219Info, Ina219Trace, Mark, MeterInfo, PlainInfo, PlainTrace, Trace
 from fsjoule.store.checks import check_meter
 from fsjoule.store.columns import check_columns
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
@@ -54,6 +54,12 @@ class _Header:
 class _Ina219Header(_Header):
     info: Ina219Info
     schema: Literal["fsjoule.trace/2"] = "fsjoule.trace/2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WideHeader(_Header):
+    info: Ina219Info
+    schema: Literal["fsjoule.trace/4"] = "fsjoule.trace/4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +98,28 @@ class _Layout:
 
 
 _TIMES: Final = {"tick": ("ticks", pa.int64()), "time_us": ("times_us", pa.int64())}
+_SUMS: Final = {
+    "checkpoint_tick": ("checkpoint_ticks", pa.int64()),
+    "checkpoint_raw": ("checkpoint_raw", pa.int64()),
+    "checkpoint_bus": ("checkpoint_bus", pa.int64()),
+    "checkpoint_missed": ("checkpoint_missed", pa.int64()),
+}
 _INA219: Final = _Layout(
     "fsjoule.trace/2",
     Ina219Trace,
     _Ina219Header,
     _kind(_Ina219Header),
     {**_TIMES, "shunt_raw": ("shunt_raw", pa.int16()), "bus_raw": ("bus_raw", pa.uint16())},
-    {
-        "checkpoint_tick": ("checkpoint_ticks", pa.int64()),
-        "checkpoint_raw": ("checkpoint_raw", pa.int64()),
-        "checkpoint_bus": ("checkpoint_bus", pa.int64()),
-        "checkpoint_missed": ("checkpoint_missed", pa.int64()),
-    },
+    _SUMS,
+)
+# An INA228's raw samples have 20 bits.
+_WIDE: Final = _Layout(
+    "fsjoule.trace/4",
+    Ina219Trace,
+    _WideHeader,
+    _kind(_WideHeader),
+    {**_TIMES, "shunt_raw": ("shunt_raw", pa.int32()), "bus_raw": ("bus_raw", pa.int32())},
+    _SUMS,
 )
 _PLAIN: Final = _Layout(
     "fsjoule.trace/3",
@@ -182,7 +198,7 @@ class TraceEncoder:
         return writer
 
     def _opened(self) -> pq.ParquetWriter:
-        self._layout = _PLAIN if isinstance(self._last, PlainTrace) else _INA219
+        self._layout = _layout_of(self._last)
         types = self._layout.types
         return pq.ParquetWriter(
             self._sink,
@@ -191,6 +207,13 @@ class TraceEncoder:
             use_dictionary=False,
             column_encoding=dict.fromkeys(types, "DELTA_BINARY_PACKED"),
         )
+
+
+def _layout_of(trace: Trace | None) -> _Layout:
+    if isinstance(trace, PlainTrace):
+        return _PLAIN
+    is_narrow = not isinstance(trace, Ina219Trace) or trace.info.chip is CurrentMonitor.INA219
+    return _INA219 if is_narrow else _WIDE
 
 
 def _joined(pieces: list[Trace], name: str) -> npt.NDArray[Any]:
@@ -245,6 +268,8 @@ def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROW
     arrays = {field: column(name, header.samples, kind) for name, (field, kind) in layout.samples.items()}
     arrays |= {field: column(name, header.checkpoints, kind) for name, (field, kind) in layout.checkpoints.items()}
     told = {name: getattr(header, name) for name in ("info", "marks", "missed", "lost", "faults")}
+    # In memory raw samples of every chip have 32 bits.
+    arrays |= {field: arrays[field].astype(np.int32) for field in ("shunt_raw", "bus_raw") if field in arrays}
     trace = layout.trace(**arrays, **told)
     _check_order(trace, shown)
     return trace
@@ -256,7 +281,8 @@ def _layout(metadata: bytes) -> _Layout:
         document = _PLAIN.kind.parse(metadata)[0]
     except ValueError:
         return _INA219
-    return _PLAIN if isinstance(document, dict) and document.get("schema") == _PLAIN.schema else _INA219
+    named = document.get("schema") if isinstance(document, dict) else None
+    return next((layout for layout in (_PLAIN, _WIDE) if layout.schema == named), _INA219)
 
 
 def _check_shape(file: pq.ParquetFile, layout: _Layout, shown: str, most_rows: int | None) -> None:

@@ -10,13 +10,13 @@
 #include "fsjoule/ina219.h"
 #include "fsjoule/settings.h"
 
-/** A second of samples: the sums fit 32 bits up to 65535 of them. */
+/** A second of samples: the sums of 20 bits fit 32 up to 4095 of them. */
 struct fsj_average {
 	uint32_t samples;
 	int32_t shunt_sum;
 	uint32_t bus_sum;
-	int16_t shunt_least;
-	int16_t shunt_largest;
+	int32_t shunt_least;
+	int32_t shunt_largest;
 	bool clipped;
 };
 
@@ -33,28 +33,29 @@ struct fsj_gain_point {
 void fsj_average_add(struct fsj_average *average, const struct fsj_ina219_reading *reading);
 
 /** Mean of the shunt voltage in nV, of at least one sample. */
-int32_t fsj_average_shunt_nv(const struct fsj_average *average);
+int32_t fsj_average_shunt_nv(const struct fsj_average *average, const struct fsj_scale *scale);
 
 /** Mean of the bus voltage in uV, of at least one sample. */
-int32_t fsj_average_bus_uv(const struct fsj_average *average);
+int32_t fsj_average_bus_uv(const struct fsj_average *average, const struct fsj_scale *scale);
 
 /** Largest less smallest shunt voltage in nV. */
-int32_t fsj_average_spread_nv(const struct fsj_average *average);
+int32_t fsj_average_spread_nv(const struct fsj_average *average, const struct fsj_scale *scale);
 
 /** Take the average, at no load, for the offset.
  *
  * @retval false  a sample is beyond FSJ_OFFSET_MAX_NV: something is connected; `calibration` is untouched
  */
-bool fsj_calibrate_zero(const struct fsj_average *average, uint32_t date, struct fsj_calibration *calibration);
+bool fsj_calibrate_zero(const struct fsj_average *average, const struct fsj_scale *scale, uint32_t date,
+			struct fsj_calibration *calibration);
 
 /** True if a point with these true values can be measured at all. */
-bool fsj_gain_point_possible(const struct fsj_gain_point *point, const struct fsj_settings *settings);
+bool fsj_gain_point_possible(const struct fsj_gain_point *point, uint32_t shunt_uohm, const struct fsj_scale *scale);
 
 /** Compute offset and gains from two points that are possible.
  *
  * @retval false  they contradict what a meter can be; `calibration` is untouched
  */
 bool fsj_calibrate_gain(const struct fsj_gain_point *low, const struct fsj_gain_point *high, uint32_t date,
-			const struct fsj_settings *settings, struct fsj_calibration *calibration);
+			uint32_t shunt_uohm, const struct fsj_scale *scale, struct fsj_calibration *calibration);
 
 #endif

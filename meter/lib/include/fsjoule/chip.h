@@ -10,14 +10,16 @@
 #include "fsjoule/ina219.h"
 #include "fsjoule/settings.h"
 
-/** What finer readings leave over in the units of a frame: it goes into the next sample. */
-struct fsj_rest {
-	int32_t shunt;
-	int32_t bus;
+/** How an info frame names the chip. */
+enum fsj_chip_number {
+	FSJ_CHIP_INA219 = 0,
+	FSJ_CHIP_INA228 = 1,
 };
 
-/** A kind of chip. Readings of all kinds are in the INA219's units, which are those of the frames. */
+/** A kind of chip. Its readings are in units of its own, which the setup's scale tells. */
 struct fsj_chip_kind {
+	uint8_t number; /**< enum fsj_chip_number */
+	bool wide; /**< readings have up to 20 bits */
 	/** Continuous conversion with the finest resolution that gives each tick a new one.
 	 *
 	 * @retval false  no conversion is fast enough for this rate
@@ -26,7 +28,7 @@ struct fsj_chip_kind {
 	/** Start converting, from any state. */
 	enum fsj_status (*start)(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup);
 	/** As fsj_ina219_read(). */
-	enum fsj_status (*read)(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup, struct fsj_rest *rest,
+	enum fsj_status (*read)(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup,
 				struct fsj_ina219_reading *reading);
 	/** Look whether it is still as it was set up. */
 	enum fsj_status (*look)(const struct fsj_i2c *i2c, const struct fsj_ina219_setup *setup, bool *as_set_up);
@@ -41,7 +43,6 @@ struct fsj_chip {
 	const struct fsj_chip_kind *kind;
 	struct fsj_i2c i2c;
 	struct fsj_ina219_setup setup;
-	struct fsj_rest rest;
 	bool started; /**< as far as is known: it may have lost its supply */
 	uint32_t faults; /**< transfers that failed; wraps */
 };

@@ -4,6 +4,7 @@
 #ifndef FSJOULE_FRAME_H
 #define FSJOULE_FRAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ enum fsj_frame_type {
 	FSJ_FRAME_MARK = 2,
 	FSJ_FRAME_INFO = 3,
 	FSJ_FRAME_REPLY = 4,
+	FSJ_FRAME_WIDE_SAMPLES = 5,
 };
 
 #define FSJ_SAMPLES_MAX 20u
@@ -33,14 +35,18 @@ enum fsj_frame_type {
 #define FSJ_FLAG_EVENTS_LOST 0x10u /**< bytes or edges were lost */
 #define FSJ_FLAG_MARK_ERROR 0x20u /**< the mark line's UART had an error */
 
-/** The bus voltage has 13 bits; the others say of this one sample what the flags say of a frame. */
+/** The bus voltage has 13 bits, or 20 in a wide sample; the others say of this one sample what the flags say of a frame. */
 #define FSJ_BUS_MASK 0x1FFFu
 #define FSJ_BUS_OVERFLOW 0x4000u
 #define FSJ_BUS_CLIPPED 0x8000u
+#define FSJ_WIDE_BUS_MASK 0xFFFFFu
+#define FSJ_WIDE_BUS_OVERFLOW 0x400000u
+#define FSJ_WIDE_BUS_CLIPPED 0x800000u
 
+/** In the units that the info frame tells. */
 struct fsj_sample {
-	int16_t shunt; /**< 10 uV a unit */
-	uint16_t bus; /**< 4 mV a unit in FSJ_BUS_MASK, and FSJ_BUS_... */
+	int32_t shunt; /**< 16 bits, wide 20 */
+	uint32_t bus; /**< FSJ_BUS_MASK and FSJ_BUS_..., or FSJ_WIDE_BUS_... */
 };
 
 /** Samples of consecutive ticks. With `count` 0: no sample was taken lately, or the stream ends here. */
@@ -52,6 +58,7 @@ struct fsj_samples {
 	uint32_t missed_total; /**< ticks without a sample since the stream began, all before `first_tick`; wraps */
 	uint8_t flags;
 	uint8_t count; /**< at most FSJ_SAMPLES_MAX */
+	bool wide;
 	struct fsj_sample sample[FSJ_SAMPLES_MAX];
 };
 
@@ -92,7 +99,7 @@ struct fsj_info {
 	uint32_t rate_hz; /**< ticks a second */
 	uint32_t shunt_uohm;
 	uint16_t shunt_range_mv;
-	uint16_t adc_config; /**< the INA219's CONFIG register */
+	uint16_t adc_config; /**< the INA219's CONFIG, or the INA228's ADC_CONFIG */
 	uint8_t flags; /**< FSJ_INFO_... */
 	uint8_t reset_cause; /**< enum fsj_reset_cause */
 	uint8_t firmware[FSJ_NAME_BYTES]; /**< version, padded with NUL */
@@ -101,6 +108,9 @@ struct fsj_info {
 	uint32_t frames_dropped; /**< frames for which the line had no room since power-up; wraps */
 	struct fsj_calibration calibration;
 	struct fsj_input_counts inputs;
+	uint8_t chip; /**< enum fsj_chip_number */
+	uint32_t shunt_unit_pv; /**< picovolts of a raw unit */
+	uint32_t bus_unit_pv;
 };
 
 /** The answer to a command. */
@@ -121,8 +131,8 @@ struct fsj_frame_id {
 #define FSJ_FRAME_HEAD_BYTES 6u
 #define FSJ_FRAME_CRC_BYTES 4u
 #define FSJ_FRAME_OVERHEAD_BYTES (FSJ_FRAME_HEAD_BYTES + FSJ_FRAME_CRC_BYTES)
-/** The longest frame that the meter sends: a full frame of samples. */
-#define FSJ_FRAME_MAX_BYTES (FSJ_FRAME_OVERHEAD_BYTES + 42u + 4u * FSJ_SAMPLES_MAX)
+/** The longest frame that the meter sends: a full frame of wide samples. */
+#define FSJ_FRAME_MAX_BYTES (FSJ_FRAME_OVERHEAD_BYTES + 42u + 6u * FSJ_SAMPLES_MAX)
 /** Room that the encoders need. */
 #define FSJ_FRAME_ENCODED_MAX_BYTES FSJ_COBS_ENCODED_BYTES(FSJ_FRAME_MAX_BYTES)
 

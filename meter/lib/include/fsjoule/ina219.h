@@ -68,18 +68,28 @@ struct fsj_i2c {
 	void *context;
 };
 
+/** What a chip's readings mean. */
+struct fsj_scale {
+	uint32_t shunt_unit_pv; /**< picovolts of one unit */
+	uint32_t bus_unit_pv;
+	uint16_t shunt_mv; /**< full scale of the shunt voltage */
+	uint16_t bus_v; /**< and of the bus voltage */
+};
+
+#define FSJ_INA219_SHUNT_UNIT_PV 10000000u
+#define FSJ_INA219_BUS_UNIT_PV 4000000000u
+
 /** How the chip converts, and how it is read. */
 struct fsj_ina219_setup {
-	uint16_t config; /**< the CONFIG register; of another chip, that of an INA219 that converts for as long */
-	uint16_t other; /**< another chip's own configuration */
-	int16_t full_scale; /**< of the shunt voltage, 10 uV a unit */
+	uint16_t config; /**< the CONFIG register; of an INA228, ADC_CONFIG */
 	uint8_t looks; /**< reads of BUS that wait for a conversion */
+	struct fsj_scale scale;
 };
 
 /** One conversion, in the chip's units. */
 struct fsj_ina219_reading {
-	int16_t shunt; /**< 10 uV a unit */
-	uint16_t bus; /**< 4 mV a unit */
+	int32_t shunt;
+	uint32_t bus;
 	bool overflow; /**< OVF: the chip's own arithmetic overflowed; shunt and bus are still good */
 	bool clipped; /**< the shunt or the bus voltage is at the end of its range */
 };
@@ -87,13 +97,13 @@ struct fsj_ina219_reading {
 /** Full scale of a range in mV. */
 uint16_t fsj_ina219_range_mv(enum fsj_ina219_range range);
 
-/** Continuous conversion, 16 V bus range, with the finest resolution whose longest conversion takes no more than 95 %
+/** Continuous conversion, with the finest resolution whose longest conversion takes no more than 95 %
  * of a tick: a new one is there at every tick, and none is read twice.
  *
  * @retval true   `setup` is filled
  * @retval false  no conversion is fast enough for this rate
  */
-bool fsj_ina219_choose(uint32_t rate_hz, enum fsj_ina219_range range, struct fsj_ina219_setup *setup);
+bool fsj_ina219_choose(uint32_t rate_hz, enum fsj_ina219_range range, bool bus_32v, struct fsj_ina219_setup *setup);
 
 /** Reset the chip and start continuous conversion.
  *

@@ -54,9 +54,9 @@ enum fsj_ina228_mean {
 #define FSJ_INA228_DEVICE 0x228u /**< DEVICE_ID without its revision */
 #define FSJ_INA228_DEVICE_SHIFT 4
 
-/** What an INA219's unit has of an INA228's: 10 uV are 32 or 128, and 4 mV are 512/25. */
-#define FSJ_INA228_SHUNT_PER_UNIT 32
-#define FSJ_INA228_FINE_SHUNT_PER_UNIT 128
-#define FSJ_INA228_BUS_PER_25_UNITS 512
+/** Picovolts of a unit; the fine one with ADCRANGE. */
+#define FSJ_INA228_SHUNT_UNIT_PV 312500u
+#define FSJ_INA228_FINE_SHUNT_UNIT_PV 78125u
+#define FSJ_INA228_BUS_UNIT_PV 195312500u
 
 #endif

@@ -11,8 +11,9 @@
 #include "fsjoule/ina219.h"
 #include "fsjoule/queue.h"
 
-/** A stream's place. All zero is its beginning. */
+/** A stream's place. All zero but `wide` is its beginning. */
 struct fsj_sampler {
+	bool wide; /**< readings have up to 20 bits */
 	uint64_t next_tick;
 	uint64_t next_time_us; /**< start of that tick */
 	uint64_t energy_raw; /**< two's complement */

@@ -15,6 +15,10 @@
 /** Of conversions over what is typical, as the data sheet has it */
 #define SLOWEST_PPM 10000
 #define BUS_FULL_SCALE_32V true
+/** 25 mV and 5 V */
+#define SHUNT_RAW 80000
+#define BUS_RAW 25600
+#define SAMPLES_FRAME FSJ_FRAME_WIDE_SAMPLES
 
 struct made_chip {
 	struct ina228_emulated chip;
@@ -22,7 +26,7 @@ struct made_chip {
 
 static inline void made_chip_slow(struct made_chip *made, int32_t ppm)
 {
-	made->chip.slow_ppm = ppm;
+	made->chip.errors.slow_ppm = ppm;
 }
 
 static inline int made_chip_read_bytes(struct made_chip *made, uint8_t reg, uint8_t *bytes, size_t size)
@@ -36,6 +40,10 @@ static inline int made_chip_read_bytes(struct made_chip *made, uint8_t reg, uint
 /** Of conversions over what is typical, as the data sheet has it */
 #define SLOWEST_PPM 102000
 #define BUS_FULL_SCALE_32V false
+/** 25 mV and 5 V */
+#define SHUNT_RAW 2500
+#define BUS_RAW 1250
+#define SAMPLES_FRAME FSJ_FRAME_SAMPLES
 
 struct made_chip {
 	struct ina219_emulated chip;

@@ -1,5 +1,5 @@
 /** @file
- * A host that the tests make: what its terminals and its INA219 do is up to them. Time passes as fast as it can.
+ * A host that the tests make: what its terminals and its chip do is up to them. Time passes as fast as it can.
  */
 #ifndef FSJOULE_TESTS_MADE_HOST_H
 #define FSJOULE_TESTS_MADE_HOST_H
@@ -14,8 +14,6 @@
 /** The supply. */
 #define VOLTS 5.0
 #define AMPERES 0.25
-#define SHUNT_RAW 2500
-#define BUS_RAW 1250
 
 struct made_host {
 	struct made_chip made;

@@ -39,7 +39,7 @@ static struct parsed next_samples(void)
 
 		zassert_true(size > 0);
 		frame = parse(bytes, size);
-	} while (frame.type != FSJ_FRAME_SAMPLES);
+	} while (frame.type != SAMPLES_FRAME);
 	return frame;
 }
 
@@ -79,7 +79,7 @@ ZTEST(faults, test_a_reader_that_holds_the_line_up)
 	}
 	begin_of_gap = follower;
 	zassert_true(frame.seq > follower.frames);
-	if (frame.type != FSJ_FRAME_SAMPLES) {
+	if (frame.type != SAMPLES_FRAME) {
 		frame = next_samples();
 	}
 	zassert_equal(frame.samples.missed_total, begin_of_gap.missed);

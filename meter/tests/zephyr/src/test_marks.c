@@ -21,9 +21,9 @@ static void check_order(uint64_t mark_us)
 
 		if (frame->type == FSJ_FRAME_MARK && frame->mark.time_us == mark_us) {
 			behind = true;
-		} else if (frame->type == FSJ_FRAME_SAMPLES && behind) {
+		} else if (frame->type == SAMPLES_FRAME && behind) {
 			zassert_true(frame->samples.first_time_us + PERIOD_US >= mark_us);
-		} else if (frame->type == FSJ_FRAME_SAMPLES) {
+		} else if (frame->type == SAMPLES_FRAME) {
 			zassert_true(frame->samples.first_time_us + frame->samples.count * PERIOD_US <=
 				     mark_us + PERIOD_US);
 		}

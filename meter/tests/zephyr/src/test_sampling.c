@@ -14,7 +14,7 @@ ZTEST(sampling, test_a_thousand_samples_a_second)
 	for (size_t i = 0; i < watched.count; i++) {
 		const struct parsed *frame = &watched.frame[i];
 
-		for (uint8_t k = 0; frame->type == FSJ_FRAME_SAMPLES && k < frame->samples.count; k++) {
+		for (uint8_t k = 0; frame->type == SAMPLES_FRAME && k < frame->samples.count; k++) {
 			zassert_equal(frame->samples.sample[k].shunt, SHUNT_RAW);
 			zassert_equal(frame->samples.sample[k].bus, BUS_RAW);
 		}

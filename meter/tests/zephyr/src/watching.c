@@ -19,7 +19,7 @@ static void take(const struct parsed *frame)
 	follow(&follower, frame);
 	zassert_true(watched.count < FRAMES_MAX);
 	watched.frame[watched.count++] = *frame;
-	if (frame->type == FSJ_FRAME_SAMPLES) {
+	if (frame->type == SAMPLES_FRAME) {
 		watched.samples += frame->samples.count;
 		watched.missed += follower.stream_id == stream ? follower.missed - missed : follower.missed;
 		watched.flags |= frame->samples.flags;

@@ -1,7 +1,7 @@
 """Limits of the errors of fsjoule's own meter: from data sheets before a calibration, the remainder after it.
 
-Sources: TI SBOS448G (INA219), section 7.5, electrical characteristics of grade A; its maximum is the limit here.
-docs/energy.md lists every number.
+`ina228.py` has the numbers of that chip. Those of the INA219 are here: TI SBOS448G, section 7.5, electrical
+characteristics of grade A; its maximum is the limit here. docs/energy.md lists every number.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.meter.energy import ina228
+from fsjoule.meter.energy.current_monitor import ChipLimits, ChipTiming
 from fsjoule.meter.energy.instrument import SteadyErrors
-from fsjoule.model import Ina219Info, MarkSource
+from fsjoule.model import CurrentMonitor, Ina219Info, MarkSource
 from fsjoule.model.instrument_file import InstrumentFile, Shunt
 
 _SQRT3: Final = math.sqrt(3)
@@ -86,32 +89,36 @@ class Ina219:
 
     @classmethod
     def of(cls, info: Ina219Info, marks: MarkSource = MarkSource.LINE) -> Ina219:
-        """The limits of a meter with this info, for marks from one source."""
-        shunt_rounding_v = info.shunt_lsb_uv * 1e-6 * _step(info.adc_config >> _SADC_SHIFT) / 2
-        bus_rounding_v = info.bus_lsb_mv * 1e-3 * _step(info.adc_config >> _BADC_SHIFT) / 2
+        """The limits of a meter with this info, for marks from one source. MeasurementInvalid for an unknown chip."""
+        chip, timing = _chip(info)
+        shunt_rounding_v, bus_rounding_v = chip.shunt_step_v / 2, chip.bus_step_v / 2
         zeroed, gained = info.calibration.zero_date > 0, info.calibration.gain_date > 0
-        offset_v = shunt_rounding_v if zeroed else _OFFSET_LIMIT_V.get(info.shunt_range_mv, _OFFSET_LIMIT_V[320])
+        offset_v = shunt_rounding_v if zeroed else chip.offset_v
         # A slope between two rounded readings of the shunt, or two limits of the data sheet, each with its drift.
         span_v = _SPAN_OF_RANGE * info.shunt_range_mv * 1e-3
-        gains = (math.sqrt(2) * shunt_rounding_v / span_v,) if gained else (_CURRENT_LIMIT, _BUS_LIMIT)
+        gains = (math.sqrt(2) * shunt_rounding_v / span_v,) if gained else (chip.current_gain, chip.bus_gain)
         shunt = (None if info.file is None else info.file.shunt) or Shunt(ohm=info.shunt_uohm * 1e-6)
         gain_kelvin = _kelvin(info.file, calibrated=gained)
-        drift = _DRIFT_PER_KELVIN * gain_kelvin
+        # The calibration compared the reference with a rounded reading of the bus, whose offset it took for gain.
+        bus_v = (
+            math.hypot(math.sqrt(2) * bus_rounding_v, _BUS_CHANGE * chip.bus_offset_v)
+            if gained
+            else math.hypot(bus_rounding_v, chip.bus_offset_v)
+        )
         return cls(
             shunt_rounding_v=shunt_rounding_v,
-            # The calibration compared the reference with a rounded reading of the bus.
-            bus_rounding_v=math.sqrt(2) * bus_rounding_v if gained else bus_rounding_v,
-            offset_v=math.hypot(offset_v, _OFFSET_PER_KELVIN_V * _kelvin(info.file, calibrated=zeroed)),
-            offset_bus_v=None if zeroed else _OFFSET_AT_V,
-            offset_per_volt=_OFFSET_PER_VOLT,
-            gain=math.hypot(*gains, drift, drift),
+            bus_rounding_v=math.hypot(bus_v, chip.bus_offset_per_kelvin_v * gain_kelvin),
+            offset_v=math.hypot(offset_v, chip.offset_per_kelvin_v * _kelvin(info.file, calibrated=zeroed)),
+            offset_bus_v=None if zeroed else chip.offset_at_v,
+            offset_per_volt=chip.offset_per_volt,
+            gain=math.hypot(*gains, chip.current_gain_per_kelvin * gain_kelvin, chip.bus_gain_per_kelvin * gain_kelvin),
             shunt=shunt.drift_ppm_per_kelvin * 1e-6 * gain_kelvin if gained else shunt.tolerance_percent * 1e-2,
             reference=info.calibration.gain_uncertainty_ppm * 1e-6 if gained else 0.0,
             mark_s=max(_LATE_S[marks], _LATE_EMULATED_S if info.simulated else 0.0),
-            sample_s=math.hypot(*_widths_s(info)) / 2,
+            sample_s=math.hypot(*_widths_s(info, timing)) / 2,
             ohm=info.shunt_uohm * 1e-6,
-            shift_s=_shown_late_s(info) - (_BYTE_S if marks is MarkSource.LINE and not info.simulated else 0.0),
-            sharpening=_sharpening(info),
+            shift_s=_shown_late_s(info, timing) - (_BYTE_S if marks is MarkSource.LINE and not info.simulated else 0.0),
+            sharpening=_sharpening(info, timing),
         )
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
@@ -143,35 +150,65 @@ def _step(field: int) -> int:
     return 1 if field & _AVERAGED else _STEPS[field & 0x3]
 
 
-def _shown_late_s(info: Ina219Info) -> float:
+def _chip(info: Ina219Info) -> tuple[ChipLimits, ChipTiming]:
+    if info.chip is CurrentMonitor.INA228:
+        return ina228.limits(info), ina228.timing(info)
+    if info.chip is CurrentMonitor.INA219:
+        return _limits(info), _timing(info)
+    raise MeasurementInvalid("energy", ["this version of fsjoule does not know the meter's chip, nor its errors"])
+
+
+def _limits(info: Ina219Info) -> ChipLimits:
+    return ChipLimits(
+        shunt_step_v=info.shunt_lsb_uv * 1e-6 * _step(info.adc_config >> _SADC_SHIFT),
+        bus_step_v=info.bus_lsb_mv * 1e-3 * _step(info.adc_config >> _BADC_SHIFT),
+        offset_v=_OFFSET_LIMIT_V.get(info.shunt_range_mv, _OFFSET_LIMIT_V[320]),
+        offset_at_v=_OFFSET_AT_V,
+        offset_per_volt=_OFFSET_PER_VOLT,
+        offset_per_kelvin_v=_OFFSET_PER_KELVIN_V,
+        bus_offset_v=0.0,  # the gain's limit includes it
+        bus_offset_per_kelvin_v=0.0,
+        current_gain=_CURRENT_LIMIT,
+        current_gain_per_kelvin=_DRIFT_PER_KELVIN,
+        bus_gain=_BUS_LIMIT,
+        bus_gain_per_kelvin=_DRIFT_PER_KELVIN,
+    )
+
+
+def _timing(info: Ina219Info) -> ChipTiming:
+    shunt_s = _conversion_s(info.adc_config >> _SADC_SHIFT)
+    turn_s = shunt_s + _conversion_s(info.adc_config >> _BADC_SHIFT)
+    return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2)
+
+
+def _shown_late_s(info: Ina219Info, timing: ChipTiming) -> float:
     """How much later than the truth the middle of a tick is that shows a power.
 
     At the end of a tick the meter reads the newest conversion of the shunt. One ends once in each turn of shunt and
     bus, so that it is half a turn old on average, and the power is that of its middle.
     """
-    shunt_s, bus_s = _conversions_s(info)
-    age_s = (shunt_s + bus_s) / 2 + shunt_s / 2
+    age_s = timing.turn_s / 2 + timing.age_s
     return age_s - info.tick_us * 1e-6 / 2 - (0.0 if info.simulated else _READ_S)
 
 
-def _sharpening(info: Ina219Info) -> float:
+def _sharpening(info: Ina219Info, timing: ChipTiming) -> float:
     """See `Instrument`: that a step at a mark is neither spread into the window nor out of it, on average.
 
     A window's energy loses half of the mean distance between a moment and the sample that shows it, at each step;
     windows a tick away lose less of it.
     """
-    here_s, beside_s = (_mean_distance(at_s, _widths_s(info)) for at_s in (0.0, info.tick_us * 1e-6))
+    widths_s = _widths_s(info, timing)
+    here_s, beside_s = (_mean_distance(at_s, widths_s) for at_s in (0.0, info.tick_us * 1e-6))
     return here_s / (beside_s - here_s) / 2
 
 
-def _widths_s(info: Ina219Info) -> tuple[float, float, float]:
+def _widths_s(info: Ina219Info, timing: ChipTiming) -> tuple[float, float, float]:
     """The widths of three uniform distances whose sum lies between a moment and the sample that shows it.
 
     Where in its tick the moment lies, where in the turn of shunt and bus the tick ends, and where in the conversion
     the moment lies.
     """
-    shunt_s, bus_s = _conversions_s(info)
-    return info.tick_us * 1e-6, shunt_s + bus_s, shunt_s
+    return info.tick_us * 1e-6, timing.turn_s, timing.shunt_s
 
 
 def _mean_distance(at: float, widths: tuple[float, float, float]) -> float:
@@ -184,11 +221,6 @@ def _mean_distance(at: float, widths: tuple[float, float, float]) -> float:
         edge = at + sum(sign * width for sign, width in zip(signs, widths, strict=True)) / 2
         total += math.prod(signs) * edge**3 * abs(edge) / 24
     return total / math.prod(widths)
-
-
-def _conversions_s(info: Ina219Info) -> tuple[float, float]:
-    """How long the chip converts the shunt, and the bus."""
-    return _conversion_s(info.adc_config >> _SADC_SHIFT), _conversion_s(info.adc_config >> _BADC_SHIFT)
 
 
 def _conversion_s(field: int) -> float:

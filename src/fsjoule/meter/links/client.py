@@ -20,7 +20,7 @@ _HINTS: Final[dict[int, str]] = {
     ReplyStatus.UNKNOWN_COMMAND: "the firmware is older than this command: update it",
     ReplyStatus.RATE: "use a divisor of 1,000,000 from 100 to 2000, for example 320, 625 or 800",
     ReplyStatus.BUSY: "a calibration takes a second: try again after it",
-    ReplyStatus.CHIP_SILENT: "check the INA219's supply and its two I2C wires; fsjoule meter selftest says more",
+    ReplyStatus.CHIP_SILENT: "check the chip's supply and its two I2C wires; fsjoule meter selftest says more",
     ReplyStatus.NOT_STORED: "the settings hold until the meter loses power; fsjoule meter selftest says more",
 }
 

@@ -32,7 +32,7 @@ def complaints(status: MeterStatus) -> list[str]:
     """Everything that is wrong with a meter's state, whether it is calibrated or not."""
     found = [_RESETS[status.reset_cause]] if status.reset_cause in _RESETS else []
     if status.i2c_faults:
-        found.append(f"{counted(status.i2c_faults, 'failed transfer')} to the INA219 since power-up: check its wires")
+        found.append(f"{counted(status.i2c_faults, 'failed transfer')} to the chip since power-up: check its wires")
     if status.frames_dropped:
         found.append(f"{counted(status.frames_dropped, 'frame')} dropped since power-up: the host reads too slowly")
     if status.inputs is not None and status.inputs.events_lost:
@@ -104,7 +104,7 @@ def news(before: MeterStatus | None, now: MeterStatus) -> list[str]:
         return [_RESETS[now.reset_cause]] if now.reset_cause in _RESETS else []
     faults = (now.i2c_faults - before.i2c_faults) % _U32_MODULUS
     dropped = (now.frames_dropped - before.frames_dropped) % _U32_MODULUS
-    found = [f"{counted(faults, 'failed transfer')} to the INA219"] if 0 < faults < _U32_MODULUS // 2 else []
+    found = [f"{counted(faults, 'failed transfer')} to the chip"] if 0 < faults < _U32_MODULUS // 2 else []
     if 0 < dropped < _U32_MODULUS // 2:
         found.append(f"{counted(dropped, 'frame')} dropped: the host reads too slowly")
     if before.inputs is not None and now.inputs is not None:

@@ -71,16 +71,16 @@ _STATUS_TEXTS: Final = {
     ReplyStatus.REFUSED: "a value is out of range, or the measurement contradicts it",
     ReplyStatus.RATE: "the meter cannot sample at this rate",
     ReplyStatus.BUSY: "the meter is busy with a calibration",
-    ReplyStatus.CHIP_SILENT: "the INA219 does not answer",
+    ReplyStatus.CHIP_SILENT: "the chip does not answer",
     ReplyStatus.NOT_STORED: "the settings could not be stored",
     ReplyStatus.DAMAGED: "the command arrived damaged or truncated",
     ReplyStatus.OTHER_PROTOCOL: "the meter speaks another version of the protocol",
 }
 
 _SELF_TEST_FAILURES: Final = {
-    0x01: "the INA219 does not answer",
-    0x02: "a register of the INA219 does not keep what is written",
-    0x04: "the INA219's CONFIG register does not keep its setting",
+    0x01: "the chip does not answer",
+    0x02: "a register of the chip does not keep what is written, or it is another chip",
+    0x04: "the chip's configuration is not as it was set",
     0x08: "no conversion ended within its longest time",
     0x10: "a reading is clipped: shunt or bus",
     0x20: "there is no storage for settings",
@@ -123,17 +123,17 @@ def _near_rates(hz: int) -> str:
 
 
 def measuring_range(millivolts: int) -> bytes:
-    """Payload of RANGE. Raises ConfigError for a range that the INA219 lacks."""
+    """Payload of RANGE. Raises ConfigError for a range that no meter has. An INA228 takes all but 40 for its 163 mV."""
     if millivolts not in RANGES_MV:
         choices = ", ".join(str(value) for value in RANGES_MV)
-        raise ConfigError(f"the INA219 has no range of {millivolts} mV", hint=f"choose from: {choices}")
+        raise ConfigError(f"the meter has no range of {millivolts} mV", hint=f"choose from: {choices}")
     return struct.pack("<H", millivolts)
 
 
 def bus_range(volts: int) -> bytes:
-    """Payload of BUS_RANGE. Raises ConfigError for a range that the INA219 lacks."""
+    """Payload of BUS_RANGE. Raises ConfigError for a range that no meter can be set to: an INA228 has one only."""
     if volts not in BUS_RANGES_V:
-        raise ConfigError(f"the INA219 has no bus range of {volts} V", hint="choose from: 16, 32")
+        raise ConfigError(f"the meter has no bus range of {volts} V", hint="choose from: 16, 32")
     return struct.pack("<H", volts)
 
 

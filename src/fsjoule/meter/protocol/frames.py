@@ -17,13 +17,14 @@ import numpy.typing as npt
 from fsjoule.errors import MeterError
 from fsjoule.meter.protocol.framing import DELIMITER, HEAD, MAX_STUFFED_BYTES, OLD_PROTOCOL, PROTOCOL, unpacked
 from fsjoule.meter.protocol.sequence import OldSequence, Sequence, StreamCounters
-from fsjoule.model import Ina219Info, InputCounts, MarkSource, MeterCalibration, MeterStatus, ResetCause
+from fsjoule.model import CurrentMonitor, Ina219Info, InputCounts, MarkSource, MeterCalibration, MeterStatus, ResetCause
 from fsjoule.model.mark_line import read_line
 
 TYPE_SAMPLES: Final = 1
 TYPE_MARK: Final = 2
 TYPE_INFO: Final = 3
 TYPE_REPLY: Final = 4
+TYPE_WIDE_SAMPLES: Final = 5
 FLAG_OVERFLOW: Final = 0x01
 FLAG_CLIPPED: Final = 0x02
 FLAG_I2C_FAULT: Final = 0x04
@@ -36,9 +37,12 @@ INFO_SIMULATED: Final = 0x01
 INFO_SAMPLING: Final = 0x02
 INFO_UNSAVED: Final = 0x04
 INFO_SETTINGS_DAMAGED: Final = 0x08
-SAMPLE_TYPE: Final = np.dtype([("shunt", "<i2"), ("bus", "<u2")])
-# From protocol 3 on the three bits above the bus voltage are the sample's own flags.
-BUS_MASK: Final = 0x1FFF
+_SAMPLE: Final = np.dtype([("shunt", "<i2"), ("bus", "<u2")])
+# Three bytes each, of which numpy knows no type.
+_WIDE_SAMPLE: Final = np.dtype([("shunt", "u1", 3), ("bus", "u1", 3)])
+# From protocol 3 on the bits above the bus voltage are the sample's own flags.
+_BUS_MASK: Final = 0x1FFF
+_WIDE_BUS_MASK: Final = 0xFFFFF
 _MAX_SAMPLES: Final = 20
 _MAX_MARK_BYTES: Final = 16
 # Ticks, times and the sum of bus are unsigned on the line; they will never reach 2^63.
@@ -46,6 +50,10 @@ _SAMPLES: Final = struct.Struct("<qqqqIBB")
 _MARK: Final = struct.Struct("<qBBB")
 _OLD_MARK: Final = struct.Struct("<qBB")
 _INFO: Final = struct.Struct("<IIHHBB16s16s2I3i3I5I")
+# Behind it, since the first version of protocol 3: the chip, and the units of raw samples in pV.
+_CHIP: Final = struct.Struct("<BII")
+_INA219_UNITS_PV: Final = (10_000_000, 4_000_000_000)
+_CHIPS: Final = (CurrentMonitor.INA219, CurrentMonitor.INA228)
 _OLD_INFO: Final = struct.Struct("<IIHHBB16s16s3I3i3I")
 _REPLY: Final = struct.Struct("<IBBiii")
 _STREAM: Final = struct.Struct("<I")
@@ -79,21 +87,21 @@ class SamplesFrame:
     flags: int
     samples: bytes
     stream_id: int | None = None
+    wide: bool = False
 
     @property
     def count(self) -> int:
-        return len(self.samples) // SAMPLE_TYPE.itemsize
+        return len(self.samples) // _sample_type(wide=self.wide).itemsize
 
     @property
-    def shunt_raw(self) -> npt.NDArray[np.int16]:
-        """Shunt voltages in 10 uV, shape (count,)."""
-        return np.frombuffer(self.samples, SAMPLE_TYPE)["shunt"]
+    def shunt_raw(self) -> npt.NDArray[np.int32]:
+        """Shunt voltages in the info frame's units, shape (count,)."""
+        return raw_values(self.samples, wide=self.wide, flags=self.stream_id is not None)[0]
 
     @property
-    def bus_raw(self) -> npt.NDArray[np.uint16]:
-        """Bus voltages in 4 mV, shape (count,)."""
-        bus: npt.NDArray[np.uint16] = np.frombuffer(self.samples, SAMPLE_TYPE)["bus"]
-        return bus if self.stream_id is None else bus & np.uint16(BUS_MASK)
+    def bus_raw(self) -> npt.NDArray[np.int32]:
+        """Bus voltages in the info frame's units, shape (count,)."""
+        return raw_values(self.samples, wide=self.wide, flags=self.stream_id is not None)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,25 @@ class ReplyFrame:
 Frame = SamplesFrame | MarkFrame | InfoFrame | ReplyFrame
 
 
+def raw_values(samples: bytes, *, wide: bool, flags: bool) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Raw shunts and raw bus voltages of samples as they are sent. `flags`: bits of the latter are no voltage."""
+    found = np.frombuffer(samples, _sample_type(wide=wide))
+    if wide:
+        return _of_24_bits(found["shunt"], signed=True), _of_24_bits(found["bus"], signed=False) & _WIDE_BUS_MASK
+    bus = found["bus"].astype(np.int32)
+    return found["shunt"].astype(np.int32), bus & _BUS_MASK if flags else bus
+
+
+def _sample_type(*, wide: bool) -> np.dtype[np.void]:
+    return _WIDE_SAMPLE if wide else _SAMPLE
+
+
+def _of_24_bits(parts: npt.NDArray[np.uint8], *, signed: bool) -> npt.NDArray[np.int32]:
+    low, middle, high = parts.astype(np.int32).T
+    value: npt.NDArray[np.int32] = low | middle << 8 | high << 16
+    return value - (high >> 7 << 24) if signed else value
+
+
 class FrameDecoder:
     """Turns the meter's byte stream, cut anywhere, into frames. It raises for no input but another protocol."""
 
@@ -166,10 +193,10 @@ class FrameDecoder:
             return
         kind, protocol, seq = HEAD.unpack_from(body)
         stream_id, payload = None, body[HEAD.size :]
+        if protocol in (PROTOCOL, OLD_PROTOCOL) and kind >= _FIRST_COMMAND:
+            self.counters.unknown += 1
+            return
         if protocol == PROTOCOL:
-            if kind >= _FIRST_COMMAND:
-                self.counters.unknown += 1
-                return
             if len(payload) < _STREAM.size:
                 self._damaged()
                 return
@@ -207,15 +234,20 @@ def _other_protocol(protocol: int) -> MeterError:
     )
 
 
-def _parse_samples(seq: int, payload: bytes, stream_id: int | None) -> SamplesFrame | None:
+def _parse_wide_samples(seq: int, payload: bytes, stream_id: int | None) -> SamplesFrame | None:
+    return _parse_samples(seq, payload, stream_id, wide=True)
+
+
+def _parse_samples(seq: int, payload: bytes, stream_id: int | None, *, wide: bool = False) -> SamplesFrame | None:
     if len(payload) < _SAMPLES.size:
         return None
     tick, time_us, energy_raw, bus_total, missed, flags, count = _SAMPLES.unpack_from(payload)
     if tick < 0 or time_us < 0 or bus_total < 0:
         return None
-    if count > _MAX_SAMPLES or len(payload) != _SAMPLES.size + count * SAMPLE_TYPE.itemsize:
+    if count > _MAX_SAMPLES or len(payload) != _SAMPLES.size + count * _sample_type(wide=wide).itemsize:
         return None
-    return SamplesFrame(seq, tick, time_us, energy_raw, bus_total, missed, flags, payload[_SAMPLES.size :], stream_id)
+    samples = payload[_SAMPLES.size :]
+    return SamplesFrame(seq, tick, time_us, energy_raw, bus_total, missed, flags, samples, stream_id, wide)
 
 
 def _parse_mark(seq: int, payload: bytes, stream_id: int | None) -> MarkFrame | None:
@@ -240,6 +272,7 @@ def _parse_mark(seq: int, payload: bytes, stream_id: int | None) -> MarkFrame | 
 
 def _parse_info(seq: int, payload: bytes, stream_id: int | None) -> InfoFrame | None:
     inputs = None
+    number, shunt_pv, bus_pv = 0, *_INA219_UNITS_PV
     if stream_id is None:
         if len(payload) != _OLD_INFO.size:
             return None
@@ -251,8 +284,10 @@ def _parse_info(seq: int, payload: bytes, stream_id: int | None) -> InfoFrame | 
         fields = _INFO.unpack_from(payload)
         protocol, stream, counts, calibration = PROTOCOL, stream_id, fields[8:10], fields[10:16]
         inputs = InputCounts(*fields[16:])
+        if len(payload) >= _INFO.size + _CHIP.size:
+            number, shunt_pv, bus_pv = _CHIP.unpack_from(payload, _INFO.size)
     rate_hz, shunt_uohm, range_mv, adc_config, flags, cause, firmware, serial = fields[:8]
-    if rate_hz == 0 or shunt_uohm == 0:
+    if 0 in (rate_hz, shunt_uohm, shunt_pv, bus_pv):
         return None
     info = Ina219Info(
         protocol=protocol,
@@ -264,6 +299,9 @@ def _parse_info(seq: int, payload: bytes, stream_id: int | None) -> InfoFrame | 
         simulated=bool(flags & INFO_SIMULATED),
         adc_config=adc_config,
         calibration=MeterCalibration(*calibration),
+        shunt_lsb_uv=shunt_pv / 1e6,
+        bus_lsb_mv=bus_pv / 1e9,
+        chip=_CHIPS[number] if number < len(_CHIPS) else CurrentMonitor.UNKNOWN,
     )
     status = MeterStatus(
         stream_id=stream,
@@ -297,6 +335,7 @@ _PARSERS: Final[dict[int, Callable[[int, bytes, int | None], Frame | None]]] = {
     TYPE_MARK: _parse_mark,
     TYPE_INFO: _parse_info,
     TYPE_REPLY: _parse_reply,
+    TYPE_WIDE_SAMPLES: _parse_wide_samples,
 }
 
 

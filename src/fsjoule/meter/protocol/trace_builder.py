@@ -1,4 +1,4 @@
-"""The meter's frames become a trace. Pure. Its memory grows by seven bytes per sample until the trace is taken."""
+"""The meter's frames become a trace. Pure. Its memory grows by seven or nine bytes per sample until it is taken."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ import numpy.typing as npt
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.protocol.frames import (
-    BUS_MASK,
     FLAG_BUS_RESET,
     FLAG_CLIPPED,
     FLAG_EVENTS_LOST,
     FLAG_I2C_FAULT,
     FLAG_MARK_ERROR,
     FLAG_OVERFLOW,
-    SAMPLE_TYPE,
     Frame,
     InfoFrame,
     MarkFrame,
     ReplyFrame,
     SamplesFrame,
+    raw_values,
 )
 from fsjoule.meter.protocol.framing import OLD_PROTOCOL
 from fsjoule.meter.protocol.sequence import is_later
@@ -35,9 +34,9 @@ from fsjoule.model.trace import EVENTS_LOST, MARK_LINE_ERRORS
 
 _U32_MODULUS: Final = 1 << 32
 _FAULTS: Final[dict[int, str]] = {
-    FLAG_OVERFLOW: "the INA219's arithmetic overflowed",
+    FLAG_OVERFLOW: "the chip's arithmetic overflowed",
     FLAG_CLIPPED: "the shunt or the bus voltage reached the end of the meter's range",
-    FLAG_I2C_FAULT: "the INA219 did not answer",
+    FLAG_I2C_FAULT: "the chip did not answer",
     FLAG_BUS_RESET: "the meter recovered its I2C bus",
     FLAG_EVENTS_LOST: EVENTS_LOST,
     FLAG_MARK_ERROR: MARK_LINE_ERRORS,
@@ -85,6 +84,8 @@ class TraceBuilder:
         self._identified = False
         self._heads = array("q")
         self._samples = bytearray()
+        # Whether the stream's samples are wide, once there are some.
+        self._wide: bool | None = None
         self._marks: list[Mark] = []
         self._damaged_marks: list[str] = []
         # End and flags of the samples that were already taken.
@@ -194,6 +195,10 @@ class TraceBuilder:
         self._keep_samples(frame)
 
     def _keep_samples(self, frame: SamplesFrame) -> None:
+        if self._wide is None:
+            self._wide = frame.wide
+        elif frame.wide != self._wide:
+            return  # a stream has samples of one type: no meter sends this
         # In the order of _Head.
         self._heads.extend(
             (
@@ -272,12 +277,9 @@ class TraceBuilder:
 
     def _built(self, info: Ina219Info) -> Ina219Trace:
         heads = np.array(self._heads, dtype=np.int64).reshape(-1, len(_Head))
-        samples = np.frombuffer(bytes(self._samples), SAMPLE_TYPE)
-        bus: npt.NDArray[np.uint16] = samples["bus"]
-        if self._stream_id is not None:
-            bus = bus & np.uint16(BUS_MASK)
+        shunt, bus = raw_values(bytes(self._samples), wide=bool(self._wide), flags=self._stream_id is not None)
         counts = heads[:, _Head.COUNT]
-        index = np.arange(len(samples)) - np.repeat(np.cumsum(counts) - counts, counts)
+        index = np.arange(len(shunt)) - np.repeat(np.cumsum(counts) - counts, counts)
         ticks = np.repeat(heads[:, _Head.TICK], counts) + index
         times_us = np.repeat(heads[:, _Head.TIME], counts) + index * 1_000_000 // info.rate_hz
         order = np.argsort(ticks, kind="stable")
@@ -288,7 +290,7 @@ class TraceBuilder:
             info=info,
             ticks=ticks[order],
             times_us=times_us[order],
-            shunt_raw=samples["shunt"][order],
+            shunt_raw=shunt[order],
             bus_raw=bus[order],
             checkpoint_ticks=heads[:, _Head.TICK].copy(),
             checkpoint_raw=heads[:, _Head.ENERGY].copy(),

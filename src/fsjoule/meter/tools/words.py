@@ -6,9 +6,10 @@ import dataclasses
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+from fsjoule.meter.energy import ina228
 from fsjoule.meter.links.notices import notices
 from fsjoule.meter.protocol.frames import InfoFrame
-from fsjoule.model import Ina219Info, InputCounts, MeterCalibration
+from fsjoule.model import CurrentMonitor, Ina219Info, InputCounts, MeterCalibration
 
 _DAY_S: Final = 86400
 _HOUR_S: Final = 3600
@@ -21,7 +22,11 @@ _LEAST_BITS: Final = 9
 
 
 def adc_text(info: Ina219Info) -> str:
-    """Resolution and averaging of the INA219's two converters."""
+    """The chip, with resolution and averaging of its two converters."""
+    if info.chip is CurrentMonitor.INA228:
+        count = ina228.mean_of(info)
+        shunt_s, bus_s = ina228.conversions_s(info)
+        return f"INA228, 20 bits: shunt {count} x {shunt_s * 1e6:.0f} us, bus {count} x {bus_s * 1e6:.0f} us"
     shunt, bus = (_adc(info.adc_config >> bit & _ADC_MASK) for bit in (_SHUNT_ADC_BIT, _BUS_ADC_BIT))
     return f"shunt {shunt}, bus {bus}"
 
