@@ -2,7 +2,7 @@
 # Builds the firmware with a Zephyr that is there already: `make firmware` and `make firmware-test`.
 #
 #   ZEPHYR_BASE              Zephyr's source; without it, a west workspace around this checkout
-#   ZEPHYR_MODULES           where there is no west workspace: .../cmsis_6;.../hal_stm32
+#   ZEPHYR_MODULES           where there is no west workspace: .../cmsis;.../hal_stm32
 #   GNUARMEMB_TOOLCHAIN_PATH where bin/arm-none-eabi-gcc is; without it, Zephyr finds its SDK
 set -euo pipefail
 
@@ -22,7 +22,8 @@ check_programs() {
         command -v "${program%%:*}" >/dev/null || absent+=("$package")
     done
     if [ ${#absent[@]} -gt 0 ]; then
-        missing+=("Programs that Zephyr's build needs. On Debian: apt install ${absent[*]}")
+        missing+=("Programs that Zephyr's build needs. On Debian:
+apt install ${absent[*]}")
     fi
 }
 
@@ -50,9 +51,9 @@ check_zephyr() {
         ZEPHYR_BASE=$(cd "$meter" && west list -f '{abspath}' zephyr 2>/dev/null) || true
     fi
     if [ -z "${ZEPHYR_BASE:-}" ]; then
-        missing+=("Zephyr itself, an operating system for microcontrollers that the firmware is built into. Zephyr's tool west
-brings the version that meter/west.yml names, beside this checkout:
-cd $(dirname "$(dirname "$meter")") && west init -l --mf meter/west.yml $(basename "$(dirname "$meter")") && west update
+        missing+=("Zephyr itself, an operating system for microcontrollers that the firmware is built into. Zephyr's tool west,
+one of the Python packages, brings the version that meter/west.yml names, and puts it beside this checkout (some 1.5 GB):
+(cd $(dirname "$(dirname "$meter")") && west init -l --mf meter/west.yml $(basename "$(dirname "$meter")") && west update --narrow -o=--depth=1)
 Where Zephyr is somewhere already: export ZEPHYR_BASE=/path/to/zephyr")
         return
     fi
@@ -70,11 +71,14 @@ Where Zephyr is somewhere already: export ZEPHYR_BASE=/path/to/zephyr")
 
 # In a workspace, west says where the modules are.
 check_modules() {
-    local name absent=()
+    local name cmsis=cmsis absent=()
     [ -n "${ZEPHYR_MODULES:-}" ] || (cd "$ZEPHYR_BASE" && west topdir) >/dev/null 2>&1 || {
+        if grep -qs 'repo-path: CMSIS_6' "$ZEPHYR_BASE/west.yml"; then
+            cmsis=CMSIS_6
+        fi
         missing+=("Zephyr's modules for the STM32, as there is no west workspace around $ZEPHYR_BASE: checkouts of
-github.com/zephyrproject-rtos/CMSIS_6 and .../hal_stm32 in the revisions that $ZEPHYR_BASE/west.yml names, then
-export ZEPHYR_MODULES='/path/to/CMSIS_6;/path/to/hal_stm32'")
+github.com/zephyrproject-rtos/$cmsis and .../hal_stm32 in the revisions that $ZEPHYR_BASE/west.yml names, then
+export ZEPHYR_MODULES='/path/to/$cmsis;/path/to/hal_stm32'")
         return 0
     }
     while IFS= read -r name; do
@@ -110,7 +114,7 @@ check() {
     [ "$1" = host ] || check_arm_compiler
     [ "$1" = host ] || [ -z "${ZEPHYR_BASE:-}" ] || check_modules
     if [ ${#missing[@]} -gt 0 ]; then
-        echo "The firmware cannot be built yet. Missing:" >&2
+        echo "The firmware cannot be built yet. What is missing, in the order in which to get it; then say it again:" >&2
         printf '\n- %s\n' "${missing[@]}" >&2
         echo "
 docs/firmware.md says more. The simulator has the same core and needs none of this: make bench builds it by itself." >&2

@@ -34,7 +34,8 @@ int usb_start(void)
 		error = usbd_add_configuration(&meter_usb, USBD_SPEED_FS, &configuration);
 	}
 	if (error == 0) {
-		error = usbd_register_all_classes(&meter_usb, USBD_SPEED_FS, 1, NULL);
+		/* By name: the function that takes all of them has other parameters in each Zephyr. */
+		error = usbd_register_class(&meter_usb, "cdc_acm_0", USBD_SPEED_FS, 1);
 	}
 	if (error == 0) {
 		/* CDC ACM has two interfaces, which an association holds together. */
