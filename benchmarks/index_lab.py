@@ -110,7 +110,9 @@ def main(
         figures |= _fill(server, address, lab, (wanted, writers), kill=kill)
         with open_index(address) as index:
             figures |= _size(index) | _ask(server, index) | _trends(server, address, "")
-            figures |= _night(server, index, address, lab, range(wanted, wanted + night))
+            new = range(wanted, wanted + night)
+            figures |= _one_board(server, index, address, lab, new)
+            figures |= _night(server, index, address, lab, new)
             figures |= _prune(index, lab, wanted // _PRUNED)
         figures["load_after"] = os.getloadavg()[0]
         figures["peak_memory_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -276,6 +278,14 @@ def _p50_p95(name: str, spent_s: list[float]) -> Figures:
     return {f"{name}_p50_s": statistics.median(spent_s), f"{name}_p95_s": p95}
 
 
+def _one_board(server: PostgresServer, index: Index, address: str, lab: SyntheticRows, new: range) -> Figures:
+    """The first runs of the night are of one board, so that the series of all others have nothing new."""
+    first = [lab.run(number) for number in new[: 60 * lab.boards : lab.boards]]
+    with index.writing() as connection:
+        Writer().write(connection, first)
+    return _trend(server, address, "trend_after_one_board")
+
+
 def _night(server: PostgresServer, index: Index, address: str, lab: SyntheticRows, new: range) -> Figures:
     writer = Writer()
     with _timed() as spent:
@@ -300,13 +310,14 @@ def _trends(server: PostgresServer, location: str, when: str) -> Figures:
     """The nightly update as it is by default, with six times as much of each history, and of one topic branch."""
     return {
         **_trend(server, location, f"trend{when}"),
+        **_trend(server, location, f"trend{when}_judged_anew", "--anew"),
         **_trend(server, location, f"long_trend{when}", "--branch", "main", "--limit", str(_LONG_TREND)),
         **_trend(server, location, f"trend_of_a_branch{when}", "--branch", "topic-10"),
     }
 
 
 def _trend(server: PostgresServer, location: str, name: str, *arguments: str) -> Figures:
-    """Time the command as its user does, from start to end: when the cache lacks the detector's answers, and again."""
+    """Time the command as its user does, from start to end, and again, when nothing is new."""
     program = Path(sys.executable).with_name("fsjoule")
     argv = [str(program), "trend", "--index", location, *arguments]
     figures: Figures = {}

@@ -18,7 +18,7 @@ from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.newestrows import kernel_labels, newest, run_names
+from fsjoule.store.index.newestrows import Newest, NewestRows, kernel_labels, run_names
 from fsjoule.store.index.queries import list_series, points, run_folders, stats
 from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.selection import comparable, resolve, resolve_kernel
@@ -56,6 +56,12 @@ def with_all_figures(measurement: Measurement) -> Measurement:
         fio=None if measurement.fio is None else replace(measurement.fio, latency_percentiles_ns={"99": 10_500_000}),
         duration_s=11.5,
     )
+
+
+def newest_rows(index: Index, where: Where, *, at_most: int | None, of_each: int = 1) -> list[NewestRows]:
+    with index.reading() as connection:
+        newest = Newest(connection, where, [Metric.DURATION], at_most=at_most, of_each=of_each)
+        return list(newest.rows(newest.numbers))
 
 
 class QueryContract:
@@ -274,22 +280,23 @@ class QueryContract:
         for number, run in enumerate(("cccccc", "aaaaaa", "bbbbbb")):
             write_run(results, run, started=f"2026-03-{9 - number:02d}T10:00:00Z", branch=run[:1], only=[5, 6])
         import_runs(index, [results])
-        whole = newest(index, Where(), [Metric.DURATION], at_most=None)
+        whole = newest_rows(index, Where(), at_most=None)
         given = points(index, Where(), metrics=[Metric.DURATION])
-        assert [each.series for each in whole.series] == list(given)
-        for found in whole.series:
+        assert [each.series for each in whole] == list(given)
+        for found in whole:
             assert not found.older
             expected = [(p.started_utc, p.number, p.boot, p.figures[Metric.DURATION]) for p in given[found.series]]
             assert [(row[0], row[2], row[4], row[5]) for row in found.rows] == expected
-            assert {whole.kernels[row[3]] for row in found.rows} == {p.kernel for p in given[found.series]}
-        cut = newest(index, Where(), [Metric.DURATION], at_most=4)
-        assert [(len(each.rows), each.older) for each in cut.series] == [(2, True)] * 2
-        names = run_names(index, {row[1] for each in cut.series for row in each.rows})
+            assert len({row[3] for row in found.rows}) == len({p.kernel for p in given[found.series]})
+        cut = newest_rows(index, Where(), at_most=4)
+        assert [(len(each.rows), each.older) for each in cut] == [(2, True)] * 2
+        names = run_names(index, {row[1] for each in cut for row in each.rows})
         assert sorted(name.run_id for name in names.values()) == ["aaaaaa", "cccccc"]
-        labels = kernel_labels(index, names)
+        with index.reading() as connection:
+            labels = kernel_labels(connection, names)
         assert {run for run, _ in labels} == set(names)
         assert set(labels.values()) == {"6.1"}
-        both = newest(index, Where(), [Metric.DURATION], at_most=2, of_each=2)
+        both = newest_rows(index, Where(), at_most=2, of_each=2)
         assert both == cut
 
     @pytest.mark.parametrize("run_cost", [0, 10**9])
@@ -301,16 +308,16 @@ class QueryContract:
             write_run(results, f"run{day}", started=f"2026-03-{day:02d}T10:00:00Z", branch=branch, only=[5, 6])
         import_runs(index, [results])
         where = Where(branches=("b",))
-        whole = newest(index, where, [Metric.DURATION], at_most=None)
+        whole = newest_rows(index, where, at_most=None)
         given = points(index, where, metrics=[Metric.DURATION])
-        assert [each.series for each in whole.series] == list(given)
-        for found in whole.series:
+        assert [each.series for each in whole] == list(given)
+        for found in whole:
             assert [row[5] for row in found.rows] == [p.figures[Metric.DURATION] for p in given[found.series]]
-        names = run_names(index, {row[1] for each in whole.series for row in each.rows})
+        names = run_names(index, {row[1] for each in whole for row in each.rows})
         assert sorted(name.run_id for name in names.values()) == ["run1", "run3", "run4", "run6"]
-        cut = newest(index, where, [Metric.DURATION], at_most=4)
-        assert [(len(each.rows), each.older) for each in cut.series] == [(2, True)] * 2
-        assert {names[row[1]].run_id for each in cut.series for row in each.rows} == {"run4", "run6"}
+        cut = newest_rows(index, where, at_most=4)
+        assert [(len(each.rows), each.older) for each in cut] == [(2, True)] * 2
+        assert {names[row[1]].run_id for each in cut for row in each.rows} == {"run4", "run6"}
 
     @pytest.mark.parametrize("order", Order)
     def test_the_newest_points_are_the_last_ones_of_all(self, index: Index, results: Path, order: Order) -> None:

@@ -29,6 +29,7 @@ class SyntheticRows:
 
     def __init__(self, boards: int, seed: int = 1) -> None:
         self._seed = seed
+        self.boards: Final = boards
         lab = SyntheticLab(boards, seed)
         self.measurements_per_run = lab.measurements_per_run
         with tempfile.TemporaryDirectory() as folder:

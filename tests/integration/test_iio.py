@@ -14,7 +14,8 @@ from iiod_emulator import Device, Iiod, iiod, ina226, ina228
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of, validity
-from fsjoule.meter.energy.iio import AMPERES_STEP, OHM, TURN_S
+from fsjoule.meter.energy.iio import OHM, TURN_S
+from fsjoule.meter.energy.stated import AMPERES_STEP
 from fsjoule.meter.links.iio import IioMeter, find
 from fsjoule.meter.protocol.iio import IIO, ohms
 from fsjoule.model import MarkSource, PlainTrace, Window

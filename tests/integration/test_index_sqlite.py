@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from index_import_contract import ImportContract
+from index_judged_contract import JudgedContract
 from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
 from index_retention_contract import RetentionContract
@@ -37,6 +38,10 @@ class TestImporting(_OnSqlite, ImportContract):
 
 
 class TestAsking(_OnSqlite, QueryContract):
+    pass
+
+
+class TestJudging(_OnSqlite, JudgedContract):
     pass
 
 

@@ -16,15 +16,9 @@ from scpi_emulator import supply
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
+from fsjoule.meter.energy.stated import AMPERES_OFFSET, stated_limits
 from fsjoule.meter.links.scpi import ScpiMeter
 from fsjoule.meter.protocol.polled import SampleTrace
-from fsjoule.meter.protocol.scpi import (
-    AMPERES_OFFSET,
-    AMPERES_SHARE,
-    SCPI,
-    VOLTS_OFFSET,
-    VOLTS_SHARE,
-)
 from fsjoule.model import PlainInfo, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile
 from fsjoule.model.meter import READ_S
@@ -33,13 +27,13 @@ from fsjoule.store.traces import read_trace
 
 ACCURACY = Accuracy(volts_percent=0.05, volts_offset=0.01, amperes_percent=0.1, amperes_offset=0.002)
 INFO = PlainInfo(
-    instrument=SCPI,
+    instrument="scpi",
     firmware="a maker",
     serial_number="1",
     rate_hz=10,
     measures_voltage=True,
     simulated=True,
-    settings={VOLTS_SHARE: 5e-4, VOLTS_OFFSET: 0.01, AMPERES_SHARE: 1e-3, AMPERES_OFFSET: 2e-3, READ_S: 0.1},
+    settings=stated_limits(ACCURACY) | {READ_S: 0.1},
 )
 
 
@@ -178,7 +172,7 @@ def test_the_commands_take_it(tmp_path: Path, fsjoule: CommandLine) -> None:
         kept = tmp_path / "trace.parquet"
         recorded = fsjoule("meter", "record", *address, "--seconds", "0.5", "-o", str(kept), "--json").document
         assert recorded["mean_watts"] == pytest.approx(2.0, rel=0.01)
-        assert read_trace(kept).info.kind == SCPI
+        assert read_trace(kept).info.kind == "scpi"
         ran = fsjoule("meter", "run", *address, "--idle", "0.3", "--json", "--", "sleep", "0.5")
         (run,) = json.loads(ran.err.strip().split("\n")[-1])["runs"]
         assert run["joules"]["value"] == pytest.approx(2.0 * run["window_seconds"], rel=0.01)

@@ -96,6 +96,26 @@ def test_a_signal_ends_it_and_its_workers_even_while_a_page_is_made(
     assert all(map(is_gone, workers))
 
 
+def ask_for_ever(reader: socket.socket) -> None:
+    requests = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1000
+    while True:
+        reader.sendall(requests)
+
+
+def test_a_reader_who_takes_no_answer_does_not_hold_the_end(starting: ExitStack, index: Path) -> None:
+    program = serve(starting, index)
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", urlsplit(program.address).port))
+        # When it reads no more requests, an answer waits for this reader.
+        reader.settimeout(2.0)
+        with pytest.raises(TimeoutError):
+            ask_for_ever(reader)
+        program.command.send_signal(signal.SIGTERM)
+        done = finished(program.command)
+    assert (done.code, done.err) == (0, "")
+
+
 def test_workers_end_when_it_is_killed(starting: ExitStack, index: Path) -> None:
     program = serve(starting, index)
     assert program.get("/runs")[0] == 200

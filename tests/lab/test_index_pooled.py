@@ -23,12 +23,11 @@ from sqlalchemy import text
 from fsjoule.errors import LabError, ResultError
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs, rebuild
-from fsjoule.store.index.newestrows import newest
 from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.records import Where
 from fsjoule.store.index.retention import prune
 from fsjoule.store.index.states import ChangeState, KeptState, keep_states
-from fsjoule.verdicts.trend.history import USUAL
+from fsjoule.verdicts.trend.trend import keep_news, trend_of
 
 _LIMIT_S = 60.0
 _AT_ONCE = 8
@@ -179,7 +178,15 @@ class TestRoles:
         with open_index(of("guest")) as index:
             assert stats(index).runs == 8
             assert len(points(index, at_most=3)) == 2
-            assert len(newest(index, Where(), USUAL, at_most=60_000).series) == 2
+            trend = trend_of(index, Where())
+            assert (trend.series, len(trend.news.judged)) == (2, 2)
+            keep_news(index, trend)
+            assert len(trend_of(index, Where()).news.judged) == 2  # a guest keeps nothing
+        with open_index(of("bench")) as index:
+            keep_news(index, trend)
+        with open_index(of("guest")) as index:
+            again = trend_of(index, Where())
+            assert (again, len(again.news.judged)) == (trend, 0)
 
     def test_a_reader_writes_nothing_and_a_writer_makes_no_tables(
         self, of: Callable[[str], str], tmp_path: Path
@@ -202,8 +209,8 @@ class TestRoles:
 
     def test_only_the_owner_migrates_an_older_index(self, of: Callable[[str], str], tmp_path: Path) -> None:
         with open_index(of("fsjoule_owner"), create=True) as index, index.writing() as connection:
-            connection.execute(text("DROP TABLE pruned_runs"))
-            connection.execute(text("UPDATE fsjoule_index_version SET version_num = '0005'"))
+            connection.execute(text("DROP TABLE judged_series"))
+            connection.execute(text("UPDATE fsjoule_index_version SET version_num = '0006'"))
         for user in ("bench", "guest"):
             with pytest.raises(ResultError, match=r"(?s)permission denied.*this user lacks the right"):
                 open_index(of(user))

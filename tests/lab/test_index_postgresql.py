@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from index_import_contract import ImportContract
+from index_judged_contract import JudgedContract
 from index_opening_contract import OpeningContract
 from index_query_contract import QueryContract
 from index_retention_contract import RetentionContract
@@ -56,6 +57,10 @@ class TestImporting(_OnPostgresql, ImportContract):
 
 
 class TestAsking(_OnPostgresql, QueryContract):
+    pass
+
+
+class TestJudging(_OnPostgresql, JudgedContract):
     pass
 
 

@@ -109,6 +109,8 @@ def test_runs_belong_to_the_places_of_their_own_lab_and_old_ones_are_read_as_nee
     assert [run.run_id for run in runs["evk-1"]] == ["run1", "run4", "run6"], "one of last week's is enough"
     assert (list(damaged), elsewhere) == ([str(tmp_path / "broken")], 2)
     assert runs_of({"evk-1"}, _COORDINATOR, [], _ENDED_S, last=3) == ({}, {}, 0)
+    (tmp_path / "new").mkdir()
+    assert runs_of({"evk-1"}, _COORDINATOR, [tmp_path / "new"], _ENDED_S, last=3) == ({}, {}, 0)
     with pytest.raises(ConfigError):
         runs_of({"evk-1"}, _COORDINATOR, [tmp_path / "none"], _ENDED_S, last=3)
 
@@ -165,7 +167,9 @@ def test_the_page_shows_states_queue_runs_and_faults_and_escapes_what_others_wro
     assert "/srv/results/broken" in page
     assert "simulated" not in page.partition("</style>")[2]
     assert "<svg" in page
-    assert "Nobody waits" in render_page(Lab("lab:1", NOW_S, (), ()), tmp_path / "lab.html")
+    empty = render_page(Lab("lab:1", NOW_S, (), ()), tmp_path / "lab.html")
+    for told in ("Nobody waits", "The coordinator knows no place yet", "No run has been measured at these places yet"):
+        assert told in empty
 
 
 def test_a_lab_with_emulated_boards_says_so(tmp_path: Path) -> None:

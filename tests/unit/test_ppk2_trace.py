@@ -12,9 +12,11 @@ from ppk2_frames import amperes, frame, frames, metadata
 
 from fsjoule.meter.energy import energy, instrument_of
 from fsjoule.meter.energy.ppk2 import Ppk2
+from fsjoule.meter.energy.stated import AMPERES_SHARE, VOLTS_SHARE, stated_limits
 from fsjoule.meter.protocol.ppk2 import SOURCE, parse_metadata
 from fsjoule.meter.protocol.ppk2_trace import RATE_HZ, Ppk2Trace
 from fsjoule.model import Mark, MarkSource, PlainInfo, Window
+from fsjoule.model.instrument_file import Accuracy
 
 CONSTANTS = parse_metadata(metadata()).constants
 INFO = PlainInfo(
@@ -178,9 +180,10 @@ def test_the_truth_is_within_twice_the_uncertainty(source: bool) -> None:
         edge_s = np.sort(rng.uniform(0.15, 0.55, 2))
         busy = (times_s >= edge_s[0]) & (times_s < edge_s[1])
         true_a = rng.uniform(0.06, 0.2) + rng.uniform(0.02, 0.3) * busy
-        limit = Ppk2.of(info)
-        read_a = true_a * (1 + rng.uniform(-1, 1) * limit.amperes_share) + rng.uniform(-1, 1) * 1e-3
-        true_v = VOLTS * (1 + rng.uniform(-1, 1) * limit.volts_share)
+        nordics = instrument_of(info, MarkSource.RISING)
+        assert isinstance(nordics, Ppk2)
+        read_a = true_a * (1 + rng.uniform(-1, 1) * nordics.told[AMPERES_SHARE]) + rng.uniform(-1, 1) * 1e-3
+        true_v = VOLTS * (1 + rng.uniform(-1, 1) * nordics.told[VOLTS_SHARE])
         trace = dataclasses.replace(_fed(_encoded(np.maximum(read_a, 0))).take(), info=info)
         at_us = trace.times_us[0] + edge_s * 1e6
         idle = Window(float(trace.times_us[0]), float(trace.times_us[0]) + 140_000)
@@ -191,7 +194,7 @@ def test_the_truth_is_within_twice_the_uncertainty(source: bool) -> None:
 
 
 def test_an_instrument_file_replaces_the_makers_limits() -> None:
-    told = {"volts_percent": 0.1, "volts_offset": 0.001, "amperes_percent": 0.5, "amperes_offset": 1e-5}
+    told = stated_limits(Accuracy(volts_percent=0.1, volts_offset=0.001, amperes_percent=0.5, amperes_offset=1e-5))
     better = instrument_of(dataclasses.replace(INFO, settings=INFO.settings | told)).steady(5.0, 0.2)
     usual = instrument_of(INFO).steady(5.0, 0.2)
     assert better.gain < usual.gain / 20

@@ -151,7 +151,18 @@ def test_control_characters_are_asked_of_no_database(index: Path, address: str) 
 def test_only_its_own_names_are_answered(index: Path) -> None:
     service = Service(index, hosts=("127.0.0.1", "lab.example.org"))
     assert service.ask("/runs", host="lab.example.org").status == 200
-    assert service.ask("/runs", host="evil.example.org").status == 400
+    for known in ("127.0.0.1:8090", "LAB.example.org:443"):
+        assert service.ask("/runs", host=known).status == 200
+    right = service.ask("/none", accept="application/json")
+    for wrong in ("evil.example.org", "evil.example.org:8090", "127.0.0.1.example.org", ""):
+        refused = service.ask("/runs", host=wrong, accept="application/json")
+        assert (refused.status, refused.document["schema"]) == (400, "fsjoule.error/1")
+        assert f"is not called '{wrong.removesuffix(':8090')}'" in refused.document["what"]
+        assert "--name HOST" in refused.document["hint"]
+        assert refused.headers.keys() == right.headers.keys() > {"content-security-policy", "vary"}
+    assert_harmless(service.ask("/runs", host=HOSTILE.encode().decode("latin-1")).text)
+    assert Service(index, hosts=("*",)).ask("/runs", host="any.example.org").status == 200
+    assert Service(index, hosts=("[::1]",)).ask("/runs", host="[::1]:8090").status == 200
 
 
 def test_behind_a_proxy_all_addresses_begin_with_its_path(index: Path) -> None:
@@ -234,6 +245,7 @@ def test_nothing_is_written(service: Service, method: str) -> None:
     answer = service.ask("/runs", method=method)
     assert answer.status == 405
     assert "Nothing is written here" in answer.text
+    assert "GET and HEAD" in answer.text
 
 
 def test_a_bug_is_told_to_whoever_started_the_service(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 from services import Service, copied, two_runs
 from sqlalchemy import text as sql
 
-from fsjoule.errors import LabError, ResultError
+from fsjoule.errors import ConfigError, LabError, ResultError
+from fsjoule.model.places import Lab
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.state import state_of
 
@@ -41,9 +42,12 @@ def test_an_index_that_disappears_is_told_and_comes_back(index: Path) -> None:
     for address, known in before.items():
         gone = service.ask(address, if_none_match=known.tag)
         assert gone.status == 503
-        assert "there is no index at" in gone.text
+        assert "is missing or damaged" in gone.text
+        assert str(index.parent) not in gone.text
         assert gone.headers["retry-after"] == "5"
     assert service.ask("/healthz").status == 503
+    # Whoever runs it is told where it looks, once for all these requests.
+    assert service.said == [f"there is no index at {index} yet\n  hint: make it: fsjoule index rebuild results"]
     assert "fsjoule_serve_index_up 0" in service.ask("/metrics").text
     assert not index.exists()
     index.with_name("away").rename(index)
@@ -59,7 +63,8 @@ def test_a_damaged_index_is_told_until_it_is_made_again(index: Path) -> None:
     index.write_bytes(b"no database at all" * 1000)
     damaged = service.ask("/runs")
     assert damaged.status == 503
-    assert "is damaged, or not an index" in damaged.text
+    assert "is missing or damaged" in damaged.text
+    assert f"the index {index} is damaged, or not an index" in service.said[0]
     index.write_bytes(whole)
     assert service.ask("/runs").status == 200
 
@@ -72,12 +77,25 @@ def test_an_index_that_is_held_is_told(index: Path, monkeypatch: pytest.MonkeyPa
     holder.execute("BEGIN EXCLUSIVE")
     held = service.ask("/runs")
     assert held.status == 503
-    assert "held by another process for 0.01 s" in held.text
+    assert "is held by a writer" in held.text
+    assert f"the index {index} has been held by another process for 0.01 s" in service.said[0]
     # What is kept needs no index.
     assert service.ask("/compare").status == 200
     holder.execute("ROLLBACK")
     holder.close()
     assert service.ask("/runs").status == 200
+
+
+def test_a_lab_that_cannot_be_looked_at_is_no_fault_of_the_reader(index: Path) -> None:
+    def look(_results: object, _now_s: float) -> Lab:
+        raise ConfigError(f"{index.parent} is not a folder", hint="give run folders")
+
+    service = Service(index, look=look)
+    answer = service.ask("/places")
+    assert answer.status == 503
+    assert "the lab&#39;s coordinator does not answer" in answer.text
+    assert str(index.parent) not in answer.text
+    assert service.said == [f"{index.parent} is not a folder\n  hint: give run folders"]
 
 
 def test_the_index_is_only_read(index: Path) -> None:

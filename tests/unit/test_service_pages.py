@@ -267,7 +267,9 @@ def test_a_run_whose_folder_is_elsewhere_is_shown_as_the_index_knows_it(tmp_path
     (tmp_path / "elsewhere").rename(folder)
     assert service.ask("/run/n00001").text == whole.text
     (folder / "run.json").write_text("{")
-    assert "cannot be read" in service.ask("/run/n00001").text
+    damaged = service.ask("/run/n00001").text
+    assert f"cannot be read: {folder.name}/run.json is not JSON of ours" in damaged
+    assert str(tmp_path) not in damaged
 
 
 def test_a_run_that_nobody_knows_is_missing(service: Service) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -25,6 +26,7 @@ app = typer.Typer()
 
 _COORDINATOR: Final = "LG_COORDINATOR"
 _LAST_RUNS: Final = 5
+_HOST: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
 
 
 @app.command("serve")
@@ -67,13 +69,15 @@ def serve(
     """
     from fsjoule.report.forge import forge_of
     from fsjoule.report.service.settings import MOST_MEASUREMENTS, Settings
+    from fsjoule.store.index.run_rows import check_folders
 
+    names = [_name(each) for each in name or ()]
     settings = Settings(
         index=index,
         root=_root(root_path),
         forge=forge_of(forge) if forge else None,
         confirmations=kept,
-        results=tuple(results or [each for each in (RESULTS,) if each.is_dir()]),
+        results=tuple(check_folders(results or [each for each in (RESULTS,) if each.is_dir()])),
         look=look if os.environ.get(_COORDINATOR) else None,
         explain=explain,
         most_measurements=limit or MOST_MEASUREMENTS,
@@ -85,7 +89,7 @@ def serve(
     with (
         ending() as ended,
         serving(
-            settings, host=host, port=port, names=name or (), processes=processes, limit_s=time_limit, say=progress
+            settings, host=host, port=port, names=names, processes=processes, limit_s=time_limit, say=progress
         ) as address,
     ):
         out.print(address, soft_wrap=True)
@@ -105,6 +109,16 @@ def explain(compared: Compared) -> tuple[Explanation, ...]:
     from fsjoule.runs.explain import explain_compared
 
     return explain_compared(compared, fetches=False)
+
+
+def _name(name: str) -> str:
+    """The name as a reader's browser sends it, without a port. Raises ConfigError."""
+    if not _HOST.fullmatch(name):
+        raise ConfigError(
+            f"--name {name!r} is not the name of one host",
+            hint="give it without a scheme, a port or a pattern: lab.example.org, 10.0.0.7 or [fd00::7]",
+        )
+    return name
 
 
 def _root(path: str) -> str:

@@ -26,7 +26,7 @@ from fsjoule.cli.common import (
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model.metrics import metrics_named
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER, confirmations
@@ -129,6 +129,9 @@ def trend(
             help="Write charts of the histories with a change, or of all if few.",
         ),
     ] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Judge all series again, also those without anything new.")
+    ] = False,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
@@ -174,6 +177,7 @@ def trend(
                 confirmations=known,
                 all_names=everything,
                 finder=finder,
+                anew=anew,
             )
 
     again: list[Again] = []
@@ -213,6 +217,7 @@ def trend(
         _write_page(page, forge, found, other)
     if svg is not None:
         _write_charts(svg, found)
+    _keep_verdicts(index, *filter(None, (found, other)))
 
 
 @app.command("accept")
@@ -291,6 +296,22 @@ def _keep(index: Index, again: list[Again], explained: list[tuple[Explanation, .
 
     for each, why in zip(again, explained, strict=True):
         keep_states(index, outcomes(each.confirmations, explained=bool(why)))
+
+
+def _keep_verdicts(index: str, *trends: Trend) -> None:
+    """Keep what was judged, for the next time; without it, the next time only takes longer."""
+    from fsjoule.store.index.database import open_index
+    from fsjoule.verdicts.trend.trend import keep_news
+
+    news = [each for each in trends if each.news.judged]
+    if not news:
+        return
+    try:
+        with open_index(index) as opened:
+            for each in news:
+                keep_news(opened, each)
+    except FsjouleError as error:
+        progress(f"the next trend will judge all series again: {error}")
 
 
 def _explain(again: list[Again], explained: list[tuple[Explanation, ...]], *, told: bool, wide: bool) -> None:

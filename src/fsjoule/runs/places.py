@@ -27,7 +27,7 @@ from fsjoule.model.places import (
     Waiting,
 )
 from fsjoule.report.summary import MEASURING
-from fsjoule.store.index.run_rows import find_runs
+from fsjoule.store.index.run_rows import runs_below
 from fsjoule.store.reader import load_run_file
 
 # Phases that are not spent at the board, or that others are part of.
@@ -41,7 +41,7 @@ _LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost")
 def look(results: Sequence[Path], now_s: float, *, last: int) -> Lab:
     """The lab of LG_COORDINATOR's coordinator, with the `last` runs of each place among those below `results`.
 
-    Raises ConfigError if a folder has no run, LabError if the coordinator does not answer.
+    Raises ConfigError if one of the folders is missing, LabError if the coordinator does not answer.
     """
     with connected() as coordinator:
         address, found, queue = coordinator.address, states(coordinator), waiters(coordinator)
@@ -60,9 +60,7 @@ def runs_of(
 
     All of the longest window are read, and older ones until each place has the `last` ones, within reason.
     """
-    if not results:
-        return {}, {}, 0
-    folders, faults = find_runs(results)
+    folders, faults = runs_below(results)
     damaged = {str(fault.path): fault.reason for fault in faults}
     runs: dict[str, list[PlaceRun]] = {}
     elsewhere = older = 0

@@ -13,31 +13,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.meter.energy.instrument import SteadyErrors
+from fsjoule.meter.energy.stated import (
+    AMPERES_OFFSET,
+    AMPERES_PER_VOLT,
+    AMPERES_SHARE,
+    AMPERES_STEP,
+    RESISTOR_SHARE,
+    VOLTS_OFFSET,
+    VOLTS_SHARE,
+    VOLTS_STEP,
+    WATTS_STEP,
+    Stated,
+)
 from fsjoule.model import MarkSource, PlainInfo
-from fsjoule.model.instrument_file import Accuracy, InstrumentFile, Shunt
+from fsjoule.model.instrument_file import InstrumentFile, Shunt
 from fsjoule.model.meter import READ_S
 
-# The facts in an instrument's settings. Limits are +-: shares of a reading, offsets in V and A. Steps are those of the
-# converters, in V, A and W.
-VOLTS_SHARE: Final = "volts_share"
-VOLTS_OFFSET: Final = "volts_offset"
-VOLTS_STEP: Final = "volts_step"
-AMPERES_SHARE: Final = "amperes_share"
-AMPERES_OFFSET: Final = "amperes_offset"
-AMPERES_PER_VOLT: Final = "amperes_per_volt"
-AMPERES_STEP: Final = "amperes_step"
-WATTS_STEP: Final = "watts_step"
-RESISTOR_SHARE: Final = "resistor_share"
+# Beside the limits: the resistor.
 OHM: Final = "ohm"
 # How long the chip converts until it shows a new reading, in s.
 TURN_S: Final = "turn_s"
 
-# Conditions of the offset's limit, and the temperatures at which a meter is used without an instrument file.
-_OFFSET_AT_V: Final = 12.0
+# The temperatures at which a meter is used without an instrument file.
 _KELVIN: Final = 10.0
 _DATA_SHEET_CELSIUS: Final = 25.0
-_SQRT3: Final = math.sqrt(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,45 +90,12 @@ def chip_limits(chip: Chip, ohm: float, file: InstrumentFile | None, *, own_powe
     }
 
 
-def stated_limits(known: Accuracy) -> dict[str, float]:
-    """The settings that an instrument file's [accuracy] gives: those of the whole instrument, resistor included."""
-    return {
-        VOLTS_SHARE: known.volts_percent * 1e-2,
-        VOLTS_OFFSET: known.volts_offset,
-        AMPERES_SHARE: known.amperes_percent * 1e-2,
-        AMPERES_OFFSET: known.amperes_offset,
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Iio:
-    """The limits that an instrument's settings state.
+def errors(info: PlainInfo, marks: MarkSource) -> Stated:
+    """See `fsjoule.meter.instruments.Errors`. Marks are the host's, whose clock the readings have, too.
 
     A reading is the mean over the newest turn of the chip, which ended up to a turn ago. Its time is a turn before the
     question, so that it is displaced by up to half a turn and the time between two questions.
     """
-
-    told: Mapping[str, float]
-    mark_s: float
-    sample_s: float
-    shift_s: float = 0.0
-    sharpening: float = 0.0
-
-    def steady(self, volts: float, amperes: float) -> SteadyErrors:
-        """See `Instrument`. The offset of the voltage counts as rounding of the bus, as it weighs with the current."""
-        told = self.told
-        offset_a = math.hypot(told[AMPERES_OFFSET], told.get(AMPERES_PER_VOLT, 0.0) * (volts - _OFFSET_AT_V))
-        return SteadyErrors(
-            shunt_rounding_w=math.hypot(told.get(AMPERES_STEP, 0.0) * volts, told.get(WATTS_STEP, 0.0)) / 2 / _SQRT3,
-            bus_rounding_w=math.hypot(told[VOLTS_OFFSET], told.get(VOLTS_STEP, 0.0) / 2) * amperes / _SQRT3,
-            offset_w=offset_a * volts / _SQRT3,
-            gain=math.hypot(told[VOLTS_SHARE], told[AMPERES_SHARE]) / _SQRT3,
-            shunt=told.get(RESISTOR_SHARE, 0.0) / _SQRT3,
-        )
-
-
-def errors(info: PlainInfo, marks: MarkSource) -> Iio:
-    """See `fsjoule.meter.instruments.Errors`. Marks are the host's, whose clock the readings have, too."""
     del marks
     turn_s, read_s = info.settings[TURN_S], info.settings[READ_S]
-    return Iio(info.settings, mark_s=read_s, sample_s=max(turn_s / 2 + read_s, info.tick_us * 1e-6))
+    return Stated(info.settings, mark_s=read_s, sample_s=max(turn_s / 2 + read_s, info.tick_us * 1e-6))

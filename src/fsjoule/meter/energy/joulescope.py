@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.meter.energy.scpi import Scpi
-from fsjoule.meter.protocol.scpi import AMPERES_OFFSET, AMPERES_SHARE, VOLTS_OFFSET, VOLTS_SHARE
+from fsjoule.meter.energy.stated import Stated
 from fsjoule.model import MarkSource, PlainInfo
 
 # An edge of an input is sampled with the current, at 1 MHz or more. A mark of the host is a time of its clock, which
@@ -19,14 +18,6 @@ _HOST_S: Final = 1e-3
 _LATE_S: Final = {MarkSource.RISING: _EDGE_S, MarkSource.FALLING: _EDGE_S}
 
 
-def errors(info: PlainInfo, marks: MarkSource) -> Scpi:
+def errors(info: PlainInfo, marks: MarkSource) -> Stated:
     """See `fsjoule.meter.instruments.Errors`. A tick's energy is spread evenly in it (`sample_s`)."""
-    told = info.settings
-    return Scpi(
-        volts_share=told[VOLTS_SHARE],
-        volts_offset=told[VOLTS_OFFSET],
-        amperes_share=told[AMPERES_SHARE],
-        amperes_offset=told[AMPERES_OFFSET],
-        mark_s=_LATE_S.get(marks, _HOST_S),
-        sample_s=info.tick_us * 1e-6,
-    )
+    return Stated(info.settings, mark_s=_LATE_S.get(marks, _HOST_S), sample_s=info.tick_us * 1e-6)

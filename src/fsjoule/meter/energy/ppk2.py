@@ -6,15 +6,22 @@ lists every number, and which of them are assumptions.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.meter.energy.instrument import SteadyErrors
+from fsjoule.meter.energy.instrument import Instrument, SteadyErrors
+from fsjoule.meter.energy.stated import (
+    AMPERES_OFFSET,
+    AMPERES_SHARE,
+    VOLTS_OFFSET,
+    VOLTS_SHARE,
+    Stated,
+    steady_errors,
+)
 from fsjoule.meter.protocol.ppk2 import SAMPLE_US, SOURCE
 from fsjoule.model import MarkSource, PlainInfo
 
-_SQRT3: Final = math.sqrt(3)
 # Of the range from 50 mA to 1 A. The lower ranges have 10 %, but a small mean current may consist of large peaks.
 _AMPERES_SHARE: Final = 0.15
 # From a current on, the resolution there: a reading may be off by it.
@@ -32,57 +39,29 @@ _LATE_EMULATED_S: Final = 2e-3
 
 @dataclass(frozen=True, slots=True)
 class Ppk2:
-    """The limits, each +-: shares of voltage and current, offsets in V and A; None is the range's resolution.
+    """Nordic's limits: the offset of the current is the resolution of its range."""
 
-    Each tick is the mean over all of its samples, so a change of the power may be displaced by a whole tick.
-    """
-
-    volts_share: float
-    volts_offset: float
-    amperes_share: float
-    amperes_offset: float | None
+    told: Mapping[str, float]
     mark_s: float
     sample_s: float
     shift_s: float = 0.0
     sharpening: float = 0.0
 
-    @classmethod
-    def of(cls, info: PlainInfo, marks: MarkSource = MarkSource.RISING) -> Ppk2:
-        late_s = max(_LATE_S.get(marks, _LATE_HOST_S), _LATE_EMULATED_S if info.simulated else 0.0)
-        told = info.settings
-        if "amperes_percent" in told:
-            return cls(
-                volts_share=told["volts_percent"] * 1e-2,
-                volts_offset=told["volts_offset"],
-                amperes_share=told["amperes_percent"] * 1e-2,
-                amperes_offset=told["amperes_offset"],
-                mark_s=late_s,
-                sample_s=info.tick_us * 1e-6,
-            )
-        supplies = told[SOURCE] > 0
-        return cls(
-            volts_share=_SOURCE_SHARE if supplies else _TOLD_SHARE,
-            volts_offset=_BURDEN_V,
-            amperes_share=_AMPERES_SHARE,
-            amperes_offset=None,
-            mark_s=late_s,
-            sample_s=info.tick_us * 1e-6,
-        )
-
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
-        """See `Instrument`. The offset of the voltage counts as rounding of the bus, as it weighs with the current."""
-        offset_a = self.amperes_offset
-        if offset_a is None:
-            offset_a = next(limit for least, limit in _RESOLUTION_A if amperes >= least)
-        return SteadyErrors(
-            shunt_rounding_w=0.0,
-            bus_rounding_w=self.volts_offset * amperes / _SQRT3,
-            offset_w=offset_a * volts / _SQRT3,
-            gain=math.hypot(self.volts_share, self.amperes_share) / _SQRT3,
-            shunt=0.0,
-        )
+        """See `Instrument`."""
+        offset_a = next(limit for least, limit in _RESOLUTION_A if amperes >= least)
+        return steady_errors({**self.told, AMPERES_OFFSET: offset_a}, volts, amperes)
 
 
-def errors(info: PlainInfo, marks: MarkSource) -> Ppk2:
-    """The errors of a PPK2 with this info, for marks from one source."""
-    return Ppk2.of(info, marks)
+def errors(info: PlainInfo, marks: MarkSource) -> Instrument:
+    """See `fsjoule.meter.instruments.Errors`.
+
+    Each tick is the mean over all of its samples, so a change of the power may be displaced by a whole tick.
+    """
+    late_s = max(_LATE_S.get(marks, _LATE_HOST_S), _LATE_EMULATED_S if info.simulated else 0.0)
+    tick_s = info.tick_us * 1e-6
+    if AMPERES_SHARE in info.settings:
+        return Stated(info.settings, mark_s=late_s, sample_s=tick_s)
+    volts_share = _SOURCE_SHARE if info.settings[SOURCE] > 0 else _TOLD_SHARE
+    nordics = {VOLTS_SHARE: volts_share, VOLTS_OFFSET: _BURDEN_V, AMPERES_SHARE: _AMPERES_SHARE}
+    return Ppk2(nordics, mark_s=late_s, sample_s=tick_s)

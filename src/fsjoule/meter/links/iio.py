@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from fsjoule.errors import ConfigError, MeterError
-from fsjoule.meter.energy.iio import CHIPS, OHM, TURN_S, chip_limits, stated_limits
+from fsjoule.meter.energy.iio import CHIPS, OHM, TURN_S, chip_limits
+from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.iio import IIO, Source, is_power_monitor, ohms, source_of

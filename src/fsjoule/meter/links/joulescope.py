@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from fsjoule.errors import ConfigError, MeterError
+from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.protocol.joulescope import JOULESCOPE, POWER, VOLTAGE, Message, StreamTrace
-from fsjoule.meter.protocol.scpi import AMPERES_OFFSET, AMPERES_SHARE, VOLTS_OFFSET, VOLTS_SHARE
 from fsjoule.model import PlainInfo, PlainTrace
 from fsjoule.store.instrument_files import file_of, read_instrument_file
 
@@ -140,7 +140,6 @@ class JoulescopeMeter:
         self._driver.subscribe(_REMOVED, "pub", self._removed)
         for topic, value in _SETTINGS[model]:
             self._publish(topic, value)
-        known = file.accuracy
         return PlainInfo(
             instrument=JOULESCOPE,
             firmware=f"{model.upper()} {self._version()}".strip(),
@@ -148,12 +147,7 @@ class JoulescopeMeter:
             rate_hz=_RATE_HZ,
             measures_voltage=True,
             simulated=serial.startswith(_SIMULATED),
-            settings={
-                VOLTS_SHARE: known.volts_percent * 1e-2,
-                VOLTS_OFFSET: known.volts_offset,
-                AMPERES_SHARE: known.amperes_percent * 1e-2,
-                AMPERES_OFFSET: known.amperes_offset,
-            },
+            settings=stated_limits(file.accuracy),
         )
 
     def _version(self) -> str:

@@ -18,6 +18,7 @@ from serial.tools import list_ports
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.realtime import prefer_this_thread
+from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.address import opener
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.pumped import PumpedTty
@@ -26,7 +27,6 @@ from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.ppk2 import INPUTS, LEAST_MV, MOST_MV, SOURCE, USB_IDS, VOLTS, Metadata
 from fsjoule.meter.protocol.ppk2_trace import RATE_HZ, Ppk2Trace
 from fsjoule.model import Mark, MarkSource, PlainInfo, PlainTrace
-from fsjoule.model.instrument_file import Accuracy
 from fsjoule.store.instrument_files import read_instrument_file
 
 _NAME: Final = "ppk2"
@@ -319,8 +319,7 @@ def _now_us() -> int:
 
 def _info(metadata: Metadata, settings: Ppk2Settings) -> PlainInfo:
     file = read_instrument_file(metadata.identity)
-    told: Accuracy | None = None if file is None else file.accuracy
-    limits = {} if told is None else {each: getattr(told, each) for each in Accuracy.__slots__}
+    limits = {} if file is None or file.accuracy is None else stated_limits(file.accuracy)
     gains = {f"user gain {number}": float(gain) for number, gain in enumerate(metadata.constants.ug)}
     return PlainInfo(
         instrument=_NAME,

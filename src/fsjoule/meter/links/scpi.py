@@ -17,20 +17,15 @@ from types import TracebackType
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError, MeterError
+from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.polled import SampleTrace
-from fsjoule.meter.protocol.scpi import (
-    AMPERES_OFFSET,
-    AMPERES_SHARE,
-    SCPI,
-    VOLTS_OFFSET,
-    VOLTS_SHARE,
-)
 from fsjoule.model import PlainInfo
 from fsjoule.model.meter import READ_S
 from fsjoule.store.instrument_files import file_of, read_instrument_file
 
+_NAME: Final = "scpi"
 _BACKEND: Final = "FSJOULE_VISA"
 _DEFAULT_BACKEND: Final = "@py"
 _TIMEOUT_MS: Final = 2000
@@ -167,21 +162,14 @@ def _info(line: _Line) -> PlainInfo:
         )
     # The slowest one, so that the uncertainty of a window's ends is not too small.
     read_s = max(_read_s(line) for _ in range(_TIMED_READINGS))
-    known = file.accuracy
     return PlainInfo(
-        instrument=SCPI,
+        instrument=_NAME,
         firmware=f"{maker} {model} {firmware}",
         serial_number=serial,
         rate_hz=max(1, min(_MOST_HZ, int(1 / read_s))),
         measures_voltage=True,
         simulated=serial.startswith(_SIMULATED),
-        settings={
-            VOLTS_SHARE: known.volts_percent * 1e-2,
-            VOLTS_OFFSET: known.volts_offset,
-            AMPERES_SHARE: known.amperes_percent * 1e-2,
-            AMPERES_OFFSET: known.amperes_offset,
-            READ_S: math.ceil(read_s * 1e4) / 1e4,
-        },
+        settings=stated_limits(file.accuracy) | {READ_S: math.ceil(read_s * 1e4) / 1e4},
     )
 
 

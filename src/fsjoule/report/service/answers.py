@@ -40,7 +40,7 @@ SECURITY: Final = {
 }
 _VARY: Final = {"Vary": "Accept, Accept-Encoding"}
 _TITLES: Final = {
-    INPUT: "This cannot be asked for",
+    INPUT: "This request is not valid",
     NOT_FOUND: "There is no such page",
     405: "Nothing is written here",
     UNAVAILABLE: "This page cannot be made now",
@@ -73,7 +73,7 @@ def page_answer(request: Request, page: Page, wanted: Format) -> Response:
     if packed:
         headers["Content-Encoding"] = "gzip"
     elif request.method == "HEAD":
-        headers["Content-Length"] = str(page.made.size)
+        headers["Content-Length"] = str(page.made.size_bytes)
     else:
         content = gzip.decompress(content)
     return _response(request, content, 200, _MEDIA_TYPES[wanted], headers)

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,13 +30,15 @@ from fsjoule.report.service.asked import (
     AskedTrend,
 )
 from fsjoule.report.service.counters import Counters
-from fsjoule.report.service.errors import BugError, MissingError
+from fsjoule.report.service.errors import BugError, MissingError, UnmadeError, for_readers
 from fsjoule.report.service.pages import Pages
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.service.workers import Workers
 from fsjoule.report.site import STATIC, assets
 
 Say = Callable[[str], None]
+_PORT: Final = re.compile(r":[0-9]*$")
+_TOLD_AGAIN_S: Final = 60.0
 _ABOUT: Final = (
     "The pages of an index as JSON: append `.json` to an address, or send `Accept: application/json`. Documents have "
     "the schemas of the command line's `--json`. Errors have the schema `fsjoule.error/1`."
@@ -101,7 +102,7 @@ def application(
     _add(app, _RUN, _run(pages))
     _add_others(app, pages, workers, counters)
     _add_errors(app, settings, say)
-    return TrustedHostMiddleware(_Outer(app, settings, counters, say), allowed_hosts=list(hosts), www_redirect=False)
+    return _Outer(app, settings, counters, say, frozenset(each.lower() for each in hosts))
 
 
 def _page(pages: Pages, kind: type[Asked]) -> Callable[..., Awaitable[Response]]:
@@ -115,7 +116,7 @@ def _page(pages: Pages, kind: type[Asked]) -> Callable[..., Awaitable[Response]]
 def _run(pages: Pages) -> Callable[..., Awaitable[Response]]:
     async def answer(request: Request, run_id: str, asked: Annotated[AskedRun, Query()]) -> Response:
         if len(run_id) > LONGEST_NAME:
-            raise MissingError("no run has so long a name")
+            raise MissingError("no run has so long a name", hint="/runs lists the runs of the index")
         return await _shown(pages, request, asked, run_id)
 
     answer.__annotations__ = {
@@ -149,8 +150,8 @@ def _add(app: FastAPI, page: _Told, answer: Callable[..., Any]) -> None:
             },
         },
         304: {"description": "The reader has it: If-None-Match names its ETag"},
-        400: {"description": "It cannot be asked for"},
-        404: {"description": "There is none"},
+        400: {"description": "The request asks for something unknown: `what` names it, `hint` says what there is"},
+        404: {"description": "The index has no such run; /runs lists those that it has"},
         503: {"description": "The index cannot be read, or the page took too long; Retry-After says when to try again"},
     }
     for number, path in enumerate(page.paths):
@@ -192,7 +193,7 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
         except FsjouleError:
             up = False
         text = counters.text(
-            up=up, pages=pages.counts, workers=workers.counts if workers else {}, kept_bytes=pages.size
+            up=up, pages=pages.counts, workers=workers.counts if workers else {}, kept_bytes=pages.size_bytes
         )
         return answers.text_answer(request, text, "text/plain; version=0.0.4; charset=utf-8")
 
@@ -210,11 +211,15 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
 
 def _add_errors(app: FastAPI, settings: Settings, say: Say) -> None:
     site = settings.site()
+    faults = _Faults(say)
 
     async def known(request: Request, error: Exception) -> Response:
         assert isinstance(error, FsjouleError)
         if isinstance(error, BugError):
             say(error.told)
+        elif not isinstance(error, ConfigError | UnmadeError):
+            faults.tell(str(error))
+            error = for_readers(error, of_lab=request.url.path.startswith(_PAGES[AskedPlaces].paths[0]))
         return answers.error_answer(request, error, site)
 
     async def invalid(request: Request, error: Exception) -> Response:
@@ -225,8 +230,11 @@ def _add_errors(app: FastAPI, settings: Settings, say: Say) -> None:
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        what = f"there is no {request.url.path!r} here" if error.status_code == answers.NOT_FOUND else error.detail
-        return answers.error_answer(request, MissingError(what), site, status=error.status_code)
+        if error.status_code == answers.NOT_FOUND:
+            wrong = MissingError(f"there is no {request.url.path!r} here", hint="all pages begin at the start page")
+        else:
+            wrong = ConfigError(f"{request.method}: {error.detail}", hint="this service only shows pages: GET and HEAD")
+        return answers.error_answer(request, wrong, site, status=error.status_code)
 
     async def unexpected(request: Request, error: Exception) -> Response:
         del error  # `_Outer` tells of it
@@ -238,14 +246,33 @@ def _add_errors(app: FastAPI, settings: Settings, say: Say) -> None:
     app.add_exception_handler(HTTPException, http)
 
 
-class _Outer:
-    """Headers that all answers have, the count of requests, the path of a proxy, and what is told of bugs."""
+class _Faults:
+    """Tells a fault once a minute at most: while an index is gone, every request meets it."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, counters: Counters, say: Say) -> None:
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._told, self._told_s = "", 0.0
+
+    def tell(self, fault: str) -> None:
+        now_s = time.monotonic()
+        if fault != self._told or now_s - self._told_s >= _TOLD_AGAIN_S:
+            self._told, self._told_s = fault, now_s
+            self._say(fault)
+
+
+class _Outer:
+    """Headers that all answers have, the count of requests, the path of a proxy, and what is told of bugs.
+
+    A request that calls the service by another name than its `hosts` is refused.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, counters: Counters, say: Say, hosts: frozenset[str]) -> None:
         self._app = app
         self._root = settings.root
         self._counters = counters
         self._say = say
+        self._hosts = hosts
+        self._site = settings.site()
         self._headers = [(name.lower().encode(), text.encode()) for name, text in answers.SECURITY.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -265,6 +292,14 @@ class _Outer:
                 self._counters.count(page, message["status"], time.monotonic() - began_s)
             await send(message)
 
+        request = Request(scope)
+        host = _PORT.sub("", request.headers.get("host", ""))
+        if not self._hosts & {"*", host.lower()}:
+            what = f"this service is not called {host[:LONGEST_NAME]!r}"
+            hint = "whoever runs it may add a name by which a proxy calls it: fsjoule serve --name HOST"
+            refused = answers.error_answer(request, ConfigError(what, hint=hint), self._site)
+            await refused(scope, receive, sent)
+            return
         try:
             await self._app(scope, receive, sent)
         except Exception:  # noqa: BLE001 - it is answered already

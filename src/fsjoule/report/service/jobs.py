@@ -50,10 +50,10 @@ Job = Task | Locate | Search
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A page or a document, packed by gzip; `size` is what it unpacks to."""
+    """A page or a document, packed by gzip; `size_bytes` is what it unpacks to."""
 
     packed: bytes
-    size: int
+    size_bytes: int
 
 
 def signature(folder: str) -> str | None:

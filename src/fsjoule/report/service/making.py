@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import ConfigError, ResultError
+from fsjoule.errors import ConfigError, LabError, ResultError
 from fsjoule.host.plaintext import plain
 from fsjoule.model.places import Lab, PlaceRun
 from fsjoule.report.places.document import to_document as places_document
@@ -91,7 +91,7 @@ class Maker:
                 return _as(task.format, lambda: folder_html(task.folder, site), lambda: folder_document(task.folder))
             except ResultError as error:
                 why = error
-        known = IndexedRun(index, self._run(index, task.run_id), why_from_index(why))
+        known = IndexedRun(index, self._run(index, task.run_id), why_from_index(why, task.folder))
         return _as(task.format, lambda: known.html(site), known.document)
 
     def _run(self, index: Index, run_id: str) -> ListedRun:
@@ -112,7 +112,11 @@ class Maker:
     def _places(self, wanted: Format) -> str:
         look = self._settings.look
         assert look is not None, "there is a page of places"
-        lab = _for_readers(look(self._settings.results, time.time()))
+        try:
+            lab = _for_readers(look(self._settings.results, time.time()))
+        except ConfigError as error:
+            # The input of whoever started the service is wrong, not the reader's.
+            raise LabError(error.what, hint=error.hint) from error
         site = self._settings.site("places")
         return _as(wanted, lambda: places_page(lab, site), lambda: places_document(lab))
 

@@ -93,7 +93,7 @@ class Pages:
         # The look at the lab's places: its number, and how long it holds.
         self._looks, self._looked_until_s = 0, 0.0
         self._begun_ns = time.time_ns()
-        self.size = 0
+        self.size_bytes = 0
         self.counts: Counter[str] = Counter()
 
     async def state(self) -> str:
@@ -161,10 +161,10 @@ class Pages:
     async def _keep(self, job: Job, coming: Awaitable[Made | str]) -> Made | str:
         made = await coming
         self._kept[job] = made
-        self.size += _size(made)
-        while self.size > self._kept_bytes and self._kept:
+        self.size_bytes += _size_bytes(made)
+        while self.size_bytes > self._kept_bytes and self._kept:
             _, oldest = self._kept.popitem(last=False)
-            self.size -= _size(oldest)
+            self.size_bytes -= _size_bytes(oldest)
         return made
 
     def _over(self, job: Job, done: asyncio.Task[Made | str]) -> None:
@@ -174,5 +174,5 @@ class Pages:
             self._looked_until_s = time.monotonic() + (0.0 if failed else _PLACES_S)
 
 
-def _size(made: Made | str) -> int:
+def _size_bytes(made: Made | str) -> int:
     return len(made.packed if isinstance(made, Made) else made) + 1000

@@ -197,8 +197,10 @@ def _figures(measured: Measured, site: Site) -> Table:
     return listing(columns, rows)
 
 
-def why_from_index(error: ResultError | None) -> str:
+def why_from_index(error: ResultError | None, folder: str) -> str:
     known = "This is what the index knows of it."
     if error is None:
         return f"Its run folder is not reachable from here. {known}"
-    return f"Its run folder cannot be read: {plain_line(error.what)}. {known}"
+    # Where the folder is, is nobody's business on the network.
+    told = error.what.replace(folder, Path(folder).name)
+    return f"Its run folder cannot be read: {plain_line(told)}. {known}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -101,6 +102,16 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self.begun.set()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # uvicorn's own forced end cancels requests and the lifespan, and each tells a traceback. A request whose reader
+        # has gone just ends.
+        asyncio.get_running_loop().call_later(_LAST_BYTES_S, self._leave_readers)
+        await super().shutdown(sockets)
+
+    def _leave_readers(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
 
 @contextmanager
 def _running(server: _Server, listener: socket.socket, workers: Workers) -> Generator[None]:
@@ -114,6 +125,4 @@ def _running(server: _Server, listener: socket.socket, workers: Workers) -> Gene
         server.should_exit = True
         # Requests that wait for a page are answered that there is none.
         workers.close()
-        thread.join(_LAST_BYTES_S)
-        server.force_exit = True
         thread.join(_END_S)

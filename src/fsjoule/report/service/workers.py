@@ -15,9 +15,9 @@ from multiprocessing.connection import Connection
 from subprocess import Popen
 from typing import Any, Final
 
-from fsjoule.errors import FsjouleError, LabError
+from fsjoule.errors import FsjouleError
 from fsjoule.host import process
-from fsjoule.report.service.errors import BusyError
+from fsjoule.report.service.errors import UnmadeError
 from fsjoule.report.service.jobs import Job, Made
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.service.worker import READY
@@ -25,6 +25,7 @@ from fsjoule.report.service.worker import READY
 # Starting Python with charts and numerics takes two seconds, on a busy machine more.
 _START_S: Final = 120.0
 _ENDING: Final = "the service is ending"
+_LATER: Final = "try again later"
 _AGAIN: Final = "try again; fsjoule serve --time-limit SECONDS allows more"
 
 
@@ -57,14 +58,14 @@ class Workers:
             self._threads.submit(self._prepared)
 
     async def make(self, job: Job) -> Made | str:
-        """What a worker makes of a job. Raises FsjouleError, BusyError if that takes longer than the time limit."""
+        """What a worker makes of a job. Raises FsjouleError, UnmadeError if that takes longer than the time limit."""
         due_s = time.monotonic() + self._limit_s
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._made, job, due_s)
         except (RuntimeError, asyncio.CancelledError) as error:
             if not self._closed:
                 raise
-            raise LabError(_ENDING, transient=True) from error
+            raise UnmadeError(_ENDING, hint=_LATER) from error
 
     def close(self) -> None:
         with self._lock:
@@ -92,7 +93,7 @@ class Workers:
         left_s = due_s - time.monotonic()
         if left_s <= 0:
             self.counts["late"] += 1
-            raise BusyError("other pages are being made, and this one's time is over", transient=True, hint=_AGAIN)
+            raise UnmadeError("other pages are being made, and this one's time is over", hint=_AGAIN)
         try:
             worker.connection.send(job)
             if worker.connection.poll(left_s):
@@ -100,11 +101,11 @@ class Workers:
         except (OSError, EOFError) as error:
             self._dropped(worker)
             self.counts["lost"] += 1
-            raise LabError("the process that made this page has ended", transient=True, hint="try again") from error
+            raise UnmadeError("the process that made this page has ended", hint="try again") from error
         self._dropped(worker)
         self.counts["ended"] += 1
         what = f"this page was not made within {self._limit_s:g} s"
-        raise BusyError(what, transient=True, hint=f"ask for less, or {_AGAIN}")
+        raise UnmadeError(what, hint=f"ask for less, or {_AGAIN}")
 
     def _worker(self, due_s: float) -> _Worker:
         """This thread's worker, started if necessary."""
@@ -122,7 +123,7 @@ class Workers:
         except (OSError, EOFError):
             pass
         self._dropped(worker)
-        raise LabError("no process can be started that makes pages", transient=True)
+        raise UnmadeError("no process can be started that makes pages", hint=_LATER)
 
     def _started(self) -> _Worker:
         ours, theirs = socket.socketpair()
@@ -136,7 +137,7 @@ class Workers:
         self.counts["started"] += 1
         if closed:
             self._dropped(worker)
-            raise LabError(_ENDING, transient=True)
+            raise UnmadeError(_ENDING, hint=_LATER)
         with suppress(OSError):
             worker.connection.send(self._settings)
         return worker

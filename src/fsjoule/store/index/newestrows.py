@@ -5,21 +5,34 @@ Unlike `points`, rows have numbers instead of names; names are looked up for the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    any_,
+    bindparam,
+    func,
+    literal,
+    select,
+    true,
+    tuple_,
+)
 
 from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.model.metrics import Metric
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.queries import restricted, run_conditions
 from fsjoule.store.index.records import UNKNOWN_ORIGIN, Origin, Where
-from fsjoule.store.index.schema import measurements, run_kernels, runs
+from fsjoule.store.index.schema import DIGEST_BYTES, measurements, run_kernels, runs, series
 from fsjoule.store.index.serieskeys import IndexedSeries
 
 # Positions in a row; figures start at `FIGURES`, in the requested order.
@@ -41,11 +54,11 @@ class NewestRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
-    """Rows of all selected series, sorted by series, and the kernels by the numbers in rows."""
+class Inputs:
+    """What a verdict on a series is made from: a digest of its rows, and the runs and kernels in them."""
 
-    series: tuple[NewestRows, ...]
-    kernels: dict[int, Kernel]
+    digest: bytes
+    kernels: frozenset[tuple[int, int | None]]
 
 
 class RunNames(NamedTuple):
@@ -59,34 +72,100 @@ class RunNames(NamedTuple):
     origin: Origin = UNKNOWN_ORIGIN
 
 
-def newest(index: Index, where: Where, metrics: Sequence[Metric], *, at_most: int | None, of_each: int = 1) -> Newest:
+class Newest:
     """The newest measurements of each selected series, in total `at_most`, shared equally; only whole runs.
 
-    Each series' share is `of_each` at least.
+    Each series' share is `of_each` at least. Use it within the connection's transaction.
     """
-    columns = measurements.c
-    figures = [columns[COLUMNS[metric]] for metric in metrics]
-    with index.reading() as connection:
-        catalogue = Catalogue(connection)
-        chosen = catalogue.matching(where)
-        numbers = sorted(
-            catalogue.series if chosen is None else chosen, key=lambda number: rank(catalogue.series[number])
-        )
-        share = None if at_most is None else max(of_each, at_most // max(1, len(numbers)))
+
+    def __init__(
+        self, connection: Connection, where: Where, metrics: Sequence[Metric], *, at_most: int | None, of_each: int = 1
+    ) -> None:
+        self._connection = connection
+        self._where = where
+        self.catalogue: Final = Catalogue(connection)
+        chosen = self.catalogue.matching(where)
+        numbers = self.catalogue.series if chosen is None else chosen
+        self.numbers: Final = sorted(numbers, key=lambda number: rank(self.catalogue.series[number]))
+        self._share = None if at_most is None else max(of_each, at_most // max(1, len(self.numbers)))
+        self._by_runs = _by_runs(connection, where, None if self._share is None else self._share * len(self.numbers))
+        columns = measurements.c
         names = (columns.started_utc, columns.run, columns.number, columns.kernel, columns.boot)
-        statement = select(columns.series, *names, *figures).order_by(columns.started_utc.desc())
+        self._columns = (columns.series, *names, *(columns[COLUMNS[metric]] for metric in metrics))
+        self._held: dict[int, list[Row]] | None = None
+
+    def rows(self, numbers: Collection[int]) -> Iterator[NewestRows]:
+        """The rows of some of these series; a series without any is left out."""
+        held = self._read(numbers) if self._held is None else self._held
+        made = (_oldest_first(self.catalogue.series[n], held[n], self._share) for n in self.numbers if n in numbers)
+        return (each for each in made if each.rows)
+
+    def inputs(self) -> dict[int, Inputs]:
+        """Digests of all rows, by series; a series without any is left out.
+
+        PostgreSQL makes them itself, which takes less time than to send the rows. SQLite's rows are here anyway.
+        """
+        if self._on_postgresql:
+            return self._digested()
+        self._held = self._read(self.numbers)
+        return {
+            number: Inputs(self._digest(len(rows), rows), frozenset((row[RUN], row[KERNEL]) for row in rows))
+            for number, rows in self._held.items()
+            if rows
+        }
+
+    @property
+    def _on_postgresql(self) -> bool:
+        return self._connection.dialect.name == "postgresql"
+
+    def _read(self, numbers: Collection[int]) -> dict[int, list[Row]]:
+        """The rows of these series, newest first, each share with one more."""
         rows: dict[int, list[Row]] = {number: [] for number in numbers}
-        if _by_runs(connection, where, None if share is None else share * len(numbers)):
-            for number, *row in connection.execute(restricted(statement, where, catalogue)):
-                rows[number].append(tuple(row))
-        else:
-            # In the order of the database's index, so that rows beyond the limit are not read.
-            one = statement.where(columns.series == bindparam("one"))
-            one = restricted(one, where, catalogue, series_too=False).limit(None if share is None else share + 1)
-            for number in numbers:
-                rows[number] = [tuple(row[1:]) for row in connection.execute(one, {"one": number})]
-        made = (_oldest_first(catalogue.series[number], found, share) for number, found in rows.items())
-        return Newest(tuple(each for each in made if each.rows), catalogue.kernels)
+        if self._by_runs or self._on_postgresql:
+            found = self._statement(numbers).subquery()
+            in_time = (found.c.started_utc.desc(), found.c.run.desc(), found.c.number.desc())
+            for number, *row in self._connection.execute(select(found).order_by(*in_time)):
+                if number in rows:
+                    rows[number].append(tuple(row))
+            return rows
+        one = self._of_one(bindparam("one"))
+        return {n: [tuple(row[1:]) for row in self._connection.execute(one, {"one": n})] for n in numbers}
+
+    def _digested(self) -> dict[int, Inputs]:
+        found = self._statement(self.numbers).subquery()
+        asked = select(
+            found.c.series,
+            func.count(),
+            # A sum, because rows come in any order.
+            func.sum(func.hash_record_extended(tuple_(*found.c), 0)),
+            func.array_agg(found.c.run),
+            func.array_agg(found.c.kernel),
+        ).group_by(found.c.series)
+        return {
+            number: Inputs(self._digest(count, total), frozenset(zip(runs_of, kernels_of, strict=True)))
+            for number, count, total, runs_of, kernels_of in self._connection.execute(asked)
+        }
+
+    def _digest(self, count: int, content: object) -> bytes:
+        share = self._share if self._share is not None and count > self._share else None
+        return hashlib.blake2b(repr((share, count, content)).encode(), digest_size=DIGEST_BYTES).digest()
+
+    def _statement(self, numbers: Collection[int]) -> Select[*tuple[Any, ...]]:
+        """The rows of all selected series by their runs; else of these series in one statement, for PostgreSQL."""
+        if self._by_runs:
+            return restricted(select(*self._columns), self._where, self.catalogue)
+        newest = self._of_one(series.c.id).lateral("newest")
+        joined = select(newest).select_from(series.join(newest, true()))
+        every = len(numbers) == len(self.catalogue.series)
+        return joined if every else joined.where(series.c.id == any_(literal(list(numbers), ARRAY(Integer))))
+
+    def _of_one(self, number: ColumnElement[int]) -> Select[*tuple[Any, ...]]:
+        """One series in the order of the database's index, so that rows beyond the limit are not read."""
+        columns = measurements.c
+        in_time = (columns.started_utc.desc(), columns.run.desc(), columns.number.desc())
+        one = select(*self._columns).where(columns.series == number).order_by(*in_time)
+        one = restricted(one, self._where, self.catalogue, series_too=False)
+        return one.limit(None if self._share is None else self._share + 1)
 
 
 def _by_runs(connection: Connection, where: Where, at_most: int | None) -> bool:
@@ -114,31 +193,29 @@ def _oldest_first(series: IndexedSeries, rows: Sequence[Row], share: int | None)
 def run_names(index: Index, numbers: Iterable[int]) -> dict[int, RunNames]:
     named = (runs.c.id, runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.commit_id, runs.c.path)
     columns = (*named, runs.c.place, runs.c.exporter, runs.c.meter)
-    return {
-        row[0]: RunNames(*row[1 : len(named)], origin=Origin(*row[len(named) :]))
-        for portion in _portions(numbers)
-        for row in _rows(index, select(*columns).where(runs.c.id.in_(portion)))
-    }
+    with index.reading() as connection:
+        return {
+            row[0]: RunNames(*row[1 : len(named)], origin=Origin(*row[len(named) :]))
+            for portion in _portions(numbers)
+            for row in connection.execute(select(*columns).where(runs.c.id.in_(portion)))
+        }
 
 
-def kernel_labels(index: Index, numbers: Iterable[int]) -> dict[tuple[int, int], str]:
+def kernel_labels(connection: Connection, numbers: Iterable[int]) -> dict[tuple[int, int], str]:
     """Runs' labels for their kernels, by the numbers of run and kernel in this index."""
     columns = (run_kernels.c.run, run_kernels.c.kernel, run_kernels.c.label)
     return {
-        (row[0], row[1]): row[2]
+        (run, kernel): label
         for portion in _portions(numbers)
-        for row in _rows(index, select(*columns).where(run_kernels.c.run.in_(portion)).order_by(run_kernels.c.label))
+        for run, kernel, label in connection.execute(
+            select(*columns).where(run_kernels.c.run.in_(portion)).order_by(run_kernels.c.label)
+        )
     }
 
 
-def reference_runs(index: Index) -> set[int]:
+def reference_runs(connection: Connection) -> set[int]:
     """The numbers of runs with a kernel that was measured beside the one under test."""
-    return {row[0] for row in _rows(index, select(runs.c.id).where(runs.c.kernel_role == REFERENCE_KERNEL))}
-
-
-def _rows(index: Index, statement: Select[*tuple[Any, ...]]) -> list[Row]:
-    with index.reading() as connection:
-        return cast("list[Row]", connection.execute(statement).all())
+    return set(connection.execute(select(runs.c.id).where(runs.c.kernel_role == REFERENCE_KERNEL)).scalars())
 
 
 def _portions(numbers: Iterable[int]) -> list[list[int]]:

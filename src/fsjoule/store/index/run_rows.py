@@ -65,14 +65,20 @@ class ReadRun:
 def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
     """The run folders at and below `paths`, sorted by name, and faults. Raises ConfigError if there is none."""
     wanted = check_folders(paths)
-    found: dict[Path, None] = {}
-    faults: list[Fault] = []
-    for path in wanted:
-        for folder in _walk(path.resolve(), faults):
-            found[folder] = None
+    found, faults = runs_below(wanted)
     if not found and not faults:
         where = ", ".join(map(str, wanted)) or "(no path)"
         raise ConfigError(f"there is no run folder at or below {where}", hint="give the folder that --results named")
+    return found, faults
+
+
+def runs_below(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
+    """As `find_runs`, where folders without a run are right too. Raises ConfigError if one is missing."""
+    found: dict[Path, None] = {}
+    faults: list[Fault] = []
+    for path in check_folders(paths):
+        for folder in _walk(path.resolve(), faults):
+            found[folder] = None
     return sorted(found, key=lambda folder: (folder.name, folder)), faults
 
 

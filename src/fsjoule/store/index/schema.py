@@ -6,6 +6,7 @@
     series ───┴─< measurements >── runs
          └──< change_states, which no run folder holds
     pruned_runs, which no import brings back unasked
+    judged_series, which only save time
 
 Names of columns end in their unit, as everywhere. Text is compared by bytes on both databases, which sorts times and
 `kernels.sort_key`s correctly.
@@ -147,4 +148,16 @@ pruned_runs: Final = Table(
     Column("run_id", PlainText, nullable=False),
     Column("pruned_utc", PlainText, nullable=False),
     PrimaryKeyConstraint("run_id", name="pruned_runs_pkey"),
+)
+
+# A verdict counts for as long as it would be made from the same again.
+judged_series: Final = Table(
+    "judged_series",
+    metadata,
+    Column("series", Integer, ForeignKey("series.id", name="judged_series_series"), nullable=False),
+    Column("question", LargeBinary(DIGEST_BYTES), nullable=False),  # digest: order, figures, branches
+    Column("made_from", LargeBinary(DIGEST_BYTES), nullable=False),  # digest: rules, rows, kernels' labels
+    Column("judged_utc", PlainText, nullable=False),
+    Column("histories", PlainText, nullable=False),  # JSON
+    PrimaryKeyConstraint("series", "question", name="judged_series_pkey"),
 )

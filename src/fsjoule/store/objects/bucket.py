@@ -74,7 +74,7 @@ class Found:
     """An object: its key below the prefix, its size, when it was written by the server's clock, its version."""
 
     key: str
-    size: int
+    size_bytes: int
     written: datetime
     version: str
 

@@ -74,7 +74,7 @@ def _prune(bucket: Bucket, keep: timedelta, grace: timedelta, mark: PruneMark | 
         bucket.delete(_in_time(bucket, (run_key(name) for name in old), mark))
         bucket.delete(_in_time(bucket, (found.key for found in doomed), mark))
         bucket.delete(_in_time(bucket, stale, mark))
-    size = sum(found.size for found in doomed)
+    size = sum(found.size_bytes for found in doomed)
     return Pruned(tuple(old), len(kept), len(doomed), size, len(unneeded) - len(doomed))
 
 

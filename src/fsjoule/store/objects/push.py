@@ -170,7 +170,7 @@ class _Push:
         key, size = object_key(digest), sum(file.bytes for file in files)
         there = None if self._again else self._bucket.find(key)
         # One of another size was cut short, or damaged.
-        if there is not None and there.size == size:
+        if there is not None and there.size_bytes == size:
             return
         with self._large if size > _LARGE_BYTES else nullcontext():
             self._bucket.put(key, joined(folder, files))

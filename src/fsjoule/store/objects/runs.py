@@ -25,7 +25,7 @@ class Listing:
 
     name: str
     version: str
-    size: int
+    size_bytes: int
     written: datetime
 
 
@@ -52,14 +52,14 @@ def run_listing(bucket: Bucket, name: str) -> Listing:
     if found is None:
         known_manifest(bucket, name)  # which also tells an absent bucket from an absent run
         return run_listing(bucket, name)  # sent meanwhile
-    return Listing(name, found.version, found.size, found.written)
+    return Listing(name, found.version, found.size_bytes, found.written)
 
 
 def _listed(bucket: Bucket) -> Iterator[Listing]:
     for found in bucket.list(RUNS):
         name = found.key.removeprefix(f"{RUNS}/").removesuffix(_SUFFIX)
         if found.key == run_key(name) and is_run_name(name):
-            yield Listing(name, found.version, found.size, found.written)
+            yield Listing(name, found.version, found.size_bytes, found.written)
 
 
 def listed_objects(bucket: Bucket) -> Iterator[Found]:

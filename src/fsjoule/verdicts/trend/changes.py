@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
+from fsjoule.statistics.changepoints import Nomination
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.kernels import Kernel
@@ -72,15 +72,14 @@ class Change:
 
 
 def changes_of(
-    found: Iterable[History],
-    finder: ChangePointFinder,
+    found: Iterable[tuple[History, Sequence[Nomination]]],
     confirmations: Sequence[Confirmation],
     order: Order,
     kernels: Mapping[int, Kernel],
     *,
     kept: Sequence[KeptState] = (),
 ) -> list[Change]:
-    """The changes of all histories: confirmed first, refuted last, larger before smaller."""
+    """The changes that were nominated in histories: confirmed first, refuted last, larger before smaller."""
     by_history: dict[tuple[str, str], list[Confirmation]] = {}
     for each in confirmations:
         by_history.setdefault((each.series, each.metric), []).append(each)
@@ -89,8 +88,8 @@ def changes_of(
         states.setdefault(one.series, []).append(one)
     changes = [
         _with_states(_judged(Change(history, nomination), by_history, order, kernels), states, order, kernels)
-        for history in found
-        for nomination in nominate([point.figure for point in history.points], finder).nominations
+        for history, nominations in found
+        for nomination in nominations
     ]
     rank = [Status.CONFIRMED, Status.NOMINATED, Status.REFUTED]
     return sorted(changes, key=lambda change: (rank.index(change.status), -abs(change.ratio - 1)))

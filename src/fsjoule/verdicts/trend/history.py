@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
@@ -63,15 +64,9 @@ class _Boots(NamedTuple):
     rows: list[Row]
 
 
-def several_kernels(found: Iterable[NewestRows]) -> set[int]:
-    """The runs that measured a series on more than one kernel."""
-    several: set[int] = set()
-    for series in found:
-        seen: dict[int, int | None] = {}
-        for row in series.rows:
-            if seen.setdefault(row[RUN], row[KERNEL]) != row[KERNEL]:
-                several.add(row[RUN])
-    return several
+def several_kernels(found: Iterable[Collection[tuple[int, int | None]]]) -> set[int]:
+    """The runs that measured a series on more than one kernel, from the runs and kernels of each series."""
+    return {run for pairs in found for run, count in Counter(run for run, _ in pairs).items() if count > 1}
 
 
 def histories(

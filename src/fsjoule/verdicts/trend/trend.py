@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.changepoints import ChangePointFinder
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index
+from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts, may_keep
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.newestrows import RunNames, kernel_labels, newest, reference_runs, run_names
+from fsjoule.store.index.newestrows import Newest, RunNames, kernel_labels, reference_runs, run_names
 from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.states import kept_states
 from fsjoule.verdicts.trend.changes import Change, changes_of
-from fsjoule.verdicts.trend.history import USUAL, History, histories, several_kernels
+from fsjoule.verdicts.trend.history import USUAL, History, Labels, histories, several_kernels
+from fsjoule.verdicts.trend.judged import JudgedSeries, judged, made_from, question, rules
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Series by their numbers in the index, each with the digest of what it was judged from; and the question."""
+
+    question: bytes
+    judged: Mapping[int, tuple[bytes, JudgedSeries]]
+
+
+NOTHING_NEW: Final = News(b"", {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +37,7 @@ class Trend:
     """Histories and changes. `kernels` and `runs` are by the points' numbers; `runs` has all, or only the changes'.
 
     `cut_short` counts series with older measurements beyond the limit, `too_short` histories with too few points for
-    finding a change.
+    finding a change. `news` is what was judged now, and not taken from the index.
     """
 
     order: Order
@@ -35,6 +49,7 @@ class Trend:
     measurements: int
     cut_short: int
     too_short: int
+    news: News = field(default=NOTHING_NEW, compare=False, repr=False)
 
     @property
     def unchanged(self) -> int:
@@ -60,36 +75,67 @@ def trend_of(
     confirmations: Sequence[Confirmation] = (),
     all_names: bool = False,
     finder: ChangePointFinder | None = None,
+    anew: bool = False,
 ) -> Trend:
     """The trend of the newest measurements of all series in `where`, in total `at_most`, of each series `of_each`.
 
     `metrics` default to throughput and energy of fio's jobs, duration and energy of timed operations. `finder` defaults
-    to `RupturesFinder`, and must find the same.
+    to `RupturesFinder`, and must find the same. A series that would be judged from the same as the index's verdict on
+    it is not judged again, unless `anew`.
     """
-    asked = tuple(metrics) or USUAL
-    found = newest(index, where, asked, at_most=at_most, of_each=of_each)
-    labelled = several_kernels(found.series) | reference_runs(index)
-    labels = kernel_labels(index, labelled) if order is Order.TIME else {}
-    made = [
-        history
-        for rows in found.series
-        for history in histories(rows, asked, order, kernels=found.kernels, labels=labels, wanted=metrics)
-    ]
     detector = RupturesFinder()
-    changes = changes_of(made, finder or detector, confirmations, order, found.kernels, kept=kept_states(index))
+    asked = tuple(metrics) or USUAL
+    about = question(where, order, metrics)
+    with index.reading() as connection:
+        newest = Newest(connection, where, asked, at_most=at_most, of_each=of_each)
+        catalogue, inputs = newest.catalogue, newest.inputs()
+        labels: Labels = {}
+        if order is Order.TIME:
+            several = several_kernels(each.kernels for each in inputs.values())
+            labels = kernel_labels(connection, several | reference_runs(connection))
+        made_by = rules()
+        digests = {n: made_from(each, labels, order, metrics, rules=made_by) for n, each in inputs.items()}
+        kept = {} if anew else kept_verdicts(connection, about, list(digests))
+        known = {number: one for number, one in kept.items() if one.made_from == digests[number]}
+        rows = list(newest.rows(digests.keys() - known.keys()))
+    numbers = {one: number for number, one in catalogue.series.items()}
+    news = {
+        numbers[found.series]: judged(
+            histories(found, asked, order, kernels=catalogue.kernels, labels=labels, wanted=metrics),
+            finder or detector,
+            measurements=len(found.rows),
+            older=found.older,
+        )
+        for found in rows
+    }
+    series = [
+        news[number] if number in news else JudgedSeries.from_text(catalogue.series[number], known[number].histories)
+        for number in newest.numbers
+        if number in digests
+    ]
+    made = [each for one in series for each in one.histories]
+    changes = changes_of(made, confirmations, order, catalogue.kernels, kept=kept_states(index))
     points = (
-        (point for history in made for point in history.points)
+        (point for history, _ in made for point in history.points)
         if all_names
         else (point for change in changes for point in (change.last, change.since, change.before, change.after))
     )
     return Trend(
         order,
-        tuple(made),
+        tuple(history for history, _ in made),
         tuple(changes),
-        found.kernels,
+        catalogue.kernels,
         run_names(index, {point.run for point in points}),
-        series=len(found.series),
-        measurements=sum(len(rows.rows) for rows in found.series),
-        cut_short=sum(rows.older for rows in found.series),
-        too_short=sum(len(history.points) < 2 * detector.least_points for history in made),
+        series=len(series),
+        measurements=sum(one.measurements for one in series),
+        cut_short=sum(one.older for one in series),
+        too_short=sum(len(history.points) < 2 * detector.least_points for history, _ in made),
+        news=News(about, {number: (digests[number], one) for number, one in news.items()}),
     )
+
+
+def keep_news(index: Index, trend: Trend) -> None:
+    """Keep in the index what was judged for this trend, if its user may write there."""
+    if trend.news.judged and may_keep(index):
+        found = {number: KeptVerdict(digest, one.text) for number, (digest, one) in trend.news.judged.items()}
+        keep_verdicts(index, trend.news.question, found)

@@ -1,0 +1,70 @@
+"""Limits of error that an instrument's info states: from its instrument file, or from a data sheet.
+
+An instrument's info carries the limits that it was measured with, so that a later table changes no older figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fsjoule.meter.energy.instrument import SteadyErrors
+from fsjoule.model.instrument_file import Accuracy
+
+# The limits in an instrument's settings, each +-: shares of a reading, offsets in V and A.
+VOLTS_SHARE: Final = "volts_share"
+VOLTS_OFFSET: Final = "volts_offset"
+AMPERES_SHARE: Final = "amperes_share"
+AMPERES_OFFSET: Final = "amperes_offset"
+# What some have beside these: the offset's change with the voltage from 12 V, in A/V; the steps of the converters, in
+# V, A and W; the share of a resistor beside the instrument.
+AMPERES_PER_VOLT: Final = "amperes_per_volt"
+VOLTS_STEP: Final = "volts_step"
+AMPERES_STEP: Final = "amperes_step"
+WATTS_STEP: Final = "watts_step"
+RESISTOR_SHARE: Final = "resistor_share"
+
+_OFFSET_AT_V: Final = 12.0
+_SQRT3: Final = math.sqrt(3)
+
+
+def stated_limits(known: Accuracy) -> dict[str, float]:
+    """The settings that an instrument file's [accuracy] gives: those of the whole instrument."""
+    return {
+        VOLTS_SHARE: known.volts_percent * 1e-2,
+        VOLTS_OFFSET: known.volts_offset,
+        AMPERES_SHARE: known.amperes_percent * 1e-2,
+        AMPERES_OFFSET: known.amperes_offset,
+    }
+
+
+def steady_errors(told: Mapping[str, float], volts: float, amperes: float) -> SteadyErrors:
+    """The errors of a steady load by the limits in `told`.
+
+    The offset of the voltage counts as rounding of the bus, as it weighs with the current.
+    """
+    offset_a = math.hypot(told[AMPERES_OFFSET], told.get(AMPERES_PER_VOLT, 0.0) * (volts - _OFFSET_AT_V))
+    return SteadyErrors(
+        shunt_rounding_w=math.hypot(told.get(AMPERES_STEP, 0.0) * volts, told.get(WATTS_STEP, 0.0)) / 2 / _SQRT3,
+        bus_rounding_w=math.hypot(told[VOLTS_OFFSET], told.get(VOLTS_STEP, 0.0) / 2) * amperes / _SQRT3,
+        offset_w=offset_a * volts / _SQRT3,
+        gain=math.hypot(told[VOLTS_SHARE], told[AMPERES_SHARE]) / _SQRT3,
+        shunt=told.get(RESISTOR_SHARE, 0.0) / _SQRT3,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """An `Instrument` with the limits of its settings."""
+
+    told: Mapping[str, float]
+    mark_s: float
+    sample_s: float
+    shift_s: float = 0.0
+    sharpening: float = 0.0
+
+    def steady(self, volts: float, amperes: float) -> SteadyErrors:
+        """See `Instrument`."""
+        return steady_errors(self.told, volts, amperes)

@@ -1,0 +1,106 @@
+"""A series as a trend has judged it: its histories with what the detector nominates, as text to be kept. Pure.
+
+Whether fresh boots confirm a change, and what became of it, is no part of it: that is looked up each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, Self, cast
+
+from fsjoule.model.metrics import Metric
+from fsjoule.statistics import changepoints, figures, finder
+from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
+from fsjoule.statistics.finder import RupturesFinder
+from fsjoule.store.index import newestrows
+from fsjoule.store.index.newestrows import Inputs
+from fsjoule.store.index.records import Order, Where
+from fsjoule.store.index.schema import DIGEST_BYTES
+from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.verdicts.trend import history as making
+from fsjoule.verdicts.trend.history import History, HistoryPoint, Labels
+
+# Whatever decides what is found in given rows.
+_RULES: Final = (
+    newestrows.__file__,
+    making.__file__,
+    figures.__file__,
+    changepoints.__file__,
+    finder.__file__,
+    __file__,
+)
+_LIBRARIES: Final = ("numpy", "ruptures", "scipy")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSeries:
+    """Histories of one series with their nominations. `measurements` counts their rows; `older`: there are more."""
+
+    histories: tuple[tuple[History, tuple[Nomination, ...]], ...]
+    measurements: int
+    older: bool
+
+    @property
+    def text(self) -> str:
+        found = [
+            {
+                "metric": history.metric.value,
+                "label": history.label,
+                "points": history.points,
+                "unusable": history.unusable,
+                "nominations": [astuple(each) for each in nominations],
+            }
+            for history, nominations in self.histories
+        ]
+        kept = {"measurements": self.measurements, "older": self.older, "histories": found}
+        return json.dumps(kept, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, series: IndexedSeries, text: str) -> Self:
+        """What `text` was made from."""
+        kept = cast("dict[str, Any]", json.loads(text))
+        found = tuple((_history(series, one), _nominations(one)) for one in kept["histories"])
+        return cls(found, kept["measurements"], kept["older"])
+
+
+def judged(made: Iterable[History], finder: ChangePointFinder, *, measurements: int, older: bool) -> JudgedSeries:
+    found = [(one, nominate([point.figure for point in one.points], finder).nominations) for one in made]
+    return JudgedSeries(tuple(found), measurements, older)
+
+
+def question(where: Where, order: Order, metrics: Sequence[Metric]) -> bytes:
+    """A digest of what is asked about each series: the newest verdict on each is kept."""
+    return _digest(order, list(metrics), sorted(where.branches))
+
+
+def made_from(inputs: Inputs, labels: Labels, order: Order, metrics: Sequence[Metric], *, rules: bytes) -> bytes:
+    """A digest of all that a verdict on a series depends on."""
+    named = sorted((*pair, labels[pair]) for pair in labels.keys() & inputs.kernels)
+    return _digest(rules, inputs.digest, named, order, list(metrics))
+
+
+def rules() -> bytes:
+    """A digest of the detector, its parameters and libraries, and of the code before and behind it."""
+    code = [Path(file).read_bytes() for file in _RULES]
+    return _digest(repr(RupturesFinder()), code, [version(each) for each in _LIBRARIES])
+
+
+def _digest(*parts: object) -> bytes:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def _history(series: IndexedSeries, kept: Mapping[str, Any]) -> History:
+    points = tuple(
+        HistoryPoint(run, kernel, started, figure, tuple(boots), runs)
+        for run, kernel, started, figure, boots, runs in kept["points"]
+    )
+    return History(series, Metric(kept["metric"]), points, kept["label"], kept["unusable"])
+
+
+def _nominations(kept: Mapping[str, Any]) -> tuple[Nomination, ...]:
+    return tuple(Nomination(*each) for each in kept["nominations"])
