@@ -133,7 +133,7 @@ def test_another_content_under_a_runs_name_is_left_out_both_ways(run: CommandLin
 def test_a_long_push_tells_how_long_it_will_take(
     run: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsjoule.cli.results._SAY_EVERY_S", 0.0)
+    monkeypatch.setattr("fsjoule.cli.common._SAY_EVERY_S", 0.0)
     write_kept(tmp_path / "results", numbers=12)
     told = run("results", "push", store).err.splitlines()
     assert told[-1] == "1 of 1 MiB sent, 0 min left"

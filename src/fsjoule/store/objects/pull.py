@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from fsjoule.store.objects.folder_files import content_of, digests, folder_files
 from fsjoule.store.objects.manifest import Compared, StoredFile, StoredRun, compared
 from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import object_key, read_manifest
+from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file
 
 _AGAIN: Final = "push the run again from a folder that has it: fsjoule results push --again"
@@ -36,13 +37,10 @@ class Pulled:
     left_out: list[str] = field(default_factory=list[str])
 
 
-# Gets the bytes that were fetched after each run, and how many it will be if the others are of the same size.
-Watcher = Callable[[int, int], None]
-
-
-def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watcher | None = None) -> Pulled:
+def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watcher = unwatched) -> Pulled:
     """Bring these runs into the folder `into`. Runs that are there stay, or get what the store has more.
 
+    `watch` gets the bytes that were fetched after each run, and how many it will be if the others are of the same size.
     Raises ObjectStoreError if the server fails or refuses, StorageError if `into` cannot be written; runs that were
     brought before are whole.
     """
@@ -54,8 +52,7 @@ def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watche
                 _pull(bucket, name, into, done)
             except ResultError as error:
                 done.left_out.append(f"{name}: {error.what}{f' ({error.hint})' if error.hint else ''}")
-            if watch is not None:
-                watch(done.bytes, done.bytes * len(names) // number)
+            watch(done.bytes, done.bytes * len(names) // number)
     except OSError as error:
         raise StorageError(
             f"{into} cannot be written: {error.strerror or error}", hint="make room there; runs in it are whole"
