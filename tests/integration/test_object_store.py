@@ -121,11 +121,11 @@ def test_another_content_under_a_runs_name_is_left_out_both_ways(run: CommandLin
     done = run("results", "push", "theirs", store)
     assert done.code == 2
     assert done.out.startswith("1 run new, 0 grown, 0 already there")
-    assert f"left out: {ours.name}: the store has another content under its name" in done.err
+    assert f"left out: {ours.name}: the store has another content under its name (find out which copy" in done.err
     changed = contents(theirs)
     done = run("results", "pull", store, "--into", "theirs")
     assert done.code == 2
-    assert f"left out: {ours.name}: the folder there has another content" in done.err
+    assert f"left out: {ours.name}: the folder there has another content (move it away" in done.err
     assert contents(theirs) == changed
     assert another.exists()
 
@@ -224,7 +224,7 @@ PLACE = {"sha256": "0" * 64, "bytes": 1, "object": "0" * 64, "at": 0}
         ({"a/b/c/outside": PLACE}, "is not the name of a run's file"),
         ({"a\x1b[2J": PLACE}, "is missing"),
         ({"a": PLACE, "a/b": PLACE}, "is not the name of a run's file"),
-        ({"a": {**PLACE, "object": "../../secrets"}}, "a digest that is none"),
+        ({"a": {**PLACE, "object": "../../secrets"}}, "a digest that is not a SHA-256"),
         ({"a": {**PLACE, "bytes": -1}}, "an impossible size"),
         ({"a": {**PLACE, "bytes": 1 << 40}}, "an impossible size"),
         ({"a": {**PLACE, "at": -1}}, "an impossible size"),

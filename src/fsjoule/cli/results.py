@@ -194,4 +194,7 @@ def _tell(what: str, names: Sequence[str]) -> None:
 def _refuse(left_out: Sequence[str], done: str) -> None:
     """Raise ResultError, at the end, if runs were left out."""
     if left_out:
-        raise ResultError(f"{counted(len(left_out), 'run')} not {done}: {left_out[0]}")
+        raise ResultError(
+            f"{counted(len(left_out), 'run')} not {done}: {left_out[0]}",
+            hint="the other runs are whole; put these right, then repeat the command",
+        )

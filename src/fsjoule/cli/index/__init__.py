@@ -180,7 +180,7 @@ def _wanted(paths: Sequence[Path]) -> _Wanted:
                 wanted.folders.append(folder)
                 wanted.addresses[folder] = str(copy.address)
             else:
-                wanted.faults.append(Fault(Path(copy.folder.name), copy.problem))
+                wanted.faults.append(Fault(Path(copy.folder.name), copy.problem.in_a_line))
     return wanted
 
 

@@ -47,7 +47,7 @@ class Copy:
 
     address: Address
     folder: Path
-    problem: str | None = None
+    problem: ResultError | None = None
 
 
 def at_hand(path: Path) -> Path:
@@ -101,7 +101,7 @@ def copies(address: Address, *, documents: bool = False, watch: Watcher = unwatc
 def _good(made: list[Copy]) -> list[Path]:
     for each in made:
         if each.problem is not None:
-            raise ResultError(each.problem)
+            raise each.problem
     return [each.folder for each in made]
 
 
@@ -112,7 +112,7 @@ def _copy(bucket: Bucket, root: Path, documents: bool, run: Listing) -> Copy:
         if not _is_whole(folder):
             folder = _made(bucket, root, run.name, documents=documents)
     except ResultError as error:
-        return Copy(address, folder, str(error))
+        return Copy(address, folder, error)
     with suppress(OSError):  # a cache that may only be read
         os.utime(folder.parent)
     return Copy(address, folder)

@@ -51,7 +51,7 @@ def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watche
             try:
                 _pull(bucket, name, into, done)
             except ResultError as error:
-                done.left_out.append(f"{name}: {error.what}{f' ({error.hint})' if error.hint else ''}")
+                done.left_out.append(f"{name}: {error.in_a_line}")
             watch(done.bytes, done.bytes * len(names) // number)
     except OSError as error:
         raise StorageError(
@@ -63,13 +63,13 @@ def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watche
 def _pull(bucket: Bucket, name: str, into: Path, done: Pulled) -> None:
     found = read_manifest(bucket, name)
     if found is None:
-        raise ResultError("the store has no such run")
+        raise ResultError("the store has no such run", hint="fsjoule results list shows what is there")
     run, final = found[0], into / name
     there = os.path.lexists(final)
     lacking = set(run.files)
     if there:
         if is_being_written(final):
-            raise ResultError("it is being measured there right now")
+            raise ResultError("it is being measured there right now", hint="pull it again when the bench has ended")
         lacking = _lacking(run, final)
         if not lacking:
             done.known += 1
@@ -131,7 +131,9 @@ def _flush(path: Path) -> None:
 
 def _missing(bucket: Bucket, name: str, digest: str) -> ResultError:
     if read_manifest(bucket, name) is None:
-        return ResultError(f"{name} was removed from the store meanwhile")
+        return ResultError(
+            f"{name} was removed from the store meanwhile", hint="fsjoule results list shows what is there"
+        )
     return ResultError(f"{bucket.named(object_key(digest))} is missing, an object of {name}", hint=_AGAIN)
 
 
@@ -143,7 +145,9 @@ def _lacking(run: StoredRun, folder: Path) -> set[str]:
     complete = load_run_file(folder).status is RunStatus.COMPLETE
     found = compared(run, there, complete=complete)
     if found is Compared.OTHER:
-        raise ResultError("the folder there has another content: move it away, or find out which copy was changed")
+        raise ResultError(
+            "the folder there has another content", hint="move it away, or find out which copy was changed"
+        )
     if found is not Compared.OLDER:
         return set()
     return {path for path, file in run.files.items() if there.get(path) != file.sha256}

@@ -97,7 +97,7 @@ class _Push:
             try:
                 self._push_run(folder)
             except ResultError as error:
-                self._done.left_out.append(f"{folder.name}: {error.what}")
+                self._done.left_out.append(f"{folder.name}: {error.in_a_line}")
             done_bytes += size
             self._tell(done_bytes)
         return self._done
@@ -106,7 +106,9 @@ class _Push:
         run = load_run_file(folder)
         complete = run.status is RunStatus.COMPLETE
         if not is_run_name(folder.name) or not folder.name.endswith(f"-{run.run_id}"):
-            raise ResultError("its folder's name is not that of its run: give it back the name that it was made with")
+            raise ResultError(
+                "its folder's name is not that of its run", hint="give it back the name that it was made with"
+            )
         if is_being_written(folder):
             self._done.measuring.append(folder.name)
             return
@@ -120,7 +122,9 @@ class _Push:
             files = files or folder_files(folder, self._done.problems)
             found = Compared.NEWER if stored is None else compared(stored, digests(files), complete=complete)
             if found is Compared.OTHER:
-                raise ResultError("the store has another content under its name: find out which copy was changed")
+                raise ResultError(
+                    "the store has another content under its name", hint="find out which copy was changed"
+                )
             if found is Compared.OLDER or (found is Compared.SAME and not self._again):
                 self._done.known += 1
                 return
@@ -145,7 +149,7 @@ class _Push:
             return read_manifest(self._bucket, name) or (None, None)
         except ResultError as error:
             if not self._again:
-                raise ResultError(f"{error.what} (--again writes it again)") from error
+                raise ResultError(error.what, hint="--again writes it again") from error
         found = self._bucket.find(run_key(name))
         return None, None if found is None else found.version
 
