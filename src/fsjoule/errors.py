@@ -51,6 +51,11 @@ class FsjouleError(Exception):
         hint = [f"  hint: {self.hint}"] if self.hint else []
         return "\n".join([self.what, *(f"  {note}" for note in getattr(self, "__notes__", ())), *hint])
 
+    @property
+    def in_a_line(self) -> str:
+        """For a list of what was left out: `what (hint)`."""
+        return f"{self.what} ({self.hint})" if self.hint else self.what
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Errors of any signature reach another process whole, but for their cause."""
         return _restored, (type(self), self.args, self.__dict__)

@@ -20,7 +20,7 @@ from fsjoule.model import Measurement, RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import Index, open_index
-from fsjoule.store.index.importer import Progress, import_runs, rebuild
+from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.records import Point, Where
 
@@ -34,8 +34,8 @@ from fsjoule.store.index.importer import import_runs
 
 location, go, kill_at, *paths = sys.argv[1:]
 
-def watch(progress):
-    if progress.folders == int(kill_at):
+def watch(done, of):
+    if done == int(kill_at):
         os.kill(os.getpid(), signal.SIGKILL)
 
 while not Path(go).exists():
@@ -311,8 +311,8 @@ class ImportContract:
         write_run(results / "here", "aaaaaa")
         write_run(results / "there", "bbbbbb")
 
-        def meanwhile(progress: Progress) -> None:
-            assert (progress.folders, progress.of_folders) == (1, 1)
+        def meanwhile(done: int, of: int) -> None:
+            assert (done, of) == (1, 1)
             with open_index(location) as other:
                 import_runs(other, [results / "there"])
 

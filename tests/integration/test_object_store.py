@@ -121,11 +121,11 @@ def test_another_content_under_a_runs_name_is_left_out_both_ways(run: CommandLin
     done = run("results", "push", "theirs", store)
     assert done.code == 2
     assert done.out.startswith("1 run new, 0 grown, 0 already there")
-    assert f"left out: {ours.name}: the store has another content under its name" in done.err
+    assert f"left out: {ours.name}: the store has another content under its name (find out which copy" in done.err
     changed = contents(theirs)
     done = run("results", "pull", store, "--into", "theirs")
     assert done.code == 2
-    assert f"left out: {ours.name}: the folder there has another content" in done.err
+    assert f"left out: {ours.name}: the folder there has another content (move it away" in done.err
     assert contents(theirs) == changed
     assert another.exists()
 
@@ -133,7 +133,7 @@ def test_another_content_under_a_runs_name_is_left_out_both_ways(run: CommandLin
 def test_a_long_push_tells_how_long_it_will_take(
     run: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fsjoule.cli.results._SAY_EVERY_S", 0.0)
+    monkeypatch.setattr("fsjoule.cli.common._SAY_EVERY_S", 0.0)
     write_kept(tmp_path / "results", numbers=12)
     told = run("results", "push", store).err.splitlines()
     assert told[-1] == "1 of 1 MiB sent, 0 min left"
@@ -224,7 +224,7 @@ PLACE = {"sha256": "0" * 64, "bytes": 1, "object": "0" * 64, "at": 0}
         ({"a/b/c/outside": PLACE}, "is not the name of a run's file"),
         ({"a\x1b[2J": PLACE}, "is missing"),
         ({"a": PLACE, "a/b": PLACE}, "is not the name of a run's file"),
-        ({"a": {**PLACE, "object": "../../secrets"}}, "a digest that is none"),
+        ({"a": {**PLACE, "object": "../../secrets"}}, "a digest that is not a SHA-256"),
         ({"a": {**PLACE, "bytes": -1}}, "an impossible size"),
         ({"a": {**PLACE, "bytes": 1 << 40}}, "an impossible size"),
         ({"a": {**PLACE, "at": -1}}, "an impossible size"),

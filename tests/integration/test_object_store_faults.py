@@ -342,5 +342,5 @@ def test_a_changed_folder_is_not_sent_as_another(server: ObjectStore, way: Proxy
     way.before = lambda _method, path: edit(folder / "run.json", seed=1) if "/pushes/" in path else None
     done = push_runs(bucket_at(way.url, store), [folder])
     assert len(done.left_out) == 1
-    assert "was changed meanwhile" in done.left_out[0]
+    assert "was changed meanwhile (push the run again)" in done.left_out[0]
     assert listed_runs(bucket_at(server.url, store)) == []

@@ -64,7 +64,7 @@ def starting() -> Generator[ExitStack]:
 
 
 def serve(starting: ExitStack, index: Path, *words: object) -> Program:
-    command = started(starting, "serve", "--index", index, "--port", 0, *words)
+    command = started(starting, "serve", "--index", index, "--port", 0, "--time-limit", _LIMIT_S, *words)
     assert command.stdout is not None
     address = command.stdout.readline().strip()
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address), command.stderr.read() if command.stderr else ""
@@ -127,7 +127,7 @@ def test_workers_end_when_it_is_killed(starting: ExitStack, index: Path) -> None
 
 def test_a_page_that_takes_too_long_is_given_up_and_its_worker_ended(starting: ExitStack, index: Path) -> None:
     program = serve(starting, index, "--time-limit", 1, "--processes", 1)
-    # The first page of a worker waits for its start, without a limit that a busy machine would not keep.
+    # A worker that needs longer to start goes on starting.
     waited(lambda: program.get("/compare")[0] == 200, what="a worker that starts")
     with closing(sqlite3.connect(index, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")

@@ -53,6 +53,16 @@ def test_rebuild_makes_the_index_beside_the_results() -> None:
     assert "6.1.0-44-armmp (6.1.164-1)" in said("stats")
 
 
+def test_a_long_import_tells_how_long_it_will_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fsjoule.cli.common._SAY_EVERY_S", 0.0)
+    for run_id in ("aaaaaa", "bbbbbb"):
+        write_run(Path("results"), run_id)
+    assert call("rebuild").stderr.splitlines() == [
+        "1 of 2 run folders, 0 min left",
+        "2 of 2 run folders, 0 min left",
+    ]
+
+
 def test_each_figure_says_whose_it_is_where_boards_differ() -> None:
     for run_id, place in (("aaaaaa", "rack-1"), ("bbbbbb", "rack-2")):
         path = write_run(Path("results"), run_id).path

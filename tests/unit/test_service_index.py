@@ -11,7 +11,7 @@ from sqlalchemy import text as sql
 
 from fsjoule.errors import ConfigError, LabError, ResultError
 from fsjoule.model.places import Lab
-from fsjoule.store.index.database import open_index
+from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.state import state_of
 
 PAGES = ("/", "/trend", "/runs", "/run/aaaaaa", "/compare")
@@ -106,6 +106,18 @@ def test_the_index_is_only_read(index: Path) -> None:
         with pytest.raises(AssertionError), opened.writing():
             pass
     assert index.read_bytes() == before
+
+
+def test_an_error_without_a_code_of_sqlite_is_told(index: Path) -> None:
+    def read_after_its_end(opened: Index) -> None:
+        with opened.reading() as connection:
+            raw = connection.connection.dbapi_connection
+            assert raw is not None
+            raw.close()
+            connection.execute(sql("SELECT 1"))
+
+    with open_index(index) as opened, pytest.raises(ResultError, match=r"refused: .*closed database"):
+        read_after_its_end(opened)
 
 
 def test_an_older_index_is_not_migrated_by_reading(tmp_path: Path) -> None:

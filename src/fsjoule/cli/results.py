@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, Remove, age, err, out, output_folder, print_json, progress
+from fsjoule.cli.common import Json, Remove, age, out, output_folder, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted
 
@@ -25,11 +23,9 @@ app = typer.Typer(
 
 _RESULTS: Final = Path("results")
 _MIB: Final = 1 << 20
-_SAY_EVERY_S: Final = 10.0
 _SHOWN: Final = 20
 
 _Store = Annotated[str, typer.Argument(metavar="s3://BUCKET/PREFIX", help="The folder of runs in an object store.")]
-_Watch = Callable[[int, int], None]
 
 
 @app.command("push")
@@ -57,16 +53,12 @@ def push(
     Example: fsjoule results push results s3://lab/boards
     """
     from fsjoule.store.index.run_rows import check_folders, find_runs
-    from fsjoule.store.objects.push import Progress, push_runs
+    from fsjoule.store.objects.push import push_runs
 
     bucket = _folder_of_runs(words[-1], doing="push")
     folders, faults = find_runs(check_folders(map(Path, words[:-1] or [_RESULTS])))
-    with _watcher("sent") as watch:
-
-        def watch_push(done: Progress) -> None:
-            watch(done.done_bytes, done.of_bytes)
-
-        pushed = push_runs(bucket, folders, again=again, watch=watch_push, say=progress)
+    with progress_bar("sent", in_bytes=True) as watch:
+        pushed = push_runs(bucket, folders, again=again, watch=watch, say=progress)
     left_out = [*(f"{fault.path}: {fault.reason}" for fault in faults), *pushed.left_out]
     if json_output:
         print_json({"store": str(bucket.address), **dataclasses.asdict(pushed), "left_out": left_out})
@@ -113,7 +105,7 @@ def pull(
     bucket = open_bucket(address)
     names = [address.run] if address.run else [run.name for run in listed_runs(bucket)]
     names = names if most is None else names[-most:]
-    with _watcher("fetched") as watch:
+    with progress_bar("fetched", in_bytes=True) as watch:
         pulled = pull_runs(bucket, names, into, watch=watch)
     if json_output:
         print_json({"store": str(address), **dataclasses.asdict(pulled)})
@@ -192,29 +184,6 @@ def _folder_of_runs(text: str, *, doing: str) -> Bucket:
     return open_bucket(address)
 
 
-@contextmanager
-def _watcher(doing: str) -> Generator[_Watch]:
-    """A progress bar on a terminal, a line every 10 s in a log. The callback takes bytes done, and of how many."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
-    timed = (TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, *timed, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(doing, total=None)
-        began_s = said_s = time.monotonic()
-
-        def watch(done: int, total: int) -> None:
-            nonlocal said_s
-            bar.update(task, completed=done, total=total)
-            now_s = time.monotonic()
-            if not err.is_terminal and now_s - said_s >= _SAY_EVERY_S:
-                said_s = now_s
-                left_s = (now_s - began_s) * (total - done) / max(done, 1)
-                progress(f"{done / _MIB:.0f} of {total / _MIB:.0f} MiB {doing}, {left_s / 60:.0f} min left")
-
-        yield watch
-
-
 def _tell(what: str, names: Sequence[str]) -> None:
     for name in names[:_SHOWN]:
         progress(f"{what}: {name}")
@@ -225,4 +194,7 @@ def _tell(what: str, names: Sequence[str]) -> None:
 def _refuse(left_out: Sequence[str], done: str) -> None:
     """Raise ResultError, at the end, if runs were left out."""
     if left_out:
-        raise ResultError(f"{counted(len(left_out), 'run')} not {done}: {left_out[0]}")
+        raise ResultError(
+            f"{counted(len(left_out), 'run')} not {done}: {left_out[0]}",
+            hint="the other runs are whole; put these right, then repeat the command",
+        )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, Remove, Wide, err, out, print_json, progress
+from fsjoule.cli.common import Json, Remove, Wide, out, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
@@ -22,7 +20,7 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 
 if TYPE_CHECKING:
     from fsjoule.store.index.database import Index
-    from fsjoule.store.index.importer import ImportReport, Progress, Watcher
+    from fsjoule.store.index.importer import ImportReport
     from fsjoule.store.index.run_rows import Fault
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
@@ -31,7 +29,6 @@ app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database 
 
 RESULTS: Final = Path("results")
 _SHOWN_FAULTS: Final = 20
-_SAY_EVERY_S: Final = 10.0
 # Nobody reads more, and the answer takes as long in an index of ten million.
 _LIMIT: Final = 1000
 
@@ -73,7 +70,7 @@ def rebuild(
             f"{counted(len(wanted.faults), 'run')} cannot be fetched: {wanted.faults[0].reason}",
             hint="a rebuild would drop them from the index",
         )
-    with open_index(index, create=True) as opened, _watcher() as watch:
+    with open_index(index, create=True) as opened, progress_bar("run folders") as watch:
         report = rebuild_index(opened, wanted.folders, known_as=wanted.addresses, watch=watch, pruned_too=pruned_too)
     _show_import(report, index, json_output=json_output)
 
@@ -95,7 +92,7 @@ def import_(
     from fsjoule.store.index.importer import ImportReport, import_runs
 
     wanted = _wanted(folders)
-    with open_index(index, create=True) as opened, _watcher() as watch:
+    with open_index(index, create=True) as opened, progress_bar("run folders") as watch:
         # There may be nothing but damaged runs of an object store.
         report = (
             import_runs(opened, wanted.folders, known_as=wanted.addresses, watch=watch, pruned_too=pruned_too)
@@ -135,7 +132,7 @@ def prune(
     from fsjoule.store.index.retention import prune as prune_index
 
     wanted = retention(keep, keep_branch or [])
-    with open_index(index) as opened, _watcher("runs") as watch:
+    with open_index(index) as opened, progress_bar("runs") as watch:
         found = prune_index(opened, wanted, watch=watch) if remove else planned(opened, wanted)
     show_pruning(found, wanted, removed=remove, json_output=json_output)
 
@@ -175,22 +172,16 @@ def _wanted(paths: Sequence[Path]) -> _Wanted:
     here = check_folders(path for path in paths if not is_address(path))
     wanted = _Wanted(here, {}, [])
     for address in [parse_address(path) for path in paths if is_address(path)]:
-        with _watcher("runs fetched") as watch:
-            made = copies(address, documents=True, watch=_counting(watch))
+        with progress_bar("runs fetched") as watch:
+            made = copies(address, documents=True, watch=watch)
         for copy in made:
             if copy.problem is None:
                 folder = copy.folder.resolve()
                 wanted.folders.append(folder)
                 wanted.addresses[folder] = str(copy.address)
             else:
-                wanted.faults.append(Fault(Path(copy.folder.name), copy.problem))
+                wanted.faults.append(Fault(Path(copy.folder.name), copy.problem.in_a_line))
     return wanted
-
-
-def _counting(watch: Watcher) -> Callable[[int, int], None]:
-    from fsjoule.store.index.importer import Progress
-
-    return lambda done, of: watch(Progress(done, of, 0))
 
 
 @app.command("stats")
@@ -268,28 +259,6 @@ def _only(index: Index, key: str) -> IndexedSeries:
     if len(found) > 1:
         raise ConfigError(f"several keys start with {key!r}", hint=", ".join(one.key for one in found))
     return found[0]
-
-
-@contextmanager
-def _watcher(what: str = "run folders") -> Generator[Watcher]:
-    """A progress bar on a terminal, a line every 10 s in a log."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as ProgressBar
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with ProgressBar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        said_s = time.monotonic()
-
-        def watch(done: Progress) -> None:
-            nonlocal said_s
-            bar.update(task, completed=done.folders, total=done.of_folders)
-            if not err.is_terminal and time.monotonic() - said_s >= _SAY_EVERY_S:
-                said_s = time.monotonic()
-                measurements = f", {done.measurements} measurements" if done.measurements else ""
-                progress(f"{done.folders} of {done.of_folders} {what}{measurements}")
-
-        yield watch
 
 
 def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None:

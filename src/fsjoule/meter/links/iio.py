@@ -36,6 +36,7 @@ _SAME_OHM: Final = 1e-3
 _AVAHI: Final = Path("/run/avahi-daemon/socket")
 _LOCAL: Final = ("/sys/bus/iio/devices", "/sys/class/hwmon")
 _DOCS: Final = "docs/meter.md#power-monitors-of-the-kernel"
+_SCAN_HINT: Final = f"name the address of the context instead: {_DOCS}"
 _HINT: Final = f"fsjoule meter list shows the power monitors; {_DOCS} has addresses"
 # How a context says that it is emulated.
 _SIMULATED: Final = "fsjoule,simulated"
@@ -93,7 +94,9 @@ def _scanned(iio: Any, backend: str) -> list[str]:  # noqa: ANN401 - a module wi
         uris = [iio._context_info_get_uri(infos[at]).decode() for at in range(count)]  # noqa: SLF001 - as above
         iio._context_info_list_free(infos)  # noqa: SLF001 - as above
     except OSError as error:
-        raise MeterError(f"libiio cannot look for {backend} contexts: {error.strerror or error}") from error
+        raise MeterError(
+            f"libiio cannot look for {backend} contexts: {error.strerror or error}", hint=_SCAN_HINT
+        ) from error
     finally:
         iio._destroy_scan_context(scan)  # noqa: SLF001 - as above
     return uris

@@ -236,7 +236,7 @@ def find() -> list[Found]:
         with _module().Driver() as driver:
             paths: list[str] = driver.device_paths()
     except (RuntimeError, TimeoutError) as error:
-        raise MeterError(f"the Joulescope driver lists no devices: {error}") from error
+        raise MeterError(f"the Joulescope driver lists no devices: {error}", hint=_HINT) from error
     return [_found(path.removeprefix(_ROOT)) for path in sorted(paths)]
 
 

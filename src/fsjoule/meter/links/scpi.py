@@ -152,7 +152,8 @@ def _pyvisa() -> Any:  # noqa: ANN401 - a module without types
 def _info(line: _Line) -> PlainInfo:
     identity = [part.strip() for part in line.ask("*IDN?").split(",")]
     if len(identity) != _IDENTITY_FIELDS or not identity[2]:
-        raise MeterError(f"the instrument at {line.resource} does not say what it is: {','.join(identity)[:80]!r}")
+        said = ",".join(identity)[:80]
+        raise MeterError(f"the instrument at {line.resource} does not say what it is: {said!r}", hint=_HINT)
     maker, model, serial, firmware = identity
     file = read_instrument_file(serial)
     if file is None or file.accuracy is None:

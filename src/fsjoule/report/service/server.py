@@ -119,7 +119,9 @@ def _running(server: _Server, listener: socket.socket, workers: Workers) -> Gene
     thread.start()
     try:
         if not server.begun.wait(_START_S):
-            raise FsjouleError("the server did not start")
+            raise FsjouleError(
+                f"the server did not start within {_START_S:g} s", hint="is this computer overloaded? Try again"
+            )
         yield
     finally:
         server.should_exit = True

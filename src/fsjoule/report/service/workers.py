@@ -33,6 +33,8 @@ _AGAIN: Final = "try again; fsjoule serve --time-limit SECONDS allows more"
 class _Worker:
     popen: Popen[bytes]
     connection: Connection[Any, Any]
+    give_up_s: float
+    is_ready: bool = False
 
     def end(self) -> None:
         with suppress(OSError):
@@ -80,7 +82,7 @@ class Workers:
 
     def _prepared(self) -> None:
         with suppress(FsjouleError):
-            self._worker(time.monotonic() + _START_S)
+            self._worker(time.monotonic() + self._limit_s)
 
     def _made(self, job: Job, due_s: float) -> Made | str:
         worker = self._worker(due_s)
@@ -108,20 +110,25 @@ class Workers:
         raise UnmadeError(what, hint=f"ask for less, or {_AGAIN}")
 
     def _worker(self, due_s: float) -> _Worker:
-        """This thread's worker, started if necessary."""
+        """This thread's worker, started if necessary. One that starts slowly goes on, for the next reader."""
         worker: _Worker | None = getattr(self._mine, "worker", None)
-        if worker is not None and worker.popen.poll() is None:
-            return worker
-        if worker is not None:
+        if worker is not None and worker.popen.poll() is not None:
             self._dropped(worker)
-        worker = self._started()
+            worker = None
+        if worker is None:
+            worker = self._mine.worker = self._started()
+        if worker.is_ready:
+            return worker
         try:
-            ready = worker.connection.poll(max(due_s, time.monotonic() + _START_S) - time.monotonic())
-            if ready and worker.connection.recv() == READY:
-                self._mine.worker = worker
-                return worker
+            if worker.connection.poll(max(0.0, min(due_s, worker.give_up_s) - time.monotonic())):
+                worker.is_ready = worker.connection.recv() == READY
+            elif time.monotonic() < worker.give_up_s:
+                self.counts["late"] += 1
+                raise UnmadeError("the process that makes pages is still starting", hint=_AGAIN)
         except (OSError, EOFError):
             pass
+        if worker.is_ready:
+            return worker
         self._dropped(worker)
         raise UnmadeError("no process can be started that makes pages", hint=_LATER)
 
@@ -130,7 +137,7 @@ class Workers:
         with theirs:
             command = [sys.executable, "-m", "fsjoule.report.service.worker", str(theirs.fileno())]
             popen = process.start(command, pass_fds=[theirs.fileno()])
-        worker = _Worker(popen, Connection(ours.detach()))
+        worker = _Worker(popen, Connection(ours.detach()), time.monotonic() + _START_S)
         with self._lock:
             self._running[popen.pid] = worker
             closed = self._closed

@@ -237,7 +237,8 @@ def _translated(error: DBAPIError, url: URL) -> FsjouleError:
     said = " ".join(str(error.orig).split())
     index = f"the index {_shown(url)}"
     if isinstance(error.orig, sqlite3.Error):
-        kind = error.orig.sqlite_errorname.removeprefix("SQLITE_").partition("_")[0]
+        # Errors of the module itself, such as of a connection that is closed, have no code of SQLite's.
+        kind = getattr(error.orig, "sqlite_errorname", "").removeprefix("SQLITE_").partition("_")[0]
         return _held(index, url) if kind in ("BUSY", "LOCKED") else _from_sqlite(kind, index, said)
     state = getattr(error.orig, "sqlstate", None) or ""
     lost = state[:2] in _LOST or state == _TOO_MANY or _is_operational(error.orig)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from fsjoule.store.index.database import Index
 from fsjoule.store.index.run_rows import Fault, ReadRun, find_runs, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.writer import Writer, Written, portions, remove_runs
+from fsjoule.store.progress import Watcher, unwatched
 
 # Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000
@@ -41,33 +42,21 @@ class ImportReport:
     dropped: list[str] = field(default_factory=list[str])
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of an import, after each folder, or of a pruning, in runs; a callback gets it."""
-
-    folders: int
-    of_folders: int
-    measurements: int
-
-
-Watcher = Callable[[Progress], None]
-
-
 def import_runs(
     index: Index,
     paths: Iterable[Path],
     *,
     known_as: Mapping[Path, str] = NO_COPIES,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
     pruned_too: bool = False,
 ) -> ImportReport:
     """Import all run folders at and below `paths`; known measurements are left unchanged.
 
     Copies of one run from any machine are one run: each may add measurements that others lack. `known_as` has the
     addresses of folders that are copies for the time of the import. Runs that were pruned stay so unless `pruned_too`.
-    Raises ConfigError for a
-    path that is missing or has no run below it, LabError if the index cannot be written; runs of earlier batches are
-    then whole in it.
+    `watch` gets the folders that were read.
+    Raises ConfigError for a path that is missing or has no run below it, LabError if the index cannot be written; runs
+    of earlier batches are then whole in it.
     """
     folders, faults = find_runs(paths)
     return _import(index, folders, faults, set(), watch, known_as=known_as, pruned_too=pruned_too)
@@ -78,7 +67,7 @@ def rebuild(
     paths: Iterable[Path],
     *,
     known_as: Mapping[Path, str] = NO_COPIES,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
     pruned_too: bool = False,
 ) -> ImportReport:
     """Make the index equal to the run folders at and below `paths`.
@@ -103,7 +92,7 @@ def _import(
     folders: list[Path],
     faults: list[Fault],
     replacing: set[str],
-    watch: Watcher | None,
+    watch: Watcher,
     *,
     known_as: Mapping[Path, str],
     pruned_too: bool,
@@ -120,11 +109,11 @@ def _import(
 
 
 def _batches(
-    folders: list[Path], report: ImportReport, known_as: Mapping[Path, str], watch: Watcher | None
+    folders: list[Path], report: ImportReport, known_as: Mapping[Path, str], watch: Watcher
 ) -> Iterator[list[ReadRun]]:
     """Read folders in batches; two copies of a run go into two batches."""
     batch: dict[str, ReadRun] = {}
-    waiting = read_so_far = 0
+    waiting = 0
     for done, folder in enumerate(folders, start=1):
         read = read_run(folder, known_as.get(folder))
         if isinstance(read, Fault):
@@ -136,9 +125,7 @@ def _batches(
                 batch, waiting = {}, 0
             batch[read.run_id] = read
             waiting += len(read.measurements)
-            read_so_far += len(read.measurements)
-        if watch is not None:
-            watch(Progress(done, len(folders), read_so_far))
+        watch(done, len(folders))
     if batch:
         yield list(batch.values())
 

@@ -15,9 +15,9 @@ from sqlalchemy import Connection, func, insert, select
 
 from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.importer import Progress, Watcher
 from fsjoule.store.index.schema import change_states, measurements, pruned_runs, runs
 from fsjoule.store.index.writer import portions, remove_runs
+from fsjoule.store.progress import Watcher, unwatched
 
 
 class Kept(StrEnum):
@@ -62,8 +62,8 @@ def planned(index: Index, retention: Retention) -> Pruning:
     return Pruning(found, count, kept)
 
 
-def prune(index: Index, retention: Retention, *, watch: Watcher | None = None) -> Pruning:
-    """Remove the runs that are not kept, with their measurements.
+def prune(index: Index, retention: Retention, *, watch: Watcher = unwatched) -> Pruning:
+    """Remove the runs that are not kept, with their measurements. `watch` gets the runs that are gone.
 
     Others can read and write meanwhile. After an interruption each run is whole or gone: repeat it.
     """
@@ -80,8 +80,7 @@ def prune(index: Index, retention: Retention, *, watch: Watcher | None = None) -
             if rows:
                 connection.execute(insert(pruned_runs), rows)
         done += len(run_ids)
-        if watch is not None:
-            watch(Progress(done, len(found), count))
+        watch(done, len(found))
     return Pruning(found, count, kept)
 
 

@@ -9,7 +9,7 @@
 
 For: keeping runs where any computer of a lab can read them. A run is there as a whole or not at all: its manifest is
 written last. Objects are named by their content, so equal files are kept once, and none is ever changed.
-Called by: `verdicts`, `report`, `cli`.
+Called by: `verdicts`, `report`, `runs`, `cli`.
 May call: `store`, `host`, `model`, `errors`. Only `bucket.py` and `access.py` know obstore.
 
 Entry points: `push.push_runs`, `pull.pull_runs`, `prune.prune`, and `cache.at_hand`, which gives any reader of run

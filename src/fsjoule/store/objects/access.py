@@ -96,7 +96,7 @@ def _section(path: Path, *names: str) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
     except (FileFormatError, UnicodeDecodeError) as error:
         # Without the error's own text: it quotes the line, which may be a secret.
         raise ConfigError(f"{path} is not a file of AWS's programs", hint="see: aws configure") from error

@@ -55,6 +55,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     "403": _RIGHTS,
     "507": "make room there: fsjoule results prune",
 }
+_DAMAGED: Final = "it is damaged: push its run again from a folder that has it: fsjoule results push --again"
 _UNREACHABLE: Final = "is the network up, and AWS_ENDPOINT_URL its address? Repeat the command: it goes on where it was"
 
 
@@ -95,7 +96,7 @@ class Bucket:
             try:
                 result = interruptible(lambda: obstore.get(self._store, key))
                 if result.meta["size"] > at_most:
-                    raise ResultError(f"{self.named(key)} is larger than {at_most} bytes")
+                    raise ResultError(f"{self.named(key)} is larger than {at_most} bytes", hint=_DAMAGED)
                 return bytes(interruptible(result.bytes)), result.meta["e_tag"] or ""
             except FileNotFoundError as error:
                 _check_bucket(error)
@@ -214,7 +215,10 @@ def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
         try:
             client["root_certificate"] = access.certificates.read_bytes()
         except OSError as error:
-            raise ConfigError(f"AWS_CA_BUNDLE: {access.certificates} cannot be read: {error.strerror}") from error
+            raise ConfigError(
+                f"AWS_CA_BUNDLE: {access.certificates} cannot be read: {error.strerror}",
+                hint="name the file with the certificates of the server's authority, or unset AWS_CA_BUNDLE",
+            ) from error
     retry: RetryConfig = {
         "max_retries": limits.retries,
         "retry_timeout": timedelta(seconds=limits.retries_s),

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,7 @@ from fsjoule.store.objects.manifest import StoredRun, decode_manifest, encode_ma
 from fsjoule.store.objects.pull import fetch
 from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import Listing, known_manifest, listed_runs, run_listing
+from fsjoule.store.progress import Watcher, unwatched
 
 LIMIT_VARIABLE: Final = "FSJOULE_RUNS_CACHE_GIB"
 _LIMIT_GIB: Final = 10.0
@@ -46,10 +47,7 @@ class Copy:
 
     address: Address
     folder: Path
-    problem: str | None = None
-
-
-Watcher = Callable[[int, int], None]
+    problem: ResultError | None = None
 
 
 def at_hand(path: Path) -> Path:
@@ -71,7 +69,7 @@ def all_at_hand(paths: Iterable[Path]) -> list[Path]:
     return folders
 
 
-def copies(address: Address, *, documents: bool = False, watch: Watcher = lambda _done, _of: None) -> list[Copy]:
+def copies(address: Address, *, documents: bool = False, watch: Watcher = unwatched) -> list[Copy]:
     """Copies of a run, or of all runs below an address; with `documents` only of what an index is made from.
 
     They stay until this process ends. `watch` gets the runs done, and of how many. Raises ResultError if there is no
@@ -103,7 +101,7 @@ def copies(address: Address, *, documents: bool = False, watch: Watcher = lambda
 def _good(made: list[Copy]) -> list[Path]:
     for each in made:
         if each.problem is not None:
-            raise ResultError(each.problem)
+            raise each.problem
     return [each.folder for each in made]
 
 
@@ -114,7 +112,7 @@ def _copy(bucket: Bucket, root: Path, documents: bool, run: Listing) -> Copy:
         if not _is_whole(folder):
             folder = _made(bucket, root, run.name, documents=documents)
     except ResultError as error:
-        return Copy(address, folder, str(error))
+        return Copy(address, folder, error)
     with suppress(OSError):  # a cache that may only be read
         os.utime(folder.parent)
     return Copy(address, folder)

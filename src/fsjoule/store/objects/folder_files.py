@@ -39,7 +39,10 @@ def folder_files(folder: Path, problems: list[str]) -> dict[str, FolderFile]:
         if content is not None:  # not removed meanwhile
             found[path] = FolderFile(path, hashlib.sha256(content).hexdigest(), len(content))
         if len(found) > MOST_FILES:
-            raise ResultError("it has too many files for a run folder")
+            raise ResultError(
+                f"it has more than {MOST_FILES} files, too many for a run folder",
+                hint="move what is no part of the run away",
+            )
     return found
 
 
@@ -54,7 +57,7 @@ def joined(folder: Path, files: Iterable[FolderFile]) -> bytes:
     for file in files:
         content = content_of(folder, file.path)
         if content is None or hashlib.sha256(content).hexdigest() != file.sha256:
-            raise ResultError(f"{file.path} was changed meanwhile: push the run again")
+            raise ResultError(f"{file.path} was changed meanwhile", hint="push the run again")
         parts.append(content)
     return b"".join(parts)
 

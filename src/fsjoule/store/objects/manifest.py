@@ -116,7 +116,7 @@ def _check(run: StoredRun) -> None:
         if len(names) > _MOST_NAMES or any(wrong_name(name) for name in names) or path in folders:
             raise ValueError(f"files: {path[:200]!r} is not the name of a run's file")
         if not (_DIGEST.fullmatch(file.sha256) and _DIGEST.fullmatch(file.object)):
-            raise ValueError(f"files: {path[:200]!r} has a digest that is none")
+            raise ValueError(f"files: {path[:200]!r} has a digest that is not a SHA-256 in 64 hexadecimal digits")
         if not (0 <= file.bytes <= TRACE_BYTES and 0 <= file.at <= BUNDLE_BYTES):
             raise ValueError(f"files: {path[:200]!r} has an impossible size")
     if RUN_FILE not in run.files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from fsjoule.store.objects.folder_files import content_of, digests, folder_files
 from fsjoule.store.objects.manifest import Compared, StoredFile, StoredRun, compared
 from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import object_key, read_manifest
+from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file
 
 _AGAIN: Final = "push the run again from a folder that has it: fsjoule results push --again"
@@ -36,13 +37,10 @@ class Pulled:
     left_out: list[str] = field(default_factory=list[str])
 
 
-# Gets the bytes that were fetched after each run, and how many it will be if the others are of the same size.
-Watcher = Callable[[int, int], None]
-
-
-def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watcher | None = None) -> Pulled:
+def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watcher = unwatched) -> Pulled:
     """Bring these runs into the folder `into`. Runs that are there stay, or get what the store has more.
 
+    `watch` gets the bytes that were fetched after each run, and how many it will be if the others are of the same size.
     Raises ObjectStoreError if the server fails or refuses, StorageError if `into` cannot be written; runs that were
     brought before are whole.
     """
@@ -53,9 +51,8 @@ def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watche
             try:
                 _pull(bucket, name, into, done)
             except ResultError as error:
-                done.left_out.append(f"{name}: {error.what}{f' ({error.hint})' if error.hint else ''}")
-            if watch is not None:
-                watch(done.bytes, done.bytes * len(names) // number)
+                done.left_out.append(f"{name}: {error.in_a_line}")
+            watch(done.bytes, done.bytes * len(names) // number)
     except OSError as error:
         raise StorageError(
             f"{into} cannot be written: {error.strerror or error}", hint="make room there; runs in it are whole"
@@ -66,13 +63,13 @@ def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watche
 def _pull(bucket: Bucket, name: str, into: Path, done: Pulled) -> None:
     found = read_manifest(bucket, name)
     if found is None:
-        raise ResultError("the store has no such run")
+        raise ResultError("the store has no such run", hint="fsjoule results list shows what is there")
     run, final = found[0], into / name
     there = os.path.lexists(final)
     lacking = set(run.files)
     if there:
         if is_being_written(final):
-            raise ResultError("it is being measured there right now")
+            raise ResultError("it is being measured there right now", hint="pull it again when the bench has ended")
         lacking = _lacking(run, final)
         if not lacking:
             done.known += 1
@@ -134,7 +131,9 @@ def _flush(path: Path) -> None:
 
 def _missing(bucket: Bucket, name: str, digest: str) -> ResultError:
     if read_manifest(bucket, name) is None:
-        return ResultError(f"{name} was removed from the store meanwhile")
+        return ResultError(
+            f"{name} was removed from the store meanwhile", hint="fsjoule results list shows what is there"
+        )
     return ResultError(f"{bucket.named(object_key(digest))} is missing, an object of {name}", hint=_AGAIN)
 
 
@@ -146,7 +145,9 @@ def _lacking(run: StoredRun, folder: Path) -> set[str]:
     complete = load_run_file(folder).status is RunStatus.COMPLETE
     found = compared(run, there, complete=complete)
     if found is Compared.OTHER:
-        raise ResultError("the folder there has another content: move it away, or find out which copy was changed")
+        raise ResultError(
+            "the folder there has another content", hint="move it away, or find out which copy was changed"
+        )
     if found is not Compared.OLDER:
         return set()
     return {path for path, file in run.files.items() if there.get(path) != file.sha256}

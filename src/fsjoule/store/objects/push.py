@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -34,25 +34,12 @@ from fsjoule.store.objects.manifest import (
 from fsjoule.store.objects.prune_mark import idle_version
 from fsjoule.store.objects.requests import in_parallel
 from fsjoule.store.objects.runs import object_key, read_manifest, run_key, write_manifest
+from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file
 
 _TRIES: Final = 8
 # Larger objects are sent one at a time: each is in memory.
 _LARGE_BYTES: Final = 16 * MIB
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of a push, after each object: `done_bytes` of the folders were sent or are there already."""
-
-    runs: int
-    of_runs: int
-    done_bytes: int
-    of_bytes: int
-    sent_bytes: int
-
-
-Watcher = Callable[[Progress], None]
 
 
 @dataclass
@@ -78,18 +65,19 @@ def push_runs(
     folders: Sequence[Path],
     *,
     again: bool = False,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
     say: Callable[[str], None] = lambda _: None,
 ) -> Pushed:
     """Send what the store lacks of these run folders. With `again` every file is sent, whatever the store has.
 
+    `watch` gets the bytes of the folders that were sent, or are there already, after each object.
     Raises ObjectStoreError if the server fails or refuses; runs that were sent before are whole.
     """
     return _Push(bucket, again=again, watch=watch, say=say).push(folders)
 
 
 class _Push:
-    def __init__(self, bucket: Bucket, *, again: bool, watch: Watcher | None, say: Callable[[str], None]) -> None:
+    def __init__(self, bucket: Bucket, *, again: bool, watch: Watcher, say: Callable[[str], None]) -> None:
         self._bucket = bucket
         self._again = again
         self._watch = watch
@@ -97,28 +85,30 @@ class _Push:
         self._done = Pushed()
         self._counting = Lock()
         self._large = Lock()
-        self._progress = Progress(0, 0, 0, 0, 0)
+        self._seen_bytes = self._of_bytes = 0
 
     def push(self, folders: Sequence[Path]) -> Pushed:
         # Opened once, before anything is sent; it also tells early that the store cannot be used.
         idle_version(self._bucket, self._say)
         sizes = [size_bytes(folder) for folder in folders]
-        self._progress = Progress(0, len(folders), 0, sum(sizes), 0)
+        self._of_bytes = sum(sizes)
         done_bytes = 0
-        for number, (folder, size) in enumerate(zip(folders, sizes, strict=True), start=1):
+        for folder, size in zip(folders, sizes, strict=True):
             try:
                 self._push_run(folder)
             except ResultError as error:
-                self._done.left_out.append(f"{folder.name}: {error.what}")
+                self._done.left_out.append(f"{folder.name}: {error.in_a_line}")
             done_bytes += size
-            self._tell(runs=number, done_bytes=done_bytes)
+            self._tell(done_bytes)
         return self._done
 
     def _push_run(self, folder: Path) -> None:
         run = load_run_file(folder)
         complete = run.status is RunStatus.COMPLETE
         if not is_run_name(folder.name) or not folder.name.endswith(f"-{run.run_id}"):
-            raise ResultError("its folder's name is not that of its run: give it back the name that it was made with")
+            raise ResultError(
+                "its folder's name is not that of its run", hint="give it back the name that it was made with"
+            )
         if is_being_written(folder):
             self._done.measuring.append(folder.name)
             return
@@ -132,7 +122,9 @@ class _Push:
             files = files or folder_files(folder, self._done.problems)
             found = Compared.NEWER if stored is None else compared(stored, digests(files), complete=complete)
             if found is Compared.OTHER:
-                raise ResultError("the store has another content under its name: find out which copy was changed")
+                raise ResultError(
+                    "the store has another content under its name", hint="find out which copy was changed"
+                )
             if found is Compared.OLDER or (found is Compared.SAME and not self._again):
                 self._done.known += 1
                 return
@@ -157,7 +149,7 @@ class _Push:
             return read_manifest(self._bucket, name) or (None, None)
         except ResultError as error:
             if not self._again:
-                raise ResultError(f"{error.what} (--again writes it again)") from error
+                raise ResultError(error.what, hint="--again writes it again") from error
         found = self._bucket.find(run_key(name))
         return None, None if found is None else found.version
 
@@ -177,12 +169,11 @@ class _Push:
         with self._counting:
             self._done.sent_objects += 1
             self._done.sent_bytes += size
-            self._tell(sent_bytes=self._done.sent_bytes, done_bytes=self._progress.done_bytes + size)
+            self._tell(self._seen_bytes + size)
 
-    def _tell(self, **changed: int) -> None:
-        self._progress = replace(self._progress, **changed)
-        if self._watch is not None:
-            self._watch(self._progress)
+    def _tell(self, done_bytes: int) -> None:
+        self._seen_bytes = done_bytes
+        self._watch(done_bytes, self._of_bytes)
 
 
 @dataclass(frozen=True, slots=True)

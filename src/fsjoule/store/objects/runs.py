@@ -90,5 +90,5 @@ def write_manifest(bucket: Bucket, name: str, run: StoredRun, version: str | Non
     """Write a manifest in place of one of this version (None: of none); whether no other was there."""
     content = encode_manifest(run)
     if len(content) > _MOST_BYTES:
-        raise ObjectStoreError(f"{name} has too many files for an object store")
+        raise ObjectStoreError(f"{name} has too many files for an object store", hint="keep it as a folder")
     return bucket.put_if(run_key(name), content, version=version)
