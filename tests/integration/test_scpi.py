@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import CommandLine, command_line
-from scpi_emulator import supply
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
@@ -24,6 +23,7 @@ from fsjoule.model.instrument_file import Accuracy, InstrumentFile
 from fsjoule.model.meter import READ_S
 from fsjoule.store.instrument_files import read_instrument_file, write_instrument_file
 from fsjoule.store.traces import read_trace
+from fsjoule.virtual.instruments.scpi import supply
 
 ACCURACY = Accuracy(volts_percent=0.05, volts_offset=0.01, amperes_percent=0.1, amperes_offset=0.002)
 INFO = PlainInfo(
