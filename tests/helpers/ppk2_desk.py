@@ -59,14 +59,19 @@ class Ppk2Desk:
 
 @contextmanager
 def ppk2_desk(*source: str) -> Generator[Ppk2Desk]:
-    """The program with a load: `--amperes A`, or `--feed PATH`."""
+    """The program with a load, `--amperes A` or `--feed PATH`, beside a serial adapter at the board's mark line."""
     devices = Path(tempfile.mkdtemp(prefix="fsjoule-test-", dir="/dev/shm"))
-    names = {"stream": "ppk2", "pin": "pin", "wire": "wire", "port": "mark-line"}
-    links = [word for option, name in names.items() for word in (f"--{option}-link", str(devices / name))]
-    program = process.start([sys.executable, "-m", "fsjoule.virtual.instruments.program", *links, *source])
+    program = _started("program", devices, {"stream": "ppk2", "pin": "pin"}, *source)
+    adapter = _started("serial_adapter", devices, {"wire": "wire", "port": "mark-line"})
     try:
-        wait(lambda: all((devices / name).exists() for name in names.values()), "no PPK2")
+        wait(lambda: all((devices / name).exists() for name in ("ppk2", "pin", "wire", "mark-line")), "no PPK2")
         yield Ppk2Desk(devices, program)
     finally:
         process.stop(program)
+        process.stop(adapter)
         shutil.rmtree(devices)
+
+
+def _started(module: str, devices: Path, names: dict[str, str], *more: str) -> subprocess.Popen[bytes]:
+    links = [word for option, name in names.items() for word in (f"--{option}-link", str(devices / name))]
+    return process.start([sys.executable, "-m", f"fsjoule.virtual.instruments.{module}", *links, *more])

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine, command_line
-from iiod_emulator import Device, Iiod, iiod, ina226, ina228
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of, validity
@@ -23,6 +22,7 @@ from fsjoule.model.instrument_file import Accuracy, InstrumentFile, Shunt
 from fsjoule.model.meter import READ_S
 from fsjoule.store.instrument_files import write_instrument_file
 from fsjoule.store.traces import read_trace
+from fsjoule.virtual.instruments.iio import Device, Iiod, iiod, ina226, ina228
 
 SENSOR = Device("iio:device7", "bmp280", {"temp": {"input": "25000"}})
 

@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import joulescope_emulator
 import numpy as np
 import numpy.typing as npt
 import pyjoulescope_driver
 import pytest
 from command_line import CommandLine, command_line
-from joulescope_emulator import Device, Floats, joulescopes
+from joulescope_devices import joulescopes
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
@@ -27,6 +26,7 @@ from fsjoule.model import MarkSource, PlainTrace, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile
 from fsjoule.store.instrument_files import write_instrument_file
 from fsjoule.store.traces import read_trace
+from fsjoule.virtual.instruments.joulescope import Device, EmulatedDriver, Floats
 
 NAME = "js220/SIM001"
 ACCURACY = Accuracy(volts_percent=0.1, volts_offset=0.002, amperes_percent=0.1, amperes_offset=0.0002)
@@ -70,7 +70,7 @@ def _window(trace: PlainTrace, source: MarkSource = MarkSource.HOST) -> Window:
 
 def test_the_stand_in_has_the_drivers_own_signatures() -> None:
     for name in ("publish", "query", "subscribe", "unsubscribe", "open", "close", "device_paths", "finalize"):
-        ours, real = (getattr(each, name) for each in (joulescope_emulator.Driver, pyjoulescope_driver.Driver))
+        ours, real = (getattr(each, name) for each in (EmulatedDriver, pyjoulescope_driver.Driver))
         assert list(inspect.signature(ours).parameters) == list(inspect.signature(real).parameters), name
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from command_line import CommandLine, command_line
-from powercap_emulator import zone
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.energy import energy
@@ -20,6 +19,7 @@ from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, Count
 from fsjoule.meter.tools.pieces import PieceFigures
 from fsjoule.model import MarkSource, PlainInfo, Window
 from fsjoule.store.traces import read_trace
+from fsjoule.virtual.instruments.powercap import zone
 
 RANGE = 20_000_000
 INFO = PlainInfo(

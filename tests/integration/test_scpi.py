@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import CommandLine, command_line
-from scpi_emulator import supply
 
-from fsjoule.errors import ConfigError, MeterError
+from fsjoule.errors import ConfigError, MeasurementInvalid, MeterError
 from fsjoule.meter.energy import energy, instrument_of
 from fsjoule.meter.energy.stated import AMPERES_OFFSET, stated_limits
 from fsjoule.meter.links.scpi import ScpiMeter
@@ -24,6 +23,7 @@ from fsjoule.model.instrument_file import Accuracy, InstrumentFile
 from fsjoule.model.meter import READ_S
 from fsjoule.store.instrument_files import read_instrument_file, write_instrument_file
 from fsjoule.store.traces import read_trace
+from fsjoule.virtual.instruments.scpi import supply
 
 ACCURACY = Accuracy(volts_percent=0.05, volts_offset=0.01, amperes_percent=0.1, amperes_offset=0.002)
 INFO = PlainInfo(
@@ -80,6 +80,17 @@ def test_a_pause_of_the_instrument_is_a_gap_whose_energy_is_known() -> None:
     assert taken.lost == 20
     found = energy(taken, Window(0.5e6, 5.5e6), Window(0.5e6, 1.5e6))
     assert found.gross_mj.value == pytest.approx(5000.0)
+
+
+def test_a_window_of_too_few_readings_has_no_energy() -> None:
+    """A change of the power may lie between two of them, and nothing would show it."""
+    trace = SampleTrace(INFO)
+    for time_us in range(0, 3_000_001, 100_000):
+        trace.add(time_us, 5.0, 0.2)
+    taken, idle = trace.take(), Window(0.5e6, 1.5e6)
+    assert energy(taken, Window(1.6e6, 1.91e6), idle).gross_mj.value == pytest.approx(310.0)
+    with pytest.raises(MeasurementInvalid, match=r"lasts 290 ms, and this instrument is read every 100 ms: 3 readings"):
+        energy(taken, Window(1.6e6, 1.89e6), idle)
 
 
 def test_the_data_sheets_limits_become_the_uncertainty() -> None:

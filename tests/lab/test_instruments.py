@@ -29,7 +29,7 @@ class _Bench:
 
     def board_says(self, text: str) -> None:
         """On the wire that the virtual board's mark line goes to."""
-        descriptor = os.open(self.devices / "ppk2-marks", os.O_WRONLY | os.O_NOCTTY)
+        descriptor = os.open(self.devices / "adapter-marks", os.O_WRONLY | os.O_NOCTTY)
         os.write(descriptor, text.encode())
         os.close(descriptor)
 

@@ -17,9 +17,10 @@ import attr
 from labgrid.binding import BindingState
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
+from labgrid.resource import Resource
 from labgrid.step import step
 
-from fsjoule.errors import MeterError
+from fsjoule.errors import ConfigError, MeterError
 from fsjoule.lab.arguments import number, text
 from fsjoule.lab.port_stream import meter_errors, port_opener
 from fsjoule.meter.instruments import ADDRESSES, InstrumentMeter, kind_at
@@ -151,29 +152,44 @@ class Ppk2Driver(InstrumentBase):
         return type(port).__name__, str(number or "") if host is None else f"{host}:{number}"
 
 
-def _address() -> Any:  # noqa: ANN401 - like attrs
+def _address(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - like attrs
     def check(_owner: object, _attribute: object, value: object) -> None:
-        if not isinstance(value, str) or kind_at(value) is None:
+        if value != default and (not isinstance(value, str) or kind_at(value) is None):
             raise ValueError(f"an address is {ADDRESSES}")
 
-    return attr.ib(validator=check)
+    return attr.ib(default=default, validator=check)
+
+
+@target_factory.reg_resource
+@attr.s(eq=False)
+class Instrument(Resource):
+    """An instrument that belongs to a place, by the address at which its users reach it: not one at a serial port."""
+
+    address: str = _address()
 
 
 @target_factory.reg_driver
 @attr.s(eq=False)
 class InstrumentDriver(InstrumentBase):
-    """An instrument of this computer, by its address: `InstrumentDriver: {address: 'powercap:intel-rapl:0'}`."""
+    """An instrument by its address: `InstrumentDriver: {address: 'powercap:intel-rapl:0'}`.
 
-    address: str = _address()
+    Or the one that the place has, a resource `Instrument`: `InstrumentDriver: {bindings: {instrument: NAME}}`.
+    """
+
+    bindings = {"instrument": {"Instrument", None}}  # noqa: RUF012 - labgrid's way
+    address: str = _address("")
 
     def opened(self) -> InstrumentMeter:
-        kind = kind_at(self.address)
-        assert kind is not None
-        return kind.link().meter(self.address.removeprefix(kind.prefix))
+        _, address = self.where
+        kind = kind_at(address)
+        if kind is None:
+            raise ConfigError("InstrumentDriver has no address", hint="give it one, or the place an Instrument")
+        return kind.link().meter(address.removeprefix(kind.prefix))
 
     @property
     def where(self) -> tuple[str, str]:
-        return type(self).__name__, self.address
+        bound: Instrument | None = self.instrument
+        return type(self).__name__, self.address if self.address or bound is None else bound.address
 
 
 @target_factory.reg_driver

@@ -25,6 +25,7 @@ from fsjoule.meter.links.streams import Stream
 from fsjoule.model import BoardProfile
 from fsjoule.runs.virtual import emulator, virtual_lab_of
 from fsjoule.virtual.lab import lab as virtual_lab
+from fsjoule.virtual.lab.instruments import address
 from fsjoule.virtual.lab.meter import meter_opener
 
 KERNEL: Final = "6.1"
@@ -183,12 +184,17 @@ def _labs() -> list[Candidate]:
 def _emulated_instruments() -> list[Found]:
     """The instruments that virtual labs have beside their meters."""
     return [
-        Found(f"{kind.prefix}{terminal}", f"virtual lab {record.name!r}", f"SIM {kind.what}", device=(str(terminal),))
+        Found(_prefixed(kind, where), f"virtual lab {record.name!r}", f"SIM {kind.what}", device=(where,))
         for record, _state in virtual_lab.running()
         for board in record.boards
         for kind in KINDS
-        if (terminal := record.devices_of(board.number) / kind.name).exists()
+        if (file := record.devices_of(board.number) / kind.name).exists()
+        for where in [address(file)]
     ]
+
+
+def _prefixed(kind: Kind, where: str) -> str:
+    return where if where.startswith(kind.prefix) else f"{kind.prefix}{where}"
 
 
 def _only_one(say: Callable[[str], None]) -> str:

@@ -12,11 +12,14 @@ from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.energy.gaps import Floats, Gaps, Intervals, Spans, gaps, intervals, sample_spans
 from fsjoule.meter.energy.instrument import Instrument, SteadyErrors
 from fsjoule.meter.energy.validity import Limits
-from fsjoule.model import Trace, Window
+from fsjoule.model import MeterInfo, PlainInfo, Trace, Window
+from fsjoule.model.meter import READ_S
 
 _SQRT3: Final = math.sqrt(3)
 # Times are whole microseconds: a window may lack this much of each tick that it covers.
 _ROUNDING_US: Final = 1.0
+# A shorter window may hold a change of the power that no reading shows.
+_LEAST_READINGS: Final = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -91,6 +94,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
     duration_us = window.stop_us - window.start_us
     if duration_us <= 0:
         raise MeasurementInvalid("energy", [f"{name} lasts {duration_us / 1e3:.3f} ms"])
+    _require_readings(duration_us * 1e-6, recording.trace.info, name)
     samples, holes = recording.samples, recording.gaps
     sample_us = samples.inside_us(window.start_us, window.stop_us)
     hole_us = holes.inside_us(window.start_us, window.stop_us)
@@ -145,6 +149,15 @@ def _require_sampled(missed: float, ticks: float, limits: Limits, name: str) -> 
         counted = f"{missed:.0f} of the {ticks:.0f} ticks of {name}"
         allowed = f"allowed are {limits.missed_fraction:.1%}"
         raise MeasurementInvalid("energy", [f"the meter itself missed {counted}; {allowed}"])
+
+
+def _require_readings(duration_s: float, info: MeterInfo, name: str) -> None:
+    """Raise MeasurementInvalid for too few readings of an instrument that is asked again and again."""
+    read_s = info.settings.get(READ_S, 0.0) if isinstance(info, PlainInfo) else 0.0
+    if duration_s < _LEAST_READINGS * read_s:
+        slow = f"this instrument is read every {read_s * 1e3:.3g} ms"
+        advice = f"{_LEAST_READINGS} readings are needed; let the work last longer, or take a faster instrument"
+        raise MeasurementInvalid("energy", [f"{name} lasts {duration_s * 1e3:.3g} ms, and {slow}: {advice}"])
 
 
 def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np.intp]], ticks: float) -> float:

@@ -1,12 +1,14 @@
 """Joulescopes (JS110, JS220, JS320) through their maker's driver, `pyjoulescope_driver`.
 
 An address is the model and the serial number: `js220/000415`. Power and voltage come at the full rate and are summed
-here. Input 0 carries the marks. The current's range is left to the instrument.
+here. Input 0 carries the marks. The current's range is left to the instrument. `FSJOULE_JOULESCOPE` names another
+module with the driver's interface.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +23,7 @@ from fsjoule.model import PlainInfo, PlainTrace
 from fsjoule.store.instrument_files import file_of, read_instrument_file
 
 _T = TypeVar("_T")
+_MODULE: Final = "FSJOULE_JOULESCOPE"
 _ROOT: Final = "u/"
 # What a model needs beside its defaults.
 _SETTINGS: Final = {
@@ -230,7 +233,7 @@ def meter(name: str) -> JoulescopeMeter:
 
 def find() -> list[Found]:
     """The Joulescopes at USB, as the driver lists them. None is opened."""
-    if importlib.util.find_spec("pyjoulescope_driver") is None:
+    if importlib.util.find_spec(_module_name()) is None:
         return []
     try:
         with _module().Driver() as driver:
@@ -247,7 +250,10 @@ def _found(name: str) -> Found:
 
 def _module() -> Any:  # noqa: ANN401 - a module without types
     try:
-        import pyjoulescope_driver  # noqa: PLC0415 - an extra of fsjoule
+        return importlib.import_module(_module_name())  # an extra of fsjoule
     except ImportError as error:
-        raise ConfigError("pyjoulescope_driver is not installed", hint="pip install 'fsjoule[joulescope]'") from error
-    return pyjoulescope_driver
+        raise ConfigError(f"{_module_name()} is not installed", hint="pip install 'fsjoule[joulescope]'") from error
+
+
+def _module_name() -> str:
+    return os.environ.get(_MODULE) or "pyjoulescope_driver"

@@ -1,6 +1,7 @@
 """Energy counters of this computer's processor: the kernel's powercap class, as Intel's and AMD's RAPL fill it.
 
-Each zone is a folder below /sys/class/powercap, or below the folder that FSJOULE_POWERCAP names.
+Each zone is a folder below /sys/class/powercap, or below the folder that FSJOULE_POWERCAP names. An address may also be
+the folder's full path.
 """
 
 from __future__ import annotations
@@ -84,12 +85,12 @@ def _folder() -> Path:
 
 def _info(name: str) -> PlainInfo:
     folder = _folder() / name
-    if "/" in name or not (folder / _ENERGY).exists():
-        raise MeterError(f"there is no energy counter {name!r} in {_folder()}", hint=_HINT)
+    if ("/" in name and not name.startswith("/")) or not (folder / _ENERGY).exists():
+        raise MeterError(f"there is no energy counter {folder}", hint=_HINT)
     return PlainInfo(
         instrument=POWERCAP,
         firmware=platform.release(),
-        serial_number=f"{platform.node()} {name} {_text(folder / 'name')}".strip(),
+        serial_number=f"{platform.node()} {folder.name} {_text(folder / 'name')}".strip(),
         rate_hz=_RATE_HZ,
         measures_voltage=False,
         simulated=(folder / "simulated").exists(),

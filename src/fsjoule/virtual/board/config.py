@@ -197,12 +197,19 @@ class BoardConfig:
     network: NetworkConfig | None = None
     recipe: _Text = "imx6ul"
     soc: _Text = "imx6ul"
-    instruments: tuple[Literal["ppk2"], ...] = ()  # emulated beside the meter, with its wires
+    # Emulated beside the meter. A serial adapter takes their marks to the host; a PPK2 has the wire of the pin, too.
+    instruments: tuple[Literal["ppk2", "iio", "joulescope", "powercap", "scpi"], ...] = ()
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
-    def beside(self, wire: Path) -> list[Path]:
-        """The ttys of the other instruments that a wire to the meter goes to."""
-        return [wire.with_name(f"{name}-{wire.name}") for name in self.instruments]
+    @property
+    def adapter(self) -> list[Path]:
+        """The tty of the serial adapter that the mark line goes to beside the meter; none without instruments."""
+        return [self.wires.mark.with_name(f"adapter-{self.wires.mark.name}")] if self.instruments else []
+
+    @property
+    def ppk2_pin(self) -> list[Path]:
+        """The tty of D0 of a PPK2, which the pin for the marks goes to beside the meter."""
+        return [self.wires.pin.with_name(f"ppk2-{self.wires.pin.name}")] if "ppk2" in self.instruments else []
 
     def disk_image(self, name: str) -> Path:
         return self.card.image.with_name(f"{self.card.image.stem}-{name}.img")

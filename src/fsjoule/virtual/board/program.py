@@ -72,7 +72,7 @@ class VirtualBoard:
         if guest is not None:
             closing.callback(guest.close)
         # In guest time the probe timestamps the marks and sends them to the meter.
-        self._marks = MarkWire(config.wires.mark if guest is None else None, config.beside(config.wires.mark))
+        self._marks = MarkWire(config.wires.mark if guest is None else None, config.adapter)
         closing.callback(self._marks.close)
         self._console = Console(
             config.wires.console,
@@ -82,11 +82,7 @@ class VirtualBoard:
             None if Serial.MARK in config.qemu.serials or config.mark_gpio else self._marks.carry,
         )
         closing.callback(self._console.close)
-        self._pin = (
-            None
-            if config.mark_gpio is None
-            else MarkPin(config.mark_gpio, config.wires.pin, config.beside(config.wires.pin))
-        )
+        self._pin = None if config.mark_gpio is None else MarkPin(config.mark_gpio, config.wires.pin, config.ppk2_pin)
         if self._pin is not None:
             closing.callback(self._pin.close)
         self._feed = PowerFeed(config.feed, config.power) if guest is None else guest.supply

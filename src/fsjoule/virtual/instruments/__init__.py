@@ -1,4 +1,6 @@
-"""Emulated instruments of other makers, each on a pseudo terminal, which measure what the virtual board draws.
+"""Emulated instruments of other makers, which measure what the virtual board draws.
 
-`ppk2.py` is what a PPK2 says and does; `program.py` is it as a program; `load.py` reads the board's power feed.
+`ppk2.py` is what a PPK2 says and does, `program.py` is it as a program on a pseudo terminal. `iio.py`, `scpi.py` and
+`powercap.py` are asked for readings, `asked.py` is each as a program. `joulescope.py` stands in for the maker's driver.
+`load.py` reads the board's power feed; `serial_adapter.py` takes its mark line to the host.
 """

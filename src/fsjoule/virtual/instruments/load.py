@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Final, Protocol
@@ -20,6 +21,7 @@ _RECORDS: Final = np.dtype([("time_ns", "<i8"), ("volts", "<f8"), ("amperes", "<
 _SPARE: Final = 64
 _LOOK_NS: Final = 100_000_000
 _GONE_NS: Final = 500_000_000
+_AWAIT_S: Final = 5e-4
 
 
 class Load(Protocol):
@@ -46,8 +48,10 @@ class ConstantLoad:
 class FeedLoad:
     """Follows a board's feed, also that of a board that starts anew. Without a board nothing is drawn."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, keep_s: float = 0.0) -> None:
+        """`keep_s`: for how long moments before the last ones are not forgotten."""
         self._path = path
+        self._keep_ns = round(keep_s * 1e9)
         self._map: mmap.mmap | None = None
         self._inode = 0
         self._looked_ns = 0
@@ -69,7 +73,8 @@ class FeedLoad:
         at = np.searchsorted(self._times_ns, times_ns)  # a record's values hold up to its own time
         drawn = np.append(self._amperes, 0.0)[at]
         if len(at):
-            self._times_ns, self._amperes = self._times_ns[at[0] :], self._amperes[at[0] :]
+            first = int(np.searchsorted(self._times_ns, int(times_ns[0]) - self._keep_ns))
+            self._times_ns, self._amperes = self._times_ns[first:], self._amperes[first:]
         return drawn
 
     def _look_for_file(self) -> None:
@@ -102,6 +107,23 @@ class FeedLoad:
         self._times_ns = np.concatenate([self._times_ns, records["time_ns"]])
         self._amperes = np.concatenate([self._amperes, records["amperes"]])
         self._taken = head
+
+
+class Moments:
+    """A load at moments of the last second, for several threads; a moment that is not known yet is awaited."""
+
+    def __init__(self, feed: Path) -> None:
+        self._load = FeedLoad(feed, keep_s=1.0)
+        self._lock = threading.Lock()
+
+    def amperes(self, seconds: float) -> float:
+        """The current at a moment by CLOCK_MONOTONIC."""
+        at_ns = round(seconds * 1e9)
+        while True:
+            with self._lock:
+                if self._load.known_until_ns() >= at_ns:
+                    return float(self._load.amperes(np.array([at_ns], dtype=np.int64))[0])
+            time.sleep(_AWAIT_S)
 
 
 assert RECORD.size == _RECORDS.itemsize

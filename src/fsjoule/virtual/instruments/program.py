@@ -7,16 +7,11 @@ busy computer delays samples and does not change them. What the host does not re
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import select
-import signal
 import sys
-import termios
 import time
-import tty
 from collections import deque
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +21,8 @@ from fsjoule.host.realtime import prefer_this_thread
 from fsjoule.meter.protocol.ppk2 import FRAME_BYTES
 from fsjoule.virtual.instruments.load import ConstantLoad, FeedLoad, Load
 from fsjoule.virtual.instruments.ppk2 import EmulatedPpk2
+from fsjoule.virtual.instruments.terminal import Terminal, end_asked
 
-_log: Final = logging.getLogger(__name__)
 _SAMPLE_NS: Final = 10_000
 # USB brings samples in pieces, too.
 _PERIOD_S: Final = 0.005
@@ -36,68 +31,17 @@ _MOST_SAMPLES: Final = 5000
 _KEPT_BYTES: Final = 65536
 # Turns of this program that are longer hold it up.
 _LATE_NS: Final = 20_000_000
-_READ_BYTES: Final = 4096
+_WRITE_BYTES: Final = 4096
 _HIGH: Final = ord("1")
 
 
-class Terminal:
-    """A pseudo terminal in raw mode, with a link to it.
-
-    With `held` its other side stays open here, so that who writes there may come and go. Else the kernel tells whether
-    somebody has it open.
-    """
-
-    def __init__(self, link: Path, closing: ExitStack, *, held: bool) -> None:
-        self.fd, slave = os.openpty()
-        closing.callback(os.close, self.fd)
-        tty.setraw(slave)
-        os.set_blocking(self.fd, False)
-        self._path = os.ttyname(slave)
-        if held:
-            closing.callback(os.close, slave)
-        else:
-            os.close(slave)
-        beside = link.with_name(f"{link.name}.new")
-        beside.unlink(missing_ok=True)
-        beside.symlink_to(self._path)
-        beside.replace(link)
-        closing.callback(link.unlink, missing_ok=True)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether another program has the other side open."""
-        master = select.poll()
-        master.register(self.fd, 0)
-        return not master.poll(0)
-
-    def read(self) -> bytes:
-        with suppress(OSError):  # nothing there, or nobody
-            return os.read(self.fd, _READ_BYTES)
-        return b""
-
-    def write(self, data: bytes) -> int:
-        """Write as much as it takes; returns how much that is."""
-        with suppress(BlockingIOError):
-            return os.write(self.fd, data)
-        return 0
-
-    def discard(self) -> None:
-        """Drop what was not read: the next who opens it would take it for new."""
-        slave = os.open(self._path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-        termios.tcflush(slave, termios.TCIOFLUSH)
-        os.close(slave)
-
-
 class Program:
-    """One instrument on its terminals. `wire` takes a board's mark line and passes it on to `port`, byte for byte."""
+    """One instrument on its terminals."""
 
-    def __init__(
-        self, load: Load, stream: Terminal, pin: Terminal | None, wire: tuple[Terminal, Terminal] | None
-    ) -> None:
+    def __init__(self, load: Load, stream: Terminal, pin: Terminal | None) -> None:
         self._load = load
         self._stream = stream
         self._pin = pin
-        self._wire = wire
         self._device = EmulatedPpk2()
         self._waiting = bytearray()
         self._next_ns = 0
@@ -110,7 +54,7 @@ class Program:
 
     def run(self, ended: int) -> None:
         """Measure until the descriptor `ended` can be read."""
-        ports = [ended, *(each.fd for each in (self._pin, self._wire and self._wire[0]) if each)]
+        ports = [ended, *([] if self._pin is None else [self._pin.fd])]
         while True:
             ready = select.select(ports, [], [], _PERIOD_S)[0]
             if ended in ready:
@@ -118,8 +62,6 @@ class Program:
             now_ns = time.monotonic_ns()
             if self._pin is not None:
                 self._edges += ((now_ns, int(byte == _HIGH)) for byte in self._pin.read())
-            if self._wire is not None and (said := self._wire[0].read()):
-                self._wire[1].write(said)
             self._obey(now_ns)
             self._measure()
             self._flush()
@@ -185,7 +127,7 @@ class Program:
         return level
 
     def _flush(self) -> None:
-        while self._waiting and (written := self._stream.write(bytes(self._waiting[:_READ_BYTES]))):
+        while self._waiting and (written := self._stream.write(bytes(self._waiting[:_WRITE_BYTES]))):
             del self._waiting[:written]
 
 
@@ -193,25 +135,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="An emulated Power Profiler Kit II on pseudo terminals.")
     parser.add_argument("--stream-link", type=Path, required=True, help="link to the terminal of its USB port")
     parser.add_argument("--pin-link", type=Path, help="link to a terminal that takes the levels of D0, 0 and 1")
-    parser.add_argument("--wire-link", type=Path, help="link to a terminal that takes a board's mark line ...")
-    parser.add_argument("--port-link", type=Path, help="... which comes out of the terminal that this links to")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--feed", type=Path, help="ring file in which a virtual board says what it draws")
     source.add_argument("--amperes", type=float, help="a constant load instead of a feed")
     chosen = parser.parse_args()
-    if (chosen.wire_link is None) != (chosen.port_link is None):
-        parser.error("--wire-link and --port-link belong together")
-    ended, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(signalled)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: None)
+    ended = end_asked()
     load = ConstantLoad(chosen.amperes) if chosen.feed is None else FeedLoad(chosen.feed)
     with ExitStack() as closing:
-        wire = None
-        if chosen.wire_link is not None:
-            wire = Terminal(chosen.wire_link, closing, held=True), Terminal(chosen.port_link, closing, held=False)
         pin = None if chosen.pin_link is None else Terminal(chosen.pin_link, closing, held=True)
-        program = Program(load, Terminal(chosen.stream_link, closing, held=False), pin, wire)
+        program = Program(load, Terminal(chosen.stream_link, closing, held=False), pin)
         prefer_this_thread()
         program.run(ended)
         sys.stderr.write(f"samples that the host did not read in time: {program.lost}\n")

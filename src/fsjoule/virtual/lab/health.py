@@ -22,7 +22,8 @@ _BOARD: Final = "board"
 _EXPORTER: Final = "exporter"
 _SSHD: Final = "sshd"
 _METER: Final = "meter"
-_PPK2: Final = "ppk2"
+# The other instruments, and the adapter at the mark line for them.
+_INSTRUMENTS: Final = ("ppk2", "iio", "powercap", "scpi", "adapter")
 _SER2NET: Final = "ser2net"
 _CONSOLE: Final = "console"
 # A process may be stopped only for a moment: it is checked twice.
@@ -66,7 +67,9 @@ def power_faults(coordinator: str, place: str) -> tuple[str, ...]:
 
 def meter_faults(coordinator: str, place: str) -> tuple[str, ...]:
     """Faults that keep the meter silent."""
-    return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part in (_METER, _PPK2, _EXPORTER))
+    return tuple(
+        fault.text for fault in _faults_at(coordinator, place) if fault.part in (_METER, *_INSTRUMENTS, _EXPORTER)
+    )
 
 
 def card_faults(coordinator: str, place: str) -> tuple[str, ...]:

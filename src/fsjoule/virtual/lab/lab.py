@@ -40,6 +40,7 @@ from fsjoule.virtual.lab.files import (
     make_devices_directory,
 )
 from fsjoule.virtual.lab.health import faults_of
+from fsjoule.virtual.lab.instruments import variables
 from fsjoule.virtual.lab.owner import refuse_to_touch
 from fsjoule.virtual.lab.places import write_places
 from fsjoule.virtual.lab.services import beside_python, board_config, board_template, free_ports
@@ -233,7 +234,8 @@ def _texts(record: LabRecord) -> tuple[str, ...]:
 
 
 def _environment(paths: LabPaths, record: LabRecord) -> dict[str, str]:
-    return {"LG_COORDINATOR": record.coordinator, "LG_PLACE": PLACE, "PATH": lab_path(paths)}
+    labgrids = {"LG_COORDINATOR": record.coordinator, "LG_PLACE": PLACE, "PATH": lab_path(paths)}
+    return labgrids | variables(board_template(record.board))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.host.process import find_tool
 from fsjoule.virtual.board.config import BoardConfig, BoardReady, NetworkConfig, WiresConfig
 from fsjoule.virtual.lab.files import BoardPaths, BoardRecord, LabPaths, LabRecord, numbered
+from fsjoule.virtual.lab.instruments import programs, resources
 from fsjoule.virtual.lab.ssh import lab_path
 
 _CONNECT_TIMEOUT_S: Final = 1.0
@@ -144,16 +145,13 @@ def _meter(paths: LabPaths, record: LabRecord, number: int) -> Service:
 
 
 def _instruments(paths: LabPaths, record: LabRecord, number: int) -> Iterator[Service]:
-    """The instruments beside the meter. A board's mark line comes out of `mark-line`, as out of a serial adapter."""
-    board, devices = BoardConfig.from_toml(paths.of_board(number).board_config), record.devices_of(number)
-    for name in board.instruments:
-        links = {"stream": devices / name, "port": devices / "mark-line"}
-        links["wire"], links["pin"] = (devices / f"{name}-{each.name}" for each in (board.wires.mark, board.wires.pin))
-        words = (word for option, link in links.items() for word in (f"--{option}-link", str(link)))
+    """The instruments beside the meter."""
+    board = BoardConfig.from_toml(paths.of_board(number).board_config)
+    for each in programs(board, record.devices_of(number)):
         yield Service(
-            numbered(name, number),
-            (sys.executable, "-m", "fsjoule.virtual.instruments.program", "--feed", str(devices / "feed"), *words),
-            ready=lambda links=links: all(link.exists() for link in links.values()),
+            numbered(each.name, number),
+            each.argv,
+            ready=lambda files=each.files: all(file.exists() for file in files),
             boards=(number,),
         )
 
@@ -212,7 +210,7 @@ def _resources(paths: LabPaths, record: LabRecord, number: int) -> dict[str, str
         "FASTBOOT": "" if not (network and network.fastboot) else str(network.fastboot_port),
         "USB": "1" if config.card.usb else "",
         "MUX": board.mux_control,
-        **{name.upper(): "1" for name in config.instruments},
+        **resources(config, record.devices_of(number), number),
     }
 
 

@@ -8,16 +8,18 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-UPDATE_S = 0.001
-_DIGITS = 12  # one write of the same length each time: a reader never sees half a number
+# As a real one: Intel SDM, volume 3B, 15.10.3.
+_UPDATE_S: Final = 0.001
+_DIGITS: Final = 12  # one write of the same length each time: a reader never sees half a number
 
 
 @contextmanager
 def zone(
     folder: Path, name: str, watts: Callable[[float], float], *, range_uj: int = 262_143_328_850, start_uj: int = 0
 ) -> Generator[Path]:
-    """Keep a zone up while the body runs: it counts `watts` of the seconds since its start, modulo its range."""
+    """Keep a zone up while the body runs: it counts `watts`, a function of the monotonic clock, modulo its range."""
     path = folder / name
     path.mkdir(parents=True)
     (path / "name").write_text("package-0\n")
@@ -28,11 +30,11 @@ def zone(
     ended = threading.Event()
 
     def count() -> None:
-        begin_s = last_s = time.monotonic()
+        last_s = time.monotonic()
         energy_uj = float(start_uj)
-        while not ended.wait(UPDATE_S):
+        while not ended.wait(_UPDATE_S):
             now_s = time.monotonic()
-            energy_uj += watts((now_s + last_s) / 2 - begin_s) * (now_s - last_s) * 1e6
+            energy_uj += watts((now_s + last_s) / 2) * (now_s - last_s) * 1e6
             last_s = now_s
             os.pwrite(file, b"%0*d\n" % (_DIGITS, int(energy_uj) % range_uj), 0)
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import socketserver
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
-IDENTITY = "fsjoule,emulated supply,SIM-4711,1.0"
+IDENTITY: Final = "fsjoule,emulated supply,SIM-4711,1.0"
 
 
 @dataclass
 class Supply:
-    """What the emulated supply gives, how long it takes for an answer, and answers that are others."""
+    """What the emulated supply gives, how long it takes for an answer, and answers that are others.
+
+    `amperes` is a number, or a function that takes the time of a reading and returns it.
+    """
 
     volts: float = 5.0
-    amperes: float = 0.25
+    amperes: float | Callable[[], float] = 0.25
     identity: str = IDENTITY
     delay_s: float = 0.0
     answers: dict[str, str] = field(default_factory=dict[str, str])
@@ -30,12 +34,17 @@ class Supply:
 
     def answer(self, question: str) -> str:
         time.sleep(self.delay_s)
-        known = {
-            "*IDN?": self.identity,
-            "MEASure:VOLTage?": f"{self.volts:.6E}",
-            "MEASure:CURRent?": f"{self.amperes:.6E}",
-        }
-        return (known | self.answers)[question]
+        if question in self.answers:
+            return self.answers[question]
+        match question:
+            case "*IDN?":
+                return self.identity
+            case "MEASure:VOLTage?":
+                return f"{self.volts:.6E}"
+            case "MEASure:CURRent?":
+                return f"{self.amperes() if callable(self.amperes) else self.amperes:.6E}"
+            case _:
+                raise ValueError(f"the emulated supply does not know {question!r}")
 
 
 @contextmanager

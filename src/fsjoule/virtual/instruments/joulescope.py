@@ -1,4 +1,6 @@
-"""Emulated Joulescopes behind the driver's publish/subscribe port: what `pyjoulescope_driver.Driver` offers.
+"""Emulated Joulescopes behind the driver's publish/subscribe port, a module that FSJOULE_JOULESCOPE can name.
+
+Neither USB nor the maker's driver runs: this is what `pyjoulescope_driver.Driver` offers, and no lower.
 
 The driver has no emulated device of its own (its C code has an unfinished one, which is not built). Messages are the
 dictionaries that its binding makes of a device's: float32 at 1 MHz out of a clock of 2 MHz, bits packed eight a byte.
@@ -6,21 +8,28 @@ dictionaries that its binding makes of a device's: float32 at 1 MHz out of a clo
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from pyjoulescope_driver import time64
 
+from fsjoule.virtual.instruments.load import FeedLoad
+from fsjoule.virtual.lab.files import lab_at
+
+__all__ = ["Driver", "time64"]
+
 Floats = npt.NDArray[np.float64]
-RATE = 2_000_000
-_BLOCK_S = 0.05
+RATE: Final = 2_000_000
+_BLOCK_S: Final = 0.05
+_time64: Any = time64  # a module without types
+_COORDINATOR: Final = "LG_COORDINATOR"
 
 
 @dataclass
@@ -43,6 +52,7 @@ class Device:
     settings: dict[str, object] = field(default_factory=dict[str, object])
     opened: int = 0
     born_s: float = field(default_factory=time.monotonic)
+    until_s: Callable[[], float] = time.monotonic  # up to when the load is known
 
     def seconds(self, counts: npt.NDArray[np.int64]) -> Floats:
         """When counts of the device's clock were, by the monotonic clock."""
@@ -61,7 +71,7 @@ class Device:
             "sample_rate": RATE,
             "decimate_factor": step,
             "time_map": {
-                "offset_time": time64.as_time64(time.time() + self.born_s - time.monotonic()),
+                "offset_time": _time64.as_time64(time.time() + self.born_s - time.monotonic()),
                 "offset_counter": 0,
                 "counter_rate": float(RATE * (1 + self.drift)),
             },
@@ -79,10 +89,10 @@ class Device:
         return data
 
 
-class Driver:
+class EmulatedDriver:
     """The stand-in for `pyjoulescope_driver.Driver`; a test compares the signatures of both."""
 
-    devices: list[Device]
+    devices: Sequence[Device] = ()
 
     def __init__(self) -> None:
         self._subscribers: dict[str, list[Callable[[str, Any], None]]] = {}
@@ -159,7 +169,7 @@ class Driver:
                         self._stream(device)
 
     def _stream(self, device: Device) -> None:
-        now = int((time.monotonic() - device.born_s) * RATE * (1 + device.drift)) // 800 * 800
+        now = int((device.until_s() - device.born_s) * RATE * (1 + device.drift)) // 800 * 800
         for topic in ("s/p", "s/v", "s/gpi/0"):
             if device.settings.get(f"{topic}/ctrl") != "on":
                 self._next.pop(topic, None)
@@ -174,9 +184,20 @@ class Driver:
             each(topic, value)
 
 
-@contextmanager
-def joulescopes(monkeypatch: pytest.MonkeyPatch, *devices: Device) -> Generator[None]:
-    """The driver with these devices at USB."""
-    with monkeypatch.context() as patched:
-        patched.setattr("pyjoulescope_driver.Driver", type("Driver", (Driver,), {"devices": list(devices)}))
-        yield
+class Driver(EmulatedDriver):
+    """With a Joulescope at each board of the lab that LG_COORDINATOR names."""
+
+    def __init__(self) -> None:
+        lab = lab_at(os.environ.get(_COORDINATOR, ""))
+        self.devices = [] if lab is None else [_beside(lab.devices_of(each.number), each.number) for each in lab.boards]
+        super().__init__()
+
+
+def _beside(devices: Path, number: int) -> Device:
+    load = FeedLoad(devices / "feed")
+    volts = Device.volts
+
+    def watts(seconds: Floats) -> Floats:
+        return load.amperes((seconds * 1e9).astype(np.int64)) * volts
+
+    return Device(watts, f"u/js220/SIM{number:03}", until_s=lambda: load.known_until_ns() * 1e-9)
