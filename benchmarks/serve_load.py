@@ -39,6 +39,7 @@ from fsjoule.store.index.run_list import WhichRuns, list_runs
 # The runs are those of the tests, and so is the way to start a command.
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 from command_line import started
+from postgres_server import running_server
 from synthetic_runs import SyntheticLab
 
 _PORTION: Final = 100
@@ -59,6 +60,9 @@ def main(
     lab: Annotated[
         Path | None, typer.Option(help="Keep the index and its last run folders here, or use those.")
     ] = None,
+    postgresql: Annotated[
+        bool, typer.Option("--postgresql", help="The index is on a PostgreSQL server of its own.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of figures and of readers.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -68,8 +72,11 @@ def main(
     """
     with ExitStack() as closing:
         place = lab or Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="serve-load-")))
-        if not (place / "index.sqlite").exists():
-            _write(place, SyntheticLab(boards, seed), measurements)
+        location = str(place / "index.sqlite")
+        if postgresql:
+            location = closing.enter_context(running_server()).new_database()
+        if postgresql or not Path(location).exists():
+            _write(place, location, SyntheticLab(boards, seed), measurements)
         result: dict[str, Any] = {
             "python": platform.python_version(),
             "fastapi": version("fastapi"),
@@ -77,10 +84,10 @@ def main(
             "cpus": os.cpu_count(),
             "load_before": os.getloadavg()[0],
         }
-        with open_index(place / "index.sqlite") as index:
+        with open_index(location) as index:
             result["measurements"] = stats(index).measurements
             newest = [run.run_id for run in list_runs(index, WhichRuns(), count=60)]
-        words = ("serve", "--index", place / "index.sqlite", "--port", 0, "--processes", processes, "--time-limit", 60)
+        words = ("serve", "--index", location, "--port", 0, "--processes", processes, "--time-limit", 60)
         service = started(closing, *words)
         assert service.stdout is not None
         address = service.stdout.readline().strip()
@@ -96,10 +103,10 @@ def main(
     show("fsjoule serve: times in ms", result, as_json=as_json)
 
 
-def _write(place: Path, lab: SyntheticLab, measurements: int) -> None:
+def _write(place: Path, location: str, lab: SyntheticLab, measurements: int) -> None:
     """Make the index. The folders of its last runs stay, the others are elsewhere, as in a lab."""
     runs = -(-measurements // lab.measurements_per_run)
-    with open_index(place / "index.sqlite", create=True) as index:
+    with open_index(location, create=True) as index:
         for first in range(0, runs, _PORTION):
             is_last = first + _PORTION >= runs
             into = place / ("results" if is_last else "elsewhere")

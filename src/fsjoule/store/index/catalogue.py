@@ -30,9 +30,6 @@ class Catalogue:
         numbers = [number for number, one in self.series.items() if _is_meant(one, where)]
         return None if len(numbers) == len(self.series) else numbers
 
-    def kernels_in_order(self) -> list[Kernel]:
-        return sorted(self.kernels.values(), key=lambda kernel: kernel.order)
-
     def numbers_of(self, wanted: Iterable[Kernel]) -> list[int]:
         chosen = set(wanted)
         return [number for number, kernel in self.kernels.items() if kernel in chosen]

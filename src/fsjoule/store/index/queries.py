@@ -18,7 +18,6 @@ from fsjoule.model.metrics import Metric
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import EVERYTHING, Order, Origin, Point, SeriesCount, Stats, Where
 from fsjoule.store.index.schema import measurements, runs
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -48,10 +47,12 @@ def points(
         for row in rows:
             found.setdefault(row[0], []).append(reader.point(row))
     if order is Order.KERNEL:
-        places: dict[Kernel | None, int] = {kernel: n for n, kernel in enumerate(catalogue.kernels_in_order(), start=1)}
+        # Only of these points, because the index may have thousands of kernels.
+        used = {point.kernel for group in found.values() for point in group}
+        keys = {kernel: (kernel.order, kernel.label) if kernel else () for kernel in used}
         for group in found.values():
             # Points of one kernel stay in the order of time; an unknown kernel comes first.
-            group.sort(key=lambda point: places.get(point.kernel, 0))
+            group.sort(key=lambda point: keys[point.kernel])
     names = catalogue.series
     return {names[number]: tuple(found[number]) for number in sorted(found, key=lambda number: rank(names[number]))}
 
