@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, select, text
 
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.finder import RupturesFinder
+from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts
@@ -151,6 +152,16 @@ class JudgedContract:
 
     def some_run(self, connection: Connection, rng: random.Random) -> int:
         return rng.choice(connection.execute(select(runs.c.id).order_by(runs.c.id)).scalars().all())
+
+    @pytest.mark.parametrize("run_cost", [0, 10**9])
+    def test_another_limit_reads_other_measurements(
+        self, index: Index, results: Path, monkeypatch: pytest.MonkeyPatch, run_cost: int
+    ) -> None:
+        monkeypatch.setattr(newestrows, "_RUN_COST", run_cost)
+        some_lab(results, 1)
+        import_runs(index, [results])
+        read = [looked_at(index, Where(branches=("topic",)), at_most=limit).measurements for limit in (8, 16, 8, None)]
+        assert read[0] == read[2] < read[1] < read[3]
 
     def test_other_rules_judge_everything_again(
         self, index: Index, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -153,6 +153,8 @@ def test_an_instrument_that_is_not_there_is_said_to() -> None:
         gone = emulated.address
     with pytest.raises(MeterError, match=r"cannot be opened|does not answer \*IDN\?.*refused"):
         opened(gone)
+    with supply(silent=True) as busy, pytest.raises(MeterError, match=r"does not answer \*IDN\?.*imeout"):
+        opened(busy.address)  # such a supply hears one client at a time
     with pytest.raises(MeterError, match=r"the instrument at nonsense cannot be opened"):
         opened("visa:nonsense")
 

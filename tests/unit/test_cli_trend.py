@@ -72,6 +72,24 @@ def test_a_change_is_told_in_one_line(run: CommandLine) -> None:
     assert re.search(r"^  [▁▂▃▄▅▆▇█]{36} ▁ [\d.]+ █ [\d.]+ MiB/s$", done.out, re.MULTILINE)
 
 
+def test_series_without_anything_new_are_not_judged_again_unless_asked(run: CommandLine) -> None:
+    first = run("trend")
+    assert "not judged again" not in first.err
+    again = run("trend")
+    assert again.out == first.out
+    assert "6 of 6 series have nothing new and were not judged again" in again.err
+    anew = run("trend", "--anew")
+    assert (anew.out, "not judged again" in anew.err) == (first.out, False)
+
+
+def test_verdicts_that_cannot_be_kept_are_told_all_the_same(run: CommandLine) -> None:
+    with sqlite3.connect("results/index.sqlite") as connection:
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON judged_series BEGIN SELECT RAISE(ABORT, 'full'); END")
+    done = run("trend")
+    assert (done.code, "2 changes nominated" in done.out) == (0, True)
+    assert "the next trend will judge all series again" in done.err
+
+
 def test_a_change_between_two_boards_of_one_type_is_told(run: CommandLine) -> None:
     with sqlite3.connect("results/index.sqlite") as index:
         place = "CASE WHEN run_id >= 'n00021' THEN 'rack-2' ELSE 'rack-1' END"

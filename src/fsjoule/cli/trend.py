@@ -205,6 +205,9 @@ def trend(
         _keep(opened, again, explained)
         found = look(opened, by)
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
+    same = found.series - len(found.news.judged)
+    if same:
+        progress(f"{same} of {found.series} series have nothing new and were not judged again")
     if json_output:
         from fsjoule.report.trend.document import document
 

@@ -97,7 +97,7 @@ class Newest:
     def rows(self, numbers: Collection[int]) -> Iterator[NewestRows]:
         """The rows of some of these series; a series without any is left out."""
         held = self._read(numbers) if self._held is None else self._held
-        made = (_oldest_first(self.catalogue.series[n], held[n], self._share) for n in self.numbers if n in numbers)
+        made = (_within(self.catalogue.series[n], held[n], self._share) for n in self.numbers if n in numbers)
         return (each for each in made if each.rows)
 
     def inputs(self) -> dict[int, Inputs]:
@@ -119,17 +119,19 @@ class Newest:
         return self._connection.dialect.name == "postgresql"
 
     def _read(self, numbers: Collection[int]) -> dict[int, list[Row]]:
-        """The rows of these series, newest first, each share with one more."""
-        rows: dict[int, list[Row]] = {number: [] for number in numbers}
-        if self._by_runs or self._on_postgresql:
-            found = self._statement(numbers).subquery()
-            in_time = (found.c.started_utc.desc(), found.c.run.desc(), found.c.number.desc())
-            for number, *row in self._connection.execute(select(found).order_by(*in_time)):
-                if number in rows:
-                    rows[number].append(tuple(row))
-            return rows
-        one = self._of_one(bindparam("one"))
-        return {n: [tuple(row[1:]) for row in self._connection.execute(one, {"one": n})] for n in numbers}
+        """The rows of these series, oldest first, each share with one more."""
+        found: dict[int, list[Row]] = {number: [] for number in numbers}
+        if not self._by_runs and not self._on_postgresql:
+            one = self._of_one(bindparam("one"))
+            for number in found:
+                found[number] = [tuple(row[1:]) for row in self._connection.execute(one, {"one": number})]
+        elif found:
+            for number, *row in self._connection.execute(self._statement(numbers)):
+                if number in found:
+                    found[number].append(tuple(row))
+        for rows in found.values():
+            rows.sort()  # by time, run and number, which no two share
+        return found
 
     def _digested(self) -> dict[int, Inputs]:
         found = self._statement(self.numbers).subquery()
@@ -178,16 +180,15 @@ def _by_runs(connection: Connection, where: Where, at_most: int | None) -> bool:
     return at_most is None or selected**2 * _RUN_COST < at_most * connection.execute(count).scalar_one()
 
 
-def _oldest_first(series: IndexedSeries, rows: Sequence[Row], share: int | None) -> NewestRows:
-    """The share of rows that come newest first."""
-    older = share is not None and len(rows) > share
-    ordered = sorted(rows[:share])
-    if share is not None and older:
-        cut = rows[share][RUN]
-        whole = [row for row in ordered if row[RUN] != cut]
-        # Except for a single run that is larger than the share.
-        ordered = whole or ordered
-    return NewestRows(series, ordered, older)
+def _within(series: IndexedSeries, rows: Sequence[Row], share: int | None) -> NewestRows:
+    """The newest rows, a share of them."""
+    if share is None or len(rows) <= share:
+        return NewestRows(series, rows, older=False)
+    cut = rows[-share - 1][RUN]
+    newest = rows[-share:]
+    whole = [row for row in newest if row[RUN] != cut]
+    # Except for a single run that is larger than the share.
+    return NewestRows(series, whole or newest, older=True)
 
 
 def run_names(index: Index, numbers: Iterable[int]) -> dict[int, RunNames]:

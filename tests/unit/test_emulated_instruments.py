@@ -1,0 +1,83 @@
+"""The emulated instruments of a virtual lab: their programs, their addresses, and the load that they show."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from fsjoule.errors import ConfigError
+from fsjoule.host.paths import project_dir
+from fsjoule.lab import instruments as drivers
+from fsjoule.virtual.board.config import BoardConfig
+from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.instruments.load import FeedLoad, Moments
+from fsjoule.virtual.lab.instruments import programs, resources, variables
+from fsjoule.virtual.lab.services import board_template
+
+
+@pytest.fixture(name="board")
+def _board() -> BoardConfig:
+    return board_template("instruments")
+
+
+def test_each_instrument_is_a_program_beside_one_adapter(board: BoardConfig, tmp_path: Path) -> None:
+    assert [each.name for each in programs(board, tmp_path)] == ["adapter", "iio", "powercap", "scpi"]
+    ppk2 = {each.name: each.files for each in programs(board_template("rpi3-ppk2"), tmp_path)}
+    assert ppk2["ppk2"] == (tmp_path / "ppk2", board_template("rpi3-ppk2").ppk2_pin[0])
+    assert list(programs(board_template("board"), tmp_path)) == []
+
+
+def test_the_exporter_is_told_their_addresses(board: BoardConfig, tmp_path: Path) -> None:
+    for kind in ("iio", "powercap", "scpi"):
+        (tmp_path / kind).write_text(f"{kind}:there")
+    assert resources(board, tmp_path, 2) == {
+        "ADAPTER": "1",
+        "IIO": "iio:there",
+        "JOULESCOPE": "joulescope:js220/SIM002",  # of the second board
+        "POWERCAP": "powercap:there",
+        "SCPI": "scpi:there",
+    }
+    assert resources(board_template("board"), tmp_path, 1) == {}
+
+
+def test_instrument_files_of_the_users_own_win(board: BoardConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FSJOULE_METERS_DIR", raising=False)
+    assert variables(board)["FSJOULE_METERS_DIR"] == str(project_dir() / "labgrid" / "virtual" / "meters")
+    monkeypatch.setenv("FSJOULE_METERS_DIR", "/somewhere/else")
+    assert variables(board)["FSJOULE_METERS_DIR"] == "/somewhere/else"
+    assert variables(board_template("ppk2")) == {}
+
+
+def test_a_driver_without_an_address_says_what_it_lacks() -> None:
+    driver: Any = SimpleNamespace(where=("InstrumentDriver", ""))
+    with pytest.raises(ConfigError, match="InstrumentDriver has no address"):
+        drivers.InstrumentDriver.opened(cast("drivers.InstrumentDriver", driver))
+    with pytest.raises(ValueError, match="an address is joulescope:MODEL/SERIAL"):
+        cast("Any", drivers.Instrument)(None, None, address="ina226 somewhere")
+
+
+def test_a_moment_of_the_past_has_the_load_of_that_time(tmp_path: Path) -> None:
+    feed, begin_ns = FeedWriter(tmp_path / "feed"), time.monotonic_ns()
+    for number in range(100):
+        feed.append(begin_ns + number * 1_000_000, 5.0, number * 0.01)
+    asked = Moments(tmp_path / "feed")
+    # Later and earlier again, as a chip's turns are averaged.
+    for number in (60, 20, 95, 20):
+        assert asked.amperes((begin_ns + (number - 0.5) * 1e6) * 1e-9) == pytest.approx(number * 0.01)
+
+
+def test_a_load_forgets_what_it_need_not_keep(tmp_path: Path) -> None:
+    feed, begin_ns = FeedWriter(tmp_path / "feed"), time.monotonic_ns()
+    for number in range(100):
+        feed.append(begin_ns + number * 1_000_000, 5.0, number * 0.01)
+    later, earlier = (np.array([begin_ns + at_ms * 1_000_000 - 500_000]) for at_ms in (60, 50))
+    for keep_s, wanted in ((0.0, 0.60), (0.02, 0.50)):
+        load = FeedLoad(tmp_path / "feed", keep_s=keep_s)
+        load.known_until_ns()
+        load.amperes(later)
+        assert load.amperes(earlier)[0] == pytest.approx(wanted)
