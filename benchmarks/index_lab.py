@@ -324,7 +324,7 @@ def _trend(server: PostgresServer, location: str, name: str, *arguments: str) ->
     for time_of in ("", "_again"):
         cpu_s = _cpu_s(server)
         with _timed() as spent:
-            told = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout  # noqa: S603 - our own
+            told = subprocess.run(argv, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own
         figures |= {f"{name}{time_of}_s": spent[0], f"{name}{time_of}_cpu_s": _cpu_s(server) - cpu_s}
         figures[f"{name}_says"] = next(line for line in told.splitlines() if " histories of " in line)
     return figures

@@ -233,7 +233,7 @@ def test_the_commands_take_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, f
         assert abs(run["joules"]["value"] - 1.5 * run["window_seconds"]) < 2 * run["joules"]["uncertainty"]
         listed = {each["address"]: each for each in fsjoule("meter", "list", "--json").document}
     assert listed[f"joulescope:{NAME}"]["name"] == "SIM001"
-    assert listed[f"joulescope:{NAME}"]["where"] == "Joulescope JS220 at USB"
+    assert listed[f"joulescope:{NAME}"]["where"] == "Joulescope JS220 emulated"
 
 
 @pytest.mark.usefixtures("known")

@@ -203,6 +203,13 @@ def test_a_counter_that_stands_still_or_goes_is_said_to(folder: Path) -> None:
             PowercapMeter(name)
 
 
+def test_a_zone_may_be_named_by_its_path(tmp_path: Path) -> None:
+    with zone(tmp_path, "intel-rapl:0", lambda _: 12.0) as path, PowercapMeter(str(path)) as meter:
+        assert meter.info().serial_number.endswith("intel-rapl:0 package-0")
+    with pytest.raises(MeterError, match=f"there is no energy counter {tmp_path}/intel-rapl:1"):
+        PowercapMeter(f"{tmp_path}/intel-rapl:1")
+
+
 def test_a_zone_that_holds_no_count_is_listed_with_the_reason(folder: Path) -> None:
     (folder / "intel-rapl:0").mkdir(parents=True)
     (folder / "intel-rapl:0" / "energy_uj").write_text("none\n")

@@ -170,6 +170,7 @@ def test_the_page_shows_states_queue_runs_and_faults_and_escapes_what_others_wro
     empty = render_page(Lab("lab:1", NOW_S, (), ()), tmp_path / "lab.html")
     for told in ("Nobody waits", "The coordinator knows no place yet", "No run has been measured at these places yet"):
         assert told in empty
+    assert 'class="answer good"' not in empty
 
 
 def test_a_lab_with_emulated_boards_says_so(tmp_path: Path) -> None:

@@ -47,7 +47,8 @@ def test_an_index_that_disappears_is_told_and_comes_back(index: Path) -> None:
         assert gone.headers["retry-after"] == "5"
     assert service.ask("/healthz").status == 503
     # Whoever runs it is told where it looks, once for all these requests.
-    assert service.said == [f"there is no index at {index} yet\n  hint: make it: fsjoule index rebuild results"]
+    hint = f"make it from run folders: fsjoule index rebuild results --index {index}"
+    assert service.said == [f"there is no index at {index} yet\n  hint: {hint}"]
     assert "fsjoule_serve_index_up 0" in service.ask("/metrics").text
     assert not index.exists()
     index.with_name("away").rename(index)

@@ -115,7 +115,7 @@ def test_without_a_change_the_start_page_says_so(tmp_path: Path) -> None:
 def test_an_empty_index_has_a_start_page(tmp_path: Path) -> None:
     open_index(tmp_path / "index.sqlite", create=True).close()
     service = Service(tmp_path / "index.sqlite")
-    assert "The index has no valid measurement yet." in service.ask("/").text
+    assert "The index has no run yet." in service.ask("/").text
     for address in ("/trend", "/runs", "/compare"):
         assert service.ask(address).status == 200
 

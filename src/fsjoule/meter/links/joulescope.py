@@ -245,7 +245,8 @@ def find() -> list[Found]:
 
 def _found(name: str) -> Found:
     model, _, serial = name.partition("/")
-    return Found(f"joulescope:{name}", f"Joulescope {model.upper()} at USB", serial, device=(serial,))
+    where = "emulated" if serial.startswith(_SIMULATED) else "at USB"
+    return Found(f"joulescope:{name}", f"Joulescope {model.upper()} {where}", serial, device=(serial,))
 
 
 def _module() -> Any:  # noqa: ANN401 - a module without types

@@ -28,7 +28,7 @@ def render_page(lab: Lab, place: Path | Site) -> str:
         coordinator=lab.coordinator,
         looked=words.moment(lab.looked_s),
         headline=words.headline(lab),
-        tone="bad" if lab.count(PlaceHealth.BAD) else "good",
+        tone="bad" if lab.count(PlaceHealth.BAD) else "good" if lab.places else "",
         tiles=[
             *((f"{each.value}", str(lab.count(each)), "") for each in PlaceHealth),
             ("held", str(sum(bool(place.holder) for place in lab.places)), f"of {len(lab.places)}"),

@@ -55,6 +55,8 @@ def start_of(index: Index, overviews: Overviews, state: str) -> Start:
 def headline(start: Start) -> tuple[str, Tone]:
     """The lab's answer in one sentence, with its colour."""
     worse = start.losses
+    if not start.stats.runs:
+        return "The index has no run yet. To add those of a bench: fsjoule index import results.", Tone.PLAIN
     if not start.trend.histories:
         return "The index has no valid measurement yet.", Tone.PLAIN
     if not worse:

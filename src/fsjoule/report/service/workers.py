@@ -130,7 +130,7 @@ class Workers:
         if worker.is_ready:
             return worker
         self._dropped(worker)
-        raise UnmadeError("no process can be started that makes pages", hint=_LATER)
+        raise UnmadeError("the process that makes pages does not start", hint=_LATER)
 
     def _started(self) -> _Worker:
         ours, theirs = socket.socketpair()

@@ -162,7 +162,10 @@ def _check_file(file: Path, url: URL, *, create: bool) -> None:
 
 def absent(name: str) -> ResultError:
     """The error for an index that is not there."""
-    return ResultError(f"there is no index at {name} yet", hint="make it: fsjoule index rebuild results")
+    return ResultError(
+        f"there is no index at {name} yet",
+        hint=f"make it from run folders: fsjoule index rebuild results --index {name}",
+    )
 
 
 def _shown(url: URL) -> str:
