@@ -10,6 +10,9 @@ from fsjoule.model import BoardFacts
 from fsjoule.ports import Command, CommandResult, Shell
 
 _SECTOR_BYTES: Final = 512
+_TREE: Final = "/proc/device-tree/model"
+_TABLES: Final = "/sys/class/dmi/id/product_name"
+_DEBUG: Final = "/sys/kernel/debug"
 _KIB: Final = 1024
 _TIMERS: Final = (r"^now at (\d+) nsecs", r"^jiffies: (\d+)")
 # The values of HZ in Linux: kernel/Kconfig.hz, and those of single architectures.
@@ -26,11 +29,12 @@ def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
     block = f"/sys/class/block/{card_device}"
     files = ("/proc/cpuinfo", f"{block}/size", "/proc/meminfo", f"{block}/device/name", "/proc/mounts")
     timers = ("grep", "-m", "2", "-E", "^(now|jiffies)", "/proc/timer_list")
-    commands = [*(("cat", path) for path in files), ("uname", "-r"), ("uname", "-v"), timers]
-    cpu, sectors, memory, storage, mounts, release, version, ticks = _told(shell, commands)
+    further = [("uname", "-r"), ("uname", "-v"), timers, ("readlink", "-f", block), ("cat", _TREE)]
+    commands = [*(("cat", path) for path in files), *further]
+    cpu, sectors, memory, storage, mounts, release, version, ticks, device, tree = _told(shell, commands)
     return BoardFacts(
         name=name,
-        machine=_machine(shell) or _field(cpu, "Hardware"),
+        machine=(tree or _read(shell, _TABLES)).strip("\0\n ") or _field(cpu, "Hardware"),
         kernel_release=release.strip(),
         kernel_version=version.strip(),
         cpu=_field(cpu, "model name") or _field(cpu, "Processor"),
@@ -38,7 +42,7 @@ def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
         memory_bytes=int(_field(memory, "MemTotal").removesuffix("kB") or 0) * _KIB,
         storage=storage.strip(),
         storage_bytes=int(sectors.strip() or 0) * _SECTOR_BYTES,
-        storage_bus=_bus(shell, card_device),
+        storage_bus=_bus(shell, device),
         root_filesystem=_root_filesystem(mounts),
         tick_hz=tick_hz(ticks),
     )
@@ -77,11 +81,6 @@ def _read(shell: Shell, path: str) -> str:
     return result.stdout if result.exit_code == 0 else ""
 
 
-def _machine(shell: Shell) -> str:
-    tree, tables = "/proc/device-tree/model", "/sys/class/dmi/id/product_name"
-    return (_read(shell, tree) or _read(shell, tables)).strip("\0\n ")
-
-
 def _field(text: str, name: str) -> str:
     found = re.search(rf"^{re.escape(name)}\s*:\s*(.*?)\s*$", text, re.MULTILINE)
     return found.group(1) if found else ""
@@ -93,13 +92,13 @@ def _root_filesystem(mounts: str) -> str:
     return types[-1] if types else ""
 
 
-def _bus(shell: Shell, card_device: str) -> str:
+def _bus(shell: Shell, device: str) -> str:
     """Clock, width and timing of the card's bus, which an SD mux can limit: from the mmc host's `ios` in debugfs."""
-    host = re.search(r"/mmc_host/(mmc\d+)/", shell.run(["readlink", "-f", f"/sys/class/block/{card_device}"]).stdout)
+    host = re.search(r"/mmc_host/(mmc\d+)/", device)
     if host is None:
         return ""
-    if shell.run(["test", "-d", "/sys/kernel/debug/block"]).exit_code != 0:
-        shell.run(["mount", "-t", "debugfs", "debugfs", "/sys/kernel/debug"])
-    ios = _read(shell, f"/sys/kernel/debug/{host.group(1)}/ios")
-    parts = [_field(ios, name) for name in ("clock", "bus width", "timing spec")]
+    mounted = f"[ -d {_DEBUG}/block ] || mount -t debugfs debugfs {_DEBUG}"
+    ios = shell.run(["sh", "-c", f"{mounted}; cat {_DEBUG}/{host.group(1)}/ios"])
+    told = ios.stdout if ios.exit_code == 0 else ""
+    parts = [_field(told, name) for name in ("clock", "bus width", "timing spec")]
     return ", ".join(re.sub(r"^\d+ \((.*)\)$", r"\1", part) for part in parts if part)

@@ -34,6 +34,7 @@ PANIC: Final = r"Kernel panic - not syncing[^\r\n]*(?=[\r\n])"
 _OUTPUT: Final = "/tmp/.fsjoule-output"  # noqa: S108
 _SCRIPT: Final = "/tmp/.fsjoule-script"  # noqa: S108
 _UPLOAD: Final = "/tmp/.fsjoule-upload"  # noqa: S108
+_EMPTY: Final = "/tmp/.fsjoule-empty"  # noqa: S108
 
 # The line editor of busybox cuts lines at 1024 characters.
 _LINE_LIMIT: Final = 1000
@@ -124,16 +125,10 @@ class LabgridShell:
 
     @step(args=["paths"])
     def get_all(self, paths: Sequence[str]) -> tuple[bytes, ...]:
-        """See ports.Shell. A damaged file is read again."""
-        lines = [
-            _Line(f"[ ! -s {path} ] || gzip -c < {path} | base64", ("cat", path), _TRANSFER_TIMEOUT_S)
-            for path in map(shlex.quote, paths)
-        ]
-        contents: list[bytes] = []
-        for path, told in zip(paths, self._run_lines(lines), strict=True):
-            content = _unpacked(told.stdout) if told.stdout.strip() else b""
-            contents.append(self.get(path) if content is None else content)
-        return tuple(contents)
+        """See ports.Shell. If not all of them arrive, each is read by itself."""
+        told = self._run(_packing(paths), ("cat", *paths), _TRANSFER_TIMEOUT_S)
+        contents = _unpacked_all(told.stdout)
+        return contents if len(contents) == len(paths) else tuple(map(self._get_or_nothing, paths))
 
     @step(args=["path"])
     def upload(self, path: str, content: bytes) -> None:
@@ -163,6 +158,9 @@ class LabgridShell:
         """Note that the board has left the shell. The error for it has the console's last lines."""
         self._lost()
         return BoardError(what, console_tail=self._recorder.tail())
+
+    def _get_or_nothing(self, path: str) -> bytes:
+        return self.get(path) if self.run(("test", "-s", path)).exit_code == 0 else b""
 
     def _send(self, text: bytes) -> None:
         """Fill the upload file. The board acknowledges each line, because its terminal holds only one."""
@@ -349,3 +347,26 @@ def _unpacked(text: str) -> bytes | None:
         return gzip.decompress(base64.b64decode(text, validate=False))
     except (binascii.Error, EOFError, OSError, zlib.error):
         return None
+
+
+def _packing(paths: Sequence[str]) -> str:
+    """Prints files for `_unpacked_all`, missing ones as empty. A slow board takes 0.05 s to start a program: two do."""
+    each = f'[ -s "$f" ] || f={_EMPTY}; set -- "$@" "$f"'
+    return f': >{_EMPTY}; set --; for f in {shlex.join(paths)}; do {each}; done; gzip -cf "$@" | base64'
+
+
+def _unpacked_all(text: str) -> tuple[bytes, ...]:
+    """Contents of files that came compressed, one behind the other, as text: up to the first that was damaged."""
+    contents: list[bytes] = []
+    try:
+        packed = base64.b64decode(text, validate=False)
+        while packed:
+            member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+            content = member.decompress(packed)
+            if not member.eof:
+                break
+            contents.append(content)
+            packed = member.unused_data
+    except (binascii.Error, zlib.error):
+        pass
+    return tuple(contents)

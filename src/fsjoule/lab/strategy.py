@@ -124,7 +124,8 @@ class BoardStrategy(Strategy):
         self._network = None if self.ssh is None else SshConnection(self._labgrid, self.ssh, self.ssh_server)
         self._shell: BoardShell | None = None
         self._on_card_sha256: str | None = None
-        self._off_since_s = time.monotonic()
+        # Since when it has had no power, by our doing; None if it may have some.
+        self._off_since_s: float | None = None
         # The longest pause of the console in a boot that came to its login; a pause from which on a boot hangs.
         self.longest_silence_s: float | None = None
         self.hang_after_s: float | None = None
@@ -227,8 +228,9 @@ class BoardStrategy(Strategy):
             with also(error, "closing the console"):
                 self._close_console()
             raise
+        if self._off_since_s is None:
+            self._off_since_s = time.monotonic()
         self._close_console()
-        self._off_since_s = time.monotonic()
 
     def _close_console(self) -> None:
         try:
@@ -317,10 +319,17 @@ class BoardStrategy(Strategy):
         with lab_errors("emptying the console", Part.CONSOLE):
             self._drain_console()
         self.recorder.clear()
-        time.sleep(max(0.0, self._off_since_s + self.off_time - time.monotonic()))
+        self._await_drained()
         self.guard.check()
+        self._off_since_s = None
         with self._switching("switching the board on"):
             self.power.on()
+
+    def _await_drained(self) -> None:
+        """Wait until the board has been without power for `off_time`. Being flashed counts."""
+        now_s = time.monotonic()
+        off_since_s = now_s if self._off_since_s is None else self._off_since_s
+        time.sleep(max(0.0, off_since_s + self.off_time - now_s))
 
     @contextlib.contextmanager
     def _switching(self, doing: str) -> Generator[None]:
