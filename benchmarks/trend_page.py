@@ -34,6 +34,7 @@ from fsjoule.store.index.records import Order
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.trend.changes import changes_of
 from fsjoule.verdicts.trend.history import History, HistoryPoint
+from fsjoule.verdicts.trend.judged import judged
 from fsjoule.verdicts.trend.trend import Trend
 
 # The browser is that of the tests.
@@ -128,7 +129,9 @@ def _trends(series: int, points: int) -> tuple[Trend, Trend]:
         Trend(
             order,
             tuple(found),
-            tuple(changes_of(found, RupturesFinder(), [], order, kernels)),
+            tuple(
+                changes_of(judged(found, RupturesFinder(), measurements=0, older=False).histories, [], order, kernels)
+            ),
             kernels,
             runs,
             series=series,

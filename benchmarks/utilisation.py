@@ -51,9 +51,12 @@ def _measured(checkout: Path, words: Sequence[str]) -> dict[str, float]:
         command = [sys.executable, "-m", "pytest", "tests/bench", "-q", "--results", results, *words]
         environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
         # On a busy machine a measurement may be invalid, and then the bench ends with 1: its time counts all the same.
-        process.run(command, cwd=checkout, env=environment, timeout_s=_LIMIT_S, check=False)
-        [folder] = Path(results).iterdir()
-        spent_s = phases_s(load_run_file(folder))
+        done = process.run(command, cwd=checkout, env=environment, timeout_s=_LIMIT_S, check=False)
+        folders = list(Path(results).iterdir())
+        if not folders:
+            said = (done.stderr or done.stdout).decode()[-2000:]
+            raise SystemExit(f"the bench of {checkout} measured nothing: {said}")
+        spent_s = phases_s(load_run_file(folders[0]))
     told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in spent_s.items())
     print(f"{checkout}: {told}; utilisation {utilisation(spent_s):.3f}", file=sys.stderr, flush=True)
     return spent_s

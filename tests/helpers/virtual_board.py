@@ -20,8 +20,9 @@ import numpy.typing as npt
 import requests
 
 from fsjoule.host import process
-from fsjoule.virtual.board.config import BoardConfig, BoardReady, CardConfig, WiresConfig
+from fsjoule.virtual.board.config import BoardConfig, CardConfig, WiresConfig
 from fsjoule.virtual.board.feed import CAPACITY, HEADER, MAGIC, RECORDS_OFFSET
+from fsjoule.virtual.board.ready import BoardReady
 
 PROMPT = "root@fsjoule:~# "
 # Generous: the machine may be busy with much else.

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
 from fsjoule.model import MarkSource
 
-_NOTHING = {"energy_raw": 0, "missed_total": 0, "flags": 0}
+_NOTHING: Final[Any] = {"energy_raw": 0, "missed_total": 0, "flags": 0}
 
 
 @dataclass

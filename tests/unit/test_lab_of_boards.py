@@ -13,8 +13,9 @@ from labgrid.remote.config import ResourceConfig
 
 from fsjoule.errors import ConfigError
 from fsjoule.model import MIB
-from fsjoule.virtual.board.config import BoardReady, NetworkConfig
+from fsjoule.virtual.board.config import NetworkConfig
 from fsjoule.virtual.board.host_cpu import HostCpu
+from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.lab.capacity import Room, check_fits
 from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord
 from fsjoule.virtual.lab.places import write_places

@@ -1,4 +1,4 @@
-"""The virtual board's config file, `labgrid/virtual/board.toml`, and the ready file that the board program writes."""
+"""The virtual board's config file, `labgrid/virtual/board.toml`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, parse_toml
 from fsjoule.model import MIB
 from fsjoule.virtual.board.power_model import PowerCoefficients
@@ -276,38 +276,6 @@ class BoardConfig:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class BoardReady:
-    """The ready file (JSON): written when the board program is ready, removed when it ends.
-
-    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the card's loop device in
-    position `host`; `mux_control` is the control path for `usbsdmux`.
-    """
-
-    pid: int
-    outlet_url: str
-    status_url: str
-    card_device: str
-    mux_control: str
-    console: str
-
-    @classmethod
-    def read(cls, file: Path) -> BoardReady | None:
-        """The file's content, or None if it is missing. Raises LabError for wrong content."""
-        try:
-            return _READY.validate_json(file.read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValidationError as error:
-            raise LabError(f"{file} is not a ready file of a virtual board: {error}") from error
-
-    def write(self, file: Path) -> None:
-        """Write it atomically."""
-        beside = file.with_name(file.name + ".new")
-        beside.write_text(json.dumps(asdict(self), indent=2) + "\n")
-        beside.replace(file)
-
-
 _DISKS: Final = "disks"
 _TABLES: Final[
     dict[
@@ -336,7 +304,6 @@ _TABLES: Final[
     "network": NetworkConfig,
 }
 _BOARD: Final[TypeAdapter[BoardConfig]] = TypeAdapter(BoardConfig)
-_READY: Final[TypeAdapter[BoardReady]] = TypeAdapter(BoardReady)
 
 
 def _config_error(error: ValidationError, file: Path, text: str) -> ConfigError:

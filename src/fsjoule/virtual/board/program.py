@@ -22,7 +22,7 @@ from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
 from fsjoule.virtual.board import boot_partition, mux_control
-from fsjoule.virtual.board.config import BoardConfig, BoardReady, Serial
+from fsjoule.virtual.board.config import BoardConfig, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
 from fsjoule.virtual.board.host_cpu import HostCpu
@@ -32,6 +32,7 @@ from fsjoule.virtual.board.orders import OrderQueue
 from fsjoule.virtual.board.outlet import Outlet, OutletActions
 from fsjoule.virtual.board.power_feed import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, Qemu
+from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.board.usb_cable import UsbCable
 from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
