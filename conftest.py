@@ -10,7 +10,12 @@ from hypothesis import settings
 
 # Tests that several test files inherit: their assertions should explain themselves as well.
 pytest.register_assert_rewrite(
-    "guest_time", "index_import_contract", "index_opening_contract", "index_query_contract", "index_retention_contract"
+    "guest_time",
+    "index_import_contract",
+    "index_judged_contract",
+    "index_opening_contract",
+    "index_query_contract",
+    "index_retention_contract",
 )
 
 # No deadlines: these tests also run on busy machines, where a slow example is no finding.
@@ -40,6 +45,9 @@ LONGEST: Final = (
     "tests/lab/test_lab_faults.py",
     "tests/integration/test_object_store_faults.py",
     "tests/lab/test_index_killed_server.py",
+    "tests/lab/test_asked_instruments.py",
+    "tests/integration/test_index_sqlite.py",
+    "tests/lab/test_index_postgresql.py",
     "tests/lab/test_instruments.py",
     "tests/browser/test_service.py",
     "tests/integration/test_blocks_of_boards.py",
