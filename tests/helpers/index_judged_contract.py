@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from nights import Nights
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, func, select, text, tuple_, update
 
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.finder import RupturesFinder
@@ -21,7 +21,7 @@ from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts
 from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.retention import Retention, prune
-from fsjoule.store.index.schema import judged_series, runs
+from fsjoule.store.index.schema import judged_series, measurements, runs
 from fsjoule.verdicts.trend import judged
 from fsjoule.verdicts.trend.trend import Trend, keep_news, trend_of
 
@@ -126,7 +126,7 @@ class JudgedContract:
 
     def change(self, index: Index, results: Path, late: list[Path], rng: random.Random) -> None:
         """One of the things that happen to an index."""
-        match rng.randrange(7):
+        match rng.randrange(9):
             case 0 | 1 | 2 if late:
                 folder = late.pop(rng.randrange(len(late)))
                 import_runs(index, [folder.rename(results / folder.name)])
@@ -147,11 +147,41 @@ class JudgedContract:
                     run = self.some_run(connection, rng)
                     role = rng.choice(["'reference'", "NULL"])
                     connection.execute(text(f"UPDATE runs SET kernel_role = {role} WHERE id = {run}"))
+            case 7 | 8 as which:
+                # Rows exchange a value, so that its sum over the series stays.
+                self.exchange(index, ("throughput_mib_per_s", "kernel")[which - 7], rng)
             case _:
                 pass
 
+    def exchange(self, index: Index, column: str, rng: random.Random) -> None:
+        """Two rows of one series, with different values, exchange them."""
+        exchanged = measurements.c[column]
+        keys = (measurements.c.run, measurements.c.number)
+        with index.writing() as connection:
+            number = rng.choice(connection.execute(select(measurements.c.series).distinct()).scalars().all())
+            chosen = select(*keys, exchanged).where(measurements.c.series == number, exchanged.is_not(None))
+            rows = connection.execute(chosen.order_by(*keys)).all()
+            one = rng.choice(rows)
+            other = rng.choice([row for row in rows if row[2] != one[2]] or [one])
+            for row, value in ((one, other[2]), (other, one[2])):
+                here = tuple_(*keys) == tuple_(*row[:2])
+                connection.execute(update(measurements).where(here).values({column: value}))
+
     def some_run(self, connection: Connection, rng: random.Random) -> int:
         return rng.choice(connection.execute(select(runs.c.id).order_by(runs.c.id)).scalars().all())
+
+    @pytest.mark.parametrize("column", ["throughput_mib_per_s", "kernel"])
+    def test_a_series_whose_measurements_exchange_a_value_is_judged_again(
+        self, index: Index, results: Path, column: str
+    ) -> None:
+        some_lab(results, 1)
+        import_runs(index, [results])
+        looked_at(index)
+        rng = random.Random(0)
+        for _ in range(STEPS):
+            self.exchange(index, column, rng)
+            # A run that has several kernels by now gives its other series labels.
+            assert looked_at(index).news.judged
 
     @pytest.mark.parametrize("run_cost", [0, 10**9])
     def test_another_limit_reads_other_measurements(

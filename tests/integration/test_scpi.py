@@ -89,7 +89,9 @@ def test_a_window_of_too_few_readings_has_no_energy() -> None:
         trace.add(time_us, 5.0, 0.2)
     taken, idle = trace.take(), Window(0.5e6, 1.5e6)
     assert energy(taken, Window(1.6e6, 1.91e6), idle).gross_mj.value == pytest.approx(310.0)
-    with pytest.raises(MeasurementInvalid, match=r"lasts 290 ms, and this instrument is read every 100 ms: 3 readings"):
+    with pytest.raises(
+        MeasurementInvalid, match=r"lasts 290 ms, and this instrument has a new reading every 100 ms: 3"
+    ):
         energy(taken, Window(1.6e6, 1.89e6), idle)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import meter_wire as wire
@@ -18,6 +19,7 @@ from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, Sample
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.words import adc_text
 from fsjoule.model import CurrentMonitor, Ina219Trace, MarkSource, MeterCalibration, Window
+from fsjoule.store.traces import decode_trace, encode_trace
 
 # 20 bits at 163.84 mV and 1 kHz: 540 us the shunt, 280 us the bus.
 _INA228 = dataclasses.replace(
@@ -86,7 +88,7 @@ def test_a_unit_of_nothing_is_damage(unit: str) -> None:
 def test_a_chip_of_a_later_firmware_has_no_known_errors() -> None:
     info = _info_of(wire.info(0, chip=7)).info
     assert info.chip is CurrentMonitor.UNKNOWN
-    with pytest.raises(MeasurementInvalid, match="does not know the meter's chip"):
+    with pytest.raises(MeasurementInvalid, match=r"does not know the meter's chip.*: update fsjoule"):
         Ina219.of(info)
 
 
@@ -105,11 +107,29 @@ def test_wide_samples_become_a_trace() -> None:
     assert trace.power_w[0] == pytest.approx(trace.current_a[0] * trace.voltage_v[0])
 
 
+@pytest.mark.parametrize("chip", [CurrentMonitor.INA219, CurrentMonitor.INA228])
 @pytest.mark.parametrize("first_is_wide", [True, False])
-def test_a_stream_has_samples_of_one_type(first_is_wide: bool) -> None:
+@pytest.mark.parametrize("info_at", [0, 1, 2])
+def test_a_stream_has_samples_of_its_chips_type(chip: CurrentMonitor, first_is_wide: bool, info_at: int) -> None:
+    """And so it can be stored: 20 bits do not fit into an INA219's column."""
+    data = [_samples(1, 0, wide=first_is_wide), _samples(2, 20, wide=not first_is_wide)]
+    data.insert(info_at, wire.info(0, **(_CHIP if chip is CurrentMonitor.INA228 else {})))
     builder = TraceBuilder()
-    builder.add(_decode(wire.info(0) + _samples(1, 0, wide=first_is_wide) + _samples(2, 20, wide=not first_is_wide)))
-    assert len(builder.build().ticks) == 20
+    builder.add(_decode(b"".join(data)))
+    trace = builder.build()
+    if info_at < 2:
+        assert set(trace.shunt_raw.tolist()) == {-80_001 if chip is CurrentMonitor.INA228 else -2500}
+    assert len(trace.ticks) in ({20} if info_at < 2 else {0, 20})  # without info the first type is taken for its own
+    assert any(each.startswith("samples that its chip does not make were left out (") for each in trace.faults)
+    stored = decode_trace(encode_trace(trace), Path("trace"))
+    assert isinstance(stored, Ina219Trace)
+    assert stored.shunt_raw.tolist() == trace.shunt_raw.tolist()
+
+
+def test_samples_of_an_unknown_chip_are_of_the_type_that_comes_first() -> None:
+    builder = TraceBuilder()
+    builder.add(_decode(wire.info(0, chip=7) + _samples(1, 0) + _samples(2, 20, wide=False)))
+    assert set(builder.build().shunt_raw.tolist()) == {-80_001}
 
 
 def test_the_ends_of_its_ranges_are_clipped() -> None:

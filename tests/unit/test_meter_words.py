@@ -14,7 +14,7 @@ from fsjoule.meter.links.notices import complaints, news, notices
 from fsjoule.meter.protocol.frames import InfoFrame
 from fsjoule.meter.tools import words
 from fsjoule.meter.tools.expected import expected
-from fsjoule.model import InputCounts, MeterCalibration, MeterStatus, ResetCause
+from fsjoule.model import CurrentMonitor, InputCounts, MeterCalibration, MeterStatus, ResetCause
 
 _DATE = 1_750_000_000
 TODAY = date(2026, 11, 23)
@@ -38,6 +38,13 @@ def _frame(status: MeterStatus = WELL, calibration: MeterCalibration = CALIBRATE
 )
 def test_the_converters_settings(config: int, text: str) -> None:
     assert words.adc_text(replace(INFO, adc_config=config)) == text
+
+
+def test_the_settings_of_an_unknown_chip_are_not_taken_for_an_ina219s() -> None:
+    later = replace(INFO, chip=CurrentMonitor.UNKNOWN, adc_config=0xFB68)
+    assert words.adc_text(later) == "a chip that this version of fsjoule does not know (0xFB68): update fsjoule"
+    assert words.bus_text(later) == "unknown"
+    assert words.bus_text(INFO) == "up to 16 V"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ Called by: every room.
 May call: `errors`.
 
 Sizes are powers of two (MiB). docs/architecture.md explains the words. Everything here except `Trace` is written to
-JSON unchanged, so a change of a field is a change of a schema.
+JSON unchanged, so a change of a field is a change of a schema. `ina219.py` has fields that came later and are written
+only where they say what an older version could not know.
 """
 
 from __future__ import annotations

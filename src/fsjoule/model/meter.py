@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # A setting of an instrument that the host asks again and again: the time between two readings in s, as it was timed.
 READ_S: Final = "read_s"
+# The same of a chip that converts on its own: how long it takes until it shows a new reading, in s.
+TURN_S: Final = "turn_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from fsjoule.bench.health.result import Check, Complaint, Health, judged
+from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.energy import instrument_of
 from fsjoule.meter.energy.validity import Limits
 from fsjoule.model import MeterInfo, Trace
@@ -24,6 +25,8 @@ _MOST_NOISE: Final = 20.0
 _LINE: Final = "the line from the meter to its exporter, and the exporter's load: fsjoule meter watch shows losses"
 _ZERO: Final = "disconnect the board and calibrate the zero: fsjoule meter calibrate; or something else draws power"
 
+_UPDATE: Final = "update fsjoule, as the meter's firmware was; or measure with another meter"
+
 
 def check_meter(meter: Meter, clock: Clock, notices: Callable[[], Sequence[str]], *, guest_time: bool = False) -> Check:
     """Record for 2 s. `notices` are what the meter says against itself. Raises MeterError.
@@ -33,7 +36,8 @@ def check_meter(meter: Meter, clock: Clock, notices: Callable[[], Sequence[str]]
     info = meter.info()
     said = notices()
     if guest_time:
-        return judged(METER, f"{_named(info)}; it samples while the board runs", _complaints(said))
+        complaints = _complaints(said) + _unknown(info)
+        return judged(METER, f"{_named(info)}; it samples while the board runs", complaints)
     meter.arm()
     clock.sleep(_RECORD_S)
     return judge_meter(meter.disarm(), said)
@@ -56,6 +60,8 @@ def judge_meter(trace: Trace, notices: Sequence[str]) -> Check:
         complaints.append(Complaint(Health.BROKEN, f"{gone / expected:.1%} of its samples are lost", _LINE))
     elif gone > _MOST_GONE * expected:
         complaints.append(Complaint(Health.DOUBTFUL, f"{gone / expected:.1%} of its samples are lost", _LINE))
+    if unknown := _unknown(info):
+        return judged(METER, seen, complaints + unknown)
     errors = instrument_of(info).steady(float(np.mean(trace.voltage_v)), float(np.mean(np.abs(trace.current_a))))
     most_w = _FAR * math.hypot(errors.offset_w, errors.shunt_rounding_w)
     if abs(mean_w) > most_w:  # not with NaN, of an instrument that does not know its offset
@@ -70,6 +76,15 @@ def judge_meter(trace: Trace, notices: Sequence[str]) -> Check:
 
 def _named(info: MeterInfo) -> str:
     return f"{info.serial_number}{' (simulated)' if info.simulated else ''}, {info.rate_hz} samples/s"
+
+
+def _unknown(info: MeterInfo) -> list[Complaint]:
+    """No joule can be had of a meter whose errors nobody knows: of a later firmware, for example."""
+    try:
+        instrument_of(info)
+    except MeasurementInvalid as error:
+        return [Complaint(Health.BROKEN, "; ".join(error.reasons), _UPDATE)]
+    return []
 
 
 def _complaints(notices: Sequence[str]) -> list[Complaint]:

@@ -163,7 +163,7 @@ def _show_info(frame: InfoFrame, *more: tuple[str, str]) -> None:
         ("firmware", f"{info.firmware}, protocol {info.protocol}"),
         ("samples", f"{info.rate_hz} a second; {words.adc_text(info)}"),
         ("shunt", f"{info.shunt_uohm * 1e-6:g} Ohm, {info.shunt_range_mv} mV: up to {words.full_scale_a(info):.3g} A"),
-        ("bus", f"up to {info.bus_range_v} V"),
+        ("bus", words.bus_text(info)),
         ("zero", words.zero_text(calibration, now_s)),
         ("gain", words.gain_text(calibration, now_s)),
         ("mark line", words.inputs_text(frame.status.inputs)),

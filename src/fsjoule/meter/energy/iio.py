@@ -27,12 +27,10 @@ from fsjoule.meter.energy.stated import (
 )
 from fsjoule.model import MarkSource, PlainInfo
 from fsjoule.model.instrument_file import InstrumentFile, Shunt
-from fsjoule.model.meter import READ_S
+from fsjoule.model.meter import READ_S, TURN_S
 
 # Beside the limits: the resistor.
 OHM: Final = "ohm"
-# How long the chip converts until it shows a new reading, in s.
-TURN_S: Final = "turn_s"
 
 # The temperatures at which a meter is used without an instrument file.
 _KELVIN: Final = 10.0

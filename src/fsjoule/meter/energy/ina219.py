@@ -155,7 +155,9 @@ def _chip(info: Ina219Info) -> tuple[ChipLimits, ChipTiming]:
         return ina228.limits(info), ina228.timing(info)
     if info.chip is CurrentMonitor.INA219:
         return _limits(info), _timing(info)
-    raise MeasurementInvalid("energy", ["this version of fsjoule does not know the meter's chip, nor its errors"])
+    raise MeasurementInvalid(
+        "energy", ["this version of fsjoule does not know the meter's chip, nor its errors: update fsjoule"]
+    )
 
 
 def _limits(info: Ina219Info) -> ChipLimits:

@@ -15,9 +15,8 @@ def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> Instr
         return Ina219.of(info, marks)
     kind = kind_named(info.instrument)
     if kind is None:
-        raise MeasurementInvalid(
-            "energy", [f"this version of fsjoule does not know the instrument {info.instrument!r}, nor its errors"]
-        )
+        what = f"this version of fsjoule does not know the instrument {info.instrument!r}, nor its errors"
+        raise MeasurementInvalid("energy", [f"{what}: update fsjoule"])
     found = kind.errors().errors(info, marks)
     # A line of a UART that no instrument of these hears itself: the host stamps it.
     return HostStamped(found) if marks is MarkSource.LINE else found

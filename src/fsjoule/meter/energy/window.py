@@ -13,7 +13,7 @@ from fsjoule.meter.energy.gaps import Floats, Gaps, Intervals, Spans, gaps, inte
 from fsjoule.meter.energy.instrument import Instrument, SteadyErrors
 from fsjoule.meter.energy.validity import Limits
 from fsjoule.model import MeterInfo, PlainInfo, Trace, Window
-from fsjoule.model.meter import READ_S
+from fsjoule.model.meter import READ_S, TURN_S
 
 _SQRT3: Final = math.sqrt(3)
 # Times are whole microseconds: a window may lack this much of each tick that it covers.
@@ -152,10 +152,14 @@ def _require_sampled(missed: float, ticks: float, limits: Limits, name: str) -> 
 
 
 def _require_readings(duration_s: float, info: MeterInfo, name: str) -> None:
-    """Raise MeasurementInvalid for too few readings of an instrument that is asked again and again."""
-    read_s = info.settings.get(READ_S, 0.0) if isinstance(info, PlainInfo) else 0.0
-    if duration_s < _LEAST_READINGS * read_s:
-        slow = f"this instrument is read every {read_s * 1e3:.3g} ms"
+    """Raise MeasurementInvalid for too few readings of an instrument that is asked again and again.
+
+    Asked more often than its chip converts, it shows the same reading again.
+    """
+    settings = info.settings if isinstance(info, PlainInfo) else {}
+    new_s = max(settings.get(READ_S, 0.0), settings.get(TURN_S, 0.0))
+    if duration_s < _LEAST_READINGS * new_s:
+        slow = f"this instrument has a new reading every {new_s * 1e3:.3g} ms"
         advice = f"{_LEAST_READINGS} readings are needed; let the work last longer, or take a faster instrument"
         raise MeasurementInvalid("energy", [f"{name} lasts {duration_s * 1e3:.3g} ms, and {slow}: {advice}"])
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from fsjoule.errors import ConfigError, MeterError
-from fsjoule.meter.energy.iio import CHIPS, OHM, TURN_S, chip_limits
+from fsjoule.meter.energy.iio import CHIPS, OHM, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.polled import Ask, PolledMeter
@@ -23,7 +23,7 @@ from fsjoule.meter.protocol.iio import IIO, Source, is_power_monitor, ohms, sour
 from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.model import PlainInfo
 from fsjoule.model.instrument_file import InstrumentFile
-from fsjoule.model.meter import READ_S
+from fsjoule.model.meter import READ_S, TURN_S
 from fsjoule.store.instrument_files import file_of, read_instrument_file
 
 _URIS: Final = "FSJOULE_IIO"

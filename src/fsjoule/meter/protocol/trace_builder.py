@@ -27,7 +27,7 @@ from fsjoule.meter.protocol.frames import (
 )
 from fsjoule.meter.protocol.framing import OLD_PROTOCOL
 from fsjoule.meter.protocol.sequence import is_later
-from fsjoule.model import Ina219Info, Ina219Trace, Mark
+from fsjoule.model import CurrentMonitor, Ina219Info, Ina219Trace, Mark
 from fsjoule.model.labels import counted
 from fsjoule.model.mark_line import damaged_marks
 from fsjoule.model.trace import EVENTS_LOST, MARK_LINE_ERRORS
@@ -44,6 +44,8 @@ _FAULTS: Final[dict[int, str]] = {
 ANOTHER_STREAM: Final = (
     "the meter began another stream (a new start, or new settings); everything after that is left out"
 )
+# Whether a chip's samples are wide. Those of an unknown chip are of the type that comes first.
+_IS_WIDE: Final = {CurrentMonitor.INA219: False, CurrentMonitor.INA228: True}
 # Limits for the distance of time and ticks in one stream: both are rounded, and drift by up to one in a thousand.
 _TICKS_APART: Final = 2
 _DRIFT: Final = 1e-3
@@ -84,8 +86,9 @@ class TraceBuilder:
         self._identified = False
         self._heads = array("q")
         self._samples = bytearray()
-        # Whether the stream's samples are wide, once there are some.
+        # Whether the stream's samples are wide, once there are some or the chip is known.
         self._wide: bool | None = None
+        self._of_another_type = 0
         self._marks: list[Mark] = []
         self._damaged_marks: list[str] = []
         # End and flags of the samples that were already taken.
@@ -195,10 +198,12 @@ class TraceBuilder:
         self._keep_samples(frame)
 
     def _keep_samples(self, frame: SamplesFrame) -> None:
+        self._settle_type()
         if self._wide is None:
             self._wide = frame.wide
         elif frame.wide != self._wide:
-            return  # a stream has samples of one type: no meter sends this
+            self._of_another_type += 1  # no meter sends this
+            return
         # In the order of _Head.
         self._heads.extend(
             (
@@ -212,6 +217,17 @@ class TraceBuilder:
             )
         )
         self._samples += frame.samples
+
+    def _settle_type(self) -> None:
+        """A stream has samples of its chip's type. Those that came before its info frame may be of the other."""
+        info = self._info or self._next_info
+        wide = None if info is None else _IS_WIDE.get(info.info.chip)
+        if wide is None or wide == self._wide:
+            return
+        self._of_another_type += len(self._heads) // len(_Head)
+        self._heads = array("q")
+        self._samples.clear()
+        self._wide = wide
 
     def _adopt(self, info: InfoFrame) -> None:
         """Samples around an info frame belong together: the info frame that began their stream was lost."""
@@ -256,6 +272,7 @@ class TraceBuilder:
                 "the meter sent no info frame, so its samples have no unit",
                 hint="a meter sends one every second: record for longer, or check the line for damage",
             )
+        self._settle_type()
         return self._built(info.info)
 
     def take(self) -> Ina219Trace:
@@ -310,6 +327,9 @@ class TraceBuilder:
         total = counted(self._taken_frames + len(flags), "frame")
         counts = {flag: self._taken_flags[flag] + int(np.count_nonzero(flags & flag)) for flag in _FAULTS}
         found = [f"{text} (in {counts[flag]} of {total})" for flag, text in _FAULTS.items() if counts[flag]]
+        if self._of_another_type:
+            left_out = counted(self._of_another_type, "frame")
+            found.append(f"samples that its chip does not make were left out ({left_out}): update the meter's firmware")
         if self._damaged_marks:
             found.append(damaged_marks(self._damaged_marks))
         over = self._ended or (self._next_info is not None and self._info is not None)

@@ -27,6 +27,8 @@ def adc_text(info: Ina219Info) -> str:
         count = ina228.mean_of(info)
         shunt_s, bus_s = ina228.conversions_s(info)
         return f"INA228, 20 bits: shunt {count} x {shunt_s * 1e6:.0f} us, bus {count} x {bus_s * 1e6:.0f} us"
+    if info.chip is CurrentMonitor.UNKNOWN:
+        return f"a chip that this version of fsjoule does not know (0x{info.adc_config:04X}): update fsjoule"
     shunt, bus = (_adc(info.adc_config >> bit & _ADC_MASK) for bit in (_SHUNT_ADC_BIT, _BUS_ADC_BIT))
     return f"shunt {shunt}, bus {bus}"
 
@@ -35,6 +37,11 @@ def _adc(setting: int) -> str:
     if setting <= _AVERAGED:
         return f"{_LEAST_BITS + (setting & 0x03 if setting < _AVERAGED else 3)} bits"
     return f"{1 << (setting - _AVERAGED)} x 12 bits"
+
+
+def bus_text(info: Ina219Info) -> str:
+    """How far the bus voltage goes."""
+    return "unknown" if info.chip is CurrentMonitor.UNKNOWN else f"up to {info.bus_range_v} V"
 
 
 def full_scale_a(info: Ina219Info) -> float:

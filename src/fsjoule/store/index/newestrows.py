@@ -16,8 +16,10 @@ from sqlalchemy import (
     Connection,
     Integer,
     Select,
+    Text,
     any_,
     bindparam,
+    cast,
     func,
     literal,
     select,
@@ -135,11 +137,13 @@ class Newest:
 
     def _digested(self) -> dict[int, Inputs]:
         found = self._statement(self.numbers).subquery()
+        row = func.hash_record_extended(tuple_(*found.c), 0)
         asked = select(
             found.c.series,
             func.count(),
-            # A sum, because rows come in any order.
-            func.sum(func.hash_record_extended(tuple_(*found.c), 0)),
+            # A sum, because rows come in any order. A row's hash is linear in those of its columns, so that rows which
+            # exchange a value would keep their sum; a hash of the hash is not.
+            func.sum(func.hashtextextended(cast(row, Text), 0)),
             func.array_agg(found.c.run),
             func.array_agg(found.c.kernel),
         ).group_by(found.c.series)

@@ -1,0 +1,34 @@
+"""The doctor on meters beside the one of every day: a chip of a later firmware."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from plain_traces import plain_trace_of
+from traces import INFO, trace_of
+
+from fsjoule.bench.health.meter import check_meter, judge_meter
+from fsjoule.bench.health.result import Health
+from fsjoule.model import CurrentMonitor, Trace
+from fsjoule.testing import FakeClock, FakeMeter
+
+_LATER = replace(INFO, chip=CurrentMonitor.UNKNOWN)
+
+
+def test_a_meter_whose_chip_is_unknown_is_broken_and_update_is_the_advice() -> None:
+    found = judge_meter(trace_of(np.zeros(2000), info=_LATER), ["not calibrated yet: zero"])
+    assert found.health is Health.BROKEN
+    assert "does not know the meter's chip" in found.seen
+    assert "not calibrated yet: zero" in found.seen
+    assert found.advice.startswith("update fsjoule")
+
+
+_LATER_TRACE = trace_of(np.zeros(20), info=_LATER)
+
+
+@pytest.mark.parametrize("trace", [_LATER_TRACE, plain_trace_of(trace_of(np.zeros(20)))])
+def test_it_is_broken_in_guest_time_too(trace: Trace) -> None:
+    found = check_meter(FakeMeter(trace), FakeClock(), list, guest_time=True)
+    assert (found.health, found.advice[:14]) == (Health.BROKEN, "update fsjoule")
