@@ -287,12 +287,12 @@ def _one_board(server: PostgresServer, index: Index, address: str, lab: Syntheti
 
 
 def _night(server: PostgresServer, index: Index, address: str, lab: SyntheticRows, new: range) -> Figures:
-    writer = Writer()
+    writer, added = Writer(), 0
     with _timed() as spent:
         for at in range(0, len(new), _BATCH_RUNS):
             with index.writing() as connection:
-                writer.write(connection, map(lab.run, new[at : at + _BATCH_RUNS]))
-    added = len(new) * lab.measurements_per_run
+                # Those of the one board are known already.
+                added += writer.write(connection, map(lab.run, new[at : at + _BATCH_RUNS])).measurements
     return {"night_measurements": added, "night_written_s": spent[0]} | _trends(server, address, "_after_the_night")
 
 

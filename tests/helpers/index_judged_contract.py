@@ -19,6 +19,7 @@ from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts
+from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.retention import Retention, prune
 from fsjoule.store.index.schema import judged_series, measurements, runs
@@ -187,6 +188,7 @@ class JudgedContract:
     def test_another_limit_reads_other_measurements(
         self, index: Index, results: Path, monkeypatch: pytest.MonkeyPatch, run_cost: int
     ) -> None:
+        # Both ways of reading, which an index of this size would not choose by itself.
         monkeypatch.setattr(newestrows, "_RUN_COST", run_cost)
         some_lab(results, 1)
         import_runs(index, [results])
@@ -200,6 +202,7 @@ class JudgedContract:
         import_runs(index, [results])
         before = looked_at(index)
         assert before.changes
+        # A later fsjoule, whose detector or code is another.
         deaf = RupturesFinder(penalty=1e9)
         monkeypatch.setattr(judged, "RupturesFinder", lambda: deaf)
         found = looked_at(index, finder=deaf)
@@ -210,6 +213,18 @@ class JudgedContract:
             code.write_text(text_of_it)
             assert len(looked_at(index, finder=deaf).news.judged) == 4
             assert not looked_at(index, finder=deaf).news.judged
+
+    def test_another_order_of_kernels_judges_trends_by_kernel_again(
+        self, index: Index, results: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        some_lab(results, 1)
+        import_runs(index, [results])
+        looked_at(index, order=Order.KERNEL)
+        assert not looked_at(index, order=Order.KERNEL).news.judged
+        # A later fsjoule that knows another rule.
+        order: Any = Kernel.order
+        monkeypatch.setattr(Kernel, "order", property(lambda kernel: order.fget(kernel)[::-1]))
+        assert looked_at(index, order=Order.KERNEL).news.judged
 
     def test_several_trends_may_keep_verdicts_at_once(self, index: Index, results: Path) -> None:
         some_lab(results, 1)

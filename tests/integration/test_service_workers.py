@@ -20,6 +20,7 @@ from fsjoule.report.service.workers import Workers
 def test_a_worker_that_starts_slowly_holds_no_reader_beyond_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A worker is this Python; a program in its place never becomes ready, however fast this computer is.
     slow = tmp_path / "python"
     slow.write_text("#!/bin/sh\nexec sleep 3600\n")
     slow.chmod(0o755)
@@ -30,4 +31,5 @@ def test_a_worker_that_starts_slowly_holds_no_reader_beyond_the_limit(
             with pytest.raises(UnmadeError, match="is still starting"):
                 asyncio.run(workers.make(Task(AskedRuns(), Format.HTML, "")))
         assert workers.counts["started"] == 1, "the same one goes on"
+        assert workers.counts["late"] == 2, "a worker that was started ahead keeps nobody waiting"
     assert time.monotonic() - began_s < 60.0

@@ -27,11 +27,13 @@ from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.postgresql import copy_rows
 from fsjoule.store.index.queries import stats
+from fsjoule.store.index.records import Where
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
 from fsjoule.store.index.state import state_of
 from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
 from fsjoule.store.index.writer import Writer, remove_runs
+from fsjoule.verdicts.trend.trend import keep_news, trend_of
 
 _LIMIT_S = 60.0
 
@@ -81,6 +83,28 @@ def test_who_only_reads_needs_no_other_right(server: PostgresServer, tmp_path: P
             while state_of(reader) != state_of(index) and time.monotonic() < until_s:
                 time.sleep(0.1)
             assert state_of(reader) == state_of(index)
+
+
+def test_kept_verdicts_change_no_state(server: PostgresServer, tmp_path: Path) -> None:
+    written = text("SELECT n_tup_ins + n_tup_upd FROM pg_stat_user_tables WHERE relname = 'judged_series'")
+    with open_index(server.new_database(), create=True) as index:
+        import_runs(index, [write_run(tmp_path).path])
+        found = trend_of(index, Where())
+        states: list[str] = []
+        for count in (1, 2):
+            keep_news(index, found)
+            until_s = time.monotonic() + _LIMIT_S
+            while True:
+                with index.reading() as connection:
+                    counted = connection.execute(written).scalar_one()
+                if counted >= count * len(found.news.judged):
+                    break
+                assert time.monotonic() < until_s
+                time.sleep(0.1)
+            # What was written before it is counted as well by now.
+            states.append(state_of(index))
+    assert found.news.judged
+    assert states[0] == states[1]
 
 
 def test_a_reader_sees_one_state_while_others_write(server: PostgresServer, tmp_path: Path) -> None:

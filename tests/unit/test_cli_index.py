@@ -54,6 +54,7 @@ def test_rebuild_makes_the_index_beside_the_results() -> None:
 
 
 def test_a_long_import_tells_how_long_it_will_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Few folders are read within a second: progress is told as if each had taken long.
     monkeypatch.setattr("fsjoule.cli.common._SAY_EVERY_S", 0.0)
     for run_id in ("aaaaaa", "bbbbbb"):
         write_run(Path("results"), run_id)

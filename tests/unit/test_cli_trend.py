@@ -82,6 +82,13 @@ def test_series_without_anything_new_are_not_judged_again_unless_asked(run: Comm
     assert (anew.out, "not judged again" in anew.err) == (first.out, False)
 
 
+@pytest.mark.parametrize("narrow", [("--fs", "btrfs"), ("--limit", "30"), ("--since", "2026-01-10")])
+def test_a_narrower_look_leaves_what_the_nightly_trend_has_kept(run: CommandLine, narrow: tuple[str, str]) -> None:
+    run("trend")
+    run("trend", *narrow)
+    assert "6 of 6 series have nothing new and were not judged again" in run("trend").err
+
+
 def test_verdicts_that_cannot_be_kept_are_told_all_the_same(run: CommandLine) -> None:
     with sqlite3.connect("results/index.sqlite") as connection:
         connection.execute("CREATE TRIGGER full BEFORE INSERT ON judged_series BEGIN SELECT RAISE(ABORT, 'full'); END")

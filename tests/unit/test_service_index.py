@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from services import Service, copied, two_runs
@@ -11,8 +12,12 @@ from sqlalchemy import text as sql
 
 from fsjoule.errors import ConfigError, LabError, ResultError
 from fsjoule.model.places import Lab
+from fsjoule.report.service.overview import Overviews
+from fsjoule.report.service.settings import Settings
 from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ, Order, Where
 from fsjoule.store.index.state import state_of
+from fsjoule.verdicts.trend.trend import keep_news, trend_of
 
 PAGES = ("/", "/trend", "/runs", "/run/aaaaaa", "/compare")
 
@@ -42,7 +47,7 @@ def test_an_index_that_disappears_is_told_and_comes_back(index: Path) -> None:
     for address, known in before.items():
         gone = service.ask(address, if_none_match=known.tag)
         assert gone.status == 503
-        assert "is missing or damaged" in gone.text
+        assert "cannot be read: missing, damaged" in gone.text
         assert str(index.parent) not in gone.text
         assert gone.headers["retry-after"] == "5"
     assert service.ask("/healthz").status == 503
@@ -64,7 +69,7 @@ def test_a_damaged_index_is_told_until_it_is_made_again(index: Path) -> None:
     index.write_bytes(b"no database at all" * 1000)
     damaged = service.ask("/runs")
     assert damaged.status == 503
-    assert "is missing or damaged" in damaged.text
+    assert "cannot be read: missing, damaged" in damaged.text
     assert f"the index {index} is damaged, or not an index" in service.said[0]
     index.write_bytes(whole)
     assert service.ask("/runs").status == 200
@@ -97,6 +102,27 @@ def test_a_lab_that_cannot_be_looked_at_is_no_fault_of_the_reader(index: Path) -
     assert "the lab&#39;s coordinator does not answer" in answer.text
     assert str(index.parent) not in answer.text
     assert service.said == [f"{index.parent} is not a folder\n  hint: give run folders"]
+
+
+def test_faults_that_take_turns_are_told_once_each(index: Path) -> None:
+    def look(_results: object, _now_s: float) -> Lab:
+        raise ConfigError("the coordinator is gone", hint="start it")
+
+    service = Service(index, look=look)
+    index.unlink()
+    for _ in range(3):
+        assert {service.ask(address).status for address in ("/runs", "/places")} == {503}
+    assert len(service.said) == 2
+
+
+def test_a_page_takes_the_verdicts_that_the_nightly_trend_has_kept(index: Path) -> None:
+    with open_index(index) as opened:
+        options: Any = {"at_most": MOST_READ, "of_each": LEAST_OF_EACH}
+        keep_news(opened, trend_of(opened, Where(), **options))
+    with open_index(index, read_only_s=1.0) as opened:
+        shown = Overviews(Settings(str(index))).of(opened, "state", Where(), Order.TIME, ())
+    assert shown.series
+    assert not shown.news.judged
 
 
 def test_the_index_is_only_read(index: Path) -> None:

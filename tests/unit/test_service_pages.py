@@ -188,7 +188,7 @@ def test_a_list_has_pages_with_the_largest_losses_first(measured: Path, monkeypa
 
 
 def test_a_series_that_is_named_has_all_of_its_history(measured: Path) -> None:
-    few = Service(measured / "results" / "index.sqlite", most_measurements=6 * 3 * 6)
+    few = Service(measured / "results" / "index.sqlite", most_measurements=6 * 3 * 6, least_of_each=1)
     cut = few.ask("/trend.json?board=virtual").document
     assert cut["series_cut_short"] == 4
     key = cut["histories"][0]["series"]["key"]

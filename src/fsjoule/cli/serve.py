@@ -68,7 +68,8 @@ def serve(
     Example: fsjoule serve --index postgresql://guest@db.example.org/fsjoule --port 8090
     """
     from fsjoule.report.forge import forge_of
-    from fsjoule.report.service.settings import MOST_MEASUREMENTS, Settings
+    from fsjoule.report.service.settings import Settings
+    from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ
     from fsjoule.store.index.run_rows import check_folders
 
     names = [_name(each) for each in name or ()]
@@ -80,7 +81,8 @@ def serve(
         results=tuple(check_folders(results or [each for each in (RESULTS,) if each.is_dir()])),
         look=look if os.environ.get(_COORDINATOR) else None,
         explain=explain,
-        most_measurements=limit or MOST_MEASUREMENTS,
+        most_measurements=limit or MOST_READ,
+        least_of_each=1 if limit else LEAST_OF_EACH,
     )
     try:
         from fsjoule.report.service.server import serving

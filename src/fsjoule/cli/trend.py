@@ -30,7 +30,7 @@ from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model.metrics import metrics_named
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER, confirmations
-from fsjoule.store.index.records import Order, Where, utc_named
+from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ, Order, Where, utc_named
 
 if TYPE_CHECKING:
     from fsjoule.runs.confirm import Again
@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _RESULTS: Final = Path("results")
-# Reading this many takes half a second, whatever the index holds.
-_LIMIT: Final = 60_000
-# A fair share of thousands of series would be too short for any change.
-_OF_EACH: Final = 100
 _COLOURS: Final = {
     "confirmed": "bold red",
     "explained": "bold red",
@@ -80,7 +76,7 @@ def trend(
             min=0,
             show_default=False,
             help="Read at most this many measurements, the newest of each series; 0: all "
-            f"(default: {_LIMIT:,}, and of each series {_OF_EACH}).",
+            f"(default: {MOST_READ:,}, and of each series {LEAST_OF_EACH}).",
         ),
     ] = None,
     index: Location = DEFAULT_LOCATION,
@@ -172,8 +168,8 @@ def trend(
                 where,
                 order=order,
                 metrics=wanted,
-                at_most=_LIMIT if limit is None else limit or None,
-                of_each=_OF_EACH if limit is None else 1,
+                at_most=MOST_READ if limit is None else limit or None,
+                of_each=LEAST_OF_EACH if limit is None else 1,
                 confirmations=known,
                 all_names=everything,
                 finder=finder,
@@ -205,9 +201,7 @@ def trend(
         _keep(opened, again, explained)
         found = look(opened, by)
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
-    same = found.series - len(found.news.judged)
-    if same:
-        progress(f"{same} of {found.series} series have nothing new and were not judged again")
+    _say_what_is_known(found)
     if json_output:
         from fsjoule.report.trend.document import document
 
@@ -220,7 +214,9 @@ def trend(
         _write_page(page, forge, found, other)
     if svg is not None:
         _write_charts(svg, found)
-    _keep_verdicts(index, *filter(None, (found, other)))
+    if limit is None and where == Where(branches=where.branches):
+        # A narrower or longer look reads other measurements of each series: the next night could not use its verdicts.
+        _keep_verdicts(index, *filter(None, (found, other)))
 
 
 @app.command("accept")
@@ -299,6 +295,13 @@ def _keep(index: Index, again: list[Again], explained: list[tuple[Explanation, .
 
     for each, why in zip(again, explained, strict=True):
         keep_states(index, outcomes(each.confirmations, explained=bool(why)))
+
+
+def _say_what_is_known(found: Trend) -> None:
+    same = found.series - len(found.news.judged)
+    if same:
+        have, were = ("has", "was") if same == 1 else ("have", "were")
+        progress(f"{same} of {found.series} series {have} nothing new and {were} not judged again")
 
 
 def _keep_verdicts(index: str, *trends: Trend) -> None:

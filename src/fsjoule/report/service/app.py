@@ -247,16 +247,17 @@ def _add_errors(app: FastAPI, settings: Settings, say: Say) -> None:
 
 
 class _Faults:
-    """Tells a fault once a minute at most: while an index is gone, every request meets it."""
+    """Tells each fault once a minute at most: while an index is gone, every request meets it."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._told, self._told_s = "", 0.0
+        self._told_s: dict[str, float] = {}
 
     def tell(self, fault: str) -> None:
         now_s = time.monotonic()
-        if fault != self._told or now_s - self._told_s >= _TOLD_AGAIN_S:
-            self._told, self._told_s = fault, now_s
+        self._told_s = {each: at_s for each, at_s in self._told_s.items() if now_s - at_s < _TOLD_AGAIN_S}
+        if fault not in self._told_s:
+            self._told_s[fault] = now_s
             self._say(fault)
 
 

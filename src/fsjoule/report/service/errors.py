@@ -34,7 +34,7 @@ def for_readers(error: FsjouleError, *, of_lab: bool) -> UnmadeError:
     if of_lab:
         what = "the lab's coordinator does not answer, or its runs cannot be read"
     elif isinstance(error, ResultError):
-        what = "the lab's index is missing or damaged, or belongs to another version of fsjoule"
+        what = "the lab's index cannot be read: missing, damaged, not allowed, or of another version of fsjoule"
     elif isinstance(error, LabError) and not isinstance(error, StorageError):
         what = "the lab's index is held by a writer, or its server does not answer"
     else:

@@ -63,6 +63,7 @@ class Overviews:
                 order=order,
                 metrics=metrics,
                 at_most=at_most,
+                of_each=self.settings.least_of_each,
                 confirmations=known,
                 all_names=all_names,
                 finder=finder,

@@ -43,8 +43,9 @@ class TrendPage:
         self.shown = chosen[(asked.page - 1) * SERIES_A_PAGE : asked.page * SERIES_A_PAGE]
         keys = tuple(dict.fromkeys(series.key for series, _ in self.shown))
         # As much of each series as the overview has, so that both show the same changes; but all of chosen ones.
-        share = max(1, overviews.settings.most_measurements // max(1, whole.series))
-        at_most = overviews.settings.most_measurements if asked.series else share * len(keys)
+        settings = overviews.settings
+        share = max(settings.least_of_each, settings.most_measurements // max(1, whole.series))
+        at_most = settings.most_measurements if asked.series else share * len(keys)
         where = Where(
             series=keys or ("none",), branches=base.branches, since_utc=base.since_utc, until_utc=base.until_utc
         )

@@ -43,6 +43,10 @@ class _Worker:
         self.connection.close()
 
 
+class _StartingError(UnmadeError):
+    """No reader is late for it who did not ask: workers are also started ahead."""
+
+
 class Workers:
     """Give them jobs with `make`, from one event loop. `close` ends them at once, whatever they do."""
 
@@ -85,7 +89,11 @@ class Workers:
             self._worker(time.monotonic() + self._limit_s)
 
     def _made(self, job: Job, due_s: float) -> Made | str:
-        worker = self._worker(due_s)
+        try:
+            worker = self._worker(due_s)
+        except _StartingError:
+            self.counts["late"] += 1
+            raise
         answer = self._asked(worker, job, due_s)
         if isinstance(answer, FsjouleError):
             raise answer
@@ -123,8 +131,7 @@ class Workers:
             if worker.connection.poll(max(0.0, min(due_s, worker.give_up_s) - time.monotonic())):
                 worker.is_ready = worker.connection.recv() == READY
             elif time.monotonic() < worker.give_up_s:
-                self.counts["late"] += 1
-                raise UnmadeError("the process that makes pages is still starting", hint=_AGAIN)
+                raise _StartingError("the process that makes pages is still starting", hint=_AGAIN)
         except (OSError, EOFError):
             pass
         if worker.is_ready:

@@ -45,7 +45,8 @@ def kept_verdicts(connection: Connection, question: bytes, numbers: Sequence[int
 def may_keep(index: Index) -> bool:
     """Whether this user may keep verdicts: readers may not."""
     if index.file is not None:
-        return os.access(index.file, os.W_OK)
+        # SQLite writes its journal beside the file.
+        return all(os.access(path, os.W_OK) for path in (index.file, index.file.parent))
     with index.reading() as connection:
         asked = [func.has_table_privilege(judged_series.name, each) for each in ("INSERT", "UPDATE", "DELETE")]
         return all(connection.execute(select(*asked)).one())

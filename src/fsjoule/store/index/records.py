@@ -41,6 +41,11 @@ class Where:
 
 EVERYTHING: Final = Where()
 
+# A trend reads this many measurements unless told otherwise, in half a second whatever the index holds; but of each
+# series this many at least, because a fair share of thousands of series would be too short for any change.
+MOST_READ: Final = 60_000
+LEAST_OF_EACH: Final = 100
+
 
 def utc_named(option: str, text: str | None) -> str | None:
     """A day or a time (UTC if it names no zone) as the index writes times. Raises ConfigError."""

@@ -1,4 +1,4 @@
-"""A series as a trend has judged it: its histories with what the detector nominates, as text to be kept. Pure.
+"""A series as a trend has judged it: its histories with what the detector nominates, as text to be kept.
 
 Whether fresh boots confirm a change, and what became of it, is no part of it: that is looked up each time.
 """
@@ -13,11 +13,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
+from fsjoule.model import operation
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics import changepoints, figures, finder
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.index import newestrows
+from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import Inputs
 from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.schema import DIGEST_BYTES
@@ -29,6 +31,7 @@ from fsjoule.verdicts.trend.history import History, HistoryPoint, Labels
 _RULES: Final = (
     newestrows.__file__,
     making.__file__,
+    operation.__file__,
     figures.__file__,
     changepoints.__file__,
     finder.__file__,
@@ -78,10 +81,20 @@ def question(where: Where, order: Order, metrics: Sequence[Metric]) -> bytes:
     return _digest(order, list(metrics), sorted(where.branches))
 
 
-def made_from(inputs: Inputs, labels: Labels, order: Order, metrics: Sequence[Metric], *, rules: bytes) -> bytes:
+def made_from(
+    inputs: Inputs,
+    labels: Labels,
+    order: Order,
+    metrics: Sequence[Metric],
+    *,
+    kernels: Mapping[int, Kernel],
+    rules: bytes,
+) -> bytes:
     """A digest of all that a verdict on a series depends on."""
     named = sorted((*pair, labels[pair]) for pair in labels.keys() & inputs.kernels)
-    return _digest(rules, inputs.digest, named, order, list(metrics))
+    numbers = sorted({number for _, number in inputs.kernels if number is not None}) if order is Order.KERNEL else []
+    sorted_by = [(number, kernels[number].order) for number in numbers]
+    return _digest(rules, inputs.digest, named, sorted_by, order, list(metrics))
 
 
 def rules() -> bytes:

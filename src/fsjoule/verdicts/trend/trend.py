@@ -85,7 +85,7 @@ def trend_of(
     """
     detector = RupturesFinder()
     asked = tuple(metrics) or USUAL
-    about = question(where, order, metrics)
+    about, made_by = question(where, order, metrics), rules()
     with index.reading() as connection:
         newest = Newest(connection, where, asked, at_most=at_most, of_each=of_each)
         catalogue, inputs = newest.catalogue, newest.inputs()
@@ -93,8 +93,8 @@ def trend_of(
         if order is Order.TIME:
             several = several_kernels(each.kernels for each in inputs.values())
             labels = kernel_labels(connection, several | reference_runs(connection))
-        made_by = rules()
-        digests = {n: made_from(each, labels, order, metrics, rules=made_by) for n, each in inputs.items()}
+        by = catalogue.kernels
+        digests = {n: made_from(each, labels, order, metrics, kernels=by, rules=made_by) for n, each in inputs.items()}
         kept = {} if anew else kept_verdicts(connection, about, list(digests))
         known = {number: one for number, one in kept.items() if one.made_from == digests[number]}
         rows = list(newest.rows(digests.keys() - known.keys()))
