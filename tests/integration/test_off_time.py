@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from labgrid import Environment
+from program_board import program_board
 
 import fsjoule.lab.strategy
 from fsjoule.lab import BoardStrategy
-
-ENVIRONMENT = """\
-imports: [fsjoule.lab]
-targets:
-  main:
-    resources:
-      USBMassStorage: {{match: {{ID_PATH: none}}}}
-    drivers:
-      ExternalPowerDriver: {{cmd_on: 'true', cmd_off: 'true'}}
-      ExternalConsoleDriver: {{cmd: '{python} -c "import time; time.sleep(3600)"'}}
-      ShellDriver: {{prompt: 'root@board:~# ', login_prompt: 'login: ', username: root}}
-      UBootDriver: {{prompt: '\\n=> '}}
-      USBStorageDriver: {{}}
-      UmsFlasher: {{disk_timeout: 0}}
-      BoardStrategy:
-        board: board
-        recipe: imx6ul
-        simulated: true
-        mark_device: /dev/ttyS1
-        card_device: mmcblk0
-        scratch_device: /dev/mmcblk0p3
-        off_time: 2000
-"""
 
 
 class _Clock:
@@ -66,12 +41,8 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
 
 @pytest.fixture(name="board")
 def _board(tmp_path: Path) -> Generator[BoardStrategy]:
-    file = tmp_path / "env.yaml"
-    file.write_text(ENVIRONMENT.format(python=sys.executable))
-    environment_class: Any = Environment
-    labgrid = environment_class(config_file=str(file))
-    yield labgrid.get_target().get_driver("BoardStrategy", activate=False)
-    labgrid.cleanup()
+    with program_board(tmp_path, "import time; time.sleep(3600)", off_time=2000) as target:
+        yield target.get_driver("BoardStrategy", activate=False)
 
 
 def test_the_time_that_flashing_takes_counts_as_without_power(board: BoardStrategy, clock: _Clock) -> None:

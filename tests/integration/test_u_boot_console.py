@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from labgrid import Environment
+from program_board import program_board
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.lab import BoardStrategy, loader_help
 from fsjoule.lab.u_boot import without_power
 
-ENVIRONMENT = """\
-imports: [fsjoule.lab]
-targets:
-  main:
-    resources:
-      USBMassStorage: {{match: {{ID_PATH: none}}}}
-    drivers:
-      ExternalPowerDriver: {{cmd_on: 'true', cmd_off: 'true'}}
-      ExternalConsoleDriver: {{cmd: '{python} {program}'}}
-      ShellDriver: {{prompt: 'root@board:~# ', login_prompt: 'login: ', username: root}}
-      UBootDriver: {{prompt: '\\n=> '}}
-      USBStorageDriver: {{}}
-      UmsFlasher: {{disk_timeout: 0}}
-      BoardStrategy:
-        board: board
-        recipe: imx6ul
-        simulated: true
-        mark_device: /dev/ttyS1
-        card_device: mmcblk0
-        scratch_device: /dev/mmcblk0p3
-        off_time: 0
-        boot_timeout: {limit_s}
-"""
 # It says something, and shows its prompt at a key.
 U_BOOT = """\
 import os, time
@@ -59,13 +35,8 @@ SILENT = "import os, time; os.write(1, b'U-Boot'); time.sleep(3600)"
 def board(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[Any]:
     """A labgrid target, and how long its board may take."""
     text, limit_s = request.param
-    program, file = tmp_path / "board.py", tmp_path / "env.yaml"
-    program.write_text(text)
-    file.write_text(ENVIRONMENT.format(python=sys.executable, program=program, limit_s=limit_s))
-    environment_class: Any = Environment
-    labgrid = environment_class(config_file=str(file))
-    yield labgrid.get_target()
-    labgrid.cleanup()
+    with program_board(tmp_path, text, boot_timeout=limit_s) as target:
+        yield target
 
 
 @pytest.mark.parametrize("board", [(U_BOOT, 60)], indirect=True)

@@ -2,69 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import meter_wire as wire
 import pytest
 from bench_runs import PROJECT, SMALL, all_valid, only_run, patient_environment, run_bench
+from instrument_labs import InstrumentLab, instrument_lab, labgrid_of
 from lab_leftovers import assert_nothing_left
-from labgrid import Environment
-from labgrid_process import forget_coordinator
 
-from fsjoule.lab import acquired_place, board_meter, lab_facts
+from fsjoule.lab import board_meter, lab_facts
 from fsjoule.meter.energy import energy
 from fsjoule.model import MarkSource, PlainInfo, Window
 from fsjoule.runs.meter import find_meters
-from fsjoule.virtual.lab import lab
-from fsjoule.virtual.lab.files import LabPaths
 
 KINDS = ("iio", "joulescope", "powercap", "scpi")
 # What the board draws when it is on and finds nothing to boot.
 IDLE_W = 1.1
 
 
-@dataclass
-class _Lab:
-    devices: Path
-
-    def board_says(self, text: str) -> None:
-        """On the board's mark line."""
-        descriptor = os.open(self.devices / "adapter-marks", os.O_WRONLY | os.O_NOCTTY)
-        os.write(descriptor, f"{wire.checked(text)}\n".encode())
-        os.close(descriptor)
-
-
 @pytest.fixture(scope="module")
-def instruments(module_state: Path) -> Generator[_Lab]:  # noqa: ARG001 - the folder of its files
-    """The lab of these environment files. Its place is held."""
-    handle = lab.up("instruments", owner_pid=os.getpid(), board="instruments", progress=print)
-    record = LabPaths.of("instruments").read()
-    assert record is not None
-    try:
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            for name, value in handle.environment.items():
-                monkeypatch.setenv(name, value)
-            with acquired_place(handle.place, say=print):
-                yield _Lab(Path(record.devices))
-                forget_coordinator()
-    finally:
-        lab.down("instruments")
-
-
-def _target(kind: str) -> tuple[Any, Any]:
-    environment_class: Any = Environment
-    labgrid = environment_class(config_file=str(PROJECT / "env" / f"virtual-{kind}.yaml"))
-    return labgrid, labgrid.get_target()
+def instruments(module_state: Path) -> Generator[InstrumentLab]:  # noqa: ARG001 - the folder of its files
+    """The lab of these environment files."""
+    with instrument_lab("instruments") as held:
+        yield held
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_measures_what_the_board_draws(instruments: _Lab, kind: str) -> None:
-    labgrid, target = _target(kind)
+def test_each_measures_what_the_board_draws(instruments: InstrumentLab, kind: str) -> None:
+    labgrid = labgrid_of(f"virtual-{kind}")
+    target = labgrid.get_target()
     power = target.get_driver("NetworkPowerDriver")
     power.on()  # without a card it finds nothing to boot, and its power is known
     metered = board_meter(target)
@@ -94,9 +61,10 @@ def test_each_measures_what_the_board_draws(instruments: _Lab, kind: str) -> Non
     labgrid.cleanup()
 
 
-def test_what_the_board_said_before_anybody_listened_is_no_mark(instruments: _Lab) -> None:
+def test_what_the_board_said_before_anybody_listened_is_no_mark(instruments: InstrumentLab) -> None:
     """A doctor that listens after the boot must not hear the marks of the boot."""
-    labgrid, target = _target("iio")
+    labgrid = labgrid_of("virtual-iio")
+    target = labgrid.get_target()
     instruments.board_says("Sboot")
     time.sleep(0.5)
     metered = board_meter(target)

@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import meter_wire as wire
 import pytest
-from labgrid import Environment
-from labgrid_process import forget_coordinator
+from instrument_labs import InstrumentLab, instrument_lab, labgrid_of
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.paths import project_dir
-from fsjoule.lab import acquired_place, board_meter, instrument, lab_facts, meter, read_environment
+from fsjoule.lab import board_meter, instrument, lab_facts, meter, read_environment
 from fsjoule.model import MarkSource, PlainInfo
-from fsjoule.virtual.lab import lab
-from fsjoule.virtual.lab.files import LabPaths
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Bench:
     target: Any
-    devices: Path
-
-    def board_says(self, text: str) -> None:
-        """On the wire that the virtual board's mark line goes to."""
-        descriptor = os.open(self.devices / "adapter-marks", os.O_WRONLY | os.O_NOCTTY)
-        os.write(descriptor, text.encode())
-        os.close(descriptor)
+    lab: InstrumentLab
 
 
 @pytest.fixture(scope="module")
 def bench(module_state: Path) -> Generator[_Bench]:  # noqa: ARG001 - the folder of its files
     """The lab of env/virtual-ppk2.yaml, whose board stays off."""
-    handle = lab.up("ppk2", owner_pid=os.getpid(), board="ppk2", progress=print)
-    record = LabPaths.of("ppk2").read()
-    assert record is not None
-    try:
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            for name, value in handle.environment.items():
-                monkeypatch.setenv(name, value)
-            with acquired_place(handle.place, say=print):
-                environment_class: Any = Environment
-                labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual-ppk2.yaml"))
-                yield _Bench(labgrid.get_target(), Path(record.devices))
-                labgrid.cleanup()
-                forget_coordinator()
-    finally:
-        lab.down("ppk2")
+    with instrument_lab("ppk2") as held:
+        labgrid = labgrid_of("virtual-ppk2")
+        yield _Bench(labgrid.get_target(), held)
+        labgrid.cleanup()
 
 
 def test_the_meter_of_a_bench_is_the_ppk2_with_marks_of_the_host(bench: _Bench) -> None:
@@ -62,9 +40,9 @@ def test_the_meter_of_a_bench_is_the_ppk2_with_marks_of_the_host(bench: _Bench) 
     for _ in range(2):  # armed again, it records again
         metered.arm()
         time.sleep(0.5)
-        bench.board_says(f"{wire.checked('S1')}\n")
+        bench.lab.board_says("S1")
         time.sleep(0.5)
-        bench.board_says(f"{wire.checked('E1')}\n")
+        bench.lab.board_says("E1")
         time.sleep(0.5)
         trace = metered.disarm()
         assert [(mark.text, mark.source, mark.checked) for mark in trace.marks] == [

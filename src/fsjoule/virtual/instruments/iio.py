@@ -15,6 +15,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from fsjoule.virtual.instruments.tcp import served
+
 # That of libiio's own XML; its library checks it.
 _DTD = (
     "<!DOCTYPE context [<!ELEMENT context (device | context-attribute)*><!ELEMENT context-attribute EMPTY>"
@@ -167,14 +169,5 @@ def iiod(*devices: Device, simulated: bool = True) -> Generator[Iiod]:
                     return
                 self.wfile.write(emulated.answer(line.decode().strip()))
 
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        allow_reuse_address = True
-
-    with Server(("127.0.0.1", 0), Conversation) as server:
-        emulated.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
+    with served(Conversation) as emulated.port:
         yield emulated
-        server.shutdown()
-        thread.join()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import socketserver
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
+
+from fsjoule.virtual.instruments.tcp import served
 
 IDENTITY: Final = "fsjoule,emulated supply,SIM-4711,1.0"
 
@@ -58,14 +59,5 @@ def supply(**settings: object) -> Generator[Supply]:
                 if not emulated.silent:
                     self.wfile.write(f"{emulated.answer(line.decode().strip())}\n".encode())
 
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        allow_reuse_address = True
-
-    with Server(("127.0.0.1", 0), Conversation) as server:
-        emulated.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
+    with served(Conversation) as emulated.port:
         yield emulated
-        server.shutdown()
-        thread.join()
