@@ -18,7 +18,6 @@ from fsjoule.host.terminal import PlainConsole
 from fsjoule.model import PoolPlace
 from fsjoule.report.advice.text import print_advice
 from fsjoule.report.advice.words import headline, relations
-from fsjoule.report.run import write_report
 from fsjoule.suites.profile import profile_of
 from fsjoule.verdicts.advice.advise import advise
 from fsjoule.verdicts.advice.evidence import evidence
@@ -368,31 +367,6 @@ def test_one_of_several_kernels_can_be_chosen(fsjoule: CommandLine, tmp_path: Pa
     write_parts(tmp_path, "bbbbbb", {"ext4": PLAIN}, boots=1, kernel="6.12")
     document = fsjoule("advise", tmp_path, "--profile", "logger", "--kernel", "6.12", "--json").document
     assert document["runs"] == ["bbbbbb"]
-
-
-def test_a_run_that_has_all_parts_of_a_day_advises_in_its_report(tmp_path: Path) -> None:
-    page = " ".join(write_report(write_parts(tmp_path / "whole", "aaaaaa", QUICK)).read_text().split())
-    section = page[page.index('<section id="advice">') :].partition("</section>")[0]
-    assert "<h3>logger: a data logger on a battery that sleeps between its samples</h3>" in section
-    assert "ext4:nobarrier (the least energy, 38." in section
-    assert "not measured: loss" in section
-    assert "Not measured: power-loss-async, fsck." in section
-    assert "fsjoule advise . --profile logger -o logger.html" in section
-    # The other profiles do what this run has not measured.
-    assert section.count("<h3>") == 1
-    assert "simulated" in section
-
-
-def test_a_run_with_too_little_advises_nothing(tmp_path: Path) -> None:
-    lacking = {slug: part for slug, part in PLAIN.items() if slug != "read-64k"}
-    runs = {
-        "one filesystem": write_parts(tmp_path / "1", "aaaaaa", {"ext4": PLAIN}),
-        "a part is missing": write_parts(tmp_path / "2", "aaaaaa", {"ext4": lacking, "btrfs": lacking}),
-        "one of two has a part": write_parts(tmp_path / "3", "aaaaaa", {"ext4": PLAIN, "btrfs": lacking}),
-        "only power cuts": write_cuts(tmp_path / "4", "aaaaaa", {"ext4": (0,), "btrfs": (1,)}),
-    }
-    for why, run in runs.items():
-        assert 'id="advice"' not in write_report(run).read_text(), why
 
 
 def test_a_headline_of_many_filesystems_names_the_first(tmp_path: Path) -> None:
