@@ -31,9 +31,11 @@ class ChipLimits:
 class ChipTiming:
     """Typical times in s: a turn of all its conversions, and how long it looks at the shunt within a turn.
 
-    `age_s` is how old the middle of that look is when the chip shows it.
+    `age_s` is how old the middle of that look is when the chip shows it. `read_s` is how long after the end of a tick
+    a real meter reads the shunt: in the midst of its transfer, at 400 kHz.
     """
 
     turn_s: float
     shunt_s: float
     age_s: float
+    read_s: float

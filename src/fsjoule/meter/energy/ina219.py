@@ -45,7 +45,7 @@ _SADC_SHIFT: Final = 3
 
 # Conversion times of 9 to 12 bits, typical (TI SBOS448G, table 5); each of 2^n averaged conversions has 12 bits.
 _CONVERSION_S: Final = (84e-6, 148e-6, 276e-6, 532e-6)
-# The shunt is read after two other registers, of 120 us each at 400 kHz, in the midst of its own transfer.
+# The shunt is read after bus and power, of 120 us each at 400 kHz, in the midst of its own transfer.
 _READ_S: Final = 300e-6
 # A byte at 115200 baud, at whose end its mark gets its time.
 _BYTE_S: Final = 10 / 115200
@@ -180,7 +180,7 @@ def _limits(info: Ina219Info) -> ChipLimits:
 def _timing(info: Ina219Info) -> ChipTiming:
     shunt_s = _conversion_s(info.adc_config >> _SADC_SHIFT)
     turn_s = shunt_s + _conversion_s(info.adc_config >> _BADC_SHIFT)
-    return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2)
+    return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2, read_s=_READ_S)
 
 
 def _shown_late_s(info: Ina219Info, timing: ChipTiming) -> float:
@@ -190,7 +190,7 @@ def _shown_late_s(info: Ina219Info, timing: ChipTiming) -> float:
     bus, so that it is half a turn old on average, and the power is that of its middle.
     """
     age_s = timing.turn_s / 2 + timing.age_s
-    return age_s - info.tick_us * 1e-6 / 2 - (0.0 if info.simulated else _READ_S)
+    return age_s - info.tick_us * 1e-6 / 2 - (0.0 if info.simulated else timing.read_s)
 
 
 def _sharpening(info: Ina219Info, timing: ChipTiming) -> float:

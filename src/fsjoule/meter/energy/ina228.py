@@ -18,6 +18,8 @@ _MEAN_OF: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
 _BUS_BIT: Final = 9
 _SHUNT_BIT: Final = 6
 _FIELD: Final = 0x7
+# The shunt is read after DIAG_ALRT, of 120 us at 400 kHz, in the midst of its own transfer of 140 us.
+_READ_S: Final = 190e-6
 
 
 def limits(info: Ina219Info) -> ChipLimits:
@@ -54,5 +56,5 @@ def timing(info: Ina219Info) -> ChipTiming:
     (shunt_s, bus_s), count = conversions_s(info), mean_of(info)
     turn_s = count * (shunt_s + bus_s)
     if count == 1:
-        return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2)
-    return ChipTiming(turn_s=turn_s, shunt_s=turn_s - bus_s, age_s=(turn_s + bus_s) / 2)
+        return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2, read_s=_READ_S)
+    return ChipTiming(turn_s=turn_s, shunt_s=turn_s - bus_s, age_s=(turn_s + bus_s) / 2, read_s=_READ_S)
