@@ -11,10 +11,12 @@ class ChipLimits:
 
     `shunt_step_v` and `bus_step_v` are the steps of its converters. The shunt's offset `offset_v` holds at
     `offset_at_v` on the bus and grows by `offset_per_volt` from there. Gains are fractions of a reading.
+    `noise_v` is the standard deviation of a reading of the shunt by the chip's own noise; 0 is one below its step.
     """
 
     shunt_step_v: float
     bus_step_v: float
+    noise_v: float
     offset_v: float
     offset_at_v: float
     offset_per_volt: float

@@ -62,15 +62,15 @@ _LATE_EMULATED_S: Final = 2e-3
 
 @dataclass(frozen=True, slots=True)
 class Ina219:
-    """Limits of error, each +- and rectangular; only `reference` is a standard uncertainty.
+    """Limits of error, each +- and rectangular; only `reference` and `noise_v` are not.
 
-    In volts at the shunt: `shunt_rounding_v` (half a step of its converter) and `offset_v`. `offset_per_volt` adds to
-    it for each volt between the bus and `offset_bus_v`; None is the bus at the zero calibration. In volts of the bus:
-    `bus_rounding_v`. As fractions of the power: `gain` (both converters), `shunt` (the resistor) and `reference` (the
-    calibration's source). `mark_s` limits the delay of a mark. `sample_s` is the displacement of a sample, because the
-    chip does not convert the same part of every tick: that of a rectangle with the same standard deviation. `shift_s`
-    is known of both, and is made good, as is the smear of a window's ends on average (`sharpening`). `ohm` is the
-    resistor.
+    In volts at the shunt: `shunt_rounding_v` (half a step of its converter), `offset_v`, and `noise_v`, the standard
+    deviation of a reading. `offset_per_volt` adds to the offset for each volt between the bus and `offset_bus_v`; None
+    is the bus at the zero calibration. In volts of the bus: `bus_rounding_v`. As fractions of the power: `gain` (both
+    converters), `shunt` (the resistor) and `reference` (the calibration's source). `mark_s` limits the delay of a mark.
+    `sample_s` is the displacement of a sample, because the chip does not convert the same part of every tick: that of a
+    rectangle with the same standard deviation. `shift_s` is known of both, and is made good, as is the smear of a
+    window's ends on average (`sharpening`). `ohm` is the resistor.
     """
 
     shunt_rounding_v: float
@@ -86,6 +86,7 @@ class Ina219:
     ohm: float
     shift_s: float
     sharpening: float = 0.0
+    noise_v: float = 0.0
 
     @classmethod
     def of(cls, info: Ina219Info, marks: MarkSource = MarkSource.LINE) -> Ina219:
@@ -119,6 +120,7 @@ class Ina219:
             ohm=info.shunt_uohm * 1e-6,
             shift_s=_shown_late_s(info, timing) - (_BYTE_S if marks is MarkSource.LINE and not info.simulated else 0.0),
             sharpening=_sharpening(info, timing),
+            noise_v=chip.noise_v,
         )
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
@@ -129,6 +131,7 @@ class Ina219:
             offset_w=self.offset_at(volts) / self.ohm * volts / _SQRT3,
             gain=math.hypot(self.gain / _SQRT3, self.reference),
             shunt=self.shunt / _SQRT3,
+            noise_w=self.noise_v / self.ohm * volts,
         )
 
     def offset_at(self, bus_v: float) -> float:
@@ -164,6 +167,7 @@ def _limits(info: Ina219Info) -> ChipLimits:
     return ChipLimits(
         shunt_step_v=info.shunt_lsb_uv * 1e-6 * _step(info.adc_config >> _SADC_SHIFT),
         bus_step_v=info.bus_lsb_mv * 1e-3 * _step(info.adc_config >> _BADC_SHIFT),
+        noise_v=0.0,  # below a step
         offset_v=_OFFSET_LIMIT_V.get(info.shunt_range_mv, _OFFSET_LIMIT_V[320]),
         offset_at_v=_OFFSET_AT_V,
         offset_per_volt=_OFFSET_PER_VOLT,
