@@ -169,8 +169,9 @@ def test_what_is_left_after_a_calibration() -> None:
     calibrated = MeterCalibration(zero_date=1, gain_date=1, gain_uncertainty_ppm=100)
     meter = Ina219.of(dataclasses.replace(_INA228, calibration=calibrated))
     steady = meter.steady(5.0, 0.25)
-    # Half a step of 312.5 nV, the drift, and the common mode of a tenth of the bus voltage.
-    assert meter.offset_at(5.0) == pytest.approx(math.hypot(0.15625e-6, 0.1e-6, 0.02e-6 * 0.5))
+    # Half a step of 312.5 nV, the noise of 2 s, the drift, and the common mode of a tenth of the bus voltage.
+    noise_v = math.sqrt(3) * 2e-6 / math.sqrt(2 * _INA228.rate_hz)
+    assert meter.offset_at(5.0) == pytest.approx(math.hypot(0.15625e-6, noise_v, 0.1e-6, 0.02e-6 * 0.5), rel=1e-9)
     gain = math.hypot(math.sqrt(2) * 0.15625e-6 / (0.163 / 4), 10 * 20e-6, 10 * 25e-6) / math.sqrt(3)
     assert steady.gain == pytest.approx(math.hypot(gain, 1e-4))
     # The bus's offset was taken for gain: what a tenth of the voltage changes of it.

@@ -33,6 +33,8 @@ _DATA_SHEET_CELSIUS: Final = 25.0
 _KELVIN: Final = 10.0
 # An assumption: a bus within a tenth of its voltage at the calibration.
 _BUS_CHANGE: Final = 0.1
+# How long a zero calibration takes samples; the rate is taken to be that of then.
+_ZERO_S: Final = 2
 # The meter refuses a gain calibration whose two points are closer than this fraction of the range.
 _SPAN_OF_RANGE: Final = 0.25
 
@@ -94,7 +96,7 @@ class Ina219:
         chip, timing = _chip(info)
         shunt_rounding_v, bus_rounding_v = chip.shunt_step_v / 2, chip.bus_step_v / 2
         zeroed, gained = info.calibration.zero_date > 0, info.calibration.gain_date > 0
-        offset_v = shunt_rounding_v if zeroed else chip.offset_v
+        offset_v = _zero_v(info, chip) if zeroed else chip.offset_v
         # A slope between two rounded readings of the shunt, or two limits of the data sheet, each with its drift.
         span_v = _SPAN_OF_RANGE * info.shunt_range_mv * 1e-3
         gains = (math.sqrt(2) * shunt_rounding_v / span_v,) if gained else (chip.current_gain, chip.bus_gain)
@@ -147,6 +149,14 @@ def _kelvin(file: InstrumentFile | None, *, calibrated: bool) -> float:
     if not calibrated:
         return file.room.kelvin_from(_DATA_SHEET_CELSIUS)
     return file.room.kelvin_from(None if file.calibration is None else file.calibration.celsius)
+
+
+def _zero_v(info: Ina219Info, chip: ChipLimits) -> float:
+    """The offset that a zero calibration leaves: its mean is rounded, and has the noise of its samples.
+
+    The noise is a standard deviation, which as a rectangle has the half width sqrt 3 of it.
+    """
+    return math.hypot(chip.shunt_step_v / 2, _SQRT3 * chip.noise_v / math.sqrt(_ZERO_S * info.rate_hz))
 
 
 def _step(field: int) -> int:
