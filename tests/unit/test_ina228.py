@@ -18,7 +18,7 @@ from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, SamplesFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.words import adc_text
-from fsjoule.model import CurrentMonitor, Ina219Trace, MarkSource, MeterCalibration, Window
+from fsjoule.model import CurrentMonitor, Ina219Info, Ina219Trace, MarkSource, MeterCalibration, Window
 from fsjoule.store.traces import decode_trace, encode_trace
 
 # 20 bits at 163.84 mV and 1 kHz: 540 us the shunt, 280 us the bus.
@@ -169,8 +169,9 @@ def test_what_is_left_after_a_calibration() -> None:
     calibrated = MeterCalibration(zero_date=1, gain_date=1, gain_uncertainty_ppm=100)
     meter = Ina219.of(dataclasses.replace(_INA228, calibration=calibrated))
     steady = meter.steady(5.0, 0.25)
-    # Half a step of 312.5 nV, the drift, and the common mode of a tenth of the bus voltage.
-    assert meter.offset_at(5.0) == pytest.approx(math.hypot(0.15625e-6, 0.1e-6, 0.02e-6 * 0.5))
+    # Half a step of 312.5 nV, the noise of 2 s, the drift, and the common mode of a tenth of the bus voltage.
+    noise_v = math.sqrt(3) * 2e-6 / math.sqrt(2 * _INA228.rate_hz)
+    assert meter.offset_at(5.0) == pytest.approx(math.hypot(0.15625e-6, noise_v, 0.1e-6, 0.02e-6 * 0.5), rel=1e-9)
     gain = math.hypot(math.sqrt(2) * 0.15625e-6 / (0.163 / 4), 10 * 20e-6, 10 * 25e-6) / math.sqrt(3)
     assert steady.gain == pytest.approx(math.hypot(gain, 1e-4))
     # The bus's offset was taken for gain: what a tenth of the voltage changes of it.
@@ -189,6 +190,14 @@ def test_what_is_left_after_a_calibration() -> None:
 def test_what_is_known_of_the_times_of_its_samples(rate_hz: int, adc_config: int, late_us: float) -> None:
     info = dataclasses.replace(_INA228, rate_hz=rate_hz, adc_config=adc_config, simulated=True)
     assert Ina219.of(info, MarkSource.HOST).shift_s * 1e6 == pytest.approx(late_us)
+
+
+@pytest.mark.parametrize(("info", "read_us"), [(_INA228, 120 + 140 / 2), (INFO, 120 + 120 + 120 / 2)])
+def test_a_real_meter_reads_the_shunt_after_the_registers_before_it(info: Ina219Info, read_us: float) -> None:
+    real, simulated = (
+        Ina219.of(dataclasses.replace(info, simulated=each), MarkSource.HOST).shift_s for each in (False, True)
+    )
+    assert (simulated - real) * 1e6 == pytest.approx(read_us)
 
 
 def test_the_same_load_has_the_same_joules_with_both_chips() -> None:

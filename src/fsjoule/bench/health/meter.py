@@ -20,7 +20,8 @@ _RECORD_S: Final = 2.0
 _MOST_GONE: Final = 0.001
 # Standard uncertainties, as in the ± of every energy.
 _FAR: Final = 2.0
-# The rounding's standard deviation is 0.29 counts: twenty of them are six counts of the instrument.
+# The rounding's standard deviation is 0.29 counts: twenty of them are six counts of the instrument. A finer converter
+# shows its own noise instead.
 _MOST_NOISE: Final = 20.0
 _LINE: Final = "the line from the meter to its exporter, and the exporter's load: fsjoule meter watch shows losses"
 _ZERO: Final = "disconnect the board and calibrate the zero: fsjoule meter calibrate; or something else draws power"
@@ -67,7 +68,7 @@ def judge_meter(trace: Trace, notices: Sequence[str]) -> Check:
     if abs(mean_w) > most_w:  # not with NaN, of an instrument that does not know its offset
         what = f"with the board off it reads more than its offset may be (±{most_w * 1e3:.1f} mW)"
         complaints.append(Complaint(Health.DOUBTFUL, what, _ZERO))
-    if noise_w > _MOST_NOISE * errors.shunt_rounding_w > 0:
+    if noise_w > _MOST_NOISE * math.hypot(errors.shunt_rounding_w, errors.noise_w) > 0:
         complaints.append(
             Complaint(Health.DOUBTFUL, "it is noisy", "its wires beside the board's supply; ground of both; the supply")
         )

@@ -33,6 +33,8 @@ _DATA_SHEET_CELSIUS: Final = 25.0
 _KELVIN: Final = 10.0
 # An assumption: a bus within a tenth of its voltage at the calibration.
 _BUS_CHANGE: Final = 0.1
+# How long a zero calibration takes samples; the rate is taken to be that of then.
+_ZERO_S: Final = 2
 # The meter refuses a gain calibration whose two points are closer than this fraction of the range.
 _SPAN_OF_RANGE: Final = 0.25
 
@@ -45,7 +47,7 @@ _SADC_SHIFT: Final = 3
 
 # Conversion times of 9 to 12 bits, typical (TI SBOS448G, table 5); each of 2^n averaged conversions has 12 bits.
 _CONVERSION_S: Final = (84e-6, 148e-6, 276e-6, 532e-6)
-# The shunt is read after two other registers, of 120 us each at 400 kHz, in the midst of its own transfer.
+# The shunt is read after bus and power, of 120 us each at 400 kHz, in the midst of its own transfer.
 _READ_S: Final = 300e-6
 # A byte at 115200 baud, at whose end its mark gets its time.
 _BYTE_S: Final = 10 / 115200
@@ -62,15 +64,15 @@ _LATE_EMULATED_S: Final = 2e-3
 
 @dataclass(frozen=True, slots=True)
 class Ina219:
-    """Limits of error, each +- and rectangular; only `reference` is a standard uncertainty.
+    """Limits of error, each +- and rectangular; only `reference` and `noise_v` are not.
 
-    In volts at the shunt: `shunt_rounding_v` (half a step of its converter) and `offset_v`. `offset_per_volt` adds to
-    it for each volt between the bus and `offset_bus_v`; None is the bus at the zero calibration. In volts of the bus:
-    `bus_rounding_v`. As fractions of the power: `gain` (both converters), `shunt` (the resistor) and `reference` (the
-    calibration's source). `mark_s` limits the delay of a mark. `sample_s` is the displacement of a sample, because the
-    chip does not convert the same part of every tick: that of a rectangle with the same standard deviation. `shift_s`
-    is known of both, and is made good, as is the smear of a window's ends on average (`sharpening`). `ohm` is the
-    resistor.
+    In volts at the shunt: `shunt_rounding_v` (half a step of its converter), `offset_v`, and `noise_v`, the standard
+    deviation of a reading. `offset_per_volt` adds to the offset for each volt between the bus and `offset_bus_v`; None
+    is the bus at the zero calibration. In volts of the bus: `bus_rounding_v`. As fractions of the power: `gain` (both
+    converters), `shunt` (the resistor) and `reference` (the calibration's source). `mark_s` limits the delay of a mark.
+    `sample_s` is the displacement of a sample, because the chip does not convert the same part of every tick: that of a
+    rectangle with the same standard deviation. `shift_s` is known of both, and is made good, as is the smear of a
+    window's ends on average (`sharpening`). `ohm` is the resistor.
     """
 
     shunt_rounding_v: float
@@ -86,6 +88,7 @@ class Ina219:
     ohm: float
     shift_s: float
     sharpening: float = 0.0
+    noise_v: float = 0.0
 
     @classmethod
     def of(cls, info: Ina219Info, marks: MarkSource = MarkSource.LINE) -> Ina219:
@@ -93,7 +96,7 @@ class Ina219:
         chip, timing = _chip(info)
         shunt_rounding_v, bus_rounding_v = chip.shunt_step_v / 2, chip.bus_step_v / 2
         zeroed, gained = info.calibration.zero_date > 0, info.calibration.gain_date > 0
-        offset_v = shunt_rounding_v if zeroed else chip.offset_v
+        offset_v = _zero_v(info, chip) if zeroed else chip.offset_v
         # A slope between two rounded readings of the shunt, or two limits of the data sheet, each with its drift.
         span_v = _SPAN_OF_RANGE * info.shunt_range_mv * 1e-3
         gains = (math.sqrt(2) * shunt_rounding_v / span_v,) if gained else (chip.current_gain, chip.bus_gain)
@@ -119,6 +122,7 @@ class Ina219:
             ohm=info.shunt_uohm * 1e-6,
             shift_s=_shown_late_s(info, timing) - (_BYTE_S if marks is MarkSource.LINE and not info.simulated else 0.0),
             sharpening=_sharpening(info, timing),
+            noise_v=chip.noise_v,
         )
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
@@ -129,6 +133,7 @@ class Ina219:
             offset_w=self.offset_at(volts) / self.ohm * volts / _SQRT3,
             gain=math.hypot(self.gain / _SQRT3, self.reference),
             shunt=self.shunt / _SQRT3,
+            noise_w=self.noise_v / self.ohm * volts,
         )
 
     def offset_at(self, bus_v: float) -> float:
@@ -144,6 +149,14 @@ def _kelvin(file: InstrumentFile | None, *, calibrated: bool) -> float:
     if not calibrated:
         return file.room.kelvin_from(_DATA_SHEET_CELSIUS)
     return file.room.kelvin_from(None if file.calibration is None else file.calibration.celsius)
+
+
+def _zero_v(info: Ina219Info, chip: ChipLimits) -> float:
+    """The offset that a zero calibration leaves: its mean is rounded, and has the noise of its samples.
+
+    The noise is a standard deviation, which as a rectangle has the half width sqrt 3 of it.
+    """
+    return math.hypot(chip.shunt_step_v / 2, _SQRT3 * chip.noise_v / math.sqrt(_ZERO_S * info.rate_hz))
 
 
 def _step(field: int) -> int:
@@ -164,6 +177,7 @@ def _limits(info: Ina219Info) -> ChipLimits:
     return ChipLimits(
         shunt_step_v=info.shunt_lsb_uv * 1e-6 * _step(info.adc_config >> _SADC_SHIFT),
         bus_step_v=info.bus_lsb_mv * 1e-3 * _step(info.adc_config >> _BADC_SHIFT),
+        noise_v=0.0,  # below a step
         offset_v=_OFFSET_LIMIT_V.get(info.shunt_range_mv, _OFFSET_LIMIT_V[320]),
         offset_at_v=_OFFSET_AT_V,
         offset_per_volt=_OFFSET_PER_VOLT,
@@ -180,7 +194,7 @@ def _limits(info: Ina219Info) -> ChipLimits:
 def _timing(info: Ina219Info) -> ChipTiming:
     shunt_s = _conversion_s(info.adc_config >> _SADC_SHIFT)
     turn_s = shunt_s + _conversion_s(info.adc_config >> _BADC_SHIFT)
-    return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2)
+    return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2, read_s=_READ_S)
 
 
 def _shown_late_s(info: Ina219Info, timing: ChipTiming) -> float:
@@ -190,7 +204,7 @@ def _shown_late_s(info: Ina219Info, timing: ChipTiming) -> float:
     bus, so that it is half a turn old on average, and the power is that of its middle.
     """
     age_s = timing.turn_s / 2 + timing.age_s
-    return age_s - info.tick_us * 1e-6 / 2 - (0.0 if info.simulated else _READ_S)
+    return age_s - info.tick_us * 1e-6 / 2 - (0.0 if info.simulated else timing.read_s)
 
 
 def _sharpening(info: Ina219Info, timing: ChipTiming) -> float:

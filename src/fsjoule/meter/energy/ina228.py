@@ -7,6 +7,8 @@ steps, times, averaging. docs/energy.md lists every number.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Final
 
 from fsjoule.meter.energy.current_monitor import ChipLimits, ChipTiming
@@ -18,23 +20,34 @@ _MEAN_OF: Final = (1, 4, 16, 64, 128, 256, 512, 1024)
 _BUS_BIT: Final = 9
 _SHUNT_BIT: Final = 6
 _FIELD: Final = 0x7
+# The shunt is read after DIAG_ALRT, of 120 us at 400 kHz, in the midst of its own transfer of 140 us.
+_READ_S: Final = 190e-6
+
+# At the range of 163.84 mV.
+LIMITS: Final = ChipLimits(
+    shunt_step_v=0.3125e-6,
+    bus_step_v=195.3125e-6,
+    noise_v=2e-6,  # an assumption: of one conversion, at each conversion time and in both ranges
+    offset_v=1e-6,
+    offset_at_v=48.0,
+    offset_per_volt=0.02e-6,  # common-mode rejection, 154 dB
+    offset_per_kelvin_v=0.01e-6,
+    bus_offset_v=5e-3,
+    bus_offset_per_kelvin_v=40e-6,
+    current_gain=5e-4,
+    current_gain_per_kelvin=20e-6,
+    bus_gain=1e-3,
+    bus_gain_per_kelvin=25e-6,
+)
 
 
 def limits(info: Ina219Info) -> ChipLimits:
-    """The data sheet's limits."""
-    return ChipLimits(
+    """The data sheet's limits, with the steps and the noise of the meter's settings."""
+    return replace(
+        LIMITS,
         shunt_step_v=info.shunt_lsb_uv * 1e-6,
         bus_step_v=info.bus_lsb_mv * 1e-3,
-        offset_v=1e-6,
-        offset_at_v=48.0,
-        offset_per_volt=0.02e-6,  # common-mode rejection, 154 dB
-        offset_per_kelvin_v=0.01e-6,
-        bus_offset_v=5e-3,
-        bus_offset_per_kelvin_v=40e-6,
-        current_gain=5e-4,
-        current_gain_per_kelvin=20e-6,
-        bus_gain=1e-3,
-        bus_gain_per_kelvin=25e-6,
+        noise_v=LIMITS.noise_v / math.sqrt(mean_of(info)),
     )
 
 
@@ -54,5 +67,5 @@ def timing(info: Ina219Info) -> ChipTiming:
     (shunt_s, bus_s), count = conversions_s(info), mean_of(info)
     turn_s = count * (shunt_s + bus_s)
     if count == 1:
-        return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2)
-    return ChipTiming(turn_s=turn_s, shunt_s=turn_s - bus_s, age_s=(turn_s + bus_s) / 2)
+        return ChipTiming(turn_s=turn_s, shunt_s=shunt_s, age_s=shunt_s / 2, read_s=_READ_S)
+    return ChipTiming(turn_s=turn_s, shunt_s=turn_s - bus_s, age_s=(turn_s + bus_s) / 2, read_s=_READ_S)

@@ -14,6 +14,8 @@ class SteadyErrors:
     """Standard uncertainties (k=1) of the mean power of a steady load, the same for all samples.
 
     `gain` and `shunt` are fractions of the power, the others are in watts. Where an instrument has none, it is 0.
+    `noise_w` is the standard deviation of one sample by the instrument's own noise. It is part of no budget, because
+    the samples themselves tell their noise.
     """
 
     shunt_rounding_w: float
@@ -21,6 +23,7 @@ class SteadyErrors:
     offset_w: float
     gain: float
     shunt: float
+    noise_w: float = 0.0
 
 
 class Instrument(Protocol):

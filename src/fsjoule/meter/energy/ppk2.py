@@ -6,7 +6,6 @@ lists every number, and which of them are assumptions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,14 +39,8 @@ _PERCENTS: Final = {"volts_percent": VOLTS_SHARE, "amperes_percent": AMPERES_SHA
 
 
 @dataclass(frozen=True, slots=True)
-class Ppk2:
+class Ppk2(Stated):
     """Nordic's limits: the offset of the current is the resolution of its range."""
-
-    told: Mapping[str, float]
-    mark_s: float
-    sample_s: float
-    shift_s: float = 0.0
-    sharpening: float = 0.0
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """See `Instrument`."""
