@@ -79,6 +79,14 @@ def test_the_real_driver_lists_what_is_connected() -> None:
     assert all(each.address.startswith("joulescope:js") for each in find())
 
 
+@pytest.mark.parametrize("module", ["nosuch", "nosuch.module"])
+def test_another_module_that_is_not_there_is_named(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSJOULE_JOULESCOPE", module)
+    assert find() == []
+    with pytest.raises(ConfigError, match=rf"{module} is not installed\n.*FSJOULE_JOULESCOPE names it"):
+        JoulescopeMeter("js220/000415").info()
+
+
 @pytest.mark.usefixtures("known")
 def test_every_joule_of_a_full_rate_stream_is_in_the_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A load that changes each 3 ms, at 1 MHz; each tick is the mean of its thousand samples."""

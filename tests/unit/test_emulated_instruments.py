@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
+from labgrid import Target
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
@@ -53,10 +53,29 @@ def test_instrument_files_of_the_users_own_win(board: BoardConfig, monkeypatch: 
     assert variables(board_template("ppk2")) == {}
 
 
-def test_a_driver_without_an_address_says_what_it_lacks() -> None:
-    driver: Any = SimpleNamespace(where=("InstrumentDriver", ""))
-    with pytest.raises(ConfigError, match="InstrumentDriver has no address"):
-        drivers.InstrumentDriver.opened(cast("drivers.InstrumentDriver", driver))
+@pytest.mark.parametrize(
+    ("instruments", "bound", "says"),
+    [
+        ((), {}, r"InstrumentDriver has no address\n.*give it one, or the place an Instrument"),
+        (("a", "b"), {}, r"bound to none of the place's instruments: a, b\n.*bindings: \{instrument: a\}"),
+        (("a", "b"), {"instrument": "c"}, r"bound to none of the place's instruments: a, b"),
+    ],
+)
+def test_a_driver_without_an_address_says_what_it_lacks(
+    instruments: tuple[str, ...], bound: dict[str, str], says: str
+) -> None:
+    target_class: Any = Target
+    target = target_class("main")
+    make: Any = (drivers.Instrument, drivers.InstrumentDriver)
+    for name in instruments:
+        make[0](target, name, address=f"visa:{name}")
+    target.set_binding_map(bound)
+    driver = make[1](target, None)
+    with pytest.raises(ConfigError, match=says):
+        driver.opened()
+
+
+def test_an_address_is_checked_when_it_is_read() -> None:
     with pytest.raises(ValueError, match="an address is joulescope:MODEL/SERIAL"):
         cast("Any", drivers.Instrument)(None, None, address="ina226 somewhere")
 

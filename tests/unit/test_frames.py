@@ -1,12 +1,10 @@
-"""The wire format: golden vectors, every kind of loss, and whatever hypothesis finds."""
+"""The wire format: every kind of loss, and whatever hypothesis finds. test_golden_frames.py has the golden vectors."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
-import golden_frames
 import meter_wire as wire
 import numpy as np
 import pytest
@@ -15,24 +13,14 @@ from hypothesis import strategies as st
 
 from fsjoule.errors import MeterError
 from fsjoule.meter.protocol.frames import (
-    INFO_SAMPLING,
-    INFO_SETTINGS_DAMAGED,
-    INFO_SIMULATED,
-    INFO_UNSAVED,
     Frame,
     FrameDecoder,
-    InfoFrame,
     MarkFrame,
     ReplyFrame,
     SamplesFrame,
 )
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
-from fsjoule.model import InputCounts, MarkSource, MeterCalibration, ResetCause
-
-# Vectors of commands go the other way; test_commands.py has them.
-_VECTORS: list[dict[str, Any]] = json.loads(golden_frames.JSON_FILE.read_text())["vectors"]
-# Written when protocol 2 was the newest, by the encoder of then, and never changed.
-_OLD_VECTORS: list[dict[str, Any]] = json.loads(golden_frames.OLD_JSON_FILE.read_text())["vectors"]
+from fsjoule.model import MarkSource
 
 _U32 = st.integers(0, 2**32 - 1)
 _TIME = st.integers(0, 2**63 - 1)
@@ -93,79 +81,6 @@ def _stream(frames: int, *, first_seq: int = 0) -> list[bytes]:
         seq = (first_seq + 1 + number) % 2**32
         made.append(_samples(seq, 20 * number, [(2500, 1250)] * 20, energy_raw=20 * number * 2500 * 1250))
     return made
-
-
-# ------------------------------------------------------------------------------------------------- golden vectors
-
-
-def test_golden_files_are_what_the_script_writes() -> None:
-    assert golden_frames.JSON_FILE.read_text() == golden_frames.vectors_json()
-    assert golden_frames.HEADER_FILE.read_text() == golden_frames.vectors_header()
-
-
-@pytest.mark.parametrize("vector", _VECTORS, ids=lambda vector: vector["name"])
-def test_golden_vector(vector: dict[str, Any]) -> None:
-    frame = _check_vector(vector)
-    assert _stream_of(frame) == vector["stream_id"]
-    if isinstance(frame, MarkFrame):
-        flags = vector["fields"]["flags"]
-        assert (frame.checked, frame.damaged) == (flags == wire.CHECKED, flags == wire.BROKEN)
-    elif isinstance(frame, InfoFrame):
-        assert frame.info.protocol == 3
-        assert frame.status.inputs == InputCounts(
-            **{name: vector["fields"][name] for name in InputCounts.__dataclass_fields__}
-        )
-
-
-@pytest.mark.parametrize("vector", _OLD_VECTORS, ids=lambda vector: vector["name"])
-def test_golden_vector_of_protocol_2(vector: dict[str, Any]) -> None:
-    frame = _check_vector(vector)
-    if isinstance(frame, InfoFrame):
-        assert frame.status.stream_id == vector["fields"]["stream_id"]
-        assert (frame.info.protocol, frame.status.inputs) == (2, None)
-    else:
-        assert _stream_of(frame) is None
-
-
-def _stream_of(frame: Frame) -> int | None:
-    return frame.status.stream_id if isinstance(frame, InfoFrame) else frame.stream_id
-
-
-def _check_vector(vector: dict[str, Any]) -> Frame:
-    (frame,) = _decode(bytes.fromhex(vector["encoded"]))
-    fields = dict(vector["fields"])
-    assert frame.seq == vector["seq"]
-    if isinstance(frame, SamplesFrame):
-        values = np.array(fields.pop("values"), dtype=np.int64).reshape(-1, 2)
-        assert {name: getattr(frame, name) for name in fields} == fields
-        assert frame.shunt_raw.tolist() == values[:, 0].tolist()
-        assert frame.wide == (vector["type"] == "wide_samples")
-        assert frame.bus_raw.tolist() == (values[:, 1] & (0xFFFFF if frame.wide else 0x1FFF)).tolist()
-    elif isinstance(frame, MarkFrame):
-        source = [MarkSource.LINE, MarkSource.RISING, MarkSource.FALLING, MarkSource.HOST][fields["source"]]
-        assert (frame.time_us, frame.text, frame.source) == (fields["time_us"], fields["text"], source)
-    elif isinstance(frame, ReplyFrame):
-        assert {name: getattr(frame, name) for name in fields if name != "values"} | {
-            "values": list(frame.values)
-        } == fields
-    else:
-        _check_info(frame, fields)
-    return frame
-
-
-def _check_info(frame: InfoFrame, fields: dict[str, Any]) -> None:
-    info, status = frame.info, frame.status
-    for name in ("rate_hz", "shunt_uohm", "shunt_range_mv", "adc_config", "firmware", "serial_number"):
-        assert getattr(info, name) == fields[name]
-    assert info.calibration == MeterCalibration(
-        **{name: fields[name] for name in MeterCalibration.__dataclass_fields__}
-    )
-    flags = (info.simulated, status.sampling, status.unsaved, status.settings_damaged)
-    bits = (INFO_SIMULATED, INFO_SAMPLING, INFO_UNSAVED, INFO_SETTINGS_DAMAGED)
-    assert flags == tuple(bool(fields["flags"] & bit) for bit in bits)
-    assert status.reset_cause == list(ResetCause)[fields["reset_cause"]]
-    for name in ("i2c_faults", "frames_dropped"):
-        assert getattr(status, name) == fields[name]
 
 
 # ------------------------------------------------------------------------------------------------------ properties
@@ -319,6 +234,13 @@ def test_commands_that_come_back_are_passed_over(protocol: int) -> None:
     sent = [wire.frame(0x10, 0xCAFE0001, b"", protocol=protocol), wire.frame(0x1C, 5, b"S1", protocol=protocol)]
     decoder.feed(b"".join([wire.info(0, protocol=protocol), *sent, wire.info(1, protocol=protocol)]))
     assert (decoder.counters.frames, decoder.counters.unknown, decoder.counters.lost) == (2, 2, 0)
+
+
+def test_protocol_2_has_no_wide_samples() -> None:
+    decoder = FrameDecoder()
+    fields = {"first_tick": 0, "first_time_us": 0, "energy_raw": 0, "missed_total": 0, "flags": 0}
+    assert decoder.feed(wire.wide_samples(0, **fields, values=[(1, 1)], protocol=2)) == []
+    assert decoder.counters.unknown == 1
 
 
 def test_an_unknown_type_is_counted_and_passed_over() -> None:

@@ -141,3 +141,13 @@ def test_the_plot_goes_on_when_the_meter_starts_anew() -> None:
     assert [part is not None for part in parts] == [False] * 4 + [True] * 6
     assert parts[-1] is not None
     assert parts[-1][1] == pytest.approx(2 * _WATTS)
+
+
+def test_joules_go_on_where_the_meters_sum_wraps() -> None:
+    watch = _Watch()
+    raw, bus = 2500 * 1250 * 20, 1250 * 20
+    begin = (1 << 63) - 3 * raw
+    for number in range(50):
+        energy = (begin + number * raw + (1 << 63)) % (1 << 64) - (1 << 63)
+        watch.take(_samples(number + 1, number * 20, energy, number * bus))
+    assert watch.live.reading().joules == pytest.approx(_WATTS)

@@ -49,7 +49,7 @@ void fsj_sampler_add(struct fsj_sampler *sampler, struct fsj_queue *queue, uint6
 	batch->sample[batch->count].bus = reading->bus | flag_bits(sampler->wide, reading);
 	batch->count++;
 	batch->flags |= (uint8_t)((reading->overflow ? FSJ_FLAG_OVERFLOW : 0) | (reading->clipped ? FSJ_FLAG_CLIPPED : 0));
-	/* The sum is unsigned, so that its wrap after decades is defined. */
+	/* The sum is unsigned, so that its wrap is defined: of an INA219 after decades, of an INA228 after hours at best. */
 	sampler->energy_raw += (uint64_t)((int64_t)reading->shunt * (int32_t)reading->bus);
 	sampler->bus_total += reading->bus;
 	sampler->next_tick++;

@@ -183,6 +183,12 @@ class InstrumentDriver(InstrumentBase):
         _, address = self.where
         kind = kind_at(address)
         if kind is None:
+            # labgrid says nothing of a binding that may be missing: of a wrong name, or of several resources.
+            target: Any = self.target
+            known = [str(each.name) for each in target.resources if isinstance(each, Instrument)]
+            if known:
+                what = f"InstrumentDriver is bound to none of the place's instruments: {', '.join(known)}"
+                raise ConfigError(what, hint=f"bindings: {{instrument: {known[0]}}}")
             raise ConfigError("InstrumentDriver has no address", hint="give it one, or the place an Instrument")
         return kind.link().meter(address.removeprefix(kind.prefix))
 

@@ -311,6 +311,7 @@ def _meter_facts(meter: MeterInfo) -> list[Fact]:
         ]
     shunt = f"{meter.shunt_uohm / 1e6:g} Ohm, range {meter.shunt_range_mv} mV"
     return [
+        ("chip", meter.chip.value),
         ("firmware", f"{meter.firmware}, protocol {meter.protocol}"),
         ("serial number", meter.serial_number),
         ("rate", f"{meter.rate_hz} samples/s"),

@@ -233,7 +233,7 @@ def meter(name: str) -> JoulescopeMeter:
 
 def find() -> list[Found]:
     """The Joulescopes at USB, as the driver lists them. None is opened."""
-    if importlib.util.find_spec(_module_name()) is None:
+    if not _is_installed():
         return []
     try:
         with _module().Driver() as driver:
@@ -253,7 +253,15 @@ def _module() -> Any:  # noqa: ANN401 - a module without types
     try:
         return importlib.import_module(_module_name())  # an extra of fsjoule
     except ImportError as error:
-        raise ConfigError(f"{_module_name()} is not installed", hint="pip install 'fsjoule[joulescope]'") from error
+        hint = f"{_MODULE} names it" if _MODULE in os.environ else "pip install 'fsjoule[joulescope]'"
+        raise ConfigError(f"{_module_name()} is not installed", hint=hint) from error
+
+
+def _is_installed() -> bool:
+    try:
+        return importlib.util.find_spec(_module_name()) is not None
+    except ModuleNotFoundError:  # nor is the package that it would be in
+        return False
 
 
 def _module_name() -> str:

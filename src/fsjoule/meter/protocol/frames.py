@@ -204,7 +204,7 @@ class FrameDecoder:
             payload = payload[_STREAM.size :]
         elif protocol != OLD_PROTOCOL:
             raise _other_protocol(protocol)
-        parser = _PARSERS.get(kind)
+        parser = None if protocol == OLD_PROTOCOL and kind == TYPE_WIDE_SAMPLES else _PARSERS.get(kind)
         frame = parser(seq, payload, stream_id) if parser else None
         if parser and frame is None:
             self._damaged()

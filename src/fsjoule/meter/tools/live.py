@@ -15,6 +15,7 @@ from fsjoule.model import Ina219Info, Mark, MeterStatus
 MARKS_KEPT: Final = 5
 NOW_S: Final = 0.2  # "now" is the mean over about this time
 _U32_MODULUS: Final = 1 << 32
+_I64_HALF: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class _Stream:
 
     info: Ina219Info
     first: SamplesFrame | None = None
+    last: SamplesFrame | None = None
+    energy_raw: int = 0  # from the first frame to the last one
     received: int = 0
     missed: int = 0
     lost: int = 0
@@ -66,15 +69,20 @@ class _Stream:
         self.received += frame.count
         if frame.first_tick < first.first_tick:
             return  # a late frame
-        sums = (
-            np.array([frame.energy_raw - first.energy_raw + raw]),
-            np.array([frame.bus_total - first.bus_total + bus]),
-        )
+        # The meter's sum wraps: with an INA228 after months, or at its full scale after hours.
+        self.energy_raw += _difference(frame.energy_raw, (self.last or first).energy_raw)
+        self.last = frame
+        sums = (np.array([float(self.energy_raw + raw)]), np.array([float(frame.bus_total - first.bus_total + bus)]))
         self.joules = float(self.info.power_w(*sums)[0]) / self.info.rate_hz
         ticks = frame.first_tick + frame.count - first.first_tick
         self.missed = (frame.missed_total - first.missed_total) % _U32_MODULUS
         self.lost = max(0, ticks - self.received - self.missed)
         self.seconds = (frame.first_time_us - first.first_time_us) / 1e6 + frame.count / self.info.rate_hz
+
+
+def _difference(later: int, earlier: int) -> int:
+    """Of a signed sum of 64 bits that wraps."""
+    return (later - earlier + _I64_HALF) % (2 * _I64_HALF) - _I64_HALF
 
 
 class Live:
