@@ -19,7 +19,7 @@ from fsjoule.bench.instrument import check_meter
 from fsjoule.errors import InstrumentError, MeasurementInvalid, ResultError
 from fsjoule.meter.energy import energy, validity
 from fsjoule.meter.energy.ina219 import Ina219
-from fsjoule.model import Ina219Trace, Mark, MarkSource, PlainTrace, Value, Window
+from fsjoule.model import CurrentMonitor, Ina219Trace, Mark, MarkSource, PlainTrace, Value, Window
 from fsjoule.model.meter import READ_S
 from fsjoule.report.facts import run_facts
 from fsjoule.store.schemas import RUN, decode, encode
@@ -178,6 +178,13 @@ def test_a_run_names_its_instrument() -> None:
     told = {name: value for _, facts in run_facts(run) for name, value in facts}
     assert told["instrument"] == "heliometer"
     assert told["update us"] == "976.5"
+
+
+@pytest.mark.parametrize("chip", [CurrentMonitor.INA219, CurrentMonitor.INA228])
+def test_a_run_names_the_chip_of_its_meter(chip: CurrentMonitor) -> None:
+    run = dataclasses.replace(make_run().run, meter=dataclasses.replace(INFO, chip=chip))
+    told = {name: value for _, facts in run_facts(run) for name, value in facts}
+    assert told["chip"] == chip.value
 
 
 def test_another_instrument_is_not_the_meter_of_the_run() -> None:
