@@ -269,7 +269,6 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
                     target = _target(request)
                 bench = closing.enter_context(session.run(target))
         except FsjouleError as error:
-            session.blame_lab(error)
             pytest.exit(str(error), returncode=error.exit_code)
         yield bench
         session.stopped = str(request.session.shouldstop or "") or None

@@ -49,6 +49,8 @@ class Outcome:
     resumed: bool = False
     load: float = 0.0
     complaints: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    # What the bench said of the fault, for one that did not come out right.
+    told: str = ""
 
     @property
     def fine(self) -> bool:
@@ -58,6 +60,7 @@ class Outcome:
         """One line, and one more for each complaint."""
         what = f"{self.kind:<23} {self.lab:<8} {self.phase:<12} exit {self.exit_code!s:>4} after {self.seconds:5.1f} s"
         wrong = [f"\n      {check}: {each}" for check, all_ in self.complaints.items() for each in all_]
+        wrong += [f"\n      | {line}" for line in self.told.splitlines()]
         again = "" if self.fine else f"\n      again: --seed {self.seed} --only {self.number} --kinds {self.kind}"
         return f"{'ok  ' if self.fine else 'FAIL'} {what}  {self.did}{''.join(wrong)}{again}"
 
@@ -144,6 +147,7 @@ def _judge(kind: Kind, scene: Scene, bench: Bench, outcome: Outcome, patience: f
         outcome.complaints |= checks.standing_lab_idle(scene) if scene.standing else checks.own_lab_gone(scene)
     if scene.afterwards:
         outcome.complaints["hands off"] = [each for look in scene.afterwards for each in look()]
+    outcome.told = "" if outcome.fine else checks.told(text)
 
 
 def _next_bench(kind: Kind, scene: Scene, outcome: Outcome, patience: float) -> list[str]:

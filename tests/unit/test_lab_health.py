@@ -29,24 +29,29 @@ from fsjoule.virtual.lab.health import (
     meter_faults,
 )
 
-_COORDINATOR = "127.0.0.1:20408"
 _PLACE = "virtual"
 _NAMES = ("coordinator", "board", "meter", "exporter")
 
 
 @dataclasses.dataclass
 class _Lab:
-    """Sleeping programs in the place of a lab's."""
+    """Sleeping programs in the place of a lab's, and the port of its coordinator."""
 
     paths: LabPaths
     programs: dict[str, subprocess.Popen[bytes]]
+    port: socket.socket
+
+    @property
+    def coordinator(self) -> str:
+        return f"127.0.0.1:{self.port.getsockname()[1]}"
 
     def note(self, **ended: Ended) -> LabRecord:
         services = tuple(
             ServiceRecord(name, _reference(program), f"/log/{name}", ended.get(name))
             for name, program in self.programs.items()
         )
-        record = LabRecord("x", "2026-01-01T00:00:00+00:00", "/nowhere", _COORDINATOR, 22, "", "", services=services)
+        begun = "2026-01-01T00:00:00+00:00"
+        record = LabRecord("x", begun, "/nowhere", self.coordinator, 22, "", "", services=services)
         self.paths.write(record)
         return record
 
@@ -80,14 +85,14 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[_Lab]:
         for name in _NAMES:
             programs[name] = ending_all.enter_context(subprocess.Popen(["sleep", "600"]))
             ending_all.callback(programs[name].kill)
-        lab = _Lab(paths, programs)
+        lab = _Lab(paths, programs, ending_all.enter_context(socket.create_server(("127.0.0.1", 0))))
         lab.note()
         yield lab
 
 
 def test_of_a_sound_lab_and_of_one_elsewhere_nothing_is_said(lab: _Lab) -> None:
     assert faults_of(lab.note()) == ()
-    assert lab_faults(_COORDINATOR, _PLACE) == console_faults(_COORDINATOR, _PLACE) == ()
+    assert lab_faults(lab.coordinator, _PLACE) == console_faults(lab.coordinator, _PLACE) == ()
     lab.signal("board", signal.SIGKILL)
     assert lab_faults("farm:20408", _PLACE) == ()
 
@@ -96,34 +101,43 @@ def test_a_dead_program_is_named_with_its_signal_or_exit_code(lab: _Lab) -> None
     pid = lab.signal("board", signal.SIGKILL)
     lab.note(board=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
     text = f"the lab's board (process {pid}) was killed by SIGKILL; its log is /log/board"
-    assert lab_faults(_COORDINATOR, _PLACE) == console_faults(_COORDINATOR, _PLACE) == (text,)
+    assert lab_faults(lab.coordinator, _PLACE) == console_faults(lab.coordinator, _PLACE) == (text,)
     assert ending(3) == "ended with exit code 3"
     assert ending(None) == "died"
 
 
-def test_a_coordinator_that_closed_its_port_is_named_before_it_ends(lab: _Lab) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        here = f"127.0.0.1:{server.getsockname()[1]}"
-        lab.paths.write(dataclasses.replace(lab.note(), coordinator=here, ready=True))
-        assert lab_faults(here, _PLACE) == ()
+@pytest.mark.parametrize("ready", [True, False], ids=["ready", "while the exporter starts"])
+def test_a_coordinator_that_closed_its_port_is_named_before_it_ends(lab: _Lab, ready: bool) -> None:
+    here = lab.coordinator
+    lab.paths.write(dataclasses.replace(lab.note(), ready=ready))
+    assert lab_faults(here, _PLACE) == ()
+    lab.port.close()
     pid = lab.programs["coordinator"].pid
     assert lab_faults(here, _PLACE) == (
         f"the lab's coordinator (process {pid}) does not answer; its log is /log/coordinator",
     )
 
 
+def test_a_coordinator_that_is_still_starting_is_not_called_silent(lab: _Lab) -> None:
+    record, here = lab.note(), lab.coordinator
+    before = tuple(each for each in record.services if each.part != "exporter")
+    lab.paths.write(dataclasses.replace(record, services=before))
+    lab.port.close()
+    assert lab_faults(here, _PLACE) == ()
+
+
 def test_a_meter_that_died_does_not_silence_the_board(lab: _Lab) -> None:
     lab.signal("meter", signal.SIGKILL)
-    assert console_faults(_COORDINATOR, _PLACE) == ()
-    assert "the lab's meter" in lab_faults(_COORDINATOR, _PLACE)[0]
+    assert console_faults(lab.coordinator, _PLACE) == ()
+    assert "the lab's meter" in lab_faults(lab.coordinator, _PLACE)[0]
 
 
 def test_a_program_that_stands_still_is_named_unless_it_soon_goes_on(lab: _Lab) -> None:
     pid = lab.signal("board", signal.SIGSTOP)
     text = f"the lab's board (process {pid}) was stopped (SIGSTOP) and does nothing"
-    assert console_faults(_COORDINATOR, _PLACE) == (text,)
+    assert console_faults(lab.coordinator, _PLACE) == (text,)
     going_on = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -CONT {pid}"])
-    assert console_faults(_COORDINATOR, _PLACE) == ()
+    assert console_faults(lab.coordinator, _PLACE) == ()
     assert going_on.wait(20) == 0
 
 
@@ -138,11 +152,11 @@ def test_a_stopped_program_of_the_run_keeps_the_card_from_being_written_but_none
             lab.paths.write(dataclasses.replace(lab.note(), guardian=_reference(guardian)))
             os.kill(service, signal.SIGSTOP)
             _wait_state(service, "T")
-            assert card_faults(_COORDINATOR, _PLACE) == lab_faults(_COORDINATOR, _PLACE) == ()
+            assert card_faults(lab.coordinator, _PLACE) == lab_faults(lab.coordinator, _PLACE) == ()
             ssh.send_signal(signal.SIGSTOP)
             _wait_state(ssh.pid, "T")
             text = f"sleep of this run (process {ssh.pid}) was stopped (SIGSTOP) and does nothing"
-            assert card_faults(_COORDINATOR, _PLACE) == (text,)
+            assert card_faults(lab.coordinator, _PLACE) == (text,)
         finally:
             os.kill(service, signal.SIGKILL)
             guardian.kill()
@@ -162,11 +176,11 @@ def test_a_stopped_emulator_below_the_board_is_the_boards_qemu(lab: _Lab, tmp_pa
             lab.programs["board"].wait()
             lab.programs["board"] = board
             lab.note()
-            assert console_faults(_COORDINATOR, _PLACE) == ()
+            assert console_faults(lab.coordinator, _PLACE) == ()
             os.kill(pid, signal.SIGSTOP)
             _wait_state(pid, "T")
             text = f"the board's QEMU (process {pid}) was stopped (SIGSTOP) and does nothing"
-            assert console_faults(_COORDINATOR, _PLACE) == (text,)
+            assert console_faults(lab.coordinator, _PLACE) == (text,)
         finally:
             os.kill(pid, signal.SIGKILL)
 
@@ -178,15 +192,15 @@ def test_a_boards_faults_are_those_of_what_it_needs(lab: _Lab) -> None:
     services = tuple(dataclasses.replace(each, boards=mine.get(each.name, ())) for each in record.services)
     lab.paths.write(dataclasses.replace(record, boards=boards, services=services))
     pid = lab.signal("meter", signal.SIGKILL)
-    assert meter_faults(_COORDINATOR, "virtual") == ()
-    assert lab_faults(_COORDINATOR, "virtual") == ()
-    [told] = meter_faults(_COORDINATOR, "virtual-2")
+    assert meter_faults(lab.coordinator, "virtual") == ()
+    assert lab_faults(lab.coordinator, "virtual") == ()
+    [told] = meter_faults(lab.coordinator, "virtual-2")
     assert told.startswith(f"the lab's meter (process {pid}) died")
-    assert lab_faults(_COORDINATOR, "elsewhere") == (told,)
+    assert lab_faults(lab.coordinator, "elsewhere") == (told,)
     lab.signal("exporter", signal.SIGKILL)
-    assert len(console_faults(_COORDINATOR, "virtual")) == len(console_faults(_COORDINATOR, "virtual-2")) == 1
+    assert len(console_faults(lab.coordinator, "virtual")) == len(console_faults(lab.coordinator, "virtual-2")) == 1
     lab.signal("coordinator", signal.SIGKILL)
-    assert any("the lab's coordinator" in each for each in lab_faults(_COORDINATOR, "virtual-2"))
+    assert any("the lab's coordinator" in each for each in lab_faults(lab.coordinator, "virtual-2"))
 
 
 def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:
@@ -194,15 +208,15 @@ def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:
     lab.paths.bury(record, "its supervisor was killed by SIGKILL")
     lab.paths.bury(record, "it was taken down")
     lab.paths.record.unlink()
-    assert lab_faults(_COORDINATOR, _PLACE) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
+    assert lab_faults(lab.coordinator, _PLACE) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
     lab.paths.make()
-    assert lab_faults(_COORDINATOR, _PLACE) == ()
+    assert lab_faults(lab.coordinator, _PLACE) == ()
 
 
 def test_a_silent_meters_error_tells_first_that_its_program_died(lab: _Lab) -> None:
     pid = lab.signal("meter", signal.SIGKILL)
     lab.note(meter=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
-    meter = ExplainedMeter(FakeMeter(), lambda: meter_faults(_COORDINATOR, _PLACE))
+    meter = ExplainedMeter(FakeMeter(), lambda: meter_faults(lab.coordinator, _PLACE))
     for use in (meter.info, meter.arm, meter.disarm):
         with pytest.raises(MeterError, match=rf"^the lab's meter \(process {pid}\) was killed by SIGKILL; .*silent"):
             use()

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
-from fsjoule.errors import ExporterError, LabError, Part
+from fsjoule.errors import ExporterError, LabError, Part, PlaceHeldError
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.lab.states import bad_after
 from fsjoule.runs.versions import first_line
 from fsjoule.runs.virtual import PLACE, emulator, virtual_lab_of
+from fsjoule.virtual.lab.health import lab_faults
 
 _NOT_CHOSEN: Final = "not-chosen-yet"
 
@@ -64,7 +65,8 @@ class HeldLab:
         """
         if lab.wants_virtual_lab(self.environment):
             self._bring_up(kernels, meter_program)
-            self._find_places()
+            with self._explained():
+                self._find_places()
         if not all(map(lab.is_name, self._places)):
             self._hold()  # labgrid reads a place's name with the environment file
 
@@ -75,12 +77,24 @@ class HeldLab:
 
     @contextmanager
     def failing(self) -> Generator[None]:
-        """A fault of the lab in the body, before a run has begun, is noted at the place."""
+        """A fault of the lab in the body, before a run has begun, is noted at the place; its first cause is named."""
         try:
-            yield
+            with self._explained():
+                yield
         except LabError as error:
             if error.part is not None:
                 self.note_end(error.part)
+            raise
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        """A fault of the lab in the body names first which program of a virtual lab has died, if that is why."""
+        try:
+            yield
+        except PlaceHeldError:
+            raise
+        except LabError as error:
+            error.blame_lab(lab_faults(*self.where))
             raise
 
     def _bring_up(self, kernels: Sequence[TakenKernel], meter_program: Path | None) -> None:
@@ -132,7 +146,7 @@ class HeldLab:
 
     def _hold(self) -> None:
         if self._held is None:
-            with ExitStack() as opening:
+            with self._explained(), ExitStack() as opening:
                 wanted = self.environment.wanted
                 try:
                     self.guard = opening.enter_context(lab.acquired_places(self._places, say=self.say, wanted=wanted))

@@ -18,7 +18,7 @@ from rich.console import Console
 from fsjoule import images, kernels, lab
 from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
-from fsjoule.errors import FsjouleError, LabError, PlaceHeldError, also
+from fsjoule.errors import FsjouleError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
@@ -40,7 +40,6 @@ from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
 from fsjoule.store.reader import load_run_file
 from fsjoule.suites import Pace, check_modules
-from fsjoule.virtual.lab import health as lab_health
 
 # Two runs with one id would pass for copies in an index of many boards and years.
 _RUN_ID_BYTES: Final = 5
@@ -196,11 +195,6 @@ class Session:
         """Release the place, and take down the lab that `open` brought up."""
         if self.held is None:
             self.lab.close()
-
-    def blame_lab(self, error: FsjouleError) -> None:
-        """Name what has failed in the lab in front of the message, if the lab is why."""
-        if isinstance(error, LabError) and not isinstance(error, PlaceHeldError):
-            error.blame_lab(lab_health.lab_faults(*self.lab.where))
 
     def assignment(self) -> Assignment:
         """The same session for a process with a board of its own."""

@@ -157,7 +157,7 @@ def _below(record: LabRecord, service: ServiceRecord, boards: Sequence[BoardReco
         case "exporter":
             alone = len(service.boards) <= 1
             return _serial_servers(service, children, [record.devices_of(each.number) for each in boards], alone=alone)
-        case "coordinator" if record.ready and not listens(int(record.coordinator.rpartition(":")[2])):
+        case "coordinator" if _was_ready(record) and not listens(int(record.coordinator.rpartition(":")[2])):
             # One that was asked to end closes its port first: its end is about to be noted.
             what = f"the lab's coordinator (process {service.process.pid}) does not answer; its log is {service.log}"
             return [LabFault(what, service.name, silences=False, noted=False)]
@@ -168,6 +168,11 @@ def _below(record: LabRecord, service: ServiceRecord, boards: Sequence[BoardReco
                 for each in children
                 if each.stopped
             ]
+
+
+def _was_ready(record: LabRecord) -> bool:
+    """Whether the coordinator has answered: exporters are started only after that."""
+    return any(each.part == _EXPORTER for each in record.services)
 
 
 def _board(board: BoardRecord, service: ServiceRecord, children: list[Seen]) -> list[LabFault]:
