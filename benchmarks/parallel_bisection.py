@@ -2,10 +2,10 @@
 
 python benchmarks/parallel_bisection.py --boards 4
 
-Debian's kernels stand for 64 commits: 6.1 for the good ones, 6.12 from the first bad one on. So nothing is compiled,
-and what is measured is boots alone: cards, labs that come up and go down, ext4's randread-16k, and what is made ahead
-in vain. The boots and figures of both turns must be equal to the digit. Nothing else should run: the ratio is that of
-the cores that are free. The exit code is 1 if something differs.
+Debian's kernels stand for 64 commits: 6.1 for the good ones, 6.12 from the first bad one on; each commit has its own
+folder. So nothing is compiled, and what is measured is boots alone: cards, labs that come up and go down, ext4's
+randread-16k, and what is made ahead in vain. The boots and figures of both turns must be equal to the digit. Nothing
+else should run: the ratio is that of the cores that are free. The exit code is 1 if something differs.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from common import show
 from guest_time import options, quick_ext4, say, turn_s
 
 from fsjoule.host import interrupts
+from fsjoule.kernels import take_kernels
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
@@ -30,23 +31,29 @@ from fsjoule.runs.bisect.search import Search
 from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
 from fsjoule.verdicts.bisection.state import State
 
-_GOOD, _BAD = Path("6.1"), Path("6.12")
+_GOOD, _BAD = "6.1", "6.12"
 _COMMITS: Final = tuple(f"{number:040x}" for number in range(64))
 _FIGURE: Final = "ext4-randread-16k throughput"
 
 
 @dataclass
 class _Debian:
-    """ports.KernelBuilds: all commits are built already."""
+    """ports.KernelBuilds: all commits are built already. `folder` gets a link to its kernel for each of them."""
 
     first_bad: int
+    folder: Path
+    good: Path
+    bad: Path
 
     def expect(self, wanted: Sequence[WantedKernel]) -> None:
         """Nothing is to be built."""
 
     def built(self, wanted: WantedKernel) -> BuiltKernel:
         is_bad = wanted.commit >= _COMMITS[self.first_bad] and wanted.without != _COMMITS[self.first_bad]
-        return BuiltKernel(_BAD if is_bad else _GOOD, f"{wanted}")
+        link = self.folder / f"{wanted.commit}-{wanted.without}-{wanted.aligned}"
+        if not link.is_symlink():
+            link.symlink_to(self.bad if is_bad else self.good)
+        return BuiltKernel(link, f"{wanted}")
 
     def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
         return self.built(wanted)
@@ -65,7 +72,9 @@ class _Debian:
 def _bisect(boards: int, first_bad: int, folder: Path) -> None:
     choice, environment = quick_ext4(folder / "results", "6.1")
     metrics, select, command = (Metric.THROUGHPUT,), "randread-16k", tuple(sys.argv)
-    builds = _Debian(first_bad)
+    good, bad = (each.files.folder for each in take_kernels((_GOOD, _BAD), progress=say))
+    builds = _Debian(first_bad, folder / "kernels", good, bad)
+    builds.folder.mkdir(parents=True)
     with bisection_log(folder / "log") as log, ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         log.add(_asked())
