@@ -23,6 +23,7 @@ from guest_time import options, quick_ext4, say, turn_s
 
 from fsjoule.host import interrupts
 from fsjoule.kernels import take_kernels
+from fsjoule.kernels.kernel import Kernel
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
@@ -32,6 +33,7 @@ from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
 from fsjoule.verdicts.bisection.state import State
 
 _GOOD, _BAD = "6.1", "6.12"
+_TREE: Final = "imx6ul-14x14-evk.dtb"
 _COMMITS: Final = tuple(f"{number:040x}" for number in range(64))
 _FIGURE: Final = "ext4-randread-16k throughput"
 
@@ -69,12 +71,21 @@ class _Debian:
         raise AssertionError(f"{merge} after {before} is no merge")
 
 
+def _build_folder(kernel: Kernel, folder: Path) -> Path:
+    """A folder with the kernel's parts where `make` would leave them."""
+    tree = kernel.device_tree
+    assert tree is not None, "the board has one"
+    for part, place in ((kernel.image, "zImage"), (tree, f"boot/{_TREE}"), (kernel.modules_root / "lib", "lib")):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).symlink_to(part)
+    return folder
+
+
 def _bisect(boards: int, first_bad: int, folder: Path) -> None:
     choice, environment = quick_ext4(folder / "results", "6.1")
     metrics, select, command = (Metric.THROUGHPUT,), "randread-16k", tuple(sys.argv)
-    good, bad = (each.files.folder for each in take_kernels((_GOOD, _BAD), progress=say))
-    builds = _Debian(first_bad, folder / "kernels", good, bad)
-    builds.folder.mkdir(parents=True)
+    taken = take_kernels((_GOOD, _BAD), progress=say)
+    builds = _Debian(first_bad, folder, *(_build_folder(each.files, folder / each.facts.label) for each in taken))
     with bisection_log(folder / "log") as log, ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         log.add(_asked())

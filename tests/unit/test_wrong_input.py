@@ -144,3 +144,12 @@ def test_wrong_input_is_a_line_a_hint_and_code_2(run: CommandLine, typed: str) -
     assert first.startswith("error: ")
     assert WRONG[typed] in first
     assert [line[:8] for line in hint] == ["  hint: "], done.err
+
+
+def test_a_wrong_address_of_the_coordinator_is_refused_before_a_service_starts(
+    run: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LG_COORDINATOR", "lab:port")
+    done = run("serve", "--results", "empty")
+    assert (done.code, done.out) == (2, "")
+    assert "LG_COORDINATOR='lab:port' is not an address" in done.err

@@ -73,13 +73,18 @@ def serve(
     from fsjoule.store.index.run_rows import check_folders
 
     names = [_name(each) for each in name or ()]
+    shows_places = bool(os.environ.get(_COORDINATOR))
+    if shows_places:
+        from fsjoule.lab.coordinator import check_coordinator_address
+
+        check_coordinator_address()
     settings = Settings(
         index=index,
         root=_root(root_path),
         forge=forge_of(forge) if forge else None,
         confirmations=kept,
         results=tuple(check_folders(results or [each for each in (RESULTS,) if each.is_dir()])),
-        look=look if os.environ.get(_COORDINATOR) else None,
+        look=look if shows_places else None,
         explain=explain,
         most_measurements=limit or MOST_READ,
         least_of_each=1 if limit else LEAST_OF_EACH,

@@ -58,6 +58,11 @@ def coordinator_address() -> str:
     return os.environ.get("LG_COORDINATOR") or _DEFAULT_ADDRESS
 
 
+def check_coordinator_address() -> None:
+    """Raises ConfigError if what the environment says is no address. Nobody is asked."""
+    _target(coordinator_address())
+
+
 def user() -> str:
     """HOST/USER, labgrid's name for the owner of a place."""
     return f"{os.environ.get('LG_HOSTNAME', gethostname())}/{os.environ.get('LG_USERNAME', getuser())}"
