@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 ENVIRONMENT = PROJECT / "env" / "virtual-x86.yaml"
 
 
-def bench(results: Path, *options: str) -> LoadedRun:
-    return complete_run(results, patient_environment(results, ENVIRONMENT), *options)
+def bench(results: Path, *options: str, file: Path = ENVIRONMENT) -> LoadedRun:
+    return complete_run(results, patient_environment(results, file), *options)
 
 
 def assert_all_is_measured(run: LoadedRun, filesystems: set[str]) -> None:
@@ -39,6 +39,21 @@ def test_a_bench_on_the_board(state: Path, tmp_path: Path) -> None:
     assert run.run.board is not None
     assert run.run.board.kernel_release.endswith("-amd64")
     assert_all_is_measured(run, {"ext4"})
+    assert_nothing_left(state, state / "devices")
+
+
+def test_a_board_measures_itself_with_its_own_counter(state: Path, tmp_path: Path) -> None:
+    """A simulated counter of 5 W, read over the board's shell."""
+    own = ENVIRONMENT.with_name("virtual-x86-counter.yaml")
+    run = bench(tmp_path / "results", "--fs", "ext4", "-k", "ext4-mkfs or ext4-write or ext4-read", file=own)
+    assert_all_is_measured(run, {"ext4"})
+    assert run.run.meter is not None
+    assert run.run.meter.serial_number == "virtual-x86-counter simulated:0 simulated"
+    for measurement in run.measurements:
+        energy = measurement.energy
+        assert energy is not None
+        assert measurement.window_s is not None
+        assert abs(energy.gross_mj.value - 5000 * measurement.window_s) <= 3 * energy.gross_mj.uncertainty
     assert_nothing_left(state, state / "devices")
 
 

@@ -187,6 +187,17 @@ def test_a_wrong_name_or_an_emulated_board_is_refused(name: str, recipe: str) ->
             "mark_device: /dev/ttyO1\n        marks_on_console: true\n",
             "marks_on_console is true, but the console is ttyO0, and the mark line /dev/ttyO1",
         ),
+        (
+            "mark_device: /dev/ttyO1",
+            "mark_device: /sys/class/powercap/intel-rapl:0/energy_uj",
+            "a counter of the board's own, and no driver reads it",
+        ),
+        ("MeterDriver:\n        bindings:\n          port: meter\n", "BoardCounterDriver: {}\n", "/dev/ttyO1 is none"),
+        (
+            "MeterDriver:\n        bindings:\n          port: meter\n",
+            "BoardCounterDriver:\n        simulated_watts: 5.0\n",
+            "simulated_watts is for emulated boards only",
+        ),
         ("'fsjoule login: '", "'bone login: '", "login_prompt 'bone login: ' does not match the"),
         ("'fsjoule login: '", "'('", "login_prompt '(' does not match the"),
         ("boot_loader: true", "boot_loader: false", "boot_loader is not set: a card without one would not be refused"),
@@ -203,6 +214,19 @@ def test_a_wrong_environment_file_is_explained(found: str, wrong: str, says: str
     told = problems(file)
     assert any(says in line for line in told), told
     assert all("\n  hint: " in line for line in told)
+
+
+def test_a_board_that_measures_itself_needs_no_meter(tmp_path: Path) -> None:
+    file = new(tmp_path)
+    text = file.read_text()
+    for found, own in (
+        ("MeterDriver:\n        bindings:\n          port: meter\n", "BoardCounterDriver: {}\n"),
+        ("mark_device: /dev/ttyO1", "mark_device: /sys/class/powercap/intel-rapl:0/energy_uj"),
+    ):
+        assert found in text
+        text = text.replace(found, own)
+    file.write_text(text)
+    assert problems(file) == []
 
 
 @pytest.mark.parametrize(

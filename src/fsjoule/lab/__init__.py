@@ -1,8 +1,8 @@
 """The board's lab: labgrid drivers and a strategy. Only the modules of this room import labgrid.
 
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
-MeterDriver, Ppk2Driver, InstrumentDriver, MarkLineDriver, SdMuxFlasher, UmsFlasher, FastbootFlasher, TftpFlasher,
-InPlaceFlasher, KeptCard, SshServer and BoardStrategy.
+MeterDriver, Ppk2Driver, InstrumentDriver, BoardCounterDriver, MarkLineDriver, SdMuxFlasher, UmsFlasher,
+FastbootFlasher, TftpFlasher, InPlaceFlasher, KeptCard, SshServer and BoardStrategy.
 Called by: `ci`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
 May call: `meter`, `kernels`, `ports`, `host`, `model`, `errors`.
 
@@ -18,6 +18,7 @@ Entry points:
 """
 
 from fsjoule.lab.board import LabgridBoard
+from fsjoule.lab.board_counter import BoardCounterDriver
 from fsjoule.lab.environment import EnvironmentFile, read_environment
 from fsjoule.lab.facts import board_facts
 from fsjoule.lab.fastboot import FastbootFlasher
@@ -45,6 +46,7 @@ from fsjoule.lab.wiring import missing_drivers
 
 __all__ = [
     "RESERVED",
+    "BoardCounterDriver",
     "BoardStrategy",
     "EnvironmentFile",
     "FastbootFlasher",

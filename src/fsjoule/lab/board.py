@@ -81,6 +81,11 @@ class LabgridBoard:
         self._strategy.transition("off")
 
     @property
+    def shell(self) -> BoardShell | None:
+        """The shell of the booted board."""
+        return self._shell
+
+    @property
     def boot_limit_s(self) -> float:
         return float(self._strategy.boot_timeout)
 

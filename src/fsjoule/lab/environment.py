@@ -23,8 +23,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.cardmodel import read_card_model
 from fsjoule.lab.flashers import FlasherProtocol
-from fsjoule.lab.instruments import InstrumentBase
-from fsjoule.lab.meterdriver import MeterDriver
+from fsjoule.lab.meterdriver import METERS
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.wanted import AT_ONCE, Wanted
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
@@ -38,7 +37,6 @@ _REMOTE_PLACE: Final = "RemotePlace"
 _SHELL: Final = "ShellDriver"
 _LOGIN: Final = ("login_prompt", "username", "prompt")
 _CARD_MODEL: Final = "card_model"
-_METERS: Final = (MeterDriver, InstrumentBase)
 _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
 
@@ -88,7 +86,7 @@ class EnvironmentFile:
 
     @property
     def has_meter(self) -> bool:
-        return any(issubclass(target_factory.drivers[driver.cls], _METERS) for driver in self.drivers)
+        return any(issubclass(target_factory.drivers[driver.cls], METERS) for driver in self.drivers)
 
     @property
     def does_without(self) -> tuple[str, ...]:

@@ -8,33 +8,49 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from labgrid import Target
 
 from fsjoule.errors import ConfigError, MeterError
+from fsjoule.lab.board_counter import BoardCounter, BoardCounterDriver, Simulate
 from fsjoule.lab.instruments import MARK_LINE_DRIVER, HostMarked, MarkLineDriver
-from fsjoule.lab.meterdriver import MeterDriver, NoMeter, has_meter, instrument, meter
+from fsjoule.lab.meterdriver import MeterDriver, NoMeter, board_counter, has_meter, instrument, meter
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
 from fsjoule.meter.protocol.frames import Frame, InfoFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import MarkLine, MeterInfo, Trace
-from fsjoule.ports import Meter
+from fsjoule.ports import Meter, Shell
 
 _HINT: Final = "call arm() before disarm()"
 
 
-def board_meter(target: Target, diagnose: Callable[[], tuple[str, ...]] = tuple) -> Meter:
+def board_meter(
+    target: Target,
+    diagnose: Callable[[], tuple[str, ...]] = tuple,
+    shell: Callable[[], Shell | None] = lambda: None,
+    simulate: Simulate | None = None,
+) -> Meter:
     """The active meter of a labgrid target, suited to its board's time. `diagnose` lists what has died in the lab.
 
-    A board whose environment file has no meter gets `NoMeter`.
+    A board whose environment file has no meter gets `NoMeter`. One that measures itself is asked over its `shell`, once
+    it has booted; `simulate` starts the counter of an emulated one.
     """
     if not has_meter(target):
         return NoMeter()
     strategy: BoardStrategy = target.get_driver("BoardStrategy")
     line = MarkLine(strategy.mark_device, strategy.marks_on_console)
+    own = board_counter(target)
+    if (own is not None) != line.is_counter:
+        raise ConfigError(
+            f"BoardCounterDriver and mark_device {line.device} do not fit: a board that measures itself has both",
+            hint="drivers: BoardCounterDriver: {}, and mark_device: /sys/class/powercap/ZONE/energy_uj",
+        )
+    if own is not None:
+        return _counter(own, strategy, line, shell, simulate)
     return ExplainedMeter(MarksOfBoard(_meter_itself(target, guest_time=strategy.guest_time), line), diagnose)
 
 
@@ -49,6 +65,26 @@ def _meter_itself(target: Target, *, guest_time: bool) -> Meter:
     if not any(isinstance(each, MarkLineDriver) for each in target.drivers):
         return other
     return HostMarked(other, target.get_driver(MARK_LINE_DRIVER))
+
+
+def _counter(
+    driver: BoardCounterDriver,
+    strategy: BoardStrategy,
+    line: MarkLine,
+    shell: Callable[[], Shell | None],
+    simulate: Simulate | None,
+) -> BoardCounter:
+    if strategy.guest_time:
+        raise ConfigError("a board in guest time has no counter of its own energy", hint="use MeterDriver")
+    watts = driver.simulated_watts
+    if watts and not strategy.simulated:
+        raise ConfigError("simulated_watts is for emulated boards only", hint="leave it out: the board has a counter")
+    starts = None if not watts or simulate is None else partial(_simulated, simulate, line.device, watts)
+    return BoardCounter(line, strategy.board, shell, starts)
+
+
+def _simulated(simulate: Simulate, device: str, watts: float, shell: Shell) -> None:
+    simulate(shell, device, watts)
 
 
 class MarksOfBoard:

@@ -10,8 +10,8 @@ from typing import Any
 from labgrid import Target
 from labgrid.resource.remote import RemotePlace, RemotePlaceManager
 
-from fsjoule.lab.instruments import InstrumentBase
-from fsjoule.lab.meterdriver import MeterDriver
+from fsjoule.lab.board_counter import BoardCounterDriver
+from fsjoule.lab.meterdriver import METERS
 from fsjoule.lab.translate import lab_errors
 from fsjoule.model import Exporter, LabFacts, MeterPort
 
@@ -45,9 +45,11 @@ def _exporters(session: Any, paths: Any) -> tuple[Exporter, ...]:  # noqa: ANN40
 
 
 def _meter_port(target: Target) -> MeterPort | None:
-    driver = next((each for each in target.drivers if isinstance(each, (MeterDriver, InstrumentBase))), None)
+    driver = next((each for each in target.drivers if isinstance(each, METERS)), None)
     if driver is None:
         return None
+    if isinstance(driver, BoardCounterDriver):
+        return MeterPort(type(driver).__name__, "", str(target.get_driver("BoardStrategy").mark_device))
     port: Any = getattr(driver, "port", None)
     if port is None:
         kind, address = driver.where

@@ -12,6 +12,7 @@ from labgrid.factory import target_factory
 from labgrid.step import step
 
 from fsjoule.errors import ConfigError, NoMeterError
+from fsjoule.lab.board_counter import BoardCounterDriver
 from fsjoule.lab.instruments import InstrumentBase
 from fsjoule.lab.port_stream import HINT, meter_errors, port_opener
 from fsjoule.meter.links.client import MeterClient
@@ -130,6 +131,10 @@ class MeterDriver(Driver):
         return port_opener(self.port)
 
 
+# Drivers that are a board's meter.
+METERS: Final = (MeterDriver, InstrumentBase, BoardCounterDriver)
+
+
 class NoMeter:
     """ports.Meter of a board without one: a measurement keeps its throughput and says that it has no energy."""
 
@@ -145,7 +150,7 @@ class NoMeter:
 
 def has_meter(target: Target) -> bool:
     """Whether the environment file has a meter, present or not."""
-    return any(isinstance(each, (MeterDriver, InstrumentBase)) for each in target.drivers)
+    return any(isinstance(each, METERS) for each in target.drivers)
 
 
 def meter(target: Target) -> MeterDriver:
@@ -153,6 +158,11 @@ def meter(target: Target) -> MeterDriver:
     if not has_meter(target):
         raise ConfigError(
             "the environment file has no meter", hint="add MeterDriver with bindings: {port: meter} to its drivers"
+        )
+    if board_counter(target) is not None:
+        raise ConfigError(
+            "the board measures itself with its own counter, which is read over its shell in a bench",
+            hint="fsjoule bench measures with it",
         )
     if other := instrument(target):
         raise ConfigError(
@@ -168,3 +178,8 @@ def instrument(target: Target) -> InstrumentBase | None:
     if found is not None:
         target.activate(found)
     return found
+
+
+def board_counter(target: Target) -> BoardCounterDriver | None:
+    """The driver of a board that measures itself; None for another one."""
+    return next((each for each in target.drivers if isinstance(each, BoardCounterDriver)), None)

@@ -1,4 +1,4 @@
-"""The line on which a board sends its marks to the meter: a UART of their own, the console's, or a GPIO.
+"""Where a board sends its marks: a UART of their own, the console's, or a GPIO to the meter; or its own counter.
 
 A mark `S7` goes over a UART as `~S7~2287`: with a check that a shell computes without a program. docs/meter-protocol.md
 defines it.
@@ -32,6 +32,9 @@ _OF_WORK: Final = re.compile(r"[SE](\d+|boot)")
 _LEDS: Final = "/sys/class/leds/"
 _EDGES: Final = {MarkSource.RISING: "rising edge", MarkSource.FALLING: "falling edge"}
 _START: Final = "S"
+# The file of a counter of the kernel's powercap class, on the board.
+_COUNTER: Final = "/energy_uj"
+COUNTED: Final = "/tmp/fsjoule-counted"  # noqa: S108 - on the board, whose /tmp is ours alone
 _SHOWN_DAMAGED: Final = 3
 
 
@@ -44,6 +47,8 @@ class MarkLine:
 
     A `device` below /sys/class/leds is a GPIO: its level is high from a start mark (a text with S) to a stop mark. An
     edge has no text of its own; the recording that it is in tells which mark it is.
+
+    A `device` named energy_uj is the energy counter of the board's own processor: a mark is a reading of it.
     """
 
     device: str
@@ -52,6 +57,10 @@ class MarkLine:
     @property
     def is_gpio(self) -> bool:
         return self.device.startswith(_LEDS)
+
+    @property
+    def is_counter(self) -> bool:
+        return self.device.endswith(_COUNTER)
 
     @property
     def source(self) -> MarkSource:
@@ -65,7 +74,20 @@ class MarkLine:
                 "01" if text.startswith(_START) else "0"
             )  # after work that never sent its stop mark, the line is high
             return "; ".join(f"echo {level} > {shlex.quote(self.device)}" for level in levels)
+        if self.is_counter:
+            return self.reading(text)
         return f'echo "{_checked_by_shell(text)}" > {shlex.quote(self.device)}'
+
+    def reading(self, mark: str = "") -> str:
+        """The shell's command that adds a line to COUNTED: nanoseconds since the boot, microjoules, and perhaps a mark.
+
+        The shell itself reads both; no program is started. The third line of /proc/timer_list (for root only) is
+        `now at NANOSECONDS nsecs`.
+        """
+        return (
+            "{ read -r fsj_; read -r fsj_; read -r fsj_ fsj_ fsj_ns fsj_; } < /proc/timer_list; "
+            f'read -r fsj_uj < {shlex.quote(self.device)}; echo "$fsj_ns $fsj_uj {mark}" >> {COUNTED}'
+        )
 
     def heard_as(self, text: str) -> str:
         """The text of a mark among the `marks` of a trace: its own, or the name of its edge."""

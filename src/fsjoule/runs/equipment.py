@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from fsjoule import lab
 from fsjoule.images import CardImage
 from fsjoule.ports import Meter
+from fsjoule.virtual.instruments import simulated_counter
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
 
@@ -39,5 +40,7 @@ def equipment(
             diagnose_power=partial(lab_health.power_faults, *where),
             diagnose_writing=partial(lab_health.card_faults, *where),
         )
-        meter = lab.board_meter(target, partial(lab_health.meter_faults, *where))
+        meter = lab.board_meter(
+            target, partial(lab_health.meter_faults, *where), lambda: board.shell, simulated_counter.start
+        )
     return Equipment(board, meter, partial(lab_health.lab_faults, *where))

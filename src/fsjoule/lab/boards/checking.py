@@ -28,6 +28,7 @@ _WAY_OF: Final = {
 _SSH_SERVER: Final = "SshServer"
 _PPK2_DRIVER: Final = "Ppk2Driver"
 _INSTRUMENT_DRIVER: Final = "InstrumentDriver"
+_COUNTER_DRIVER: Final = "BoardCounterDriver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def _drivers(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
         what = "there is no meter: no measurement will have an energy"
         yield Problem(environment.path, what, "add MeterDriver with bindings: {port: meter}")
     yield from _instruments(environment)
+    yield from _own_counter(environment)
     servers = [driver for driver in environment.drivers if driver.cls == _SSH_SERVER]
     if servers and (lacking := lacks_ssh_server(recipe)):
         what = f"{lacking}, which SshServer would start"
@@ -125,11 +127,32 @@ def _instruments(environment: EnvironmentFile) -> Iterator[Problem]:
         yield Problem(environment.path, what, hint, driver.line)
 
 
+def _own_counter(environment: EnvironmentFile) -> Iterator[Problem]:
+    """A board that measures itself has both: the driver, and its counter as the mark line."""
+    file, profile = environment.path, environment.profile
+    driver = next((each for each in environment.drivers if each.cls == _COUNTER_DRIVER), None)
+    name = "mark_device: /sys/class/powercap/ZONE/energy_uj"
+    if driver is None:
+        if profile.mark_line.is_counter:
+            what = f"mark_device is {profile.mark_device}, a counter of the board's own, and no driver reads it"
+            yield Problem(file, what, "add BoardCounterDriver: {}", _line(file, "mark_device"))
+        return
+    if not profile.mark_line.is_counter:
+        what = f"{_COUNTER_DRIVER} reads the counter that mark_device names, and {profile.mark_device} is none"
+        yield Problem(file, what, f"write {name}", driver.line)
+    if "simulated_watts" in driver.arguments and not profile.simulated:
+        yield Problem(file, "simulated_watts is for emulated boards only", "remove it: the board counts", driver.line)
+
+
 def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
     profile, file = environment.profile, environment.path
     devices = card_devices(recipe)
     pairs = {
-        "mark_device": (profile.mark_device, recipe.boot.mark_device),
+        # The card's own marks, of its boot, need no counter.
+        "mark_device": (
+            profile.mark_device,
+            profile.mark_device if profile.mark_line.is_counter else recipe.boot.mark_device,
+        ),
         "card_device": (profile.card_device, devices.card),
         "scratch_device": (profile.scratch_device, devices.scratch),
     }

@@ -18,10 +18,11 @@ _MOST_TICKS: Final = 3
 
 
 class PolledTrace:
-    """Collects readings and marks of one instrument."""
+    """Collects readings and marks of one instrument. With `gaps` ticks far from any reading are lost."""
 
-    def __init__(self, info: PlainInfo) -> None:
+    def __init__(self, info: PlainInfo, *, gaps: bool = True) -> None:
         self._info = info
+        self._gaps = gaps
         self._times_us: list[int] = []
         self._totals_nj: list[float] = []
         self._volts: list[float] = []
@@ -62,7 +63,7 @@ class PolledTrace:
         volts = self._between(edges[:-1] * tick_us + tick_us // 2, times_us, self._volts)
         # A tick between two readings is of both.
         clipped = self._between(edges * tick_us, times_us, self._clipped) > 0
-        kept = ~_in_gaps(edges[:-1], times_us, tick_us)
+        kept = ~_in_gaps(edges[:-1], times_us, tick_us) if self._gaps else np.ones(len(edges) - 1, dtype=bool)
         # At both ends, and behind each gap: a gap lies behind the samples of its checkpoint.
         behind = kept & np.concatenate([[False], ~kept])[: len(kept)]
         told: npt.NDArray[np.int64] = np.unique(np.concatenate([[0, len(kept)], np.flatnonzero(behind)]))
