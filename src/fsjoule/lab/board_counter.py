@@ -26,6 +26,8 @@ _UPDATE_US: Final = 1000
 _PROGRAM: Final = "/tmp/fsjoule-count"  # noqa: S108 - on the board, whose /tmp is ours alone
 # No measurement is longer. The program ends with its recording, and with this limit if the recording is lost.
 _LIMIT_S: Final = 6 * 3600
+# After a failure a board may not answer any more.
+_PATIENCE_S: Final = 10.0
 _HINT: Final = "mark_device names the counter: /sys/class/powercap/ZONE/energy_uj, which root can read on the board"
 
 # Starts a simulated counter in the place of `MarkLine.device`; gets the power in watts.
@@ -90,7 +92,7 @@ class BoardCounter:
             raise MeterError("the board has booted anew while its counter was being read", transient=True)
         # One that has ended, and for which nobody has waited yet, has no arguments any more.
         runs = f'read -r fsj_ < /proc/{process}/cmdline; [ -n "$fsj_" ] && kill {process}'
-        done = shell.run(("sh", "-c", f"{runs} && {{ {self._line.reading()}; }}"))
+        done = shell.run(("sh", "-c", f"{runs} && {{ {self._line.reading()}; }}"), timeout_s=_PATIENCE_S)
         if done.exit_code != 0:
             raise MeterError("the program on the board that reads its counter has ended", transient=True)
         return counted(shell.get(COUNTED).decode(errors="replace"), self._known[1])
