@@ -48,7 +48,7 @@ class _Place:
         self.notices: list[str] = []
         self.drift: Drift | None = Drift(10.0, 5.0, 8.0, 16)
         self.booted_s = 12.0
-        self.meter: FakeMeter | None = FakeMeter(now=self._trace)
+        self.meter: FakeMeter | None = FakeMeter(now=self.trace)
         self.board = FakeBoard(FakeShell(self._answer), FACTS, IMAGE, reached="the mux went to the exporter and back")
         self.profile = PROFILE
         self._measured = False
@@ -65,7 +65,7 @@ class _Place:
         self.clock.sleep(seconds)
         return self.drift
 
-    def _trace(self) -> Trace:
+    def trace(self) -> Trace:
         return replace(self._made(), faults=self.faults)
 
     def _made(self) -> Trace:
@@ -349,6 +349,21 @@ def test_in_guest_time_clocks_do_not_apply_and_power_is_the_outlets(place: _Plac
     assert checks["clock"].health is Health.NOT_HERE
     assert checks["power"].seen == "the outlet says off, on, off; no meter saw it"
     assert "12 of 12 arrived" in checks["marks"].seen
+
+
+def test_a_board_that_measures_itself_is_asked_once_it_has_booted(place: _Place) -> None:
+    place.profile = replace(PROFILE, mark_device="/sys/class/powercap/intel-rapl:0/energy_uj")
+    place.meter = FakeMeter(now=lambda: place.trace() if place.board.powered else None)
+    checks = place.checks()
+    assert list(checks) == ["power", "flasher", "boot", "meter", "card", "marks", "clock"]
+    assert overall(checks.values()) is Health.OK
+    assert "no meter saw it" in checks["power"].seen
+    assert "W by its own counter" in checks["meter"].seen
+    assert checks["marks"].seen == "12 of 12 came; each is a reading of the board's own counter"
+    place.meter = FakeMeter()
+    assert [name for name, check in place.checks().items() if check.health is Health.BROKEN] == ["meter"]
+    place.board.faults = [BoardError("fake did not boot")]
+    assert {check.because for check in place.checks().values()} == {"", "boot"}
 
 
 def test_a_place_that_is_lost_ends_the_examination(place: _Place) -> None:

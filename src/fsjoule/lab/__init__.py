@@ -29,7 +29,7 @@ from fsjoule.lab.instruments import InstrumentBase, InstrumentDriver, MarkLineDr
 from fsjoule.lab.kept_card import KeptCard
 from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
-from fsjoule.lab.meterdriver import MeterDriver, has_meter, instrument, meter
+from fsjoule.lab.meterdriver import MeterDriver, board_counter, has_meter, instrument, meter
 from fsjoule.lab.place import Guard, acquired_place, acquired_places, note_end, release_left
 from fsjoule.lab.placenames import find_places, is_name, place_variables
 from fsjoule.lab.shell import LabgridShell
@@ -69,6 +69,7 @@ __all__ = [
     "Wanted",
     "acquired_place",
     "acquired_places",
+    "board_counter",
     "board_facts",
     "board_meter",
     "check_places",

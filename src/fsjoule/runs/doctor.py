@@ -189,7 +189,7 @@ def _run(argv: Sequence[str]) -> tuple[int, bytes]:
 
 def _notices(target: Any) -> list[str]:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
     """What fsjoule's own meter says against itself. An emulated one needs no calibration."""
-    if lab.instrument(target) is not None:
+    if _is_another(target):
         return []
     frame = lab.meter(target).client().info()
     said = [*complaints(frame.status), *file_notices(frame.info, today())]
@@ -198,7 +198,7 @@ def _notices(target: Any) -> list[str]:  # noqa: ANN401 - a labgrid Target; labg
 
 def _drift(target: Any, clock: Clock, seconds: float) -> Drift | None:  # noqa: ANN401 - a labgrid Target
     """How the own meter's clock drifts against the host's, heard for so many seconds. Raises MeterError."""
-    if lab.instrument(target) is not None:
+    if _is_another(target):
         return None
     receiver, fit = lab.meter(target).client().receiver, ClockFit()
     tick_us = receiver.wait_info().info.tick_us
@@ -207,6 +207,11 @@ def _drift(target: Any, clock: Clock, seconds: float) -> Drift | None:  # noqa: 
         clock.sleep(seconds)
     receiver.raise_if_over()
     return fit.drift()
+
+
+def _is_another(target: Any) -> bool:  # noqa: ANN401 - a labgrid Target
+    """Whether the board is measured by another meter than fsjoule's own."""
+    return lab.instrument(target) is not None or lab.board_counter(target) is not None
 
 
 def _card_bytes(profile: BoardProfile) -> int:

@@ -10,7 +10,7 @@ from fsjoule.bench.health.boot import BOOT, FLASHER, check_boot, check_flasher
 from fsjoule.bench.health.card import CARD, check_card
 from fsjoule.bench.health.clock import CLOCK, check_clock
 from fsjoule.bench.health.marks import MARKS, check_marks
-from fsjoule.bench.health.meter import METER, check_meter
+from fsjoule.bench.health.meter import METER, check_counter, check_meter
 from fsjoule.bench.health.power import POWER, check_power
 from fsjoule.bench.health.result import Check, Health
 from fsjoule.errors import LabError
@@ -76,11 +76,15 @@ class Checkup:
             MARKS: self._marks,
             CLOCK: self._clock,
         }
+        if self._measures_itself:
+            # It can be asked only while it runs.
+            looks = {name: looks[name] for name in (POWER, FLASHER, BOOT, METER, CARD, MARKS, CLOCK)}
         for name, look in looks.items():
             yield self._checked(name, look)
 
     def _checked(self, name: str, look: Callable[[], Check]) -> Check:
-        because = next((self._failed[need] for need in _NEEDS.get(name, ()) if need in self._failed), "")
+        needs = (BOOT,) if name == METER and self._measures_itself else _NEEDS.get(name, ())
+        because = next((self._failed[need] for need in needs if need in self._failed), "")
         if because:
             self._failed[name] = because  # the first cause
             return Check(name, Health.NOT_TRIED, f"needs {because}", because=because)
@@ -96,13 +100,15 @@ class Checkup:
         return check
 
     def _power(self) -> Check:
-        # In guest time the meter's clock stands still while the board is off.
-        meter = None if self.meter is None or self.profile.guest_time else self.meter.meter
-        return check_power(self.board, self.parts, meter, self.clock)
+        # While the board is off, the meter's clock stands still in guest time; a board that measures itself is silent.
+        asked = None if self.profile.guest_time or self._measures_itself else self.meter
+        return check_power(self.board, self.parts, None if asked is None else asked.meter, self.clock)
 
     def _meter(self) -> Check:
         if self.meter is None:
             return Check(METER, Health.NOT_HERE, _NO_METER)
+        if self._measures_itself:
+            return check_counter(self.meter.meter, self.clock)
         return check_meter(self.meter.meter, self.clock, self.meter.notices, guest_time=self.profile.guest_time)
 
     def _boot(self) -> Check:
@@ -122,6 +128,10 @@ class Checkup:
             return check_clock(self._booted, self.clock, None)
         notes = tick_notes(tools.meter.info(), self.board.facts().tick_hz)
         return check_clock(self._booted, self.clock, tools.drift, notes)
+
+    @property
+    def _measures_itself(self) -> bool:
+        return self.profile.mark_line.is_counter
 
     @property
     def _booted(self) -> Shell:

@@ -1,4 +1,7 @@
-"""The meter, with the board off: does it answer, is it calibrated, are samples lost, does it read zero?"""
+"""The meter, with the board off: does it answer, is it calibrated, are samples lost, does it read zero?
+
+A board that measures itself is asked while it runs: does its counter count?
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,15 @@ def check_meter(meter: Meter, clock: Clock, notices: Callable[[], Sequence[str]]
     meter.arm()
     clock.sleep(_RECORD_S)
     return judge_meter(meter.disarm(), said)
+
+
+def check_counter(meter: Meter, clock: Clock) -> Check:
+    """Read a booted board's own counter for 2 s. Raises MeterError, also if it stands still."""
+    meter.arm()
+    clock.sleep(_RECORD_S)
+    trace = meter.disarm()
+    seen = f"{_named(trace.info)}; the idle board draws {float(trace.power_w.mean()):.2f} W by its own counter"
+    return judged(METER, seen, _unknown(trace.info))
 
 
 def judge_meter(trace: Trace, notices: Sequence[str]) -> Check:
