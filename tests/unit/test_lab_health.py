@@ -207,6 +207,8 @@ def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:
     record = lab.note()
     lab.paths.bury(record, "its supervisor was killed by SIGKILL")
     lab.paths.bury(record, "it was taken down")
+    lab.signal("coordinator", signal.SIGKILL)
+    assert lab_faults(lab.coordinator, _PLACE) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
     lab.paths.record.unlink()
     assert lab_faults(lab.coordinator, _PLACE) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
     lab.paths.make()

@@ -94,11 +94,13 @@ def _faults_at(coordinator: str, place: str) -> tuple[LabFault, ...]:
     for name in lab_names():
         paths = LabPaths.of(name)
         record = paths.read()
-        if record is not None and record.coordinator == coordinator:
-            return faults_of(record, place)
+        found = faults_of(record, place) if record is not None and record.coordinator == coordinator else None
+        # It is read last: a lab that ends says why before its programs end, which are no faults then.
         epitaph = paths.read_epitaph()
-        if record is None and epitaph is not None and epitaph.coordinator == coordinator:
+        if epitaph is not None and epitaph.coordinator == coordinator:
             return (LabFault(f"the lab {name!r} has ended: {epitaph.reason}", _BOARD),)
+        if found is not None:
+            return found
     return ()
 
 
