@@ -102,6 +102,22 @@ def test_a_writer_that_fails_says_why(tmp_path: Path, exporter: Exporter) -> Non
     assert caught.value.transient
 
 
+def test_a_writers_own_code_is_not_shown(tmp_path: Path, exporter: Exporter) -> None:
+    """As bmaptool says that a card has no size."""
+    said = (
+        "bmaptool: \\033[91mERROR\\033[0m: An error occurred, here is the traceback:\\n"
+        'Traceback (most recent call last):\\n  File "CLI.py", line 454, in copy_command\\n    writer = Copy()\\n\\n'
+        "bmaptool: \\033[91mERROR\\033[0m: it will not fit the block device\\n"
+    )
+    program = tmp_path / "bmaptool"
+    program.write_text(f"#!/bin/sh\nprintf '{said}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(LabError) as caught:
+        write_card(exporter, tmp_path / "card.img", 60)
+    why = "writing card.img failed with exit code 1: bmaptool: ERROR: it will not fit the block device"
+    assert caught.value.what == why
+
+
 def test_a_write_that_takes_too_long_leaves_no_writer(tmp_path: Path, exporter: Exporter) -> None:
     writer(tmp_path, seconds=300)
     begin = time.monotonic()

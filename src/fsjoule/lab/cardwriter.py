@@ -6,6 +6,7 @@ that another user may have by then.
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import tempfile
@@ -31,6 +32,9 @@ _ENDING_TIMEOUT_S: Final = 60.0
 _ENDING_AMID_FAULTS_TIMEOUT_S: Final = 20.0
 _DIAGNOSE_S: Final = 3.0
 _TAIL: Final = 1000
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+# bmaptool shows where in its code it has failed, before it says why.
+_TRACEBACK: Final = re.compile(r"(?:.*traceback:\n)?Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*")
 _DD: Final = ("dd", "oflag=direct", "bs=4M", "conv=fdatasync")
 
 # Ends every process of the exporter that was started to write this card, and waits until they are gone. No process of
@@ -171,7 +175,12 @@ def _run(
         finally:
             process.stop(child, timeout_s=1.0)
         log.seek(0)
-        return exit_code, log.read().decode(errors="replace").replace("\r", "\n").strip()[-_TAIL:]
+        return exit_code, _said(log.read().decode(errors="replace"))
+
+
+def _said(output: str) -> str:
+    """What a program has said of its failure, without colours and without its own code."""
+    return _TRACEBACK.sub("", _COLOURS.sub("", output.replace("\r", "\n"))).strip()[-_TAIL:]
 
 
 def on_exporter(file: Path, resource: Any) -> str:  # noqa: ANN401 - a labgrid resource
