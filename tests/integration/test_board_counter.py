@@ -83,8 +83,13 @@ def test_the_joules_between_two_marks_are_those_of_the_counter(line: MarkLine, s
     assert 1.0 <= window_s <= took_s
     found = energy(trace, Window(start.time_us, stop.time_us), Window(start.time_us - 1e6, start.time_us))
     assert found.lost_ticks == 0
-    assert abs(found.gross_mj.value - 1000 * WATTS * window_s) <= 2 * found.gross_mj.uncertainty
-    assert len(shell.get(COUNTED).splitlines()) >= 5  # begin, end, marks, and each second
+    lines = [line.split() for line in shell.get(COUNTED).decode().splitlines()]
+    assert len(lines) >= 5  # begin, end, marks, and each second
+    count = {mark: int(uj) for _, uj, *marks in lines for mark in marks}
+    # Exact but for the ticks of 1 ms at both marks.
+    assert found.gross_mj.value == pytest.approx((count["E7"] - count["S7"]) / 1000, abs=4 * WATTS)
+    # How old a count is depends on this computer's load.
+    assert found.gross_mj.value == pytest.approx(1000 * WATTS * window_s, rel=0.5)
 
 
 def test_nothing_reads_on_after_the_end(line: MarkLine, shell: LocalShell, tmp_path: Path) -> None:

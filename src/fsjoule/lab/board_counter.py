@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, Protocol
 
 import attr
 from labgrid.driver import Driver
@@ -30,8 +30,11 @@ _LIMIT_S: Final = 6 * 3600
 _PATIENCE_S: Final = 10.0
 _HINT: Final = "mark_device names the counter: /sys/class/powercap/ZONE/energy_uj, which root can read on the board"
 
-# Starts a simulated counter in the place of `MarkLine.device`; gets the power in watts.
-Simulate = Callable[[Shell, str, float], None]
+
+class Simulate(Protocol):
+    """Starts a simulated counter on a booted board, in the place of `MarkLine.device`."""
+
+    def __call__(self, shell: Shell, device: str, watts: float) -> None: ...
 
 
 @target_factory.reg_driver

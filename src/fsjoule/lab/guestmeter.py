@@ -79,12 +79,8 @@ def _counter(
     watts = driver.simulated_watts
     if watts and not strategy.simulated:
         raise ConfigError("simulated_watts is for emulated boards only", hint="leave it out: the board has a counter")
-    starts = None if not watts or simulate is None else partial(_simulated, simulate, line.device, watts)
+    starts = partial(simulate, device=line.device, watts=watts) if watts and simulate is not None else None
     return BoardCounter(line, strategy.board, shell, starts)
-
-
-def _simulated(simulate: Simulate, device: str, watts: float, shell: Shell) -> None:
-    simulate(shell, device, watts)
 
 
 class MarksOfBoard:
