@@ -130,6 +130,9 @@ def test_a_reader_that_ended_is_named(line: MarkLine, shell: LocalShell, tmp_pat
     for each in _processes(tmp_path):
         if re.search(r"fsjoule-count\b", _command(each)):
             os.kill(each, signal.SIGKILL)
+            deadline = time.monotonic() + 20
+            while _command(each) and time.monotonic() < deadline:
+                time.sleep(0.01)
     with pytest.raises(MeterError, match="the program on the board that reads its counter has ended"):
         meter.disarm()
 
