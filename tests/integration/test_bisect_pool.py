@@ -16,6 +16,7 @@ from fsjoule.lab import read_environment
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.pool import Assignment, Pool
 from fsjoule.runs.request import choose
+from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Answered, Booted, Built, Event, bisection_log
 from fsjoule.testing import FakeKernelBoots
 
@@ -69,6 +70,15 @@ def test_a_boot_that_was_given_is_not_made_again(tmp_path: Path) -> None:
         assert not list((tmp_path / "ahead").glob("*/a-1"))
 
 
+def test_once_a_boot_is_there_no_board_begins_what_was_likely_before_it(tmp_path: Path) -> None:
+    with pool(tmp_path, [], boards=1) as boots:
+        boots.expect([(Path("a"), 1), (Path("stale"), 2)])
+        boots.measure(Path("a"), 1)
+        boots.expect([(Path("b"), 3)])
+        boots.measure(Path("b"), 3)
+        assert not list((tmp_path / "ahead").glob("*/stale-2"))
+
+
 def test_a_kernel_is_at_fault_only_if_it_fails_on_two_boards(tmp_path: Path) -> None:
     with pool(tmp_path, []) as boots:
         for lab in ("deterministic", "deterministic-2"):
@@ -98,22 +108,36 @@ def test_a_fault_is_tried_again_on_another_board_and_a_full_disk_is_not(tmp_path
         assert boots.measure(Path("a"), 1).run_id == "a-1"
 
 
-@pytest.mark.parametrize("culprit", [5, 41])
-def test_looking_ahead_changes_neither_boots_nor_answer_and_saves_most_of_the_time(
-    tmp_path: Path, culprit: int
-) -> None:
+@pytest.mark.parametrize("boards", [2, 4])
+def test_looking_ahead_changes_neither_boots_nor_answer_and_saves_most_of_the_time(tmp_path: Path, boards: int) -> None:
     """In lock-step: each round all boards boot once."""
-    alone, ahead = (FakeKernelBoots(figures(COMMITS[culprit])) for _ in range(2))
-    answers = [
-        Bisection(tmp_path / name, boots, ahead=number).answer()
-        for name, boots, number in (("alone", alone, 0), ("ahead", ahead, 3))
-    ]
-    assert answers[0] == answers[1]
-    events = [_told(tmp_path / name) for name in ("alone", "ahead")]
-    assert events[0] == events[1]
-    assert alone.expected == []
-    rounds = _rounds(ahead, boards=4)
-    assert rounds * 3 <= len(ahead.booted)
+    serial = together = 0
+    for culprit in (1, 5, 18, 41, 62):
+        alone, ahead = (FakeKernelBoots(figures(COMMITS[culprit])) for _ in range(2))
+        answers = [
+            Bisection(tmp_path / f"{name}-{culprit}", boots, ahead=number).answer()
+            for name, boots, number in (("alone", alone, 0), ("ahead", ahead, boards - 1))
+        ]
+        assert answers[0] == answers[1]
+        events = [_told(tmp_path / f"{name}-{culprit}") for name in ("alone", "ahead")]
+        assert events[0] == events[1]
+        assert alone.expected == []
+        serial += len(ahead.booted)
+        together += _rounds(ahead, boards)
+    assert serial / together > {2: 1.75, 4: 2.9}[boards]
+
+
+def test_a_boot_that_is_wanted_after_either_outcome_is_more_likely_than_one_of_them(tmp_path: Path) -> None:
+    """The last position of a search is a neighbour of the culprit, whatever it shows: its next boots come before."""
+    boots = FakeKernelBoots(figures(COMMITS[41]))
+    bisection = Bisection(tmp_path / "log", boots, ahead=1)
+    bisection.run()
+    with bisection_log(tmp_path / "log") as log:
+        booted = [each for each in log.events if isinstance(each, Booted)]
+    last = max(number for number, each in enumerate(booted) if each.purpose is Purpose.SEARCH)
+    (_, seed), second, *_ = boots.expected[last]
+    assert second[0] == boots.booted[last][0]
+    assert second[1] != seed
 
 
 def _rounds(boots: FakeKernelBoots, boards: int) -> int:

@@ -18,7 +18,7 @@ from unprivileged import run_unprivileged
 from fsjoule.errors import LabError, StorageError
 from fsjoule.host import process
 from fsjoule.host.cache import locks
-from fsjoule.host.cache.stages import build_once, cached, clean, damage
+from fsjoule.host.cache.stages import build_once, cached, clean, damage, drop
 from fsjoule.model import MIB
 
 
@@ -69,6 +69,25 @@ def test_what_another_process_uses_is_kept_and_the_rest_removed(run: CommandLine
         assert [(each.stage, each.damage) for each in cached(root)] == [("card", None)]
     assert run("image", "clean").code == 0
     assert not cached(root)
+
+
+def test_of_an_entry_of_two_users_the_last_one_removes_it(memory: Path) -> None:
+    entry = build_once("card", "a", "key", lambda folder: (folder / "file").touch(), progress=print, root=memory)
+    with user(memory):
+        assert not drop(entry, "card a", progress=print)
+        assert damage(entry) is None
+    assert drop(entry, "card a", progress=print)
+    assert not list((memory / "card").iterdir())
+    assert drop(entry, "card a", progress=print), "it is gone already"
+
+
+def test_an_entry_that_is_just_being_built_is_not_waited_for(memory: Path) -> None:
+    def build(folder: Path) -> None:
+        assert not drop(folder.with_name("a-key"), "card a", progress=print)
+        assert not drop(folder, "card a", progress=print)
+        (folder / "file").touch()
+
+    assert damage(build_once("card", "a", "key", build, progress=print, root=memory)) is None
 
 
 def test_a_stage_that_a_builder_has_just_made_is_not_cleaned_away(memory: Path) -> None:

@@ -216,7 +216,7 @@ def _stored(entry: Path) -> _Stored:
 def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[CacheEntry]:
     """All entries by stage and name, with damaged ones and leftovers of interrupted builds."""
     base = root or images_cache()
-    return [_listed(stage, path) for stage in stages for path in _places(base / stage)]
+    return [_listed(stage, path) for stage in stages for path in places(base / stage)]
 
 
 def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
@@ -253,6 +253,26 @@ def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
     return freed
 
 
+def drop(path: Path, what: str, *, progress: Progress, timeout_s: float = 0.0) -> bool:
+    """Remove an entry, or what an interrupted build of it has left; False if another process uses or builds it.
+
+    This process uses it no longer in any case. Raises OSError for an irremovable one.
+    """
+    final = path.with_name(path.name.partition(UNFINISHED)[0].removeprefix("."))
+    lock, used = _beside(final, "lock"), _beside(final, "use")
+    try:
+        with locked(lock, what, progress, timeout_s), unused(used) as nobody:
+            if not nobody:
+                return False
+            if os.path.lexists(path):
+                discard(_moved_away(path))
+            for beside in (_beside(final, "checked"), used, lock):
+                discard(beside)
+    except LabError:
+        return False
+    return True
+
+
 def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str]) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}{UNFINISHED}", dir=final.parent))
     try:
@@ -284,7 +304,7 @@ def _to_disk(folder: Path, synchronise: Callable[[int], int]) -> None:
         os.close(descriptor)
 
 
-def _places(stage: Path) -> Iterator[Path]:
+def places(stage: Path) -> Iterator[Path]:
     """Paths of entries, of wrong files in their places, and of unfinished entries that nobody is building."""
     # Looked at once: another process may just be making the folder.
     try:
@@ -321,18 +341,7 @@ def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
         else:
             entry.path.unlink(missing_ok=True)
         return True
-    final = entry.path.with_name(entry.path.name.partition(UNFINISHED)[0].removeprefix("."))
-    lock, used = _beside(final, "lock"), _beside(final, "use")
-    try:
-        with locked(lock, what, progress, _CLEAN_TIMEOUT_S), unused(used) as nobody:
-            if not nobody:
-                return False
-            discard(_moved_away(entry.path))
-            for beside in (_beside(final, "checked"), used, lock):
-                discard(beside)
-    except LabError:
-        return False
-    return True
+    return drop(entry.path, what, progress=progress, timeout_s=_CLEAN_TIMEOUT_S)
 
 
 def _beside(entry: Path, kind: str) -> Path:

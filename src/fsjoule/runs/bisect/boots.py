@@ -17,7 +17,7 @@ from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
-from fsjoule.host.cache.locks import discard
+from fsjoule.host.cache.stages import drop, places
 from fsjoule.model import Measurement, Planned, Run
 from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.labels import listed
@@ -42,7 +42,8 @@ class BoardBoots:
 
     `choice` says what is measured, with any kernel; `select` names the measurements of it that count, by a part of
     their names (several with commas; all without one). `metrics` are the figures that are wanted. In `cards` the card
-    images of the kernels that booted last are kept: of a hundred kernels they would fill the cache.
+    images of the kernels that booted last are kept: of a hundred kernels they would fill the cache. Several boards may
+    share the folder.
     """
 
     choice: Choice
@@ -133,10 +134,10 @@ class BoardBoots:
 
     def _keep_few(self, booting: list[Path]) -> None:
         self._kept = [*(folder for folder in self._kept if folder not in booting), *booting]
-        while len(self._kept) > _CARDS:
-            discard(self._kept.pop(0))
-        for stage in self.cards.glob("partition/*"):
-            discard(stage)  # only a card is made of it
+        doomed, self._kept = self._kept[:-_CARDS], self._kept[-_CARDS:]
+        # Only a card is made of a partition. What another board uses, that one drops.
+        for entry in (*doomed, *places(self.cards / "partition")):
+            drop(entry, entry.name, progress=self.say)
 
 
 def board_of(run: Run) -> str:

@@ -21,6 +21,9 @@ from fsjoule.verdicts.bisection.state import State
 # Random choices of confirming boots are none of those that led to the candidate.
 _FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CURE: 3_000, Purpose.SCAN: 5_000}
 
+# So many states that the boots may lead to are looked at: some milliseconds each.
+_STATES: Final = 64
+
 Figures = dict[str, float | None]
 
 
@@ -30,23 +33,33 @@ def seed_of(state: State, kernel: WantedKernel, purpose: Purpose) -> int:
 
 
 def likely_boots(state: State, ends: Callable[[State, Measure], bool]) -> Iterator[tuple[WantedKernel, int]]:
-    """The next boots with their seeds, the most probable first: the very next one, and what follows each outcome.
+    """The next boots with their seeds, the most probable first.
 
-    `ends` tells steps with which another line begins; nothing is guessed from there on.
+    First those that come whatever the boots show. A later boot may come after several outcomes, as those of a neighbour
+    of all candidates do: its probability is the sum. `ends` tells steps with which another line begins; nothing is
+    guessed from there on.
     """
     number = count()
     ways = [(-1.0, next(number), state)]
-    while ways:
+    chances: dict[tuple[WantedKernel, int], float] = {}
+    for _ in range(_STATES):
+        if not ways:
+            break
         chance, _, at = heapq.heappop(ways)
         step = at.step()
         if not isinstance(step, Measure) or ends(at, step):
             continue
         kernel = at.wanted(step)
-        seed = seed_of(at, kernel, step.purpose)
-        yield kernel, seed
+        boot = kernel, seed_of(at, kernel, step.purpose)
+        if chance == -1:
+            yield boot
+        else:
+            chances[boot] = chances.get(boot, 0.0) - chance
         for bad, share in _outcomes(at, step):
-            booted = replace(at, booted=(*at.booted, _booted(at, step, kernel, seed, bad=bad)))
+            booted = replace(at, booted=(*at.booted, _booted(at, step, *boot, bad=bad)))
             heapq.heappush(ways, (chance * share, next(number), booted))
+    # Equally probable ones stay in the order in which they would come.
+    yield from sorted(chances, key=lambda boot: round(-chances[boot], 6))
 
 
 def _outcomes(state: State, step: Measure) -> list[tuple[bool, float]]:

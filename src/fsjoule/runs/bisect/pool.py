@@ -102,13 +102,13 @@ class Pool:
         """See ports.KernelBoots. Raises what the boot raised on two boards; LabError too if no board is left."""
         wish = self._wanted = Wish(kernel, seed, profiled)
         with interrupts.interruptible():
-            self._assign()
+            # Once it is made, what was likely before is so no longer: a board that is free waits for the next guesses.
             while wish not in self._made:
+                self._assign()
                 if not self._processes.left:
                     assert self._lost is not None
                     raise self._lost
                 self._processes.listen(self._take, self._lose)
-                self._assign()
         made, self._wanted = self._made.pop(wish), None
         if made.boot is None:
             assert made.fault is not None

@@ -15,7 +15,7 @@ def _work(link: Link, name: str) -> None:
     folder = assigned.folder / name
     choice = replace(assigned.choice, results=folder / "results")
     environment = replace(assigned.environment, virtual_lab=name)
-    equipment = (choice, environment, assigned.metrics, assigned.select, folder / "cards")
+    equipment = (choice, environment, assigned.metrics, assigned.select, assigned.folder / "cards")
     with BoardBoots(*equipment, _say_nothing, assigned.command) as boots:
         while (wish := link.receive()) is not None:
             link.send(_made(boots, wish))

@@ -14,6 +14,8 @@ from fsjoule.statistics.ratios import Floats
 
 # A position that has been built already is taken if it tells nearly as much as the best.
 _NEARLY: Final = 0.95
+# Positions that tell as much but for this share are alike.
+_ALIKE: Final = 0.99
 
 
 def telling(first_bad: Floats, otherwise: float, rows: npt.NDArray[np.int64], expected: Expected) -> Floats:
@@ -40,11 +42,17 @@ def _split(first_bad: Floats, if_bad: Floats, if_good: Floats) -> Floats:
 
 
 def most_telling(bits: Floats, testable: npt.NDArray[np.bool_], built: Collection[int]) -> int:
-    """The position to boot; `bits` has what each would tell."""
+    """The position to boot; `bits` has what each would tell.
+
+    Among positions that tell alike it is the one that the largest power of two divides. So noise seldom moves the
+    choice to a neighbour, and what was built or booted ahead is the position that is asked for.
+    """
     told = np.where(testable, bits, -1.0)
-    best = int(told.argmax())
-    known = [position for position in built if told[position] >= _NEARLY * told[best]]
-    return max(known, key=lambda position: (told[position], -position)) if known else best
+    known = [position for position in built if told[position] >= _NEARLY * told.max()]
+    if known:
+        return max(known, key=lambda position: (told[position], -position))
+    alike = np.flatnonzero(told >= _ALIKE * told.max()).tolist()
+    return max(alike, key=lambda position: (position & -position, told[position]))
 
 
 def hypothetical(
