@@ -2,7 +2,7 @@
 
 python benchmarks/parallel_bisection.py --boards 4
 
-Debian's kernels stand for 64 commits: 6.1 for the good ones, 6.12 from the first bad one on; each commit has its own
+Debian's kernels stand for the commits: 6.1 for the good ones, 6.12 from the first bad one on; each commit has its own
 folder. So nothing is compiled, and what is measured is boots alone: cards, labs that come up and go down, ext4's
 randread-16k, and what is made ahead in vain. The boots and figures of both turns must be equal to the digit. Nothing
 else should run: the ratio is that of the cores that are free. The exit code is 1 if something differs.
@@ -34,7 +34,6 @@ from fsjoule.verdicts.bisection.state import State
 
 _GOOD, _BAD = "6.1", "6.12"
 _TREE: Final = "imx6ul-14x14-evk.dtb"
-_COMMITS: Final = tuple(f"{number:040x}" for number in range(64))
 _FIGURE: Final = "ext4-randread-16k throughput"
 
 
@@ -42,7 +41,7 @@ _FIGURE: Final = "ext4-randread-16k throughput"
 class _Debian:
     """ports.KernelBuilds: all commits are built already. `folder` gets a link to its kernel for each of them."""
 
-    first_bad: int
+    first_bad: str
     folder: Path
     good: Path
     bad: Path
@@ -51,7 +50,7 @@ class _Debian:
         """Nothing is to be built."""
 
     def built(self, wanted: WantedKernel) -> BuiltKernel:
-        is_bad = wanted.commit >= _COMMITS[self.first_bad] and wanted.without != _COMMITS[self.first_bad]
+        is_bad = wanted.commit >= self.first_bad and wanted.without != self.first_bad
         link = self.folder / f"{wanted.commit}-{wanted.without}-{wanted.aligned}"
         if not link.is_symlink():
             link.symlink_to(self.bad if is_bad else self.good)
@@ -81,15 +80,15 @@ def _build_folder(kernel: Kernel, folder: Path) -> Path:
     return folder
 
 
-def _bisect(boards: int, first_bad: int, folder: Path) -> None:
+def _bisect(boards: int, commits: Sequence[str], first_bad: str, folder: Path) -> None:
     choice, environment = quick_ext4(folder / "results", "6.1")
     metrics, select, command = (Metric.THROUGHPUT,), "randread-16k", tuple(sys.argv)
     taken = take_kernels((_GOOD, _BAD), progress=say)
     builds = _Debian(first_bad, folder, *(_build_folder(each.files, folder / each.facts.label) for each in taken))
     with bisection_log(folder / "log") as log, ExitStack() as closing:
         closing.enter_context(interrupts.handled())
-        log.add(_asked())
-        log.add(Line(_COMMITS, subjects=("",) * len(_COMMITS)))
+        log.add(_asked(commits))
+        log.add(Line(tuple(commits), subjects=("",) * len(commits)))
         if boards > 1:
             assigned = Assignment(choice, environment, metrics, select, folder / "ahead", command)
             boots = closing.enter_context(Pool(assigned, boards, choice.results, say))
@@ -99,12 +98,12 @@ def _bisect(boards: int, first_bad: int, folder: Path) -> None:
         Search(log, builds, boots, environment.profile.name, builds, say, ahead=boards - 1).run()
 
 
-def _asked() -> Asked:
+def _asked(commits: Sequence[str]) -> Asked:
     return Asked(
         made_utc="2026-11-23T00:00:00Z",
         repository="",
-        good=(_COMMITS[0],),
-        bad=(_COMMITS[-1],),
+        good=(commits[0],),
+        bad=(commits[-1],),
         board="deterministic",
         suite="quick",
         filesystems=("ext4",),
@@ -119,9 +118,10 @@ def _asked() -> Asked:
     )
 
 
-def _turn(boards: int, first_bad: int, folder: Path) -> tuple[float, State]:
+def _turn(boards: int, commits: int, first_bad: int, folder: Path) -> tuple[float, State]:
     """A turn's seconds, and what it found."""
-    took_s = turn_s("--boards", str(boards), "--first-bad", str(first_bad), "--turn", folder)
+    words = ("--boards", str(boards), "--commits", str(commits), "--first-bad", str(first_bad))
+    took_s = turn_s(*words, "--turn", folder)
     with bisection_log(folder / "log") as log:
         return took_s, State.of(log.events)
 
@@ -132,14 +132,18 @@ def _told(boot: Booted) -> tuple[object, ...]:
 
 def main() -> int:
     parser = options(__doc__ or "")
-    parser.add_argument("--first-bad", type=int, default=41, help="from 1 to 63 (default: %(default)s)")
+    parser.add_argument("--commits", type=int, default=64, help="with both ends (default: %(default)s)")
+    parser.add_argument("--first-bad", type=int, default=41, help="its number, from 1 on (default: %(default)s)")
     chosen = parser.parse_args()
+    if not 0 < chosen.first_bad < chosen.commits:
+        parser.error(f"--first-bad {chosen.first_bad}: not from 1 to {chosen.commits - 1}")
     if chosen.turn is not None:
-        _bisect(chosen.boards, chosen.first_bad, chosen.turn)
+        commits = tuple(f"{number:040x}" for number in range(chosen.commits))
+        _bisect(chosen.boards, commits, commits[chosen.first_bad], chosen.turn)
         return 0
     with tempfile.TemporaryDirectory() as name:
-        together_s, together = _turn(chosen.boards, chosen.first_bad, Path(name) / "together")
-        alone_s, alone = _turn(1, chosen.first_bad, Path(name) / "alone")
+        together_s, together = _turn(chosen.boards, chosen.commits, chosen.first_bad, Path(name) / "together")
+        alone_s, alone = _turn(1, chosen.commits, chosen.first_bad, Path(name) / "alone")
     differing = sum(_told(one) != _told(other) for one, other in zip(alone.booted, together.booted, strict=False))
     differing += abs(len(alone.booted) - len(together.booted))
     assert alone.answered is not None, "a search ends with an answer"

@@ -52,9 +52,11 @@ class Jobs:
             check=False,
         )
 
-    def start(self, *command: str, options: Sequence[str] = (), **variables: str) -> subprocess.Popen[str]:
+    def start(
+        self, *command: str, options: Sequence[str] = (), by: Sequence[str] = (), **variables: str
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [FSJOULE, "place", "hold", "--place", "virtual", "--wait", "2m", *options, "--", *command],
+            [*by, FSJOULE, "place", "hold", "--place", "virtual", "--wait", "2m", *options, "--", *command],
             cwd=self.folder,
             env=self.environment | variables,
             stdout=subprocess.PIPE,
@@ -136,10 +138,11 @@ def test_a_cancelled_job_lets_its_command_end_and_gives_the_board_back(jobs: Job
     assert jobs.release().returncode == 0
 
 
-def test_a_job_whose_runner_was_killed_ends_though_it_writes_nothing(jobs: Jobs) -> None:
+@pytest.mark.parametrize("by", [(), ("nohup",)])
+def test_a_job_whose_runner_was_killed_ends_though_it_writes_nothing(jobs: Jobs, by: tuple[str, ...]) -> None:
     """Nor can it say any more what it does, for example that its command has to be killed."""
     script = f"trap '' TERM; {CLIENT} power on; echo $$ working >> told; sleep 300"
-    with jobs.start("bash", "-c", script, options=["--end-within", "1s"]) as job:
+    with jobs.start("bash", "-c", script, options=["--end-within", "1s"], by=by) as job:
         wait_for(lambda: "working" in jobs.told(), "it does not start")
         assert job.stdout is not None
         job.stdout.close()

@@ -174,6 +174,11 @@ def nobody_reads(file: int) -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
+def hang_up() -> None:
+    """Do as after SIGHUP, even where it is ignored, as it is under nohup."""
+    _handle(signal.SIGHUP, None)
+
+
 def tell(say: Callable[[str], None]) -> None:
     """Say once that ending takes a moment, if a signal has come. Call it when clean-up begins."""
     name = pending()

@@ -21,7 +21,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import LabError, PlaceHeldError, PlaceLostError
 from fsjoule.host import process
-from fsjoule.host.interrupts import interruptible, nobody_reads, pending
+from fsjoule.host.interrupts import hang_up, interruptible, nobody_reads, pending
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, seen
 from fsjoule.lab.coordinator import Coordinator, connected, user
@@ -105,7 +105,7 @@ def _run(argv: Sequence[str], held: HeldPlace, note: Note, end_s: float, say: Sa
                 held.watch()
                 if nobody_reads(_STDERR):
                     # Its runner was killed. Nobody would cancel the job or end it at its limit.
-                    signal.raise_signal(signal.SIGHUP)
+                    hang_up()
                 time.sleep(_LOOK_S)
     finally:
         if pending() and (by := _asked(held.address, held.name)):
