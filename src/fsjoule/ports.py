@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -217,6 +217,13 @@ class KernelBuilds(Protocol):
         ...
 
 
+MadeAhead = Callable[[Path, int], KernelBoot | None]
+"""The boot of a kernel with a seed, if it was made though nobody has asked for it yet, and its kernel does its work."""
+
+LikelyBoots = Callable[[MadeAhead], Iterable[tuple[Path, int]]]
+"""The boots that will probably be asked for, as kernels and seeds, the most urgent first. Called for a free board."""
+
+
 class KernelBoots(Protocol):
     """Boots kernels on a board and measures."""
 
@@ -229,11 +236,8 @@ class KernelBoots(Protocol):
         """
         ...
 
-    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
-        """Make boots of these kernels with these seeds meanwhile if boards are free, instead of those expected before.
-
-        Taken one by one, when a board is free.
-        """
+    def expect(self, likely: LikelyBoots) -> None:
+        """Make boots meanwhile if boards are free: `likely` tells which, instead of what was expected before."""
         ...
 
     def give_up(self, why: str) -> bool:

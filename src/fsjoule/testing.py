@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
 from fsjoule.errors import BoardError, LabError, MeterError, PlaceLostError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
-from fsjoule.ports import Command, CommandResult, Cut
+from fsjoule.ports import Command, CommandResult, Cut, LikelyBoots
 
 
 @dataclass
@@ -233,6 +233,7 @@ class FakeKernelBoots:
 
     `unfit` are folders whose kernels do not boot; `faults` are raised by the boots to come, None for a good one.
     `profiled` are the run folders of profiled boots, `absent` the figures that the board does not give, and why.
+    Of `boards`, the free ones boot ahead; `rounds` has what all of them booted at once, what was asked for first.
     """
 
     figures: Callable[[str, int], dict[str, float | None]]
@@ -242,9 +243,12 @@ class FakeKernelBoots:
     profiled: dict[str, Path] = field(default_factory=dict[str, Path])
     absent: dict[str, str] = field(default_factory=dict[str, str])
     board: str = ""
-    expected: list[list[tuple[str, int]]] = field(default_factory=list[list[tuple[str, int]]])
+    boards: int = 1
+    rounds: list[list[tuple[str, int]]] = field(default_factory=list[list[tuple[str, int]]])
+    _likely: LikelyBoots = field(default_factory=lambda: lambda _: (), init=False)
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
+        self._boot((kernel.name, seed))
         if self.faults and (fault := self.faults.pop(0)) is not None:
             raise fault
         self.booted.append((kernel.name, seed))
@@ -256,8 +260,21 @@ class FakeKernelBoots:
         figures = self.figures(kernel.name, seed) | dict.fromkeys(self.absent)
         return KernelBoot(run, Path(run), 1.0, figures, absent=self.absent, board=self.board)
 
-    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
-        self.expected.append([(kernel.name, seed) for kernel, seed in likely])
+    def expect(self, likely: LikelyBoots) -> None:
+        self._likely = likely
+
+    def _boot(self, wanted: tuple[str, int]) -> None:
+        """Let all boards boot once unless the boot is there already."""
+        if any(wanted in boots for boots in self.rounds):
+            return
+        likely = ((kernel.name, seed) for kernel, seed in self._likely(self._made_ahead))
+        made = {boot for boots in self.rounds for boot in boots}
+        free = islice((boot for boot in likely if boot not in {wanted, *made}), self.boards - 1)
+        self.rounds.append([wanted, *free])
+
+    def _made_ahead(self, kernel: Path, seed: int) -> KernelBoot | None:
+        made = any((kernel.name, seed) in boots for boots in self.rounds)
+        return KernelBoot("", Path(), 1.0, self.figures(kernel.name, seed)) if made else None
 
     def give_up(self, why: str) -> bool:
         del why

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeGuard
 
 import pytest
 from bisections import COMMITS, Bisection, figures
@@ -13,12 +15,15 @@ from bisections import COMMITS, Bisection, figures
 from fsjoule.errors import LabError, StorageError
 from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
+from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
+from fsjoule.runs.bisect.likely import Figures, likely_boots
 from fsjoule.runs.bisect.pool import Assignment, Pool
 from fsjoule.runs.request import choose
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Answered, Booted, Built, Event, bisection_log
 from fsjoule.testing import FakeKernelBoots
+from fsjoule.verdicts.bisection.state import State
 
 PROJECT = Path(__file__).parents[2]
 HELPERS = PROJECT / "tests" / "helpers"
@@ -52,7 +57,7 @@ def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_boots_made_ahead_are_given_when_they_are_asked_for_and_the_others_go(tmp_path: Path) -> None:
     said: list[str] = []
     with pool(tmp_path, said, boards=3) as boots:
-        boots.expect([(Path("a"), 1), (Path("b"), 2), (Path("never"), 3)])
+        boots.expect(lambda _: [(Path("a"), 1), (Path("b"), 2), (Path("never"), 3)])
         found = [boots.measure(Path(name), seed) for name, seed in (("b", 2), ("a", 1), ("c", 4))]
         _wait_for(tmp_path / "ahead", "never-3")
     assert [each.run_id for each in found] == ["b-2", "a-1", "c-4"]
@@ -65,16 +70,16 @@ def test_boots_made_ahead_are_given_when_they_are_asked_for_and_the_others_go(tm
 def test_a_boot_that_was_given_is_not_made_again(tmp_path: Path) -> None:
     with pool(tmp_path, [], boards=1) as boots:
         boots.measure(Path("a"), 1)
-        boots.expect([(Path("a"), 1), (Path("b"), 2)])
+        boots.expect(lambda _: [(Path("a"), 1), (Path("b"), 2)])
         boots.measure(Path("b"), 2)
         assert not list((tmp_path / "ahead").glob("*/a-1"))
 
 
 def test_once_a_boot_is_there_no_board_begins_what_was_likely_before_it(tmp_path: Path) -> None:
     with pool(tmp_path, [], boards=1) as boots:
-        boots.expect([(Path("a"), 1), (Path("stale"), 2)])
+        boots.expect(lambda _: [(Path("a"), 1), (Path("stale"), 2)])
         boots.measure(Path("a"), 1)
-        boots.expect([(Path("b"), 3)])
+        boots.expect(lambda _: [(Path("b"), 3)])
         boots.measure(Path("b"), 3)
         assert not list((tmp_path / "ahead").glob("*/stale-2"))
 
@@ -90,7 +95,7 @@ def test_a_kernel_is_at_fault_only_if_it_fails_on_two_boards(tmp_path: Path) -> 
 def test_a_board_whose_process_dies_is_left_out_and_the_last_ones_fault_is_told(tmp_path: Path) -> None:
     said: list[str] = []
     with pool(tmp_path, said) as boots:
-        boots.expect([(Path("dies-on-deterministic-2"), 1), (Path("dies-on-deterministic"), 2)])
+        boots.expect(lambda _: [(Path("dies-on-deterministic-2"), 1), (Path("dies-on-deterministic"), 2)])
         assert boots.measure(Path("a"), 1).run_id == "a-1"
         with pytest.raises(LabError, match="its process ended with 9"):
             boots.measure(Path("dies"), 3)
@@ -113,41 +118,56 @@ def test_looking_ahead_changes_neither_boots_nor_answer_and_saves_most_of_the_ti
     """In lock-step: each round all boards boot once."""
     serial = together = 0
     for culprit in (1, 5, 18, 41, 62):
-        alone, ahead = (FakeKernelBoots(figures(COMMITS[culprit])) for _ in range(2))
+        alone, ahead = (FakeKernelBoots(figures(COMMITS[culprit]), boards=number) for number in (1, boards))
         answers = [
-            Bisection(tmp_path / f"{name}-{culprit}", boots, ahead=number).answer()
-            for name, boots, number in (("alone", alone, 0), ("ahead", ahead, boards - 1))
+            Bisection(tmp_path / f"{name}-{culprit}", boots, ahead=boots.boards - 1).answer()
+            for name, boots in (("alone", alone), ("ahead", ahead))
         ]
         assert answers[0] == answers[1]
         events = [_told(tmp_path / f"{name}-{culprit}") for name in ("alone", "ahead")]
         assert events[0] == events[1]
-        assert alone.expected == []
-        serial += len(ahead.booted)
-        together += _rounds(ahead, boards)
-    assert serial / together > {2: 1.75, 4: 2.9}[boards]
+        serial += len(alone.rounds)
+        together += len(ahead.rounds)
+    assert serial / together > {2: 1.95, 4: 3.3}[boards]
 
 
 def test_a_boot_that_is_wanted_after_either_outcome_is_more_likely_than_one_of_them(tmp_path: Path) -> None:
     """The last position of a search is a neighbour of the culprit, whatever it shows: its next boots come before."""
-    boots = FakeKernelBoots(figures(COMMITS[41]))
-    bisection = Bisection(tmp_path / "log", boots, ahead=1)
-    bisection.run()
-    with bisection_log(tmp_path / "log") as log:
-        booted = [each for each in log.events if isinstance(each, Booted)]
-    last = max(number for number, each in enumerate(booted) if each.purpose is Purpose.SEARCH)
-    (_, seed), second, *_ = boots.expected[last]
-    assert second[0] == boots.booted[last][0]
-    assert second[1] != seed
+    events = _bisected(tmp_path / "log", COMMITS[41])
+    last = max(number for number, each in enumerate(events) if _is_search(each))
+    first, second, *_ = _likely(events[:last])
+    assert first[0] == second[0]
+    assert first[1] != second[1]
 
 
-def _rounds(boots: FakeKernelBoots, boards: int) -> int:
-    made: set[tuple[str, int]] = set()
-    rounds = 0
-    for wanted, likely in zip(boots.booted, boots.expected, strict=True):
-        if wanted not in made:
-            made |= set([each for each in dict.fromkeys((wanted, *likely)) if each not in made][:boards])
-            rounds += 1
-    return rounds
+def test_the_search_begins_while_ends_are_booted_and_goes_on_with_what_was_made_ahead(tmp_path: Path) -> None:
+    """One boot of each end shows the loss; the others are wanted, too, but nothing waits for them."""
+    events = _bisected(tmp_path / "log", COMMITS[41])
+    second = [number for number, each in enumerate(events) if isinstance(each, Booted)][2]
+    on_board = figures(COMMITS[41])
+    made: dict[tuple[WantedKernel, int], Figures] = {}
+    searched: list[str] = []
+    for _ in range(4):
+        boot, *_ = _likely(events[:second], made)
+        made[boot] = on_board(boot[0].commit, boot[1])
+        searched.append(boot[0].commit)
+    assert searched == [each.kernel.commit for each in events if _is_search(each)][:4]
+
+
+def _bisected(folder: Path, culprit: str) -> Sequence[Event]:
+    Bisection(folder, FakeKernelBoots(figures(culprit))).run()
+    with bisection_log(folder) as log:
+        return tuple(log.events)
+
+
+def _is_search(event: Event) -> TypeGuard[Booted]:
+    return isinstance(event, Booted) and event.purpose is Purpose.SEARCH
+
+
+def _likely(
+    events: Sequence[Event], made: Mapping[tuple[WantedKernel, int], Figures] = MappingProxyType({})
+) -> list[tuple[WantedKernel, int]]:
+    return likely_boots(State.of(events), lambda _, __: False, lambda kernel, seed: made.get((kernel, seed)))
 
 
 def _told(folder: Path) -> list[object]:

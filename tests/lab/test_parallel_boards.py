@@ -133,7 +133,7 @@ def test_boots_of_a_bisection_are_those_of_one_board(state: Path, tmp_path: Path
     forget_coordinator()
     assigned = Assigned(replace(alone, results=tmp_path / "two"), ENVIRONMENT, metrics, select, tmp_path / "ahead", ())
     with interrupts.handled(), Pool(assigned, 2, tmp_path / "two", print) as pool:
-        pool.expect(wishes)
+        pool.expect(lambda _: wishes)
         found = [pool.measure(*wish) for wish in wishes]
     assert [each.figures for each in found] == [each.figures for each in expected]
     assert all(None not in each.figures.values() for each in found)

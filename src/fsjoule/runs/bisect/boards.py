@@ -5,7 +5,7 @@ Each has a level of its own in the statistics. A board is a function that opens 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Self
 
 from fsjoule.errors import LabError, StorageError
 from fsjoule.model.bisection import KernelBoot
-from fsjoule.ports import KernelBoots
+from fsjoule.ports import KernelBoots, LikelyBoots
 
 Opening = Callable[[], AbstractContextManager[KernelBoots]]
 
@@ -47,7 +47,7 @@ class Boards:
                 if not self.give_up(error.what.splitlines()[0]):
                     raise
 
-    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
+    def expect(self, likely: LikelyBoots) -> None:
         """See ports.KernelBoots: no board is free."""
 
     def give_up(self, why: str) -> bool:

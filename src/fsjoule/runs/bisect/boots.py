@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from fsjoule.model import Measurement, Planned, Run
 from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.labels import listed
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
+from fsjoule.ports import LikelyBoots
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.profiler import with_profiles
 from fsjoule.runs.request import Choice
@@ -109,7 +110,7 @@ class BoardBoots:
             board=board_of(run),
         )
 
-    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
+    def expect(self, likely: LikelyBoots) -> None:
         """See ports.KernelBoots: the board is never free."""
 
     def give_up(self, why: str) -> bool:

@@ -6,7 +6,7 @@ A guess costs nothing but a board's time: what a bisection decides rests on the 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -24,6 +24,9 @@ _FRESH: Final = {Purpose.CONFIRMATION: 1_000, Purpose.LAYOUT: 2_000, Purpose.CUR
 # So many states that the boots may lead to are looked at: some milliseconds each.
 _STATES: Final = 64
 
+# How much more a boot counts that others wait for.
+_SEARCHED: Final = 1.5
+
 Figures = dict[str, float | None]
 
 
@@ -32,16 +35,21 @@ def seed_of(state: State, kernel: WantedKernel, purpose: Purpose) -> int:
     return repetition_seed(state.asked.seed, _FRESH.get(purpose, 0) + state.repetition(kernel, purpose))
 
 
-def likely_boots(state: State, ends: Callable[[State, Measure], bool]) -> Iterator[tuple[WantedKernel, int]]:
-    """The next boots with their seeds, the most probable first.
+def likely_boots(
+    state: State,
+    ends: Callable[[State, Measure], bool],
+    made_ahead: Callable[[WantedKernel, int], Figures | None],
+) -> list[tuple[WantedKernel, int]]:
+    """The next boots with their seeds, the most urgent first; none of those whose figures `made_ahead` has.
 
-    First those that come whatever the boots show. A later boot may come after several outcomes, as those of a neighbour
-    of all candidates do: its probability is the sum. `ends` tells steps with which another line begins; nothing is
-    guessed from there on.
+    The more probable a boot, the more urgent. A later boot may come after several outcomes, as those of a neighbour of
+    all candidates do: its probability is the sum. A boot of the search counts more, since others wait for what it
+    shows; those that come in any case can be made beside the ones that it leads to. `ends` tells steps with which
+    another line begins; nothing is guessed from there on.
     """
     number = count()
     ways = [(-1.0, next(number), state)]
-    chances: dict[tuple[WantedKernel, int], float] = {}
+    urgency: dict[tuple[WantedKernel, int], float] = {}
     for _ in range(_STATES):
         if not ways:
             break
@@ -51,15 +59,17 @@ def likely_boots(state: State, ends: Callable[[State, Measure], bool]) -> Iterat
             continue
         kernel = at.wanted(step)
         boot = kernel, seed_of(at, kernel, step.purpose)
-        if chance == -1:
-            yield boot
+        figures = made_ahead(*boot)
+        if figures is None:
+            urgency[boot] = urgency.get(boot, 0.0) - chance * (_SEARCHED if step.purpose is Purpose.SEARCH else 1.0)
+            outcomes = [(share, _usual(at, bad=bad)) for bad, share in _outcomes(at, step)]
         else:
-            chances[boot] = chances.get(boot, 0.0) - chance
-        for bad, share in _outcomes(at, step):
-            booted = replace(at, booted=(*at.booted, _booted(at, step, *boot, bad=bad)))
+            outcomes = [(1.0, figures)]
+        for share, shown in outcomes:
+            booted = replace(at, booted=(*at.booted, _booted(at, step, *boot, shown)))
             heapq.heappush(ways, (chance * share, next(number), booted))
-    # Equally probable ones stay in the order in which they would come.
-    yield from sorted(chances, key=lambda boot: round(-chances[boot], 6))
+    # Equally urgent ones stay in the order in which they would come.
+    return sorted(urgency, key=lambda boot: round(-urgency[boot], 6))
 
 
 def _outcomes(state: State, step: Measure) -> list[tuple[bool, float]]:
@@ -74,11 +84,13 @@ def _outcomes(state: State, step: Measure) -> list[tuple[bool, float]]:
     return [(step.position >= standing.bad and step.variant is not Variant.REVERTED, 1.0)]
 
 
-def _booted(state: State, step: Measure, kernel: WantedKernel, seed: int, *, bad: bool) -> Booted:
-    """A boot like one of the good or bad end."""
+def _usual(state: State, *, bad: bool) -> Figures:
+    """What a boot of the good or bad end has shown."""
     end = WantedKernel(state.line.commits[-1 if bad else 0])
     seen = [each.figures for each in state.booted if each.kernel == end] or [each.figures for each in state.booted]
-    usual: Figures = seen[len(state.booted) % len(seen)] if seen else dict.fromkeys(state.asked.figures, 1.0)
-    number = len(state.booted) + 1
+    return seen[len(state.booted) % len(seen)] if seen else dict.fromkeys(state.asked.figures, 1.0)
+
+
+def _booted(state: State, step: Measure, kernel: WantedKernel, seed: int, figures: Figures) -> Booted:
     board = state.booted[-1].board if state.booted else ""
-    return Booted(number, kernel, step.purpose, board, "", "", "", 0.0, seed, usual)
+    return Booted(len(state.booted) + 1, kernel, step.purpose, board, "", "", "", 0.0, seed, figures)

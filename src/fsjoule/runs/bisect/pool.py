@@ -7,7 +7,7 @@ board would have made, whichever board makes them, and when.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
@@ -18,6 +18,7 @@ from fsjoule.lab import EnvironmentFile
 from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
+from fsjoule.ports import LikelyBoots
 from fsjoule.runs.parallel.boards import lab_of_board
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.request import Choice
@@ -77,7 +78,7 @@ class Pool:
     _tries: dict[Wish, list[int]] = field(default_factory=dict[Wish, list[int]], init=False)
     _faults: dict[int, int] = field(default_factory=dict[int, int], init=False)
     _wanted: Wish | None = field(default=None, init=False)
-    _likely: Iterator[Wish] = field(default_factory=lambda: iter(()), init=False)
+    _likely: LikelyBoots = field(default_factory=lambda: lambda _: (), init=False)
     _lost: FsjouleError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -93,9 +94,9 @@ class Pool:
             self.say(f"{counted(unasked, 'boot')} made ahead were not needed")
         shutil.rmtree(self.assignment.folder, ignore_errors=True)
 
-    def expect(self, likely: Iterable[tuple[Path, int]]) -> None:
+    def expect(self, likely: LikelyBoots) -> None:
         """See ports.KernelBoots."""
-        self._likely = (Wish(kernel, seed) for kernel, seed in likely)
+        self._likely = likely
         self._assign()
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
@@ -134,12 +135,17 @@ class Pool:
         """Give each board that is free the wanted boot, or the next one that is likely."""
         if not self._started:
             self._start()
+        likely = (Wish(kernel, seed) for kernel, seed in self._likely(self._made_ahead))
         for number in self._processes.left:
-            if number not in self._under_way and (wish := self._next(number)) is not None:
+            if number not in self._under_way and (wish := self._next(number, likely)) is not None:
                 self._under_way[number] = wish
                 self._processes.send(number, wish)
 
-    def _next(self, number: int) -> Wish | None:
+    def _made_ahead(self, kernel: Path, seed: int) -> KernelBoot | None:
+        made = self._made.get(Wish(kernel, seed))
+        return None if made is None or made.boot is None or made.boot.unfit is not None else made.boot
+
+    def _next(self, number: int, likely: Iterator[Wish]) -> Wish | None:
         wanted, under_way = self._wanted, self._under_way.values()
         if wanted is not None and wanted not in self._made and wanted not in under_way:
             others = [each for each in self._processes.left if each not in self._tries.get(wanted, ())]
@@ -147,7 +153,7 @@ class Pool:
                 return wanted
         # A boot that has failed once waits until somebody asks for it.
         return next(
-            (one for one in self._likely if one not in self._made and one not in under_way and one not in self._tries),
+            (one for one in likely if one not in self._made and one not in under_way and one not in self._tries),
             None,
         )
 

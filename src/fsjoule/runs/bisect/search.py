@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, islice
 from pathlib import Path
 from typing import Final, Protocol
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model.bisection import KernelBoot, NoKernel, WantedKernel
 from fsjoule.model.labels import counted
-from fsjoule.ports import KernelBoots, KernelBuilds
+from fsjoule.ports import KernelBoots, KernelBuilds, MadeAhead
 from fsjoule.report.bisection.words import forecast_line, headline
-from fsjoule.runs.bisect.likely import likely_boots, seed_of
+from fsjoule.runs.bisect.likely import Figures, likely_boots, seed_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
 from fsjoule.statistics.bisection.forecast import Forecast
@@ -143,18 +142,25 @@ class Search:
 
     def _expect(self, state: State, step: Measure) -> None:
         """Have the kernels built that may be wanted next, and boots made on boards that are free."""
-        wanted = list(self._ahead(state, step))
+        wanted = self._ahead(state, step)
+
+        def likely(made_ahead: MadeAhead) -> Iterator[tuple[Path, int]]:
+            def figures(kernel: WantedKernel, seed: int) -> Figures | None:
+                built = self.builds.built(kernel)
+                boot = None if built is None else made_ahead(built.folder, seed)
+                return None if boot is None else boot.figures
+
+            found = likely_boots(state, self._begins_line, figures)[: _GUESSES * self.ahead]
+            builds = {kernel: self.builds.built(kernel) for kernel, _ in found}
+            lacking = [kernel for kernel, built in builds.items() if built is None]
+            self.builds.expect(tuple(dict.fromkeys((*wanted, *lacking[: _BUILT_AHEAD * self.ahead]))))
+            for kernel, seed in found:
+                if (built := builds[kernel]) is not None:
+                    yield built.folder, seed
+
+        self.builds.expect(wanted)
         if self.ahead:
-            likely = likely_boots(state, self._begins_line)
-            first = list(islice(likely, _BUILT_AHEAD * self.ahead))
-            wanted += (kernel for kernel, _ in first if kernel not in wanted)
-            more = islice(likely, _GUESSES * self.ahead)
-            self.boots.expect(
-                (built.folder, seed)
-                for kernel, seed in chain(first, more)
-                if (built := self.builds.built(kernel)) is not None
-            )
-        self.builds.expect(tuple(wanted))
+            self.boots.expect(likely)
 
     def _begins_line(self, state: State, step: Measure) -> bool:
         return step.purpose in _OF_CULPRITS and self._to_enter(state, step.standing)
