@@ -45,6 +45,56 @@ def test_files_are_laid_out_once_and_touched_for_the_next_reader() -> None:
     assert drop in shell.asked[made:], "the second one does not find the files in memory"
 
 
+def with_plan(bench: Bench, *entries: Planned) -> None:
+    bench.run = replace(bench.run, plan=replace(bench.plan, entries=entries))
+
+
+def sizes_laid_out(shell: FakeShell) -> list[int]:
+    return [
+        int(each.removeprefix("--size="))
+        for argv in shell.asked
+        if "--create_only=1" in argv
+        for each in argv
+        if "--size=" in each
+    ]
+
+
+def test_readers_whose_sizes_differ_by_their_blocks_alone_share_the_largest_ones_files() -> None:
+    bench, shell = bench_with()
+    entries = [
+        reading(bench, 101 + number, size_bytes=size)
+        for number, size in enumerate((1000 * KIB, 1040 * KIB, 1024 * KIB, 1280 * KIB, 1180 * KIB))
+    ]
+    with_plan(bench, *entries)
+    for each in entries:
+        bench.measure(each)
+    assert laid_out(shell) == [
+        "fio",
+        "fio",
+        "touch /tmp/fsjoule/scratch/*",
+        "touch /tmp/fsjoule/scratch/*",
+        "touch /tmp/fsjoule/scratch/*",
+    ]
+    assert sizes_laid_out(shell) == [1040 * KIB, 1280 * KIB]
+    read = [argv for argv in shell.asked if argv[0] == "fio" and "--create_only=1" not in argv]
+    assert [f"--size={each.workload.size_bytes}" in argv for each, argv in zip(entries, read, strict=True)] == [
+        True
+    ] * 5
+
+
+def test_files_of_a_job_that_also_writes_are_its_own() -> None:
+    bench, shell = bench_with()
+    mixed = reading(bench, 101, IoPattern.READWRITE, size_bytes=1000 * KIB)
+    with_plan(
+        bench,
+        mixed,
+        reading(bench, 102, size_bytes=1040 * KIB),
+        reading(bench, 103, IoPattern.WRITE, size_bytes=1040 * KIB),
+    )
+    bench.measure(mixed)
+    assert sizes_laid_out(shell) == [1000 * KIB]
+
+
 BETWEEN: Final[dict[str, Callable[[Bench], object]]] = {
     "written": lambda bench: bench.measure(entry(bench, "write-16k")),
     "made": lambda bench: bench.measure(entry(bench, "mkfs")),
@@ -84,6 +134,13 @@ def test_a_measurement_whose_files_cannot_be_laid_out_is_invalid() -> None:
     [reason] = bench.measure(reading(bench, 101)).invalid_reasons
     assert "--create_only=1" in reason
     assert "No space left on device" in reason
+
+
+def test_readers_of_equal_published_sizes_follow_each_other_whatever_their_blocks() -> None:
+    planned = plan_entries(suite("ext4-zfs-2023/test1"), Planning(("ext4",), ("6.1",), repeat=1, seed=3)).entries
+    reads = [each.number for each in planned if each.workload.slug.startswith("randread")]
+    assert len(reads) == 6
+    assert reads == list(range(reads[0], reads[0] + 6))
 
 
 def test_readers_of_the_same_files_follow_each_other_in_an_order_of_chance() -> None:

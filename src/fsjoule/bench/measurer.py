@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -50,9 +50,10 @@ class MeterTrace:
 
 @dataclass(frozen=True, slots=True)
 class _LaidOut:
-    """Files on the board that nothing has written to since they were laid out: of what kind, and where."""
+    """Files on the board that nothing has written to since they were laid out: for which readers, and where."""
 
-    kind: tuple[object, ...]
+    readers: tuple[object, ...] | None
+    size_bytes: int
     directory: str
 
 
@@ -164,10 +165,15 @@ class Measurer:
         )
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
-    def job(self, entry: Planned, workload: FioWorkload) -> Evidence:
-        """Run an entry's fio job. The evidence has fio's errors, and those of making the filesystem."""
-        before = self._laid_out
-        return self.around(entry, lambda kind: self._fio(entry, kind, workload, before))
+    def job(self, entry: Planned, workload: FioWorkload, files_bytes: int) -> Evidence:
+        """Run an entry's fio job. The evidence has fio's errors, and those of making the filesystem.
+
+        If it reads, files of `files_bytes` are laid out, unless it may take those that the job before has read.
+        """
+        wanted, there = _LaidOut(entry.files_read, files_bytes, ""), self._laid_out
+        if there and there.readers == wanted.readers and workload.reads_files_of(there.size_bytes):
+            wanted = there
+        return self.around(entry, lambda kind: self._fio(entry, kind, workload, wanted))
 
     def operation(self, entry: Planned, workload: TimedWorkload) -> Evidence:
         """Do an entry's timed operation. The evidence has its errors, as with `job`."""
@@ -247,15 +253,14 @@ class Measurer:
         """The CPU's and the block device's counters, in the form that `onboard.usage` reads."""
         return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
-    def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload, before: _LaidOut | None) -> Evidence:
+    def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload, files: _LaidOut) -> Evidence:
         limit_s = 60.0 + workload.runtime_s + workload.moved_bytes / _SLOWEST_BYTES_PER_S
         with self.phases("provisioning"):
-            laid_out = self._with_files(entry, kind, workload, before, limit_s)
-        directory = laid_out.directory
+            files = self._with_files(entry, kind, workload, files, limit_s)
         number, threads = str(entry.number), "threads" if workload.kernel_threads else ""
         argv = fio.run_argv(
             workload,
-            directory,
+            files.directory,
             output=onboard.RESULT,
             before=f"{onboard.START} {number} {workload.jobs} {threads}".rstrip(),
             after="" if workload.jobs > 1 else f"{onboard.STOP} {number} {threads}".rstrip(),
@@ -281,29 +286,28 @@ class Measurer:
             evidence.duration_s = evidence.fio.runtime_ns / 1e9
             evidence.moved_bytes = evidence.fio.io_bytes
         if workload.only_reads and not evidence.complaints:
-            self._laid_out = laid_out
+            self._laid_out = files
         return evidence
 
     def _with_files(
-        self, entry: Planned, kind: Filesystem, workload: FioWorkload, before: _LaidOut | None, limit_s: float
+        self, entry: Planned, kind: Filesystem, workload: FioWorkload, files: _LaidOut, limit_s: float
     ) -> _LaidOut:
         """Provide the filesystem with the files that the workload needs, and empty caches.
 
-        A workload that only reads takes the files that the one before has read. They are touched, or `relatime` would
-        let the first reader alone write their time of access.
+        Files that are there are touched, or `relatime` would let their first reader alone write their time of access.
         """
-        wanted = (entry.filesystem, entry.storage, entry.provision, *workload.files_key)
-        if workload.only_reads and before is not None and before.kind == wanted:
-            directory = before.directory
-            steps = [] if kind.raw else [lab_step("sh", "-c", f"touch {shlex.quote(directory)}/*")]
+        if files.directory:
+            steps = [] if kind.raw else [lab_step("sh", "-c", f"touch {shlex.quote(files.directory)}/*")]
         else:
             directory, steps = provisioning(self.scratch, kind, entry.provision)
+            files = replace(files, directory=directory)
             if workload.operation.reads:
-                steps.append(filesystem_step(*fio.layout_argv(workload, directory), timeout_s=limit_s))
+                argv = fio.layout_argv(replace(workload, size_bytes=files.size_bytes), directory)
+                steps.append(filesystem_step(*argv, timeout_s=limit_s))
         if workload.operation.reads and entry.provision is Provision.SCRATCH:
             steps += self.scratch.forgetting(kind)
         perform(self.shell, [*steps, *settling()])
-        return _LaidOut(wanted, directory)
+        return files
 
     def _timed(self, number: int, work: TimedWork) -> Evidence:
         with self.phases("provisioning"):

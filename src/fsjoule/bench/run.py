@@ -253,7 +253,7 @@ class Bench:
                 return booted, Flakey(entry, entry.workload, booted.measurer.seed).measure(booted.measurer)
             case FioWorkload() as workload:
                 booted = self._boots.boot_for(entry)
-                return booted, booted.measurer.job(entry, workload)
+                return booted, booted.measurer.job(entry, workload, self.plan.files_bytes(entry, workload))
             case TimedWorkload() as workload:
                 booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.operation(entry, workload)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from fsjoule.model.operation import TimedKind
-from fsjoule.model.workload import Workload
+from fsjoule.model.workload import FioWorkload, Workload
 
 # The name of a board's first storage device, from which it boots.
 CARD: Final = "card"
@@ -42,6 +42,13 @@ class Planned:
         """Short name, unique within a repetition on one kernel: `ext4-read-16k`, `ext4-read-16k-nvme`."""
         where = "" if self.storage == CARD else f"-{self.storage}"
         return f"{self.filesystem.replace(':', '.')}-{self.workload.slug}{where}"
+
+    @property
+    def files_read(self) -> tuple[object, ...] | None:
+        """Entries of one key may read the same files, but for their size; None for one that does more than read."""
+        if isinstance(self.workload, FioWorkload) and self.workload.only_reads:
+            return self.filesystem, self.storage, self.provision, *self.workload.files_key
+        return None
 
     @property
     def on_root(self) -> bool:
@@ -90,3 +97,12 @@ class Plan:
         """The entry's name in pytest: `07-r1-ext4-write-16k`; with several kernels `07-r1-6.1-ext4-write-16k`."""
         kernel = f"{entry.kernel}-" if len(self.kernels) > 1 else ""
         return f"{entry.number:02d}-r{entry.repetition}-{kernel}{entry.slug}"
+
+    def files_bytes(self, entry: Planned, workload: FioWorkload) -> int:
+        """The size of the files that a job needs, or that of larger ones which it may share with others that read."""
+        shared = (
+            each.workload.size_bytes
+            for each in self.entries
+            if isinstance(each.workload, FioWorkload) and each.files_read and each.files_read == entry.files_read
+        )
+        return max(filter(workload.reads_files_of, shared), default=workload.size_bytes)

@@ -168,8 +168,15 @@ class FioWorkload(_Workload):
 
     @property
     def files_key(self) -> tuple[object, ...]:
-        """Workloads of one key need the same files."""
-        return self.size_bytes, self.files, self.jobs, self.shared, self.direct
+        """Workloads of one key need the same files, but for their size."""
+        return self.files, self.jobs, self.shared, self.direct
+
+    def reads_files_of(self, size_bytes: int) -> bool:
+        """Whether it may read files of that size, the first part of them if they are larger: by an eighth at most.
+
+        Equal sizes become a little different when they are rounded to whole blocks.
+        """
+        return self.size_bytes <= size_bytes <= self.size_bytes * 9 // 8
 
     @property
     def access(self) -> str:

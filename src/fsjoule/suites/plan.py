@@ -67,13 +67,17 @@ class _Cell:
     filesystem: str
     workload: Workload
     suite: str
+    published: Workload
     storage: str = CARD
 
     @property
     def files_read(self) -> tuple[object, ...] | None:
-        """What the cells have in common that can read one another's files; None for a cell that does more than read."""
-        if isinstance(self.workload, FioWorkload) and self.workload.only_reads:
-            return self.filesystem, self.storage, *self.workload.files_key
+        """What the cells have in common that can read one another's files; None for a cell that does more than read.
+
+        Sizes that are published as equal differ a little once they are rounded to whole blocks.
+        """
+        if isinstance(self.published, FioWorkload) and self.published.only_reads:
+            return self.filesystem, self.storage, self.published.size_bytes, *self.published.files_key
         return None
 
 
@@ -222,12 +226,12 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
     for leaf in chosen.leaves:
         factor = wanted.factor_for(leaf.name) if leaf.source else 1.0
         provision = _provision(leaf, wanted)
-        workloads = list(dict.fromkeys(workload.scaled(factor) for workload in leaf.workloads))
-        for workload in workloads:
+        workloads = {published.scaled(factor): published for published in leaf.workloads}
+        for workload, published in workloads.items():
             if wanted.workloads is not None and workload.slug not in wanted.workloads:
                 continue
             if provision is Provision.SCRATCH and workload.is_boot:
-                scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name))
+                scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name, published))
                 continue
             for storage, name in product(_storages(leaf, provision, wanted), _RAW if leaf.raw else wanted.filesystems):
                 reason = (
@@ -242,7 +246,7 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
                 fitting, remark = _in_memory(deep, wanted.memory_bytes)
                 adjusted += [f"{leaf.name}, {remark}"] if remark else []
                 cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
-                cells.append(_Cell(name, fitting, leaf.name, storage))
+                cells.append(_Cell(name, fitting, leaf.name, published, storage))
     boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
     boots += [_Boot(Provision.ROOT, tuple(cells)) for cells in roots.values()]
     if not boots:
