@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,24 +143,27 @@ class Search:
     def _expect(self, state: State, step: Measure) -> None:
         """Have the kernels built that may be wanted next, and boots made on boards that are free."""
         wanted = self._ahead(state, step)
-
-        def likely(made_ahead: MadeAhead) -> Iterator[tuple[Path, int]]:
-            def figures(kernel: WantedKernel, seed: int) -> Figures | None:
-                built = self.builds.built(kernel)
-                boot = None if built is None else made_ahead(built.folder, seed)
-                return None if boot is None else boot.figures
-
-            found = likely_boots(state, self._begins_line, figures)[: _GUESSES * self.ahead]
-            builds = {kernel: self.builds.built(kernel) for kernel, _ in found}
-            lacking = [kernel for kernel, built in builds.items() if built is None]
-            self.builds.expect(tuple(dict.fromkeys((*wanted, *lacking[: _BUILT_AHEAD * self.ahead]))))
-            for kernel, seed in found:
-                if (built := builds[kernel]) is not None:
-                    yield built.folder, seed
-
         self.builds.expect(wanted)
         if self.ahead:
-            self.boots.expect(likely)
+            self.boots.expect(lambda made_ahead: self._likely(state, wanted, made_ahead))
+
+    def _likely(
+        self, state: State, wanted: Sequence[WantedKernel], made_ahead: MadeAhead
+    ) -> Iterator[tuple[Path, int]]:
+        """The boots that may come next, of kernels that are built. After the `wanted` ones the others get built."""
+
+        def figures(kernel: WantedKernel, seed: int) -> Figures | None:
+            built = self.builds.built(kernel)
+            boot = None if built is None else made_ahead(built.folder, seed)
+            return None if boot is None else boot.figures
+
+        found = likely_boots(state, self._begins_line, figures)[: _GUESSES * self.ahead]
+        builds = {kernel: self.builds.built(kernel) for kernel, _ in found}
+        lacking = [kernel for kernel, built in builds.items() if built is None]
+        self.builds.expect(tuple(dict.fromkeys((*wanted, *lacking[: _BUILT_AHEAD * self.ahead]))))
+        for kernel, seed in found:
+            if (built := builds[kernel]) is not None:
+                yield built.folder, seed
 
     def _begins_line(self, state: State, step: Measure) -> bool:
         return step.purpose in _OF_CULPRITS and self._to_enter(state, step.standing)
