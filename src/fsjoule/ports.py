@@ -221,7 +221,7 @@ MadeAhead = Callable[[Path, int], KernelBoot | None]
 """The boot of a kernel with a seed, if it was made though nobody has asked for it yet, and its kernel does its work."""
 
 LikelyBoots = Callable[[MadeAhead], Iterable[tuple[Path, int]]]
-"""Kernels and seeds of boots that will probably be asked for, most urgent first. Called again when a boot was made."""
+"""The boots that will probably be asked for, as kernels and seeds, the most urgent first. Called for a free board."""
 
 
 class KernelBoots(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -147,7 +147,9 @@ class Search:
         if self.ahead:
             self.boots.expect(lambda made_ahead: self._likely(state, wanted, made_ahead))
 
-    def _likely(self, state: State, wanted: Sequence[WantedKernel], made_ahead: MadeAhead) -> list[tuple[Path, int]]:
+    def _likely(
+        self, state: State, wanted: Sequence[WantedKernel], made_ahead: MadeAhead
+    ) -> Iterator[tuple[Path, int]]:
         """The boots that may come next, of kernels that are built. After the `wanted` ones the others get built."""
 
         def figures(kernel: WantedKernel, seed: int) -> Figures | None:
@@ -159,7 +161,9 @@ class Search:
         builds = {kernel: self.builds.built(kernel) for kernel, _ in found}
         lacking = [kernel for kernel, built in builds.items() if built is None]
         self.builds.expect(tuple(dict.fromkeys((*wanted, *lacking[: _BUILT_AHEAD * self.ahead]))))
-        return [(built.folder, seed) for kernel, seed in found if (built := builds[kernel]) is not None]
+        for kernel, seed in found:
+            if (built := builds[kernel]) is not None:
+                yield built.folder, seed
 
     def _begins_line(self, state: State, step: Measure) -> bool:
         return step.purpose in _OF_CULPRITS and self._to_enter(state, step.standing)
