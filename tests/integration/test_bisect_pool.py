@@ -143,12 +143,12 @@ def test_a_boot_that_is_wanted_after_either_outcome_is_more_likely_than_one_of_t
 def test_the_search_begins_while_ends_are_booted_and_goes_on_with_what_was_made_ahead(tmp_path: Path) -> None:
     """One boot of each end shows the loss; the others are wanted, too, but nothing waits for them."""
     events = _bisected(tmp_path / "log", COMMITS[41])
-    second = [number for number, each in enumerate(events) if isinstance(each, Booted)][2]
+    third = [number for number, each in enumerate(events) if isinstance(each, Booted)][2]
     on_board = figures(COMMITS[41])
     made: dict[tuple[WantedKernel, int], Figures] = {}
     searched: list[str] = []
     for _ in range(4):
-        boot, *_ = _likely(events[:second], made)
+        boot, *_ = _likely(events[:third], made)
         made[boot] = on_board(boot[0].commit, boot[1])
         searched.append(boot[0].commit)
     assert searched == [each.kernel.commit for each in events if _is_search(each)][:4]

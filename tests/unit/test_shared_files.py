@@ -68,18 +68,10 @@ def test_readers_whose_sizes_differ_by_their_blocks_alone_share_the_largest_ones
     with_plan(bench, *entries)
     for each in entries:
         bench.measure(each)
-    assert laid_out(shell) == [
-        "fio",
-        "fio",
-        "touch /tmp/fsjoule/scratch/*",
-        "touch /tmp/fsjoule/scratch/*",
-        "touch /tmp/fsjoule/scratch/*",
-    ]
+    assert laid_out(shell) == ["fio"] * 2 + ["touch /tmp/fsjoule/scratch/*"] * 3
     assert sizes_laid_out(shell) == [1040 * KIB, 1280 * KIB]
     read = [argv for argv in shell.asked if argv[0] == "fio" and "--create_only=1" not in argv]
-    assert [f"--size={each.workload.size_bytes}" in argv for each, argv in zip(entries, read, strict=True)] == [
-        True
-    ] * 5
+    assert all(f"--size={each.workload.size_bytes}" in argv for each, argv in zip(entries, read, strict=True))
 
 
 def test_files_of_a_job_that_also_writes_are_its_own() -> None:
