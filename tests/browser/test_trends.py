@@ -124,7 +124,7 @@ def test_changes_are_listed_by_their_loss_with_their_state(opened: Browser, page
     states = [lines[0].split()[-1] for lines in found]
     assert states == ["new", "new", "accepted", "accepted"]
     assert "slower" in found[0][1]
-    assert "hungrier" in found[1][1]
+    assert "more energy" in found[1][1]
     assert "btrfs randwrite-16k on virtual, throughput" in " ".join(found[0])
     losses = [float(lines[1].split()[0]) for lines in found]
     assert losses[0] > losses[1] > 5

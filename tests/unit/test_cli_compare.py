@@ -43,7 +43,7 @@ def test_the_text_says_what_changed_in_words(fsjoule: CommandLine, matrix: Path)
     assert done.code == 0
     text = " ".join(done.out.split())
     assert re.match(
-        r"kernel 6\.12 against 6\.1 \(simulated\): btrfs randwrite-16k \d\.\d % hungrier, \d\.\d % more CPU time, "
+        r"kernel 6\.12 against 6\.1 \(simulated\): btrfs randwrite-16k \d\.\d % more energy, \d\.\d % more CPU time, "
         r"\d\.\d % slower; 8 unchanged ",
         text,
     )

@@ -65,7 +65,7 @@ def test_a_change_is_told_in_one_line(run: CommandLine) -> None:
     )
     key = key_of("btrfs").key[:8]
     assert f"  confirm with: fsjoule trend --series {key} --metric throughput --confirm --lg-env FILE" in lines
-    assert any("hungrier since 6.1.107-armmp" in line for line in lines)
+    assert any("more energy since 6.1.107-armmp" in line for line in lines)
     assert "12 histories of 6 series, by time" in done.out
     assert "6 without a change, 2 changes nominated, 0 changes confirmed, 0 changes refuted" in done.out
     assert "fewer than 6 runs with a figure, too few to see a change: 4 histories" in done.out

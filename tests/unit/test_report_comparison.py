@@ -80,7 +80,7 @@ def test_the_headline_reads_as_a_sentence() -> None:
     quiet = [judged(Outcome.UNCHANGED, ratio=(1.0, 0.99, 1.01), label=f"ext4 read-{n}k") for n in range(38)]
     found = compared(judged(), energy, *quiet)
     assert headline(found) == (
-        "kernel 6.12 against 6.1: btrfs randwrite-16k 7.1 % slower, 5.0 % hungrier; 38 unchanged"
+        "kernel 6.12 against 6.1: btrfs randwrite-16k 7.1 % slower, 5.0 % more energy; 38 unchanged"
     )
 
 
@@ -149,7 +149,7 @@ def test_single_boots_in_guest_time_are_no_verdict_but_tell_what_is_beyond_the_s
     found = compared(latency, near, far)
     assert headline(found) == (
         "kernel 6.12 against 6.1: no verdict on one boot of each side, but far beyond the board's own spread: "
-        "btrfs randwrite-16k 34.0 % hungrier; 1 too few boots, 1 within 5 %"
+        "btrfs randwrite-16k 34.0 % more energy; 1 too few boots, 1 within 5 %"
     )
     assert found.counts == {Outcome.TOO_FEW: 3}
     assert important_first(found.findings)[0].metric is Metric.ENERGY
@@ -162,8 +162,8 @@ def test_single_boots_in_guest_time_are_no_verdict_but_tell_what_is_beyond_the_s
     ("metric", "less", "more"),
     [
         (Metric.THROUGHPUT, "slower", "faster"),
-        (Metric.OPERATION_ENERGY, "thriftier", "hungrier"),
-        (Metric.DURATION, "quicker", "longer"),
+        (Metric.OPERATION_ENERGY, "less energy", "more energy"),
+        (Metric.DURATION, "less time", "more time"),
         (Metric.P99_LATENCY, "lower p99", "higher p99"),
     ],
 )

@@ -43,7 +43,7 @@ class Metric(StrEnum):
         return _WORDS[self][0]
 
     def change(self, ratio: float) -> str:
-        """The word for a change by this ratio: `slower`, `hungrier`."""
+        """The word for a change by this ratio: `slower`, `more energy`."""
         return _WORDS[self][2 if ratio > 1 else 1]
 
 
@@ -51,15 +51,15 @@ class Metric(StrEnum):
 _WORDS: Final = {
     Metric.THROUGHPUT: ("MiB/s", "slower", "faster"),
     Metric.IOPS: ("1/s", "fewer IOPS", "more IOPS"),
-    Metric.ENERGY: ("mJ/MiB", "thriftier", "hungrier"),
+    Metric.ENERGY: ("mJ/MiB", "less energy", "more energy"),
     Metric.NET_ENERGY: ("mJ/MiB", "less net energy", "more net energy"),
-    Metric.OPERATION_ENERGY: ("mJ", "thriftier", "hungrier"),
+    Metric.OPERATION_ENERGY: ("mJ", "less energy", "more energy"),
     Metric.OPERATION_NET_ENERGY: ("mJ", "less net energy", "more net energy"),
     Metric.POWER: ("W", "less power", "more power"),
     Metric.CPU: ("s/MiB", "less CPU time", "more CPU time"),
     Metric.WRITE_AMPLIFICATION: ("", "less written", "more written"),
     Metric.P99_LATENCY: ("ms", "lower p99", "higher p99"),
-    Metric.DURATION: ("s", "quicker", "longer"),
+    Metric.DURATION: ("s", "less time", "more time"),
 }
 
 # The metrics of verdicts: net energy, IOPS and power follow from these.

@@ -29,7 +29,7 @@ def counts_text(findings: Sequence[Finding[object]]) -> str:
 
 
 def named(findings: Sequence[Finding[object]]) -> str:
-    """The largest: `ext4 write-16k 1.1 % slower, 0.9 % hungrier; ext4 read-16k 1.0 % slower and 2 more`."""
+    """The largest: `ext4 write-16k 1.1 % slower, 0.9 % more energy; ext4 read-16k 1.0 % slower and 2 more`."""
     by_subject: dict[str, list[str]] = {}
     for one in important_first(findings)[:_NAMED]:
         by_subject.setdefault(one.subject.name, []).append(metric_change(one))

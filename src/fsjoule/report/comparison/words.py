@@ -1,4 +1,4 @@
-"""A comparison in words: `btrfs randwrite-16k 7.1 % slower, 5.0 % hungrier; 38 unchanged`."""
+"""A comparison in words: `btrfs randwrite-16k 7.1 % slower, 5.0 % more energy; 38 unchanged`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def headline(compared: Compared) -> str:
 
 
 def answer(compared: Compared) -> str:
-    """The same without the sides: `btrfs randwrite-16k 7.1 % slower, 5.0 % hungrier; 38 unchanged`."""
+    """The same without the sides: `btrfs randwrite-16k 7.1 % slower, 5.0 % more energy; 38 unchanged`."""
     return "; ".join(_answer(compared))
 
 
