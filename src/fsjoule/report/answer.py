@@ -1,4 +1,4 @@
-"""Which filesystem of a run is better for each operation, in words: the head of the run's page.
+"""Which filesystem of a run is better for each operation, in words: the head of the page, of the text and of the JSON.
 
 `verdicts.filesystems` judges; nothing is decided here.
 """
@@ -6,37 +6,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.model import Workload
+from fsjoule.model import FioWorkload, Workload
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
-from fsjoule.report.numbers import change_text
+from fsjoule.report.numbers import ABSENT, advantage_text
 from fsjoule.report.summary import Summary
-from fsjoule.report.words import means
-from fsjoule.statistics.criteria import Criteria
+from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.verdicts.comparison import Judged
-from fsjoule.verdicts.filesystems import Contest
-from fsjoule.verdicts.finding import FAR_FROM_EQUAL
+from fsjoule.verdicts.filesystems import Contest, Preferred, rule_of
 
-NOT_DISTINGUISHABLE: Final = "not distinguishable"
-ALIKE: Final = "alike"
+UNDECIDED: Final = "not yet decided"
 _ENERGY: Final = (Metric.ENERGY, Metric.OPERATION_ENERGY)
 # A sentence or a cell names this many filesystems; the rest is counted.
 _NAMED: Final = 3
-_FINE: Final = 0.2  # percent; a narrower interval needs another decimal
+_MOST_TILES: Final = 8
+# More boots than these are no advice.
+_ADVISED: Final = 100
+_OUTCOMES: Final = {
+    Outcome.IMPROVED: "better",
+    Outcome.REGRESSED: "worse",
+    Outcome.UNCHANGED: "equal",
+    Outcome.UNDECIDED: "undecided",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """The answer in one figure: `best` is the filesystem, or that there is none; `why` by how much and how sure."""
+class Figure:
+    """The answer in one figure: `best` is the filesystem, or that there is none; `why` by how much and how sure.
+
+    `brief` is the same in a few words, `1.7 times as fast`, and `interval` its 95 % interval.
+    """
 
     best: str
     why: str
-    decided: bool
+    brief: str = ""
+    interval: str = ""
+    decided: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +54,8 @@ class Line:
 
     operation: str
     where: str
-    speed: Cell | None
-    energy: Cell | None
+    speed: Figure | None
+    energy: Figure | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +70,81 @@ class Answer:
     def has_energy(self) -> bool:
         return any(line.energy for line in self.lines)
 
+    @property
+    def tiles(self) -> tuple[Line, ...]:
+        """The operations that the page shows in large letters: all, or none of very many."""
+        return self.lines if len(self.lines) <= _MOST_TILES else ()
+
 
 def answer(summary: Summary, contests: Sequence[Contest]) -> Answer:
     """The run's answer; without a second filesystem, or without a valid figure, its headline says so."""
     if not contests:
         return Answer(_nothing(summary))
-    found: dict[tuple[str, str], dict[bool, Cell]] = {}
+    figures: dict[tuple[str, str], dict[bool, Figure]] = {}
     for each in _in_order(summary, contests):
-        cells = found.setdefault((each.workload.label, _where(summary, each)), {})
-        cells[each.metric in _ENERGY] = _cell(each)
-    lines = tuple(Line(*name, cells.get(False), cells.get(True)) for name, cells in found.items())
-    return Answer(_headline(contests), lines, _rules(Criteria()))
+        cells = figures.setdefault((each.workload.label, _where(summary, each)), {})
+        cells[each.metric in _ENERGY] = _figure(each)
+    lines = tuple(Line(*name, cells.get(False), cells.get(True)) for name, cells in figures.items())
+    return Answer(_headline(contests), lines, _rules(contests))
+
+
+def answer_table(found: Answer, *, simulated: bool) -> Table:
+    """The answer for the terminal: operation, and the better filesystem in speed and in energy."""
+    filled: list[Filled] = [
+        (Column("operation", is_figure=False, head=True), [Cell(_name(each)) for each in found.lines])
+    ]
+    for name, figures in (
+        ("speed", [each.speed for each in found.lines]),
+        ("energy", [each.energy for each in found.lines]),
+    ):
+        if any(figures):
+            filled.append((Column(name, is_figure=False), [_cell(each) for each in figures]))
+            intervals = [Cell(each.interval if each else "") for each in figures]
+            filled.append((Column("95 %", is_figure=False, joins=True, optional=True), intervals))
+    return assembled("Which filesystem is better", filled, simulated=simulated, groups=[""] * len(found.lines))
+
+
+def answer_document(summary: Summary, contests: Sequence[Contest]) -> dict[str, object]:
+    """The answer for scripts: the headline, and each statement with ratio, interval and boots."""
+    return {
+        "headline": answer(summary, contests).headline,
+        "decided": sum(each.decided for each in contests),
+        "figures": [_document(each) for each in contests],
+    }
+
+
+def progress_text(contests: Sequence[Contest], boots: int) -> str:
+    """`after 2 boots: 12 of 14 figures decided so far`."""
+    done = sum(each.decided for each in contests)
+    return f"after {counted(boots, 'boot')}: {done} of {counted(len(contests), 'figure')} decided so far"
+
+
+def _document(one: Contest) -> dict[str, object]:
+    first = one.names[0]
+    return {
+        "operation": one.workload.slug,
+        "suite": one.suite,
+        "storage": one.storage,
+        "kernel": one.kernel,
+        "metric": one.metric.value,
+        "unit": one.metric.unit,
+        "with_card": one.with_card,
+        "best": first if one.has_winner else None,
+        "statements": [
+            {
+                "filesystem": first,
+                "other": other,
+                "outcome": _OUTCOMES[finding.outcome],
+                "mean": finding.candidate,
+                "other_mean": finding.baseline,
+                "ratio": finding.ratio,
+                "interval": None if finding.interval is None else [finding.interval.low, finding.interval.high],
+                "boots": finding.basis.boots,
+                "more_boots": finding.basis.more_boots,
+            }
+            for other, finding in zip(one.names[1:], one.findings, strict=True)
+        ],
+    }
 
 
 def _nothing(summary: Summary) -> str:
@@ -107,109 +180,110 @@ def _where(summary: Summary, one: Contest) -> str:
     return ", ".join(parts)
 
 
-def _cell(one: Contest) -> Cell:
-    first, behind, level = one.names[0], one.behind, one.level
-    if not level:
-        return Cell(first, _than(behind), decided=True)
-    alike = all(each.outcome is Outcome.UNCHANGED for each in level.values())
-    if behind:
-        together = [first, *level]
-        names = " or ".join(together) if len(together) <= _NAMED else f"{first} or {counted(len(level), 'other')}"
-        why = f"{first} {_than(behind)}. Between {'them' if len(together) <= _NAMED else 'these'}: "
-        return Cell(names, f"{why}{_undecided(first, level)}", decided=False)
-    return Cell(ALIKE if alike else NOT_DISTINGUISHABLE, _undecided(first, level), decided=False)
+def _name(line: Line) -> str:
+    return f"{line.operation}, {line.where}" if line.where else line.operation
 
 
-def _than(others: Mapping[str, Judged]) -> str:
-    """`12.3 % faster than btrfs (95 %: 10.1 to 14.2 %), 31.0 % faster than f2fs (...)`; the nearest of many."""
-    told = [f"{_change(one)} than {name}{_interval(one)}" for name, one in list(others.items())[:_NAMED]]
-    rest = len(others) - len(told)
-    return ", ".join(told) + (f", and than {counted(rest, 'other')}" if rest > 0 else "")
+def _cell(figure: Figure | None) -> Cell:
+    if figure is None:
+        return Cell(ABSENT)
+    text = f"{figure.best}: {figure.brief}" if figure.brief else figure.best
+    return Cell(text, tone=Tone.GOOD if figure.decided else Tone.PLAIN)
 
 
-def _change(one: Judged) -> str:
-    assert one.ratio is not None, "a filesystem without usable figures enters no contest"
-    return change_text(one.metric, one.ratio)
+def _figure(one: Contest) -> Figure:
+    first = one.names[0]
+    behind, equal, open_ = map(one.those, (Outcome.IMPROVED, Outcome.UNCHANGED, Outcome.UNDECIDED))
+    within = f"equal within {100 * one.findings[0].matters:g} %"
+    ahead = [f"{first} {_than(behind)}"] if behind else []
+    if open_:
+        nearest = dict([next(iter(open_.items()))])
+        why = "; ".join([_more(one), *ahead, f"so far {first} {_than(nearest)}"])
+        return Figure(UNDECIDED, why, _more(one), decided=False)
+    if not equal:
+        nearest = next(iter(behind.values()))
+        brief, _, interval = _advantage(nearest).partition(" (95 %: ")
+        return Figure(first, _than(behind), brief, interval.rstrip(")"))
+    if not behind:
+        return Figure(within, " and ".join(_some([first, *equal])))
+    return Figure(
+        " or ".join(_some([first, *equal])), "; ".join([*ahead, f"{' and '.join(_some(equal))} {within}"]), within
+    )
 
 
-def _interval(one: Judged) -> str:
-    """The interval of the gain, in the direction of the change's word; a bound below zero is a loss."""
-    if one.interval is None:
-        return ""
-    bounds = [100 * (bound - 1) for bound in (one.interval.low, one.interval.high)]
-    low, high = bounds if one.metric.more_is_better else (-bounds[1], -bounds[0])
-    decimals = 1 if high - low >= _FINE else 2
-    return f" (95 %: {low:.{decimals}f} to {high:.{decimals}f} %)"
+def _some(names: Iterable[str]) -> list[str]:
+    every = list(names)
+    rest = len(every) - _NAMED
+    return every if rest <= 0 else [*every[:_NAMED], counted(rest, "other")]
 
 
-def _undecided(first: str, level: Mapping[str, Judged]) -> str:
-    """Why the first is not shown to be better than these: told of the nearest, or of those that are far behind."""
-    if far := {name: one for name, one in level.items() if one.far}:
-        return f"{first} {_than(far)}: far beyond the spread of boots, but one boot of each is no verdict"
-    name, nearest = next(iter(level.items()))
-    boots = min(nearest.boots)
-    if nearest.outcome is Outcome.UNCHANGED:
-        return f"they differ by less than {100 * nearest.matters:g} %"
-    if nearest.single:
-        return f"they differ by less than {100 * FAR_FROM_EQUAL:g} %, on one boot of each"
-    ahead = f"{first} {_than({name: nearest})}"
-    if nearest.outcome is Outcome.TOO_FEW:
-        needed = max(boots + 1, boots + (nearest.basis.more_baseline or 0))
-        too_few = f"{counted(boots, 'boot')} of each {'is' if boots == 1 else 'are'} too few"
-        return f"{ahead}, but {too_few}: {needed} may tell"
-    return f"{ahead}, but boots spread too much: {100 * nearest.matters:g} % would matter"
+def _than(others: Mapping[str, Preferred]) -> str:
+    """`12 % faster than btrfs (95 %: 10 to 14 %), 1.7 times as fast as f2fs (...)`; the nearest of many."""
+    parts = [_advantage(one, name) for name, one in list(others.items())[:_NAMED]]
+    rest = len(others) - len(parts)
+    return ", ".join(parts) + (f", and than {counted(rest, 'other')}" if rest > 0 else "")
+
+
+def _advantage(one: Preferred, other: str = "") -> str:
+    return "no common boot" if one.ratio is None else advantage_text(one.metric, one.ratio, one.interval, other)
+
+
+def _more(one: Contest) -> str:
+    """How many boots would decide it: `4 more boots`."""
+    if one.more_boots is None or one.more_boots > _ADVISED:
+        return f"boots spread too much: more than {_ADVISED} more"
+    return counted(one.more_boots, "more boot")
 
 
 def _headline(contests: Sequence[Contest]) -> str:
-    """`ext4 is faster in 4 of 6 operations. 8 of 12 figures have no single winner: 8 too few boots.`, for example."""
-    sentences: list[str] = []
-    if won := _won(contests, lambda one: one.decided):
-        sentences.append(f"{won}.")
-    if far := _won(contests, _all_far):
-        sentences.append(f"No verdict on one boot of each, but far beyond the spread of boots: {far}.")
-    if not sentences:
-        sentences.append("No filesystem is shown to be better than the others.")
-    rest = [one for one in contests if not one.decided and not _all_far(one)]
-    if rest:
-        counts = Counter(_reason(one) for one in rest)
-        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
-        sentences.append(f"{len(rest)} of {counted(len(contests), 'figure')} have no single winner: {reasons}.")
+    """`ext4 is faster in 4 of 7 operations (1.7 times as fast: read 16 KiB), ...`, then what is equal, and open."""
+    sentences = [f"{text}." for text in _winners(contests)]
+    equal = [one for one in contests if one.decided and not one.has_winner]
+    if equal:
+        figures = counted(len(contests), "figure")
+        sentences.append(f"Equal within {100 * equal[0].findings[0].matters:g} %: {len(equal)} of {figures}.")
+    if rest := [one for one in contests if not one.decided]:
+        boots = [one.more_boots for one in rest]
+        needed = [each for each in boots if each is not None and each <= _ADVISED]
+        for_ = counted(max(needed), "more boot") if len(needed) == len(rest) else "boots spread too much for some"
+        sentences.append(f"{UNDECIDED.capitalize()}: {len(rest)} of {counted(len(contests), 'figure')} ({for_}).")
     return " ".join(sentences)
 
 
-def _all_far(one: Contest) -> bool:
-    return bool(one.level) and all(each.far for each in one.level.values())
-
-
-def _won(contests: Sequence[Contest], wins: Callable[[Contest], bool]) -> str:
-    """`ext4 is faster in 4 of 6 operations and thriftier in 3 of 6; btrfs is faster in 1 of 6`."""
+def _winners(contests: Sequence[Contest]) -> Iterable[str]:
+    """A sentence for each filesystem that is better than all others in some figure, the most successful first."""
     of_all = Counter(one.metric in _ENERGY for one in contests)
-    found: dict[str, Counter[bool]] = {}
+    won: dict[str, dict[bool, list[Contest]]] = {}
     for one in contests:
-        if wins(one):
-            found.setdefault(one.names[0], Counter())[one.metric in _ENERGY] += 1
-    ranked = sorted(found.items(), key=lambda each: -each[1].total())
-    told = [f"{name} is {' and '.join(_counts(won, of_all))}" for name, won in ranked[:_NAMED]]
-    rest = len(ranked) - len(told)
-    return "; ".join(told) + (f"; {counted(rest, 'other')} in fewer" if rest > 0 else "")
+        if one.has_winner:
+            won.setdefault(one.names[0], {}).setdefault(one.metric in _ENERGY, []).append(one)
+    ranked = sorted(won.items(), key=lambda each: -sum(map(len, each[1].values())))
+    for name, figures in ranked[:_NAMED]:
+        parts = [
+            f"{word} in {len(figures[energy])} of {counted(of_all[energy], 'operation')} ({_best(figures[energy])})"
+            for energy, word in ((False, "is faster"), (True, "uses less energy"))
+            if energy in figures
+        ]
+        yield f"{name} {' and '.join(parts)}"
+    if (rest := len(ranked) - _NAMED) > 0:
+        yield f"{counted(rest, 'other')} in fewer"
 
 
-def _counts(won: Mapping[bool, int], of_all: Mapping[bool, int]) -> Iterable[str]:
-    for energy, word in ((False, "faster"), (True, "thriftier")):
-        if won.get(energy):
-            yield f"{word} in {won[energy]} of {counted(of_all[energy], 'operation')}"
+def _best(contests: Sequence[Contest]) -> str:
+    """The largest advantage over the nearest other filesystem, of fio's jobs first: `read 16 KiB: 1.7 times as fast`."""
+    jobs = [one for one in contests if isinstance(one.workload, FioWorkload)] or contests
+    nearest = {one: min(one.findings, key=lambda each: abs(each.lost)) for one in jobs}
+    largest = max(nearest, key=lambda one: abs(nearest[one].lost))
+    return f"{largest.workload.label}: {_advantage(nearest[largest]).partition(' (')[0].removesuffix(' energy')}"
 
 
-def _reason(one: Contest) -> str:
-    nearest = next(iter(one.level.values()))
-    return ALIKE if nearest.outcome is Outcome.UNCHANGED else means(nearest)
-
-
-def _rules(criteria: Criteria) -> str:
+def _rules(contests: Sequence[Contest]) -> str:
+    rule = rule_of(guest_time=False)
+    with_card = any(one.with_card for one in contests)
     return (
-        "Every two filesystems are compared as fsjoule compare compares two kernels: change of medians, one figure per "
-        f"boot, with its 95 % interval. A filesystem is better with p <= {100 * criteria.alpha:g} % and "
-        f"q <= {100 * criteria.false_discoveries:g} % (q: p over all pairs of all operations; Benjamini, Hochberg). "
-        f"Alike: any difference is below {100 * criteria.smallest_effect:g} %, or certain and below "
-        f"{100 * criteria.negligible:g} % (docs/statistics.md)"
+        "Figures are geometric means over boots, with a 95 % interval of their ratio. Better: at most "
+        f"{100 * rule.false_discoveries:g} % of what is said is false, over all figures and pairs of the run "
+        f"together, whenever it stops (e-values, e-BH). Equal: a difference of {100 * rule.equal_within:g} % is "
+        "excluded (docs/statistics.md)"
+        + (". With the card: the kernel's path as measured, and the time and energy of a projected card" * with_card)
     )

@@ -39,38 +39,34 @@ class Bar:
     published: float | None = None
 
 
-def throughput_chart(summary: Summary, *, with_card: bool = False) -> str | None:
+def throughput_chart(summary: Summary, *, card: bool = False) -> str | None:
     """MiB/s by operation and filesystem; None without a figure.
 
-    `with_card` adds a card's projected time, as published figures have it; without a projection both are the same. The
+    `card` adds a card's projected time, as published figures have it; without a projection both are the same. The
     published figure is a tick where it can be compared.
     """
     projected = any(row.projected for row in summary.fio)
     bars = _bars(
         summary,
         summary.fio,
-        lambda row: row.beside_published[0] if with_card else row.throughput_mib_per_s,
-        published=lambda row: (
-            row.published.throughput_mib_per_s if row.published and (with_card or not projected) else None
-        ),
+        lambda row: row.with_card[0] if card else row.throughput_mib_per_s,
+        published=lambda row: row.published.throughput_mib_per_s if row.published and (card or not projected) else None,
     )
-    return _of_summary("Throughput with card" if with_card and projected else "Throughput", "MiB/s", bars, summary)
+    return _of_summary("Throughput with card" if card and projected else "Throughput", "MiB/s", bars, summary)
 
 
-def energy_chart(summary: Summary, *, with_card: bool = False) -> str | None:
+def energy_chart(summary: Summary, *, card: bool = False) -> str | None:
     """Gross mJ/MiB by operation and filesystem, its share above idle darker; otherwise as `throughput_chart`."""
     projected = any(row.projected for row in summary.fio)
     bars = _bars(
         summary,
         summary.fio,
-        lambda row: row.beside_published[1] if with_card else row.energy_mj_per_mib,
+        lambda row: row.with_card[1] if card else row.energy_mj_per_mib,
         # A projection has no energy above idle.
-        net=lambda row: None if with_card and row.projected else row.energy_net_mj_per_mib,
-        published=lambda row: (
-            row.published.energy_mj_per_mib if row.published and (with_card or not projected) else None
-        ),
+        net=lambda row: None if card and row.projected else row.energy_net_mj_per_mib,
+        published=lambda row: row.published.energy_mj_per_mib if row.published and (card or not projected) else None,
     )
-    return _of_summary("Energy with card" if with_card and projected else "Energy", "mJ/MiB", bars, summary)
+    return _of_summary("Energy with card" if card and projected else "Energy", "mJ/MiB", bars, summary)
 
 
 def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
@@ -78,8 +74,10 @@ def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
     charts: list[tuple[str, list[str]]] = []
     for operation in dict.fromkeys(row.workload.label for row in summary.timed):
         rows = [row for row in summary.timed if row.workload.label == operation]
-        times = _bars(summary, rows, lambda row: row.duration_s)
-        energies = _bars(summary, rows, lambda row: row.energy_mj, net=lambda row: row.energy_net_mj)
+        times = _bars(summary, rows, lambda row: row.with_card[0])
+        energies = _bars(
+            summary, rows, lambda row: row.with_card[1], net=lambda row: None if row.projected_s else row.energy_net_mj
+        )
         drawn = [
             _of_summary(f"{operation}: time", "s", times, summary),
             _of_summary(f"{operation}: energy", "mJ", energies, summary),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from fsjoule.model import SampleCounts
@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # a trend uses these words without scipy
 
 ABSENT: Final = "–"  # noqa: RUF001 - a dash, never a zero: the figure was not measured
 _SIGNIFICANT: Final = 3
+# From this factor on "times as fast" reads better than a percentage.
+_TIMES: Final = 1.5
 
 
 def decimals_for(spreads: Iterable[Spread | None], *, most: int = 3) -> int:
@@ -75,6 +77,33 @@ def percent(share: float) -> str:
 def change_text(metric: Metric, ratio: float) -> str:
     """`1.1 % more CPU time`."""
     return f"{percent(abs(ratio - 1))} {metric.change(ratio)}"
+
+
+def advantage_text(metric: Metric, ratio: float, interval: Interval | None = None, other: str = "") -> str:
+    """By how much a side is better, with `other` named: `1.7 times as fast as btrfs (95 %: 1.69 to 1.72)`.
+
+    From half as fast again on it is a factor, below a percentage: `12 % faster than btrfs (95 %: 10 to 14 %)`. Less of
+    a figure is always a percentage: `43 % less energy than btrfs (95 %: 42 to 44 %)`. A bound below zero is a loss.
+    """
+    ratios = [ratio, interval.low, interval.high] if interval else [ratio]
+    if metric in (Metric.THROUGHPUT, Metric.DURATION):
+        gain, *bounds = [each if metric.more_is_better else 1 / each for each in ratios]
+        if gain >= _TIMES:
+            text = f"{gain:.1f} times as fast{f' as {other}' if other else ''}"
+            return f"{text}{_bounds(bounds, '', 2 if gain < 10 else 1)}"  # noqa: PLR2004 - two digits still read well
+        share, *bounds, word = gain - 1, *(each - 1 for each in bounds), "faster" if gain >= 1 else "slower"
+    else:
+        share, *bounds, word = *(1 - each for each in ratios), metric.change(ratio)
+    bounds = [100 * math.copysign(1, share) * each for each in bounds]
+    wide = not bounds or abs(bounds[1] - bounds[0]) >= 1
+    decimals = 0 if abs(share) >= 0.1 and wide else 1  # noqa: PLR2004 - two digits
+    return (
+        f"{abs(100 * share):.{decimals}f} % {word}{f' than {other}' if other else ''}{_bounds(bounds, ' %', decimals)}"
+    )
+
+
+def _bounds(bounds: Sequence[float], unit: str, decimals: int) -> str:
+    return f" (95 %: {min(bounds):.{decimals}f} to {max(bounds):.{decimals}f}{unit})" if bounds else ""
 
 
 def signed(ratio: float | None, interval: Interval | None = None) -> str:

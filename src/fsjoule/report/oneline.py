@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fsjoule.model import Measurement
+from fsjoule.model import Measurement, Projection
 from fsjoule.report.outcomes import outcome_text
 
 
-def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
+def one_line(measurement: Measurement, *, kernel: bool = False, card: bool = False) -> str:
     """`ext4 randread-16k: 12.34 MiB/s, 1.21 W, 98.1 mJ/MiB (simulated)`, without missing figures.
 
-    With `kernel`, its label comes first: `6.1 ext4 randread-16k: ...`.
+    With `kernel`, its label comes first: `6.1 ext4 randread-16k: ...`. With `card`, the figures are those with the
+    projected card, if there is one.
     """
     figures: list[str] = []
+    projected = measurement.projected if card else None
     if measurement.outcome is not None:
         figures.append(outcome_text(measurement.outcome))
+    elif projected is not None:
+        figures += _with_card(projected)
     elif measurement.throughput_mib_per_s is not None:
         figures.append(f"{measurement.throughput_mib_per_s:.2f} MiB/s")
     elif measurement.duration_s is not None:
         figures.append(f"{measurement.duration_s:.3f} s")
-    if measurement.energy is not None and measurement.outcome is None:
+    if measurement.energy is not None and measurement.outcome is None and projected is None:
         figures.append(f"{measurement.energy.mean_power_w.value:.3f} W")
         per_mib = measurement.energy_mj_per_mib
         figures.append(f"{per_mib.value:.1f} mJ/MiB" if per_mib else f"{measurement.energy.gross_mj.value:.1f} mJ")
@@ -33,6 +37,16 @@ def one_line(measurement: Measurement, *, kernel: bool = False) -> str:
     if not measurement.valid:
         text += f" INVALID: {'; '.join(measurement.invalid_reasons)}"
     return text + "".join(f" [{note}]" for note in measurement.notes if note.startswith("no energy"))
+
+
+def _with_card(projected: Projection) -> list[str]:
+    if projected.both_mib_per_s is None:
+        figures = [f"{projected.both_s:.3f} s"]
+        figures += [] if projected.both_mj is None else [f"{projected.both_mj:.1f} mJ"]
+    else:
+        figures = [f"{projected.both_mib_per_s:.2f} MiB/s"]
+        figures += [] if projected.both_mj_per_mib is None else [f"{projected.both_mj_per_mib:.1f} mJ/MiB"]
+    return [*figures[:-1], f"{figures[-1]} with its card"]
 
 
 def plan_lines(left_out: Iterable[str], adjusted: Iterable[str]) -> list[str]:

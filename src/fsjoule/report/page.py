@@ -95,6 +95,9 @@ def render_page(
         advice=[_advice(one) for one in advice],
         advice_rules=advice_words.rules(advice[0].criteria) if advice else "",
         valid=summary.measured - len(summary.invalid),
+        all_well=not (
+            summary.invalid or summary.damaged or summary.samples.lost or run.status is not RunStatus.COMPLETE
+        ),
         samples=samples_text(summary.samples) if summary.samples.expected else "",
         fio=fio_table(summary),
         fio_footnote=fio_footnote(summary),
@@ -104,10 +107,12 @@ def render_page(
         ],
         statements_note=NOTE,
         # A suite's page has its own charts, by part.
-        fio_charts=marked_up([throughput_chart(summary), energy_chart(summary)] if suite is None else []),
+        fio_charts=marked_up(
+            [throughput_chart(summary, card=True), energy_chart(summary, card=True)] if suite is None else []
+        ),
         projected=projected_table(summary),
         projected_charts=marked_up(
-            [chart(summary, with_card=True) for chart in (throughput_chart, energy_chart)] if suite is None else []
+            [chart(summary) for chart in (throughput_chart, energy_chart)] if suite is None else []
         ),
         projected_footnote=projected_footnote(summary),
         published=published_table(summary) if suite is None else None,

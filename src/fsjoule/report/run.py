@@ -9,11 +9,13 @@ from rich.console import Console
 
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.model import Trace
+from fsjoule.report.answer import answer
 from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
 from fsjoule.store.files import write_file
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.verdicts.filesystems import contests
 
 if TYPE_CHECKING:
     from fsjoule.report.site import Site
@@ -78,7 +80,10 @@ def show_run(folder: Path, console: Console, *, wide: bool = False) -> None:
     """Print the tables of a run folder. Raises ResultError if it cannot be read."""
     loaded = load_run(folder)
     page = loaded.path / PAGE
-    print_summary(console, summary_of(loaded), folder=loaded.path, page=page if page.exists() else None, wide=wide)
+    summary = summary_of(loaded)
+    found = answer(summary, contests(loaded.measurements))
+    page = page if page.exists() else None
+    print_summary(console, summary, found, folder=loaded.path, page=page, wide=wide)
 
 
 def summary_of(loaded: LoadedRun) -> Summary:

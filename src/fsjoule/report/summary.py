@@ -50,7 +50,7 @@ class Projected:
 
 @dataclass(frozen=True, slots=True)
 class FioRow(Row):
-    """One fio workload on one filesystem. Ratios are `beside_published` over published.
+    """One fio workload on one filesystem. Ratios are `with_card` over published.
 
     `energy_uncertainty_mj_per_mib` is the meter's standard uncertainty (k=1), the same for all repetitions.
     """
@@ -69,14 +69,14 @@ class FioRow(Row):
 
     @property
     def throughput_ratio(self) -> float | None:
-        return _ratio(self.beside_published[0], self.published and self.published.throughput_mib_per_s)
+        return _ratio(self.with_card[0], self.published and self.published.throughput_mib_per_s)
 
     @property
     def energy_ratio(self) -> float | None:
-        return _ratio(self.beside_published[1], self.published and self.published.energy_mj_per_mib)
+        return _ratio(self.with_card[1], self.published and self.published.energy_mj_per_mib)
 
     @property
-    def beside_published(self) -> tuple[Spread | None, Spread | None]:
+    def with_card(self) -> tuple[Spread | None, Spread | None]:
         """Throughput and energy per MiB, with the card's projected part if there is one."""
         if self.projected is None:
             return self.throughput_mib_per_s, self.energy_mj_per_mib
@@ -85,12 +85,22 @@ class FioRow(Row):
 
 @dataclass(frozen=True, slots=True)
 class TimedRow(Row):
-    """One timed operation on one filesystem; energies are per operation."""
+    """One timed operation on one filesystem; energies are per operation.
+
+    `projected_*` have a card's projected time and energy in them, on a board whose own card takes no time.
+    """
 
     workload: TimedWorkload
     duration_s: Spread | None
     energy_mj: Spread | None
     energy_net_mj: Spread | None
+    projected_s: Spread | None
+    projected_mj: Spread | None
+
+    @property
+    def with_card(self) -> tuple[Spread | None, Spread | None]:
+        """Time and energy, with the card's projected part if there is one."""
+        return self.projected_s or self.duration_s, self.projected_mj or self.energy_mj
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +267,8 @@ def _timed_row(label: str, workload: TimedWorkload, group: Sequence[Measurement]
         duration_s=_spread(group, lambda m: m.duration_s),
         energy_mj=_spread(group, lambda m: m.energy.gross_mj.value if m.energy else None),
         energy_net_mj=_spread(group, lambda m: m.energy.net_mj.value if m.energy else None),
+        projected_s=_spread(group, lambda m: m.projected.both_s if m.projected else None),
+        projected_mj=_spread(group, lambda m: m.projected.both_mj if m.projected else None),
     )
 
 

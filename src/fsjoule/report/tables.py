@@ -39,14 +39,23 @@ _N: Final = Column("n", head=True)
 
 
 def fio_table(summary: Summary) -> Table:
+    """Throughput and energy; of a board in guest time with the projected card, as a device in the field has them."""
     rows = summary.fio
+    written = figures(rows, Column("write ampl.", optional=True), lambda row: row.write_amplification, most=2)
+    if any(row.projected for row in rows):
+        columns = [
+            figures(rows, Column("throughput", "MiB/s"), lambda row: row.with_card[0]),
+            figures(rows, Column("energy", "mJ/MiB"), lambda row: row.with_card[1]),
+            written,
+        ]
+        return _series_table("Throughput and energy with the card", summary, rows, columns)
     columns = [
         figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s),
         figures(rows, Column("IOPS", optional=True), lambda row: row.iops, most=0),
         figures(rows, Column("power", "W", optional=True), lambda row: row.power_w),
         figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
         figures(rows, Column("net", "mJ/MiB", optional=True), lambda row: row.energy_net_mj_per_mib),
-        figures(rows, Column("write ampl.", optional=True), lambda row: row.write_amplification, most=2),
+        written,
     ]
     return _series_table("Throughput and energy", summary, rows, columns)
 
@@ -68,6 +77,14 @@ def fio_footnote(summary: Summary) -> str:
 
 def timed_table(summary: Summary) -> Table:
     rows = summary.timed
+    if any(row.projected_s for row in rows):
+        columns = [
+            figures(rows, Column("time", "s"), lambda row: row.with_card[0]),
+            figures(rows, Column("energy", "mJ"), lambda row: row.with_card[1], most=1),
+            figures(rows, Column("kernel's path", "s", optional=True), lambda row: row.duration_s),
+            figures(rows, Column("its energy", "mJ", optional=True), lambda row: row.energy_mj, most=1),
+        ]
+        return _series_table("Timed operations with the card", summary, rows, columns)
     columns = [
         figures(rows, Column("time", "s"), lambda row: row.duration_s),
         figures(rows, Column("power", "W", optional=True), lambda row: row.power_w),
@@ -83,8 +100,8 @@ def published_table(summary: Summary) -> Table | None:
     if not rows:
         return None
     with_card = " with card" if any(row.projected for row in rows) else ""
-    throughput = figures(rows, Column(f"throughput{with_card}", "MiB/s"), lambda row: row.beside_published[0])
-    energy = figures(rows, Column(f"energy{with_card}", "mJ/MiB"), lambda row: row.beside_published[1])
+    throughput = figures(rows, Column(f"throughput{with_card}", "MiB/s"), lambda row: row.with_card[0])
+    energy = figures(rows, Column(f"energy{with_card}", "mJ/MiB"), lambda row: row.with_card[1])
     published = [row.published for row in rows if row.published is not None]
     columns = [
         throughput,
@@ -150,14 +167,16 @@ def projected_table(summary: Summary) -> Table | None:
     columns = [
         figures(rows, Column("kernel's path", "MiB/s"), lambda row: row.throughput_mib_per_s),
         figures(rows, Column("its CPU", "s/MiB", optional=True), lambda row: row.cpu_s_per_mib, most=5),
+        figures(rows, Column("its power", "W", optional=True), lambda row: row.power_w),
         figures(rows, Column("its energy", "mJ/MiB", optional=True), lambda row: row.energy_mj_per_mib),
+        figures(rows, Column("net", "mJ/MiB", optional=True), lambda row: row.energy_net_mj_per_mib),
         projected(Column("requests", "1/MiB", optional=True), lambda p: p.requests_per_mib),
         projected(Column("card", "MiB/s", optional=True), lambda p: p.card_mib_per_s),
         projected(Column("card", "mJ/MiB", optional=True), lambda p: p.card_mj_per_mib),
         projected(Column("with card", "MiB/s"), lambda p: p.both_mib_per_s),
         projected(Column("with card", "mJ/MiB"), lambda p: p.both_mj_per_mib),
     ]
-    return _series_table("The kernel's path, and a card as projected", summary, rows, columns)
+    return _series_table("The kernel's path alone, and the card as projected", summary, rows, columns)
 
 
 def projected_footnote(summary: Summary) -> str:

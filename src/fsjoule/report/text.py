@@ -10,6 +10,7 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.model import RunStatus
+from fsjoule.report.answer import Answer, answer_table
 from fsjoule.report.facts import kernels_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
@@ -31,10 +32,19 @@ if TYPE_CHECKING:
 
 
 def print_summary(
-    console: Console, summary: Summary, *, folder: Path | None = None, page: Path | None = None, wide: bool = False
+    console: Console,
+    summary: Summary,
+    answer: Answer | None = None,
+    *,
+    folder: Path | None = None,
+    page: Path | None = None,
+    wide: bool = False,
 ) -> None:
-    """Print all tables of a run, the measurements left out and why, and the paths of folder and page."""
-    for renderable in _renderables(summary, room_of(console, wide=wide)):
+    """Print the answer, the tables of a run, the measurements left out and why, and the paths of folder and page.
+
+    `wide` shows all columns, and what is about the run: the kernel's path without the card, published figures, times.
+    """
+    for renderable in _renderables(summary, answer, room_of(console, wide=wide)):
         console.print(renderable, crop=False)
     for name, path in (("run folder", folder), ("report", page)):
         if path is not None:
@@ -42,7 +52,9 @@ def print_summary(
             console.print(f"{name:<11} {path}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _renderables(summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
+def _renderables(summary: Summary, answer: Answer | None, room: int | None) -> Iterator[ConsoleRenderable]:
+    if answer is not None:
+        yield from _answer(answer, summary, room)
     yield _headline(summary)
     if summary.suite is not None:
         # Its charts take longer to import than most runs to show.
@@ -53,28 +65,41 @@ def _renderables(summary: Summary, room: int | None) -> Iterator[ConsoleRenderab
     if summary.fio:
         yield from table_lines(fio_table(summary), room)
         yield footnote(fio_footnote(summary))
-    projected = projected_table(summary)
-    if projected is not None:
-        yield from table_lines(projected, room)
-        yield footnote(projected_footnote(summary))
-    published = published_table(summary)
-    if published is not None and summary.suite is None:
-        yield from table_lines(published, room)
-        yield footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if summary.timed:
         yield from table_lines(timed_table(summary), room)
     if kernels := kernel_tables(summary):
         for table in kernels:
             yield from table_lines(table, room)
         yield footnote(FOOTNOTE)
-    yield from _time(summary, room)
+    if room is None:
+        yield from _about(summary)
     yield from _left_out(summary)
 
 
-def _time(summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
+def _answer(answer: Answer, summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
+    if answer.headline:
+        text = Text(f"\n{answer.headline}", style="bold green")
+        if summary.simulated:
+            text.append("  simulated", style="bold yellow")
+        yield text
+    if answer.lines:
+        yield from table_lines(answer_table(answer, simulated=summary.simulated), room)
+        yield footnote(f"{answer.rules}.")
+
+
+def _about(summary: Summary) -> Iterator[ConsoleRenderable]:
+    """What is about the run, and not the answer."""
+    projected = projected_table(summary)
+    if projected is not None:
+        yield from table_lines(projected, None)
+        yield footnote(projected_footnote(summary))
+    published = published_table(summary)
+    if published is not None and summary.suite is None:
+        yield from table_lines(published, None)
+        yield footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
     if not summary.phases:
         return
-    yield from table_lines(time_table(summary), room)
+    yield from table_lines(time_table(summary), None)
     if summary.board_on_s:
         on, share = seconds_text(summary.board_on_s), share_text(summary.utilisation)
         yield footnote(f"board utilisation: board on for {on}, measuring for {share} of it")

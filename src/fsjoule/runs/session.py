@@ -344,7 +344,7 @@ class Session:
 
     def _measured(self, measurement: Measurement) -> None:
         self._note_energy(measurement)
-        line = one_line(measurement, kernel=len(self.plan.kernels) > 1)
+        line = one_line(measurement, kernel=len(self.plan.kernels) > 1, card=not self.choice.paired)
         left = self._left(measurement)
         self.say(f"[{self._measurements:>3}/{self.expected}] {line}{f'; {left}' if left else ''}")
         if self.observer is not None:

@@ -1,4 +1,4 @@
-"""Which filesystem of a run is better for each operation: every two of them are compared as two kernels are. Pure."""
+"""Which filesystem of a run is better for each operation: a statement on every two of them in every figure. Pure."""
 
 from __future__ import annotations
 
@@ -8,31 +8,36 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
+import numpy as np
+
 from fsjoule.model import FioWorkload, Measurement, SeriesKey, TimedWorkload, Workload
 from fsjoule.model.labels import series_labels
 from fsjoule.model.metrics import Figure, Metric, figure_of
-from fsjoule.statistics.comparison import Comparison, compare
-from fsjoule.statistics.criteria import Criteria
-from fsjoule.statistics.figures import one_per_boot
+from fsjoule.statistics.figures import complaint
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.ratios import Floats, Interval
+from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, Rule, Statement, statements
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.verdicts.compare import judged, median
-from fsjoule.verdicts.comparison import Judged
-from fsjoule.verdicts.finding import Subject
+from fsjoule.verdicts.finding import Finding, Subject
 
-# Forty variants in eight operations have 12,480 pairs: 9 s of CPU time with one boot, 48 s with twelve.
+# Forty variants in eight operations have 12,480 pairs.
 MOST_PAIRS: Final = 20_000
 # Speed and energy of a fio job and of a timed operation. With every further figure each would need more boots.
 _FIO: Final = (Metric.THROUGHPUT, Metric.ENERGY)
 _TIMED: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
+
+Preferred = Finding[Statement]
+"""A figure of two filesystems: the first of a contest is the candidate, the other one the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
     """The filesystems of a run in one figure of one operation.
 
-    `names` are filesystems, with their options if the run has several sets of them, best median first. `findings`
-    compare the first (the candidate) with each other one (the baseline), in the order of `names`. They hold by the
-    error rates of all pairs of all contests together, so it costs nothing that the figures choose the first.
+    `names` are filesystems, with their options if the run has several sets of them, best mean first. `findings`
+    compare the first (the candidate) with each other one (the baseline), in the order of `names`; their means are
+    geometric. They hold by the error rate of all pairs of all contests together, so it costs nothing that the figures
+    choose the first. `with_card` says that the figure has the time and energy of a projected card in it.
     """
 
     workload: Workload
@@ -41,97 +46,147 @@ class Contest:
     kernel: str
     metric: Metric
     names: tuple[str, ...]
-    findings: tuple[Judged, ...]
+    findings: tuple[Preferred, ...]
+    with_card: bool = False
+
+    def those(self, outcome: Outcome) -> dict[str, Preferred]:
+        """The other filesystems about which the finding on the first is this, best mean first."""
+        pairs = zip(self.names[1:], self.findings, strict=True)
+        return {name: one for name, one in pairs if one.outcome is outcome}
 
     @property
-    def behind(self) -> dict[str, Judged]:
-        """The filesystems that are shown to be worse than the first, best median first."""
-        return {name: one for name, one in zip(self.names[1:], self.findings, strict=True) if one.changed}
-
-    @property
-    def level(self) -> dict[str, Judged]:
-        """The filesystems that are not shown to be worse than the first: too few boots, too much noise, or alike."""
-        return {name: one for name, one in zip(self.names[1:], self.findings, strict=True) if not one.changed}
+    def has_winner(self) -> bool:
+        """Whether the first is shown to be better than all others."""
+        return all(one.outcome is Outcome.IMPROVED for one in self.findings)
 
     @property
     def decided(self) -> bool:
-        """Whether the first is shown to be better than all others."""
-        return not self.level
+        """Whether the first is shown to be better than each other one, or equal to it."""
+        return not self.those(Outcome.UNDECIDED)
+
+    @property
+    def more_boots(self) -> int | None:
+        """How many further boots decide it, by forecast; None if too many."""
+        needed = [one.basis.more_boots for one in self.findings]
+        return None if None in needed else max(each for each in needed if each is not None)
 
 
-def contests(measurements: Sequence[Measurement], criteria: Criteria | None = None) -> tuple[Contest, ...]:
+def rule_of(*, guest_time: bool) -> Rule:
+    return GUEST_TIME if guest_time else REAL_TIME
+
+
+def contests(measurements: Sequence[Measurement], rule: Rule | None = None) -> tuple[Contest, ...]:
     """A contest per operation, kernel and figure that at least two filesystems have; invalid measurements are left out.
 
     They come in the order of the operations' first measurements, speed before energy. All pairs of all contests are
-    one request of `statistics.compare`, whose error rates hold for them together. More than MOST_PAIRS are too many to
-    wait for: then there is no contest. One boot measures all filesystems, so their figures share what is particular to
-    it; the rank test, which ignores that, is then on the safe side.
+    judged together by `statistics.superiority`. More than MOST_PAIRS are too many to wait for: then there is no
+    contest. Figures are paired by repetition: one boot measures all filesystems, or, where the root is measured, one
+    boot of each. On a board in guest time, whose card takes no time, the figures are those with the projected card.
     """
-    wanted = criteria or Criteria()
     usable = [m for m in measurements if m.valid and isinstance(m.workload, FioWorkload | TimedWorkload)]
     labels = series_labels(m.series for m in usable)
-    guest_time = _in_guest_time(usable)
     entered = [
         one
         for group in _groups(usable).values()
         for metric in (_FIO if isinstance(group[0].workload, FioWorkload) else _TIMED)
-        if len((one := _Entered.of(group, metric, labels)).figures) > 1
+        if len((one := _Entered.of(group, metric, labels)).names) > 1
     ]
-    if sum(math.comb(len(one.figures), 2) for one in entered) > MOST_PAIRS:
+    if sum(math.comb(len(one.names), 2) for one in entered) > MOST_PAIRS:
         return ()
-    pairs = [one.pairs() for one in entered]
-    verdicts = iter(compare([pair for each in pairs for pair in each], wanted))
-    return tuple(
-        one.contest([judged(pair, next(verdicts), wanted, guest_time=guest_time) for pair in each])
-        for one, each in zip(entered, pairs, strict=True)
-    )
+    chosen = rule or rule_of(guest_time=any(m.projected for m in usable))
+    judged = statements([one.differences() for one in entered], chosen)
+    return tuple(one.contest(found, chosen) for one, found in zip(entered, judged, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class _Entered:
-    """What enters a contest: `figures` are one per boot, by the filesystem's name, best median first."""
+    """What enters a contest: logarithms of figures by the filesystem's name and the repetition, best mean first."""
 
     sample: Measurement
     metric: Metric
     series: Mapping[str, SeriesKey]
-    figures: Mapping[str, tuple[Figure, ...]]
+    logarithms: Mapping[str, Mapping[int, float]]
+    with_card: bool
 
     @classmethod
     def of(cls, group: Sequence[Measurement], metric: Metric, labels: Mapping[SeriesKey, str]) -> _Entered:
         """A filesystem without any usable figure does not enter."""
         series = {labels[m.series]: m.series for m in group}
-        boots: dict[str, list[tuple[int, Figure]]] = {}
+        with_card = all(_with_card(m, metric) is not None for m in group)
+        logarithms: dict[str, dict[int, float]] = {}
         for m in group:
-            boots.setdefault(labels[m.series], []).append((m.boot, figure_of(m, metric)))
-        figures = {name: one_per_boot(each) for name, each in boots.items()}
-        medians = {name: found for name, each in figures.items() if (found := median(each)) is not None}
-        ordered = sorted(medians, key=medians.__getitem__, reverse=metric.more_is_better)
-        return cls(group[0], metric, series, {name: figures[name] for name in ordered})
+            figure = _with_card(m, metric) if with_card else figure_of(m, metric)
+            if figure is not None and complaint(figure) is None:
+                logarithms.setdefault(labels[m.series], {})[m.repetition] = math.log(figure)
+        means = {name: float(np.mean(list(boots.values()))) for name, boots in logarithms.items()}
+        ordered = sorted(means, key=means.__getitem__, reverse=metric.more_is_better)
+        return cls(group[0], metric, series, {name: logarithms[name] for name in ordered}, with_card)
 
-    def pairs(self) -> list[Comparison[Subject]]:
-        """Every two filesystems, the better median as the candidate: the first's against all others begin."""
-        return [
-            Comparison(self._subject(better, worse), self.metric, self.figures[worse], self.figures[better])
-            for better, worse in combinations(self.figures, 2)
-        ]
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.logarithms)
 
-    def _subject(self, better: str, worse: str) -> Subject:
-        series = self.series[better]
-        simulated = self.sample.simulated
-        label = f"{better} against {worse}, {self.sample.workload.label}"
-        return Subject(IndexedSeries(series, simulated).key, series, simulated, label, self.sample.kernel)
+    def differences(self) -> list[Floats]:
+        """Every two filesystems, the better mean first: the first's against all others begin."""
+        sign = 1.0 if self.metric.more_is_better else -1.0
+        found: list[Floats] = []
+        for better, worse in combinations(self.logarithms.values(), 2):
+            boots = [boot for boot in better if boot in worse]
+            found.append(sign * np.array([better[boot] - worse[boot] for boot in boots], dtype=np.float64))
+        return found
 
-    def contest(self, findings: Sequence[Judged]) -> Contest:
-        names = tuple(self.figures)
+    def contest(self, judged: Sequence[Statement], rule: Rule) -> Contest:
+        first, *others = self.names
         return Contest(
             workload=self.sample.workload,
             suite=self.sample.series.suite,
             storage=self.sample.series.storage,
             kernel=self.sample.kernel,
             metric=self.metric,
-            names=names,
-            findings=tuple(findings[: len(names) - 1]),
+            names=self.names,
+            findings=tuple(self._finding(first, other, one, rule) for other, one in zip(others, judged, strict=False)),
+            with_card=self.with_card,
         )
+
+    def _finding(self, better: str, worse: str, statement: Statement, rule: Rule) -> Preferred:
+        series, simulated = self.series[better], self.sample.simulated
+        label = f"{better} against {worse}, {self.sample.workload.label}"
+        ratio, interval = statement.ratio, statement.interval
+        if not self.metric.more_is_better:
+            ratio = None if ratio is None else 1 / ratio
+            interval = None if interval is None else Interval(1 / interval.high, 1 / interval.low)
+        return Finding(
+            subject=Subject(IndexedSeries(series, simulated).key, series, simulated, label, self.sample.kernel),
+            metric=self.metric,
+            outcome=statement.outcome,
+            ratio=ratio,
+            interval=interval,
+            matters=rule.equal_within,
+            baseline=self._mean(worse),
+            candidate=self._mean(better),
+            boots=(statement.boots, statement.boots),
+            basis=statement,
+        )
+
+    def _mean(self, name: str) -> float:
+        return math.exp(float(np.mean(list(self.logarithms[name].values()))))
+
+
+def _with_card(m: Measurement, metric: Metric) -> Figure:
+    """The figure with the projected card, which a device in the field has; None without a projection."""
+    if m.projected is None:
+        return None
+    match metric:
+        case Metric.THROUGHPUT:
+            return m.projected.both_mib_per_s
+        case Metric.ENERGY:
+            return m.projected.both_mj_per_mib
+        case Metric.DURATION:
+            return m.projected.both_s
+        case Metric.OPERATION_ENERGY:
+            return m.projected.both_mj
+        case _:
+            return None
 
 
 def _groups(measurements: Iterable[Measurement]) -> dict[tuple[SeriesKey, str], list[Measurement]]:
@@ -141,11 +196,3 @@ def _groups(measurements: Iterable[Measurement]) -> dict[tuple[SeriesKey, str], 
         operation = replace(m.series, filesystem="", make_options=(), mount_options=())
         groups.setdefault((operation, m.kernel), []).append(m)
     return groups
-
-
-def _in_guest_time(measurements: Sequence[Measurement]) -> bool:
-    """Whether these are single boots on a board whose card takes no time, so that they have projections."""
-    boots: dict[tuple[SeriesKey, str], set[int]] = {}
-    for m in measurements:
-        boots.setdefault((m.series, m.kernel), set()).add(m.boot)
-    return any(m.projected for m in measurements) and all(len(each) == 1 for each in boots.values())
