@@ -231,7 +231,7 @@ def _advantage(one: Preferred, other: str = "") -> str:
 def _more(one: Contest) -> str:
     """How many boots would decide it: `4 more boots`."""
     if one.more_boots is None or one.more_boots > _ADVISED:
-        return f"boots spread too much: more than {_ADVISED} more"
+        return f"more than {_ADVISED} more boots"
     return counted(one.more_boots, "more boot")
 
 
@@ -270,7 +270,7 @@ def _winners(contests: Sequence[Contest]) -> Iterable[str]:
 
 
 def _best(contests: Sequence[Contest]) -> str:
-    """The largest advantage over the nearest other filesystem, of fio's jobs first: `read 16 KiB: 1.7 times as fast`."""
+    """The largest advantage over the nearest other one, of fio's jobs first: `read 16 KiB: 1.7 times as fast`."""
     jobs = [one for one in contests if isinstance(one.workload, FioWorkload)] or contests
     nearest = {one: min(one.findings, key=lambda each: abs(each.lost)) for one in jobs}
     largest = max(nearest, key=lambda one: abs(nearest[one].lost))
