@@ -205,6 +205,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
             for image in run.images
         ),
         *_meters_facts(run),
+        ("Computer", [("highest load of a minute", run.load.text)] if run.load else []),
         ("Versions", list(run.versions.items())),
     ]
     return [(name, facts) for name, facts in groups if facts]

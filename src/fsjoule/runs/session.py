@@ -25,7 +25,7 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
-from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Planned, Run, RunStatus
+from fsjoule.model import BoardProfile, HostLoad, LabFacts, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.equipment import Equipment, equipment
@@ -147,6 +147,7 @@ class Session:
         started_s = time.monotonic()
         if self.choice.boards > 1:
             check_apart(self.to_do)
+        self._warn_of_load()
         with interrupts.interruptible():
             self._build()
         if self.held is None and self.choice.boards == 1:
@@ -210,6 +211,15 @@ class Session:
     @property
     def _kept(self) -> tuple[Measurement, ...]:
         return () if self.choice.resumed is None else self.choice.resumed.kept
+
+    def _warn_of_load(self) -> None:
+        average, cores = HostClock().load()
+        if self.profile.simulated and not self.profile.guest_time and average > cores:
+            load = HostLoad(cores, average, average).text
+            self.say(
+                f"warning: the computer is busy ({load}): an emulated board in real time is too slow then; one in "
+                "guest time does not care (env/deterministic.yaml)"
+            )
 
     def preview(self) -> Plan:
         """The plan, without building anything; kernels have the user's names. Raises ConfigError."""

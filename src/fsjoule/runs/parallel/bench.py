@@ -139,6 +139,7 @@ class ParallelBench:
             boards={**found.boards, **run.boards},
             images=(*run.images, *(each for each in found.images if each not in run.images)),
             faults=(*run.faults, *found.faults),
+            load=run.load.with_later(found.load) if run.load and found.load else run.load or found.load,
         )
         self.store.update(self.run)
         for name, seconds in found.phases_s.items():
