@@ -114,9 +114,19 @@ def answer_document(summary: Summary, contests: Sequence[Contest]) -> dict[str, 
 
 
 def progress_text(contests: Sequence[Contest], boots: int) -> str:
-    """`after 2 boots: 12 of 14 figures decided so far`."""
+    """`after 2 boots: 12 of 14 figures decided`."""
     done = sum(each.decided for each in contests)
-    return f"after {counted(boots, 'boot')}: {done} of {counted(len(contests), 'figure')} decided so far"
+    return f"after {counted(boots, 'boot')}: {done} of {counted(len(contests), 'figure')} decided"
+
+
+def first_decided(contests: Sequence[Contest]) -> str:
+    """The first statement that shows a filesystem to be better than all others, in words; empty if none does."""
+    won = (one for one in contests if one.has_winner)
+    return next((f"{one.workload.label}: {one.names[0]} {_verb(one)} {_figure(one).why}" for one in won), "")
+
+
+def _verb(one: Contest) -> str:
+    return "uses" if one.metric in _ENERGY else "is"
 
 
 def _document(one: Contest) -> dict[str, object]:
