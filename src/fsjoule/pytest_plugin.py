@@ -183,7 +183,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 @pytest.hookimpl(specname="pytest_runtest_protocol", tryfirst=True)
-def measured_enough(item: pytest.Item) -> bool | None:
+def pytest_runtest_protocol_if_wanted(item: pytest.Item) -> bool | None:
     """Pass over entries of repetitions that the run's statements do not need; pytest does not hear of them."""
     session, entry = item.config.stash.get(_SESSION, None), _entry(item)
     return None if session is None or entry is None or session.wants(entry) else True
