@@ -27,7 +27,7 @@ from fsjoule.host import interrupts
 from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks
 from fsjoule.pytest_options import add_options, asks_for_bench, command_of, options_of, typed_bench
 from fsjoule.pytest_output import Lines
-from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, OPTIONS
+from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, OPTIONS, UNTIL_DECIDED
 
 if TYPE_CHECKING:
     from fsjoule import lab
@@ -177,12 +177,13 @@ def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
         given = {name: getattr(option, name[2:].replace("-", "_")) for name in OPTIONS}
         given["--results"] = option.results and option.results.resolve()
         own = {"meter_program": option.meter_program, "profiled": option.profiled}
-        return choose_resumed(option.resume, given, **own, boards=check_boards(boards, environment))
+        boards = check_boards(boards, environment)
+        return choose_resumed(option.resume, given, **own, boards=boards, environment=environment)
     return choose(
         suite_name=option.suite or DEFAULT_SUITE,
         filesystems=option.fs,
         kernels=option.kernel or DEFAULT_KERNEL,
-        repeat=option.repeat,
+        repeat=UNTIL_DECIDED if option.repeat is None and option.size_factor != 1.0 else option.repeat,
         provision=option.provision,
         results=option.results or Path(DEFAULT_RESULTS),
         seed=option.seed,
@@ -247,6 +248,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         raise
 
 
+@pytest.hookimpl(specname="pytest_runtest_protocol", tryfirst=True)
+def pytest_runtest_protocol_if_wanted(item: pytest.Item) -> bool | None:
+    """Pass over entries of repetitions that the run's statements do not need; pytest does not hear of them."""
+    session = item.config.stash.get(_SESSION, None)
+    entry = None if session is None else _entry(item)
+    return None if session is None or entry is None or session.wants(entry) else True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Signals interrupt a test anywhere, but pytest and fixtures around it only where they allow it."""
@@ -265,14 +274,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest.exit(str(error), returncode=error.exit_code)
     opened = session.config.stash.get(_SESSION, None)
     if opened is not None:
-        kept = () if opened.choice.resumed is None else opened.choice.resumed.kept
-        selected = {number for item in session.items if (number := _number(item)) is not None}
-        opened.expected = len(selected.union(each.number for each in kept))
-        to_do = selected.difference(each.number for each in kept)
-        opened.to_do = tuple(entry for entry in opened.plan.entries if entry.number in to_do)
-        from fsjoule.suites import Pace
-
-        opened.pace = Pace(opened.to_do)
+        opened.select(entry.number for item in session.items if (entry := _entry(item)) is not None)
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
         if session.config.stash.get(_SELECTED, False) and not broken:
             _start(opened, session.config)
@@ -427,11 +429,11 @@ def measurement(bench: AnyBench, planned: Planned, request: pytest.FixtureReques
         raise
 
 
-def _number(item: pytest.Item) -> int | None:
+def _entry(item: pytest.Item) -> Planned | None:
     from fsjoule.model import Planned
 
     entry: Any = getattr(getattr(item, "callspec", None), "params", {}).get("planned")
-    return entry.number if isinstance(entry, Planned) else None
+    return entry if isinstance(entry, Planned) else None
 
 
 class _Warnings(logging.Handler):

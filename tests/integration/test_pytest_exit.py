@@ -146,7 +146,7 @@ WRONG = {
     "--no-such-option": "unrecognized arguments: --no-such-option",
     "--suite": "expected one argument",
     "--suite fast": r"unknown suite 'fast'(?=\n  hint: choose from: .*quick)",
-    "--repeat two": "argument --repeat: invalid int value: 'two'",
+    "--repeat two": "argument --repeat: 'two' is no number",
     "--repeat 99999999": "99999999 repetitions are too many",
     "--size-factor half": "argument --size-factor: invalid float value: 'half'",
     "--fs ext5": r"unknown filesystem 'ext5'(?=\n  hint: choose from: btrfs, ext2, ext3, ext4, f2fs)",
