@@ -82,7 +82,7 @@ def _app(first_word: str) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode=None,  # its boxes take as long as all else that help does
         help="Which filesystem should this board run, and did the last kernel make it slower, or use more energy?",
-        epilog="Example: fsjoule bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: fsjoule show results/<run>",
+        epilog="Example: fsjoule bench --fs ext4,btrfs, then: fsjoule show results/<run>",
     )
     for name in _modules(first_word):
         commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
