@@ -56,6 +56,11 @@ class Trend:
         """The number of histories that are long enough and have no change."""
         return len(self.histories) - self.too_short - len({id(change.history) for change in self.changes})
 
+    @property
+    def drifts(self) -> tuple[History, ...]:
+        """Histories that drift slowly, which is no change."""
+        return tuple(one for one in self.histories if one.memory is not None and one.memory.drift is not None)
+
     def with_changes(self) -> list[tuple[History, list[Change]]]:
         """Every history with its changes, oldest first."""
         changes: dict[int, list[Change]] = {id(history): [] for history in self.histories}
