@@ -65,6 +65,11 @@ class Trend:
     def boards(self) -> frozenset[str]:
         return frozenset(history.series.series.board for history in self.histories)
 
+    @property
+    def drifts(self) -> tuple[History, ...]:
+        """Histories that drift slowly, which is no change."""
+        return tuple(one for one in self.histories if one.memory is not None and one.memory.drift is not None)
+
     def with_changes(self) -> list[tuple[History, list[Change]]]:
         """Every history with its changes, oldest first."""
         changes: dict[int, list[Change]] = {id(history): [] for history in self.histories}
