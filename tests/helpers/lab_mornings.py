@@ -1,4 +1,4 @@
-"""A lab's morning: sixty nights of six boards with an outage, a loss that was cured, and a commit that costs all boards.
+"""Sixty nights of six boards with an outage, a loss that was cured, and a commit that costs all boards.
 
 As a program: `python tests/helpers/lab_mornings.py FOLDER` writes the run folders and their index into FOLDER.
 """
@@ -61,4 +61,4 @@ def write_lab(results: Path, nights: int = NIGHTS) -> Path:
 
 
 if __name__ == "__main__":
-    print(write_lab(Path(sys.argv[1])))
+    sys.stdout.write(f"{write_lab(Path(sys.argv[1]))}\n")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fsjoule.model.labels import counted
-from fsjoule.report.numbers import change_text, signed
+from fsjoule.report.numbers import change_text, range_text, signed
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.records import Order
@@ -22,6 +22,9 @@ _WIDTH: Final = 48
 # One figure in this many on either side may be outside the scale.
 _STALLS: Final = 20
 _SHORT_KEY: Final = 8
+# From here on the nights of a series remember what they were: so many count as one.
+_REMEMBERS: Final = 2.0
+SAME_KERNEL: Final = "the kernel is the same before and after: look at lab, card and tools"
 
 
 def sentence(change: Change, trend: Trend) -> str:
@@ -38,6 +41,11 @@ def _beside(change: Change) -> tuple[tuple[HistoryPoint, HistoryPoint], tuple[Hi
 
 def title(history: History) -> str:
     return place(history, simulated=" (simulated)" if history.series.simulated else "")
+
+
+def workload(history: History) -> str:
+    """`btrfs randwrite-16k`, with the kernel's label where a run has several."""
+    return f"{history.series.label}{f', kernel {history.label}' if history.label else ''}"
 
 
 def place(history: History, *, simulated: str = "") -> str:
@@ -83,6 +91,37 @@ def _rate(told: Confirmation) -> str:
     return f"wrong with at most {100 * rate:g} %"
 
 
+def nights(change: Change) -> str:
+    """What all nights before against all nights after say of it; empty where they were not judged."""
+    told = change.verdict
+    if told is None:
+        return ""
+    if not told.decided:
+        more = f", perhaps in {counted(told.more, 'more night')}" if told.more else ""
+        return f"not decided by its nights{more}: {told.reason}"
+    before, after = told.nights
+    interval = f" (95 %: {range_text(told.interval)})" if told.interval else ""
+    changed = change_text(change.history.metric, told.ratio)
+    return f"decided by all {before} nights before against {after} after: {changed}{interval}"
+
+
+def drift(history: History) -> str:
+    """`ext4 read-16k on virtual, throughput: 10.2 % slower from first to last`; empty without a drift."""
+    if history.memory is None or history.memory.drift is None:
+        return ""
+    return f"{title(history)}, {history.metric}: {change_text(history.metric, history.memory.drift)} from first to last"
+
+
+def memory(history: History) -> str:
+    """How large a step would be seen in a history; empty if it is too short to tell."""
+    known = history.memory
+    if known is None:
+        return ""
+    slow = "" if known.nights < _REMEMBERS else f", for its nights remember: {known.nights:.0f} of them count as one"
+    lost = change_text(history.metric, known.sees if history.metric.more_is_better else 1 / known.sees)
+    return f"a step of {lost} would be seen within ten nights{slow}"
+
+
 def kept(change: Change) -> Iterator[str]:
     """What the index has of it, newest first: who accepted it why, the culprit, the run that explains it."""
     for each in reversed(change.kept):
@@ -107,7 +146,7 @@ def confirm_command(change: Change, trend: Trend, index: str | None = None) -> s
 def next_step(change: Change, trend: Trend, index: str | None = None) -> str:
     """What to do about a new change: confirm it, or look elsewhere if no kernel can have made it."""
     if same_kernel(change):
-        return "the kernel is the same before and after: look at lab, card and tools (fsjoule compare RUN RUN)"
+        return SAME_KERNEL
     return f"confirm with: {confirm_command(change, trend, index)}"
 
 
@@ -140,10 +179,13 @@ def closing_lines(trend: Trend) -> Iterator[str]:
     counts = {status: sum(change.status is status for change in trend.changes) for status in Status}
     histories = counted(len(trend.histories), "history", "histories")
     yield (
-        f"{histories} of {trend.series} series, by {trend.order.value}, from "
-        f"{counted(trend.measurements, 'measurement')}: {trend.unchanged} without a change, "
-        + ", ".join(f"{counted(count, 'change')} {status.value}" for status, count in counts.items())
+        f"{histories} of {trend.series} series by {trend.order.value}, {counted(trend.measurements, 'measurement')}: "
+        f"{trend.unchanged} without a change"
     )
+    if trend.changes:
+        yield ", ".join(f"{counted(count, 'change')} {status.value}" for status, count in counts.items() if count)
+    for history in trend.drifts:
+        yield f"slow drift, no change: {drift(history)}"
     if trend.too_short:
         yield (
             f"fewer than 6 {what} with a figure, too few to see a change: "

@@ -1,4 +1,4 @@
-"""Causes: changes of all series and boards that begin at the same kernel or commit, and whether they are still so. Pure."""
+"""Causes: changes of all boards that begin at the same kernel or commit, and whether they are still so. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 from fsjoule.store.index.kernels import Kernel
@@ -52,6 +53,11 @@ class Cause:
     @property
     def worse(self) -> bool:
         return self.lead.worse
+
+    @property
+    def present(self) -> bool:
+        """Whether it is still so, and nobody has closed it."""
+        return self.fate in (Fate.OPEN, Fate.GAIN)
 
     @property
     def since(self) -> HistoryPoint:
@@ -102,7 +108,7 @@ def _ends(changes: Sequence[Change]) -> Iterator[tuple[Change, Change | None]]:
         several.sort(key=lambda change: change.nomination.index)
         figures = [point.figure for point in several[0].history.points]
         edges = [*(change.nomination.index for change in several), len(figures)]
-        levels = [statistics.median(figures[start:end]) for start, end in zip(edges, edges[1:], strict=False)]
+        levels = [statistics.median(figures[start:end]) for start, end in pairwise(edges)]
         newest = statistics.median(figures[-_NEWEST:])
         for number, (change, level) in enumerate(zip(several, levels, strict=True)):
             if _is_back(change, level, newest):
@@ -137,7 +143,7 @@ _Place = tuple[int | None, int | None, str]
 
 
 def _grouped(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> Iterator[tuple[Change, list[Change]]]:
-    """Changes by where they begin, each group with the change that stands for it: at the place that most series name."""
+    """Changes by where they begin; the change that stands for a group lies where most series see the begin."""
     left = list(changes)
     while left:
         votes = Counter(place for place, _ in {(_place(each), each.history.series.key) for each in left})
@@ -191,4 +197,3 @@ def _begins(change: Change, first: HistoryPoint, last: HistoryPoint) -> bool:
 def _margin(change: Change) -> tuple[HistoryPoint, HistoryPoint]:
     points, at = change.history.points, change.nomination.index
     return points[max(0, at - 1 - _NEIGHBOURS)], points[min(len(points) - 1, at + _NEIGHBOURS)]
-
