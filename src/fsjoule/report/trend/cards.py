@@ -74,7 +74,7 @@ class Card:
 
     @property
     def title(self) -> str:
-        """`loss since 2026-02-22: 6.12.27-armmp, commit 4f1c2d3e5a6b (simulated)`, `over, 2026-02-04 to 2026-02-16: …`."""
+        """`loss since 2026-02-22: 6.12.27-armmp, commit 4f1c2d3e5a6b (simulated)`, `over, 2026-02-04 to 02-16: …`."""
         commit = f", commit {self.commit}" if self.commit else ""
         simulated = " (simulated)" if self.cause.simulated else ""
         days = " to ".join(filter(None, (self.day, self.ended)))
