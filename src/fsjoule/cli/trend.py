@@ -141,6 +141,7 @@ def trend(
     from fsjoule.statistics.finder import RupturesFinder
     from fsjoule.store.change_points import remembered
     from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.queries import check_names
     from fsjoule.verdicts.trend.trend import trend_of
 
     where = Where(
@@ -157,6 +158,7 @@ def trend(
     wanted = metrics_named(listed(metric))
 
     def look(opened: Index, order: Order) -> Trend:
+        check_names(opened, where)
         known, faults = confirmations(kept)
         for fault in faults:
             progress(f"left out: {fault}")

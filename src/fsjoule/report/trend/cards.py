@@ -111,7 +111,11 @@ def _card(cause: Cause, trend: Trend, index: str | None) -> Card:
     lead = cause.lead
     sides = (lead.since, lead.last), (lead.last, lead.since)
     kernel, before = (words.kernel_text(point, trend, beside=beside) for point, beside in sides)
-    known = [told for change in cause.changes for told in (*words.kept(change), words.verdict(change))]
+    known = [
+        told
+        for change in cause.changes
+        for told in (words.moved(change, trend), *words.kept(change), words.verdict(change))
+    ]
     workloads = list(_workloads(cause, trend))
     verdict = _verdict(cause.still) if cause.present else ""
     step, command = _step(cause, trend, index) if cause.fate is Fate.OPEN else ("", "")
@@ -239,7 +243,8 @@ def headline(told: Sequence[Card]) -> str:
     newest = losses[0]
     since = f"since {newest.day} with" if newest.day else "since"
     which = "the newest " if len(losses) > 1 else ""
-    return f"{counted(len(losses), 'open loss', 'open losses')}, {which}{since} {newest.named} on {newest.boards}."
+    where = f"{newest.boards}{' (simulated)' if newest.cause.simulated else ''}"
+    return f"{counted(len(losses), 'open loss', 'open losses')}, {which}{since} {newest.named} on {where}."
 
 
 @dataclass(frozen=True, slots=True)

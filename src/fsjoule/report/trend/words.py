@@ -74,6 +74,12 @@ def point_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None
     return f"{kernel}, {several}{names.run_id} of {names.started_utc[:10]}{commit}{where}"
 
 
+def moved(change: Change, trend: Trend) -> str:
+    """That the two points were measured at different places, of one type of board; empty if at one, or if unknown."""
+    before, since = (trend.runs[point.run].origin.board for point in (change.last, change.since))
+    return f"measured at place {since}, before at place {before}" if before and since and before != since else ""
+
+
 def verdict(change: Change) -> str:
     """The fresh boots' answer; empty if the change has not been measured again."""
     told = change.confirmation
