@@ -83,7 +83,7 @@ def headline(lab: Lab) -> str:
 def notes(lab: Lab) -> list[str]:
     """What the figures mean and lack."""
     told = [
-        "Used: the share of the time in which runs held the place. Efficiency: the share of that in which they measured.",
+        "Used: the share of the time in which runs held the place; efficiency: of that, the share of measuring.",
         "Runs that go on do not count yet. A place that is held by hand, without a run, does not count as held.",
         "A place is held at least as long as shown: labgrid tells when it changed a place last.",
     ]

@@ -82,10 +82,11 @@ def causes(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> tuple[Ca
     """The causes of changes: open losses first, then gains, what is over, what is closed; the newest first in each.
 
     Changes belong together if they have one direction and begin at the same kernels; where the kernel stayed the same,
-    at the same time. All of a history's changes must be given. A change back that ends an earlier one is no cause.
+    at the same time. All of a history's changes must be given. A gain that only ends a loss is no cause; a loss that
+    ends a gain is one.
     """
     ends = {id(change): end for change, end in _ends(changes)}
-    back = {id(end) for end in ends.values() if end is not None}
+    back = {id(end) for end in ends.values() if end is not None and not end.worse}
     made = [
         _cause(lead, group, ends)
         for worse in (True, False)
@@ -144,7 +145,7 @@ _Place = tuple[int | None, int | None, str]
 
 def _grouped(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> Iterator[tuple[Change, list[Change]]]:
     """Changes by where they begin; the change that stands for a group lies where most series see the begin."""
-    left = list(changes)
+    left: list[Change] = list(changes)
     while left:
         votes = Counter(place for place, _ in {(_place(each), each.history.series.key) for each in left})
         top = max(votes, key=lambda place: (votes[place], max(c.since.started_utc for c in left if _place(c) == place)))
