@@ -59,13 +59,7 @@ def headline(start: Start) -> tuple[str, Tone]:
         return "The index has no run yet. To add those of a bench: fsjoule index import results.", Tone.PLAIN
     if not start.trend.histories:
         return "The index has no valid measurement yet.", Tone.PLAIN
-    told = start.cards
-    if any(card.cause.fate is Fate.OPEN for card in told):
-        return trend_headline(told), Tone.BAD
-    enough = len(start.trend.histories) - start.trend.too_short
-    if not enough:
-        return "No series has enough runs to see a change.", Tone.PLAIN
-    return f"No open loss in {counted(enough, 'history', 'histories')}.", Tone.GOOD
+    return trend_headline(start.cards, start.trend)
 
 
 def page(start: Start, site: Site, forge: Forge | None = None) -> str:

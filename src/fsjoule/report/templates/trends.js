@@ -87,8 +87,9 @@ const data = JSON.parse(document.getElementById("data").textContent);
 
   function listed(change) {
     const { in: track, at } = change, kernels = [at - 1, at].map((n) => kernelName(track.kernel[n])), way = change.worse ? "worse" : "better";
+    const over = change.still || CLOSED.includes(change.state) ? "" : ", over";
     return made("li", {},
-      made("span", { className: `state ${change.state} ${way}` }, change.state),
+      made("span", { className: `state ${change.state} ${way}` }, change.state + over),
       made("span", { className: `change ${way}` }, change.text),
       made("span", { className: "text" }, `since ${kernels[1]}, `, runLink(track.run[at]), ` of ${day(track.at[at]).slice(0, 10)}`,
         ...commitLinks(track.run[at - 1], track.run[at]), `; before: ${kernels[0]}, `, runLink(track.run[at - 1])),

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
 from fsjoule.report.forge import Forge
+from fsjoule.report.table import Tone
 from fsjoule.report.trend import words
 from fsjoule.store.index.newestrows import RunNames
 from fsjoule.store.index.records import Order
@@ -235,16 +236,22 @@ def past_words(past: Sequence[Card]) -> str:
     return ", ".join([*told, *([f"{closed} {what} accepted or refuted"] if closed else [])])
 
 
-def headline(told: Sequence[Card]) -> str:
-    """`1 open loss, since 2026-02-22 with 6.12.27-armmp on all 6 boards.`; without one, that there is none."""
+def headline(told: Sequence[Card], trend: Trend) -> tuple[str, Tone]:
+    """`1 open loss, since 2026-02-22 with 6.12.27-armmp on all 6 boards.`, or that there is none; with its colour."""
     losses = [card for card in told if card.cause.fate is Fate.OPEN]
+    enough = len(trend.histories) - trend.too_short
+    if not trend.histories:
+        return "There is no valid measurement.", Tone.PLAIN
+    if not enough:
+        return "No series has enough runs to see a change.", Tone.PLAIN
     if not losses:
-        return "No open loss."
+        return f"No open loss in {counted(enough, 'history', 'histories')}.", Tone.GOOD
     newest = losses[0]
     since = f"since {newest.day} with" if newest.day else "since"
     which = "the newest " if len(losses) > 1 else ""
     where = f"{newest.boards}{' (simulated)' if newest.cause.simulated else ''}"
-    return f"{counted(len(losses), 'open loss', 'open losses')}, {which}{since} {newest.named} on {where}."
+    count = counted(len(losses), "open loss", "open losses")
+    return f"{count}, {which}{since} {newest.named} on {where}.", Tone.BAD
 
 
 @dataclass(frozen=True, slots=True)

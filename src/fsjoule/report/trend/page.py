@@ -21,14 +21,12 @@ from fsjoule.report import uplot
 from fsjoule.report.forge import Forge
 from fsjoule.report.run import PAGE
 from fsjoule.report.site import Pager, Site
-from fsjoule.report.table import Tone
 from fsjoule.report.template import part, render
 from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, past_words
 from fsjoule.report.trend.data import Link, page_data
 from fsjoule.report.trend.words import drift
 from fsjoule.store.index.newestrows import RunNames
 from fsjoule.store.index.records import Order
-from fsjoule.verdicts.trend.causes import Fate
 from fsjoule.verdicts.trend.trend import Trend
 
 # Controls of the page that a service serves itself. Others, as the kernel, choose among what a page holds.
@@ -97,14 +95,14 @@ def trend_page(
         shown = f"{len({(each.series, each.metric) for each in by_time.histories})} of {choice.total} series"
     every = cards(by_time) if told is None else told
     views = {"time": every, "kernel": cards(by_kernel)} if told is None else {"": every}
-    series_of = (lambda of: site.series(of.series, of.metric)) if site else _own_series
+    answer, tone = headline(every, by_time)
     return render(
         "trends.html.j2",
         site=site,
-        headline=headline(every),
-        tone=Tone.BAD if any(card.cause.fate is Fate.OPEN for card in every) else Tone.GOOD,
+        headline=answer,
+        tone=tone,
         views=views,
-        links=Links(link, series_of, forge),
+        links=Links(link, (lambda of: site.series(of.series, of.metric)) if site else _own_series, forge),
         past_words=past_words,
         sheets=["trends.css"],
         choice=choice,
