@@ -24,7 +24,7 @@ from fsjoule.report.site import Pager, Site
 from fsjoule.report.template import part, render
 from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, past_words
 from fsjoule.report.trend.data import Link, page_data
-from fsjoule.report.trend.words import drift
+from fsjoule.report.trend.words import drifts
 from fsjoule.store.index.newestrows import RunNames
 from fsjoule.store.index.records import Order
 from fsjoule.verdicts.trend.trend import Trend
@@ -126,8 +126,8 @@ def _own_series(of: Of) -> str:
 def _notes(trend: Trend) -> Iterator[str]:
     if trend.cut_short:
         yield f"Older measurements of {trend.cut_short} series were left out."
-    for history in trend.drifts:
-        yield f"Slow drift, no change: {drift(history)}."
+    if trend.drifts:
+        yield f"{drifts(trend)}."
     if trend.too_short:
         yield f"{counted(trend.too_short, 'history', 'histories')} of fewer than 6 points cannot show a change."
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.states import ChangeState
@@ -96,10 +96,6 @@ def causes(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> tuple[Ca
     return tuple(sorted(newest, key=lambda cause: list(Fate).index(cause.fate)))
 
 
-def open_losses(found: Sequence[Cause]) -> list[Cause]:
-    return [cause for cause in found if cause.fate is Fate.OPEN]
-
-
 def _ends(changes: Sequence[Change]) -> Iterator[tuple[Change, Change | None]]:
     """The changes whose history is back at the level before, each with the change that ended it, if there is one."""
     histories: dict[int, list[Change]] = {}
@@ -139,58 +135,73 @@ def _cause(lead: Change, group: Sequence[Change], ends: Mapping[int, Change | No
 
 # ---------------------------------------------------------------------------------------------------- grouping
 
-# Where a change begins, as series agree on it: the kernels before and since, or one kernel and the day.
-_Place = tuple[int | None, int | None, str]
+
+class _Begin(NamedTuple):
+    """Where a change begins. `place` is that on which series agree: the kernels before and since, or kernel and day.
+
+    `order` is that of the kernel since, `kernels` the first and the last between the points that fresh boots would
+    compare; None where a kernel is unknown.
+    """
+
+    change: Change
+    series: str
+    place: tuple[int | None, int | None, str]
+    order: str
+    kernels: tuple[str, str] | None
+
+
+def _begins(changes: Iterable[Change], kernels: Mapping[int, Kernel]) -> Iterator[_Begin]:
+    order_of = cache(lambda number: kernels[number].order)
+    for change in changes:
+        last, since = change.last.kernel, change.since.kernel
+        found = {point.kernel for point in (change.before, change.last, change.since, change.after)}
+        orders = sorted(order_of(number) for number in found if number is not None and number in kernels)
+        yield _Begin(
+            change,
+            change.history.series.key,
+            (last, since, change.since.started_utc[:10] if last == since else ""),
+            order_of(since) if since in kernels else "",
+            (orders[0], orders[-1]) if len(orders) == len(found) else None,
+        )
 
 
 def _grouped(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> Iterator[tuple[Change, list[Change]]]:
     """Changes by where they begin; the change that stands for a group lies where most series see the begin."""
-    left: list[Change] = list(changes)
+    left = sorted(_begins(changes, kernels), key=lambda each: each.change.since.started_utc)
     while left:
-        votes = Counter(place for place, _ in {(_place(each), each.history.series.key) for each in left})
-        top = max(votes, key=lambda place: (votes[place], max(c.since.started_utc for c in left if _place(c) == place)))
-        lead = max((each for each in left if _place(each) == top), key=lambda each: abs(math.log(each.ratio)))
+        votes = Counter(place for place, _ in {(each.place, each.series) for each in left})
+        newest = {each.place: number for number, each in enumerate(left)}
+        top = max(votes, key=lambda place: (votes[place], newest[place]))
+        lead = max((each for each in left if each.place == top), key=lambda each: abs(math.log(each.change.ratio)))
         own = {each for each in votes if votes[each] >= _FOLLOWING and 2 * votes[each] > votes[top]} - {top}
         group = [
             each
             for each in left
             if each is lead
-            or (_together(lead, each, kernels) and (_place(each) not in own or _are_neighbours(lead, each)))
+            or (_together(lead, each) and (each.place not in own or _are_neighbours(lead.change, each.change)))
         ]
-        yield lead, group
+        yield lead.change, [each.change for each in group]
         taken = set(map(id, group))
         left = [each for each in left if id(each) not in taken]
 
 
-def _place(change: Change) -> _Place:
-    last, since = change.last.kernel, change.since.kernel
-    return last, since, change.since.started_utc[:10] if last == since else ""
-
-
-def _together(one: Change, other: Change, kernels: Mapping[int, Kernel]) -> bool:
+def _together(one: _Begin, other: _Begin) -> bool:
     """Whether each begins where the detector may have meant the other's begin."""
-    first, second = _kernels(one, kernels), _kernels(other, kernels)
-    if first and second:
-        if not (first[0] <= second[1] and second[0] <= first[1]):
+    if one.kernels and other.kernels:
+        (first, last), (other_first, other_last) = one.kernels, other.kernels
+        if first > other_last or other_first > last:
             return False  # boards that test other kernels on the same night
-        at = [kernels[change.since.kernel or 0].order for change in (one, other)]
-        if first[0] < at[1] <= first[1] and second[0] < at[0] <= second[1]:
+        if first < other.order <= last and other_first < one.order <= other_last:
             return True
-    return _begins(other, one.before, one.after) and _begins(one, other.before, other.after)
-
-
-def _kernels(change: Change, kernels: Mapping[int, Kernel]) -> tuple[str, str] | None:
-    """The order of the first and the last kernel between the points that fresh boots would compare; None if unknown."""
-    found = [kernels.get(point.kernel or 0) for point in (change.before, change.last, change.since, change.after)]
-    orders = [kernel.order for kernel in found if kernel is not None]
-    return (min(orders), max(orders)) if len(orders) == len(found) else None
+    a, b = one.change, other.change
+    return _lies(b, a.before, a.after) and _lies(a, b.before, b.after)
 
 
 def _are_neighbours(one: Change, other: Change) -> bool:
-    return _begins(other, *_margin(one)) and _begins(one, *_margin(other))
+    return _lies(other, *_margin(one)) and _lies(one, *_margin(other))
 
 
-def _begins(change: Change, first: HistoryPoint, last: HistoryPoint) -> bool:
+def _lies(change: Change, first: HistoryPoint, last: HistoryPoint) -> bool:
     """Whether it begins after the first of two points of a board, and not after the day of the last."""
     return first.started_utc < change.since.started_utc <= f"{last.started_utc[:10]}T23:59:59Z"
 
