@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from textwrap import indent, wrap
 from typing import Annotated, Final
 
@@ -44,7 +45,12 @@ def bench(
 
     Example: fsjoule bench --lg-env env/virtual.yaml --fs ext4,btrfs --suite quick --repeat 3
     """
-    tests = project_dir() / "tests" / "bench"
     sys.stdout.flush()
+    program = bench_program(words or ())
     # The same process: signals, exit code and terminal are pytest's.
-    os.execv(sys.executable, [sys.executable, "-m", "pytest", str(tests), *(words or ())])  # noqa: S606
+    os.execv(program[0], program)  # noqa: S606
+
+
+def bench_program(words: Iterable[str]) -> list[str]:
+    """The program that is a bench with these options, and its arguments."""
+    return [sys.executable, "-m", "pytest", str(project_dir() / "tests" / "bench"), *words]
