@@ -81,8 +81,7 @@ def advise(
     Example: fsjoule advise --profile logger --lg-env env/deterministic.yaml -o advice.html
     """
     if profile is None:
-        _list_profiles(json_output=json_output)
-        refuse("which profile? --profile NAME goes with", {"RUNS": runs, "--lg-env": lg_env})
+        _list_profiles(asked=bool(runs or lg_env), json_output=json_output)
         return
     from fsjoule.suites.profile import profile_of
     from fsjoule.verdicts.advice.advise import advise as advised
@@ -128,9 +127,15 @@ def advise(
         progress(f"page  {page}")
 
 
-def _list_profiles(*, json_output: bool) -> None:
+def _list_profiles(*, asked: bool, json_output: bool) -> None:
+    """Show the profiles; a ConfigError names them if something was `asked` that needs one."""
     from fsjoule.suites.profile import profile_names, profile_of
 
+    if asked:
+        choices = ", ".join(profile_names())
+        raise ConfigError(
+            "no --profile says what the device does", hint=f"choose from {choices}, or name a file: own.toml"
+        )
     titles = {name: profile_of(name)[1].title for name in profile_names()}
     if json_output:
         print_json(titles)
