@@ -72,6 +72,15 @@ def check_file(file: Path, option: str) -> None:
     check_writable(file.parent, option)
 
 
+def print_version(value: bool = True) -> None:
+    """Print the version and end, if that is asked for. A callback."""
+    if value:
+        from importlib.metadata import version
+
+        out.print(version("fsjoule"), highlight=False)
+        raise typer.Exit
+
+
 def _name(param: typer.CallbackParam) -> str:
     return str(max(param.opts, key=len))
 
@@ -98,6 +107,12 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 PlaceTag = Annotated[
     str | None, typer.Option("--place-tag", metavar="KEY=VALUE[,KEY=VALUE]", help=_sentence(PLACE_TAG))
 ]
+Run = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[RUN]", help="A run: the start of its id, its folder, or s3://BUCKET/PREFIX/RUN (default: the newest)."
+    ),
+]
 Storages = Annotated[
     str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's).")
 ]
@@ -105,7 +120,10 @@ Wait = Annotated[str | None, typer.Option("--wait", metavar="TIME", help=_senten
 Priority = Annotated[float | None, typer.Option("--priority", metavar="N", help=_sentence(PRIORITY))]
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of tables and whole names, however wide.")]
 Within = Annotated[
-    str | None, typer.Option("--within", metavar="PLACE", help="Both sides are kernels of this run or branch.")
+    str | None,
+    typer.Option(
+        "--within", metavar="RUN|BRANCH", help="Both sides are kernels of this run (last: the newest) or branch."
+    ),
 ]
 Page = Annotated[
     Path | None,

@@ -9,7 +9,7 @@ import typer
 
 from fsjoule.cli.common import progress
 
-app = typer.Typer(no_args_is_help=True, help="KernelCI: a lab that polls it for jobs (docs/lava.md#kernelci).")
+app = typer.Typer(no_args_is_help=True, help="Poll KernelCI for jobs (docs/lava.md#kernelci).")
 
 
 @app.callback()

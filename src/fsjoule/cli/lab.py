@@ -12,7 +12,9 @@ import typer
 from fsjoule.cli.common import Json, out, print_json, progress
 from fsjoule.model.labels import counted
 
-app = typer.Typer(no_args_is_help=True, help="The virtual lab: real labgrid processes around an emulated board.")
+app = typer.Typer(
+    no_args_is_help=True, help="Bring the virtual lab up and down: real labgrid processes around an emulated board."
+)
 
 LabName = Annotated[
     str, typer.Option("--name", help="Name of the lab; its places are always called virtual, virtual-2 ...")

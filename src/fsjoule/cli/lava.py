@@ -15,7 +15,9 @@ from fsjoule.errors import ConfigError
 if TYPE_CHECKING:
     from fsjoule.ci.lava.settings import Bench
 
-app = typer.Typer(no_args_is_help=True, help="LAVA: a labgrid place is a device, a suite is a job (docs/lava.md).")
+app = typer.Typer(
+    no_args_is_help=True, help="Make a labgrid place a LAVA device, and a suite a LAVA job (docs/lava.md)."
+)
 
 Place = Annotated[str, typer.Argument(help="The labgrid place.")]
 LgEnv = Annotated[

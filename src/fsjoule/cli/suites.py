@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fsjoule.report.table import Table
     from fsjoule.suites import Rates
 
-app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and their cost on a board.")
+app = typer.Typer(no_args_is_help=True, help="List suites of benchmarks: what they measure, and their cost on a board.")
 
 # A board's newest runs predict it best.
 _RUNS_LOOKED_AT = 20

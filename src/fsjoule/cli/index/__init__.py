@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
 _FOLDERS = "Run folders, folders that contain some, or s3://BUCKET/PREFIX."
-app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
+app = typer.Typer(no_args_is_help=True, help="Keep an index of all runs: a database made from run folders.")
 
 RESULTS: Final = Path("results")
 _SHOWN_FAULTS: Final = 20

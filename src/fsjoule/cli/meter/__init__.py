@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fsjoule.meter.links.found import Found
     from fsjoule.meter.protocol.frames import InfoFrame
 
-app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its readings, its calibration and its tests.")
+app = typer.Typer(no_args_is_help=True, help="Read, record, calibrate and test the power meter.")
 
 
 @app.command("list")
