@@ -15,7 +15,9 @@ VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
 WRONG = {
     # words and options
     "frobnicate": "fsjoule: no such command 'frobnicate'",
-    "show": "fsjoule show: missing argument 'run'",
+    "show": "there is no run in results",
+    "show aaaaab": "aaaaab is not a run folder, and no run's id in results starts so",
+    "schema": "fsjoule schema: missing argument 'folder'",
     "show run --wid": "no such option: --wid (Possible options: --wide)",
     "gate --baseline 6.1": "fsjoule gate: missing option '--candidate'",
     "advise run": "missing option '--profile'",
@@ -30,9 +32,10 @@ WRONG = {
     "serve --name lab.example.org:8090": "--name 'lab.example.org:8090' is not the name of one host",
     "serve --name '*'": "--name '*' is not the name of one host",
     "serve --name https://lab.example.org": "--name 'https://lab.example.org' is not the name of one host",
-    "export run": "export to what?",
+    "export nowhere --origin x": "nowhere is not a run folder",
     "bisect --good a --bad b": "bisect needs --lg-env, --tree",
-    "explain 6.1 6.12": "explain needs --lg-env FILE, to measure now, or --within RUN, to read",
+    "explain 6.1 6.12": "there is no run in results",
+    "explain 6.1 6.12 --lg-env VIRTUAL --within run": "--lg-env measures now, and --within reads a run",
     "place hold --place a --place-tag soc=x -- true": "--place and --place-tag both choose the place",
     "place hold -- no-such-program": "'no-such-program' cannot be run: no such program",
     # names

@@ -40,7 +40,9 @@ _METRIC = f"Only this figure; may be repeated: {', '.join(Metric)}."
 def compare(
     *,
     baseline: Annotated[str, typer.Argument(help="The side to compare with.")],
-    candidate: Annotated[str, typer.Argument(help="The side that may have changed.")],
+    candidate: Annotated[
+        str | None, typer.Argument(help="The side that may have changed (default: the newest run).")
+    ] = None,
     within: Within = None,
     index: Location = DEFAULT_LOCATION,
     board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
@@ -66,14 +68,15 @@ def compare(
 ) -> None:
     """Compare two finished sides: one verdict per series and figure, with its error rate.
 
-    A side is a run folder (or a folder of runs), or a run, kernel or branch of the index: 6.1, kernel:6.1,
-    branch:main, run:2a62b3. KERNEL@RUN is a kernel within one run. Folders need not be imported.
+    A side is a run (the start of its id, `last`, its folder, or a folder of runs), or a kernel or branch of the index:
+    6.1, kernel:6.1, branch:main, run:2a62b3. KERNEL@RUN is a kernel within one run. Folders need not be imported.
 
     Exit code: 0 whatever the verdicts, 2 if the sides cannot be compared.
 
-    Example: fsjoule compare 6.1 6.12 --within results/20260101T120000Z-board-abc123 --page compare.html
+    Example: fsjoule compare 6.1 6.12 --within last --page compare.html; fsjoule compare abc123 last
     """
     from fsjoule.store.index.records import Where
+    from fsjoule.store.named_runs import LAST
     from fsjoule.verdicts.compare import compare_sides
     from fsjoule.verdicts.sides import Sources
 
@@ -83,7 +86,9 @@ def compare(
     wanted = tuple(metric or ())
     where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()))
     with Sources(index) as sources:
-        sides = [sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate)]
+        sides = [
+            sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate or LAST)
+        ]
         damaged = {str(fault.path): fault.reason for fault in sources.damaged}
     compared = compare_sides(
         sides[0], sides[1], limits.criteria(), metrics=wanted, damaged=damaged, across_boards=across_boards

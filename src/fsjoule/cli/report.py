@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import ending, out, output_file, output_folder, progress
+from fsjoule.cli.common import Run, ending, out, output_file, output_folder, progress
 from fsjoule.errors import ConfigError
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.index.location import VARIABLE
 
-app = typer.Typer(no_args_is_help=True, help="Reports of runs: a page, Allure's report with trends, a server for it.")
+app = typer.Typer(no_args_is_help=True, help="Make reports of runs: a page, Allure's report with trends; serve it.")
 
 _RESULTS: Final = (Path("results"),)
 _REPORT: Final = Path("report")
@@ -32,7 +32,7 @@ _Most = Annotated[int, typer.Option("--builds", min=1, help="Show at most this m
 
 @app.command("page")
 def page(
-    run: Annotated[Path, typer.Argument(help="A run folder, or s3://BUCKET/PREFIX/RUN.")],
+    run: Run = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="FILE", callback=output_file, help="Write the page there instead."),
@@ -40,15 +40,15 @@ def page(
 ) -> None:
     """Write report.html into a run folder again. The page of a run in an object store needs --output.
 
-    Example: fsjoule report page results/20260101T120000Z-board-abc123
+    Example: fsjoule report page; fsjoule report page abc123
     """
     from fsjoule.report.run import write_report
+    from fsjoule.store.named_runs import named_run
     from fsjoule.store.objects.address import is_address
-    from fsjoule.store.objects.cache import at_hand
 
-    if output is None and is_address(run):
+    if output is None and run is not None and is_address(run):
         raise ConfigError("a run in an object store is never changed", hint="say where its page goes: --output FILE")
-    out.print(str(write_report(at_hand(run), output)), soft_wrap=True)
+    out.print(str(write_report(named_run(run), output)), soft_wrap=True)
 
 
 @app.command("allure")
