@@ -56,7 +56,7 @@ def test_a_gate_whose_output_fails_keeps_its_answer(
 ) -> None:
     noise = 0.1 if answer == 3 else 0.01
     folder = write_kernels(tmp_path / "results", speeds={"6.1": 1.0, "6.12": speed}, noise=noise, boots=4)
-    words = ("gate", "--baseline", f"6.1@{folder}", "--candidate", f"6.12@{folder}", "--budget", 4)
+    words = ("gate", "--baseline", f"6.1@{folder}", "--candidate", f"6.12@{folder}", "--budget", 8)
     output = broken()
     done = in_a_process(*words, stdout=output)
     os.close(output)

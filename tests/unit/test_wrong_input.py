@@ -10,6 +10,9 @@ import pytest
 from command_line import CommandLine, command_line
 from compared_runs import write_kernels
 
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importer import import_runs
+
 VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
 # What is typed in a folder with the files of `wrong_files`, and what is said.
 WRONG = {
@@ -19,7 +22,9 @@ WRONG = {
     "show aaaaab": "aaaaab is not a run folder, and no run's id in results starts so",
     "schema": "fsjoule schema: missing argument 'folder'",
     "show run --wid": "no such option: --wid (Possible options: --wide)",
-    "gate --baseline 6.1": "fsjoule gate: missing option '--candidate'",
+    "gate --baseline 6.1": "gate: no candidate is named",
+    "gate": "gate: no baseline is named",
+    "gate 6.1 6.12 --baseline 6.1": "gate: a side is named twice",
     "advise run": "missing option '--profile'",
     "compare 6.1 6.12 --within run --alpha two": "invalid value for '--alpha': Input should be a valid number",
     "compare 6.1 6.12 --within run --alpha 2": "--alpha 2 is not a fraction between 0 and 1",
@@ -33,7 +38,11 @@ WRONG = {
     "serve --name '*'": "--name '*' is not the name of one host",
     "serve --name https://lab.example.org": "--name 'https://lab.example.org' is not the name of one host",
     "export nowhere --origin x": "nowhere is not a run folder",
-    "bisect --good a --bad b": "bisect needs --lg-env, --tree",
+    "bisect --good a --bad b": "bisect needs --tree (this folder is in no kernel's repository)",
+    "index series --index run.sqlite --fs btrfs,ext5": "unknown filesystem of the index 'ext5'",
+    "index series --index run.sqlite --board nosuch": "unknown board of the index 'nosuch'",
+    "explain 6.1 6.12 --within run -k 'read,write'": "-k 'read,write': ",
+    "lava device desk --lg-env VIRTUAL --wait 60": "--wait 60: it is a number with s, m or h",
     "explain 6.1 6.12": "there is no run in results",
     "explain 6.1 6.12 --lg-env VIRTUAL --within run": "--lg-env measures now, and --within reads a run",
     "place hold --place a --place-tag soc=x -- true": "--place and --place-tag both choose the place",
@@ -121,6 +130,8 @@ def wrong_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "empty").mkdir()
+    with open_index(str(folder / "run.sqlite"), create=True) as index:
+        import_runs(index, [folder / "run"])
     return folder
 
 

@@ -113,6 +113,20 @@ Run = Annotated[
         metavar="[RUN]", help="A run: the start of its id, its folder, or s3://BUCKET/PREFIX/RUN (default: the newest)."
     ),
 ]
+Select = Annotated[
+    str | None,
+    typer.Option(
+        "-k", metavar="WORDS", help="Only measurements whose names match, for example -k 'ext4 and not rand'."
+    ),
+]
+Filesystems = Annotated[
+    list[str] | None,
+    typer.Option("--fs", metavar="NAME[,NAME]", help="Only these filesystems; may be repeated."),
+]
+BoardNames = Annotated[
+    list[str] | None, typer.Option("--board", metavar="NAME[,NAME]", help="Only these boards; may be repeated.")
+]
+Budget = Annotated[int | None, typer.Option("--budget", metavar="N", help="At most N boots.")]
 Storages = Annotated[
     str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's).")
 ]
@@ -129,6 +143,18 @@ Page = Annotated[
     Path | None,
     typer.Option("--page", metavar="FILE", callback=output_file, help="Write a self-contained HTML page to FILE."),
 ]
+
+
+def guest_time_board() -> Path:
+    """The environment file of the board that a kernel's developer has without hardware."""
+    from fsjoule.host.paths import project_dir
+
+    return project_dir() / "env" / "deterministic.yaml"
+
+
+def joined(names: list[str] | None) -> str | None:
+    """The list of a repeated option that takes commas; None if it was not given."""
+    return None if names is None else ",".join(names)
 
 
 def refuse(why: str, options: Mapping[str, object], *, hint: str | None = None) -> None:

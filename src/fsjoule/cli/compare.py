@@ -11,6 +11,8 @@ import typer
 from fsjoule.cli.common import (
     AcrossBoards,
     All,
+    BoardNames,
+    Filesystems,
     Json,
     Page,
     Wide,
@@ -45,8 +47,8 @@ def compare(
     ] = None,
     within: Within = None,
     index: Location = DEFAULT_LOCATION,
-    board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
-    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
+    board: BoardNames = None,
+    fs: Filesystems = None,
     metric: Annotated[list[Metric] | None, typer.Option("--metric", help=_METRIC)] = None,
     alpha: Annotated[float, typer.Option(help="Two-sided level of one comparison.")] = _DEFAULTS.alpha,
     false_discoveries: Annotated[
@@ -75,6 +77,7 @@ def compare(
 
     Example: fsjoule compare 6.1 6.12 --within last --page compare.html; fsjoule compare abc123 last
     """
+    from fsjoule.model.labels import listed
     from fsjoule.store.index.records import Where
     from fsjoule.store.named_runs import LAST
     from fsjoule.verdicts.compare import compare_sides
@@ -84,7 +87,7 @@ def compare(
         raise ConfigError("--markdown and --json exclude each other")
     limits = Limits(alpha, false_discoveries, smallest_effect)
     wanted = tuple(metric or ())
-    where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()))
+    where = Where(boards=listed(board), filesystems=listed(fs))
     with Sources(index) as sources:
         sides = [
             sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate or LAST)

@@ -12,11 +12,14 @@ import typer
 
 from fsjoule.cli.common import (
     All,
+    Filesystems,
     Json,
     PlaceTag,
     Priority,
+    Select,
     Wait,
     Wide,
+    joined,
     out,
     output_file,
     print_json,
@@ -50,11 +53,9 @@ def explain(
         str | None,
         typer.Option("--within", metavar="RUN", help="Read the profiles that this run has kept (default: the newest)."),
     ] = None,
-    fs: Annotated[str | None, typer.Option("--fs", metavar="NAME[,NAME]", help="Filesystems.")] = None,
+    fs: Filesystems = None,
     suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {_SUITE}).")] = None,
-    workload: Annotated[
-        str | None, typer.Option("-k", "--workload", metavar="NAME", help="Workload (read-16k), or operation (read).")
-    ] = None,
+    select: Select = None,
     repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", help="Boots of each kernel (else 1).")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the boots and all random choices (else a new one).")] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
@@ -101,7 +102,7 @@ def explain(
 
         loaded = load_run(named_run(within))
         kernels = (baseline, candidate)
-        found = explain_run(loaded, *kernels, filesystems=listed(fs), workload=workload)
+        found = explain_run(loaded, *kernels, filesystems=listed(fs), select=select)
     else:
         from fsjoule.lab import read_environment, wanted_place
         from fsjoule.runs.explain import explain_measured
@@ -111,14 +112,14 @@ def explain(
         drawn = secrets.randbits(32) if seed is None else seed
         choice = choose(
             suite_name=suite or _SUITE,
-            filesystems=fs,
+            filesystems=joined(fs),
             kernels=(baseline, candidate),
             repeat=1 if repeat is None else repeat,
             provision=None,
             results=results,
             seed=drawn,
             environment=environment,
-            workload=workload,
+            select=select,
         )
         again = ("fsjoule", *sys.argv[1:], *([] if seed is not None else ["--seed", str(drawn)]))
         loaded, found = explain_measured(choice, environment, say=progress, command=again)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.kernels import check_kernel
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Planned, Provision, Reach
 from fsjoule.model.labels import listed
+from fsjoule.runs.names import matching
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.runs.virtual import check_room
 from fsjoule.statistics.order import Turn, interleaved
@@ -73,14 +73,14 @@ def choose(
     storages: str | None = None,
     environment: lab.EnvironmentFile | None = None,
     profiled: bool = False,
-    workload: str | None = None,
+    select: str | None = None,
     boards: int = 1,
 ) -> Choice:
     """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
 
     Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
-    number. The environment's board decides which kernels exist; the default is the usual virtual board. `workload` is a
-    slug of the suite's, or an operation.
+    number. The environment's board decides which kernels exist; the default is the usual virtual board. `select` (-k)
+    leaves out the workloads of which no measurement's name matches.
     Raises ConfigError, which lists the choices for an unknown name.
     """
     chosen = suite(suite_name)
@@ -124,7 +124,7 @@ def choose(
         size_factor=size_factor,
         storages=None if storages is None else listed(storages),
         profiled=profiled,
-        workloads=None if workload is None else slugs_of(chosen, workload),
+        workloads=None if select is None else slugs_of(chosen, names, select),
         boards=check_boards(boards, environment),
     )
 
@@ -171,12 +171,15 @@ def check_apart(entries: Iterable[Planned]) -> None:
         )
 
 
-def slugs_of(suite: Suite, workload: str) -> tuple[str, ...]:
-    """The slugs of the workloads that are called so or do that: `read-16k`, `read`. Raises ConfigError for none."""
-    known = list(chain.from_iterable(part.workloads for part in suite.leaves))
-    found = dict.fromkeys(each.slug for each in known if workload in (each.slug, each.operation.value))
+def slugs_of(suite: Suite, filesystems: Iterable[str], select: str) -> tuple[str, ...]:
+    """The slugs of the workloads that `-k` chooses on one of these filesystems. Raises ConfigError for none."""
+    wanted = matching(select)
+    slugs = dict.fromkeys(each.slug for part in suite.leaves for each in part.workloads)
+    names = [(slug, f"{each.replace(':', '.')}-{slug}") for slug in slugs for each in filesystems]
+    found = dict.fromkeys(slug for slug, name in names if wanted(name))
     if not found:
-        raise ConfigError.unknown(f"workload of suite {suite.name!r}", workload, [each.slug for each in known])
+        hint = f"it has {', '.join(name for _, name in names)}"
+        raise ConfigError(f"-k {select}: no measurement of suite {suite.name!r} has a name that matches", hint=hint)
     return tuple(found)
 
 

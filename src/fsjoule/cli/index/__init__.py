@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, Remove, Wide, out, print_json, progress, progress_bar
+from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, out, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model.labels import counted
+from fsjoule.model.labels import counted, listed
 from fsjoule.model.metrics import Metric
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
@@ -216,8 +216,8 @@ def series(
     by: Annotated[Order, typer.Option("--by", help="Order of the points.")] = Order.TIME,
     metric: Annotated[list[Metric] | None, typer.Option("--metric", help=_METRIC)] = None,
     of: Annotated[str | None, typer.Option("--of", help="Only measurements of this run, kernel or branch.")] = None,
-    board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
-    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
+    board: BoardNames = None,
+    fs: Filesystems = None,
     with_invalid: Annotated[bool, typer.Option("--all", help="Also show invalid measurements.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Show at most this many figures, the newest; 0: all.")] = _LIMIT,
     wide: Wide = False,
@@ -232,8 +232,9 @@ def series(
     from fsjoule.store.index.queries import list_series, points
     from fsjoule.store.index.selection import resolve
 
-    where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()), invalid_too=with_invalid)
+    where = Where(boards=listed(board), filesystems=listed(fs), invalid_too=with_invalid)
     with open_index(index) as opened:
+        _check_known(opened, where)
         if of is not None:
             chosen = resolve(opened, of).where
             where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)
@@ -247,6 +248,22 @@ def series(
     show_points(named, found, tuple(metric or ()), wide=wide, json_output=json_output)
     if limit and len(found) == limit:
         progress(f"these are the newest {limit}; --limit 0 shows all")
+
+
+def _check_known(index: Index, where: Where) -> None:
+    """Raise ConfigError for a board or a filesystem that the index does not have."""
+    from fsjoule.store.index.queries import list_series
+
+    if not (where.boards or where.filesystems):
+        return
+    known = [each.series.series for each in list_series(index, Where(invalid_too=True))]
+    for kind, names, there in (
+        ("board", where.boards, {series.board for series in known}),
+        ("filesystem", where.filesystems, {series.filesystem for series in known}),
+    ):
+        for name in names:
+            if name not in there:
+                raise ConfigError.unknown(f"{kind} of the index", name, there)
 
 
 def _only(index: Index, key: str) -> IndexedSeries:
