@@ -301,10 +301,10 @@ def _sides(
     baseline: str | None, candidate: str | None, baseline_option: str | None, candidate_option: str | None
 ) -> tuple[str, str | None]:
     """Both sides, however they were named. Raises ConfigError."""
+    if baseline_option is not None and candidate is None:
+        baseline, candidate = None, baseline  # --baseline A B
     if (baseline and baseline_option) or (candidate and candidate_option):
         raise ConfigError("gate: a side is named twice", hint="fsjoule gate BASELINE CANDIDATE")
-    if baseline and candidate_option is None and candidate is None and baseline_option is not None:
-        baseline, candidate = None, baseline  # --baseline A B
     first = baseline or baseline_option
     if first is None:
         raise ConfigError("gate: no baseline is named", hint="fsjoule gate BASELINE CANDIDATE")
