@@ -114,9 +114,19 @@ def answer_document(summary: Summary, contests: Sequence[Contest]) -> dict[str, 
 
 
 def progress_text(contests: Sequence[Contest], boots: int) -> str:
-    """`after 2 boots: 12 of 14 figures decided so far`."""
+    """`after 2 boots: 12 of 14 figures decided`."""
     done = sum(each.decided for each in contests)
-    return f"after {counted(boots, 'boot')}: {done} of {counted(len(contests), 'figure')} decided so far"
+    return f"after {counted(boots, 'boot')}: {done} of {counted(len(contests), 'figure')} decided"
+
+
+def first_decided(contests: Sequence[Contest]) -> str:
+    """The first statement that shows a filesystem to be better than all others, in words; empty if none does."""
+    won = (one for one in contests if one.has_winner)
+    return next((f"{one.workload.label}: {one.names[0]} {_verb(one)} {_figure(one).why}" for one in won), "")
+
+
+def _verb(one: Contest) -> str:
+    return "uses" if one.metric in _ENERGY else "is"
 
 
 def _document(one: Contest) -> dict[str, object]:
@@ -231,7 +241,7 @@ def _advantage(one: Preferred, other: str = "") -> str:
 def _more(one: Contest) -> str:
     """How many boots would decide it: `4 more boots`."""
     if one.more_boots is None or one.more_boots > _ADVISED:
-        return f"boots spread too much: more than {_ADVISED} more"
+        return f"more than {_ADVISED} more boots"
     return counted(one.more_boots, "more boot")
 
 
@@ -270,7 +280,7 @@ def _winners(contests: Sequence[Contest]) -> Iterable[str]:
 
 
 def _best(contests: Sequence[Contest]) -> str:
-    """The largest advantage over the nearest other filesystem, of fio's jobs first: `read 16 KiB: 1.7 times as fast`."""
+    """The largest advantage over the nearest other one, of fio's jobs first: `read 16 KiB: 1.7 times as fast`."""
     jobs = [one for one in contests if isinstance(one.workload, FioWorkload)] or contests
     nearest = {one: min(one.findings, key=lambda each: abs(each.lost)) for one in jobs}
     largest = max(nearest, key=lambda one: abs(nearest[one].lost))

@@ -107,15 +107,16 @@ def statements(figures: Sequence[Sequence[Floats]], rule: Rule) -> list[list[Sta
     noise = max(residual_noise(figures) or 0.0, rule.least_noise)
     every = [_Evidence(differences, noise, rule) for pairs in figures for differences in pairs]
     e_values = np.array([[each.better, each.worse] for each in every]).reshape(-1)
-    rejected = e_bh(e_values, rule.false_discoveries).reshape(-1, 2)
+    rejected = [(bool(better), bool(worse)) for better, worse in e_bh(e_values, rule.false_discoveries).reshape(-1, 2)]
     # One more statement than now: a forecast for those that are open.
-    needed = math.log(e_values.size / (rule.false_discoveries * min(rejected.sum() + 1, max(e_values.size, 1))) or 1)
-    judged = iter([each.statement(*two, needed) for each, two in zip(every, rejected.tolist(), strict=True)])
+    tests = max(e_values.size, 1)
+    needed = math.log(tests / (rule.false_discoveries * min(sum(map(sum, rejected)) + 1, tests)))
+    judged = iter([each.statement(*two, needed) for each, two in zip(every, rejected, strict=True)])
     return [[next(judged) for _ in pairs] for pairs in figures]
 
 
 def e_bh(log_e_values: Floats, rate: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which hypotheses e-BH rejects at this rate of false discoveries: the k largest with e >= n / (rate k); shape (n,)."""
+    """Which hypotheses e-BH rejects at this rate of false discoveries: the k largest, e >= n / (rate k); shape (n,)."""
     count = len(log_e_values)
     order = np.argsort(-log_e_values, kind="stable")
     enough = log_e_values[order] >= math.log(count or 1) - math.log(rate) - np.log(np.arange(1, count + 1))
@@ -207,7 +208,9 @@ def _first(enough: Callable[[int], bool], low: int, high: int, *, minus: int) ->
 
 def _effects(smallest: float) -> Floats:
     """Effects from the smallest one, each 15 % larger than the last, to eight times as much."""
-    return smallest * _STEP ** np.arange(math.ceil(math.log(_LARGEST / smallest, _STEP)) + 1)
+    return np.asarray(
+        smallest * _STEP ** np.arange(math.ceil(math.log(_LARGEST / smallest, _STEP)) + 1), dtype=np.float64
+    )
 
 
 def _log_mean(logarithms: Floats) -> float:
