@@ -117,7 +117,7 @@ def test_a_program_without_output_is_fine() -> None:
         (OSError(errno.ENAMETOOLONG, "File name too long", "xxx"), 2, "error: xxx: File name too long"),
         (PermissionError(errno.EACCES, "Permission denied", "/root/x"), 2, "error: /root/x: Permission denied"),
         (OSError(errno.ENOSPC, "No space left on device"), 4, "error: No space left on device"),
-        (OSError(errno.EROFS, "Read-only file system", "x"), 4, "error: x: Read-only"),
+        (OSError(errno.EROFS, "Read-only file system", "x"), 2, "error: x: Read-only"),
         (ConfigError("which board?"), 2, "error: which board?"),
         (BoardError("it hung"), 4, "error: it hung"),
         (KeyboardInterrupt(), 130, ""),

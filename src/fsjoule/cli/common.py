@@ -6,6 +6,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -18,7 +19,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from fsjoule.errors import ConfigError, StorageError
+from fsjoule.errors import ConfigError, not_written
 from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.runs.options import PLACE_TAG, PRIORITY, WAIT
@@ -69,6 +70,10 @@ def check_file(file: Path, option: str) -> None:
     """Check that an option's file can be written. Raises ConfigError."""
     if file.is_dir():
         raise ConfigError(f"{option}: {file} is a folder", hint="name a file")
+    if not file.parent.exists():
+        raise ConfigError(
+            f"{option}: there is no folder {file.parent}", hint=f"mkdir -p {shlex.quote(str(file.parent))}"
+        )
     check_writable(file.parent, option)
 
 
@@ -176,12 +181,12 @@ def write_answer(name: str, file: Path, content: Callable[[], str]) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file that a user has asked for, and make its folder. Raises StorageError."""
+    """Write a file that a user has asked for, and make its folder. Raises ConfigError, StorageError."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
+        raise not_written(f"{file} cannot be written", error, hint="name another file") from error
 
 
 def replace_text(file: Path, text: str) -> None:
@@ -192,7 +197,7 @@ def replace_text(file: Path, text: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, text.encode())
     except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
+        raise not_written(f"{file} cannot be written", error, hint="name another file") from error
 
 
 def progress(line: str) -> None:

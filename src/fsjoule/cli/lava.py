@@ -317,7 +317,11 @@ def _image(named: str | None, kernel: str, recipe: str) -> str:
 
 
 def _write_each(texts: Mapping[str, str], folder: Path | None) -> None:
+    from fsjoule.store.files import check_writable
+
     assert folder is not None, "checked"
+    check_writable(folder, "--output")
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         _write(text, folder / f"{name}.yaml")
 

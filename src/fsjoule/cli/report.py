@@ -20,7 +20,7 @@ _MOST: Final = 60
 
 _Runs = Annotated[
     list[Path] | None,
-    typer.Argument(help="Run folders, folders that contain some, or s3://BUCKET/PREFIX (default: results)."),
+    typer.Argument(help="Runs, folders that contain some, or s3://BUCKET/PREFIX (default: results)."),
 ]
 _Url = Annotated[str, typer.Option("--url", metavar="URL", help="Where the report will be read.")]
 _History = Annotated[
@@ -67,9 +67,9 @@ def allure(
     """
     from fsjoule.report.allure.builds import read_builds
     from fsjoule.report.allure.results import write_results
-    from fsjoule.store.objects.cache import all_at_hand
+    from fsjoule.store.named_runs import named_folders
 
-    builds = read_builds(all_at_hand(runs or _RESULTS), most=most)
+    builds = read_builds(named_folders(runs or _RESULTS), most=most)
     _tell(write_results(builds, output, url=url).problems)
     out.print(str(output), soft_wrap=True)
 
@@ -101,9 +101,9 @@ def build(  # noqa: PLR0917 - a command's options
     Example: fsjoule report build results, then: fsjoule report serve
     """
     from fsjoule.report.allure.site import make_site
-    from fsjoule.store.objects.cache import all_at_hand
+    from fsjoule.store.named_runs import named_folders
 
-    folders, earlier = all_at_hand(runs or _RESULTS), all_at_hand(history or ())
+    folders, earlier = named_folders(runs or _RESULTS), named_folders(history or ())
     made = make_site(folders, output, history=earlier, index=index, url=url, forge=forge, most=most, say=progress)
     _tell(made.problems)
     out.print(str(made.folder / "index.html"), soft_wrap=True)

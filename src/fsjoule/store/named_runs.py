@@ -10,7 +10,7 @@ from fsjoule.errors import ConfigError, ResultError
 from fsjoule.store.folder import RUN_FILE, RUN_NAME
 from fsjoule.store.index.run_rows import runs_below
 from fsjoule.store.objects.address import is_address
-from fsjoule.store.objects.cache import at_hand
+from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.reader import load_run_file
 
 RESULTS: Final = Path("results")
@@ -63,6 +63,15 @@ def named_run(name: str | Path | None = None, results: Path = RESULTS) -> Path:
         )
     hint = "list the runs: fsjoule runs"
     raise ResultError(f"{text} is not a run folder, and no run's id in {results} starts so", hint=hint)
+
+
+def named_folders(names: Iterable[str | Path]) -> list[Path]:
+    """Run folders, or folders that contain some, that a user has named; runs also as `named_run` finds them."""
+    folders: list[Path] = []
+    for name in names:
+        known = is_address(name) or Path(name).exists()
+        folders += all_at_hand([Path(name)]) if known else [named_run(name)]
+    return folders
 
 
 def _found(folder: Path) -> FoundRun:
