@@ -95,11 +95,11 @@ def guest_time(rng: np.random.Generator, shape: Shape) -> Floats:
 
 
 def one_with_two_levels(calm: float) -> Noise:
-    """One figure of one filesystem loses 30 % in every second boot; all else is calm."""
+    """One figure of one filesystem is, in each boot, 15 % above or below the other filesystem's; all else is calm."""
 
     def made(rng: np.random.Generator, shape: Shape) -> Floats:
         found = rng.normal(0, calm, shape)
-        found[:, 0, 0] -= 0.3 * rng.integers(0, 2, (shape[0], shape[3]))
+        found[:, 0, 0] += 0.15 * rng.choice([-1, 1], (shape[0], shape[3]))
         return found
 
     return made
@@ -138,6 +138,38 @@ def memory(rng: np.random.Generator, shape: Shape) -> Floats:
     return found
 
 
+def in_time(rng: np.random.Generator, shape: Shape) -> npt.NDArray[np.int64]:
+    """When each boot of two kernels runs: neighbours in random order; shape (runs, 1, 2, boots)."""
+    second = rng.integers(0, 2, (shape[0], 1, 1, shape[3]))
+    return 2 * np.arange(shape[3]) + np.concatenate([second, 1 - second], axis=2)
+
+
+def kernels(level: float, *, memory: float = 0.0, drift: float = 0.0, walk: float = 0.0, noise: float = 0.003) -> Noise:
+    """Two kernels, so each boot has its own level, which all its figures share; levels may remember the last boot's."""
+
+    def made(rng: np.random.Generator, shape: Shape) -> Floats:
+        steps = rng.normal(0, 1, (shape[0], 1, 1, 2 * shape[3]))
+        levels = steps.copy()
+        for boot in range(1, levels.shape[-1]):
+            levels[..., boot] = memory * levels[..., boot - 1] + math.sqrt(1 - memory**2) * steps[..., boot]
+        levels = level * levels + walk * np.cumsum(rng.normal(0, 1, levels.shape), axis=-1)
+        levels -= drift * np.arange(levels.shape[-1])
+        at = in_time(rng, shape)
+        shared = np.take_along_axis(np.broadcast_to(levels, (*at.shape[:3], levels.shape[-1])), at, axis=-1)
+        return shared + rng.normal(0, noise, shape)
+
+    return made
+
+
+KERNELS: Final[dict[str, Noise]] = {
+    "kernels: boots' levels of 1 %": kernels(0.01),
+    "kernels: boots' levels of 3 %": kernels(0.03),
+    "kernels: levels of 2 %, noise of 2 %": kernels(0.02, noise=0.02),
+    "kernels: memory of 0.6": kernels(0.02, memory=0.6),
+    "kernels: memory of 0.9": kernels(0.02, memory=0.9),
+    "kernels: drift of 0.3 % a boot": kernels(0.01, drift=0.003),
+    "kernels: walk of 1 % a boot": kernels(0.003, walk=0.01),
+}
 NOISES: Final[dict[str, Noise]] = {
     "normal, 2 %": normal(0.02),
     "normal, 15 %": normal(0.15),
@@ -221,7 +253,7 @@ class Case:
 
     def row(self, trials: int, seed: int) -> dict[str, Cell]:
         shape = (trials, self.figures, self.filesystems, self.rule.most_boots)
-        make = NOISES.get(self.noise) or normal(float(self.noise.split()[0]) / 100)
+        make = {**NOISES, **KERNELS}.get(self.noise) or normal(float(self.noise.split()[0]) / 100)
         logarithms = make(np.random.default_rng(seed), shape)
         logarithms[:, :, 0] += math.log1p(self.effect)
         found = judge(logarithms, self.rule)
@@ -243,6 +275,7 @@ def cases() -> list[Case]:
     spreads = [f"{100 * spread:g} %" for spread in SPREADS]
     return [
         *(Case(noise, *size) for noise in NOISES for size in SIZES),
+        *(Case(noise, *size) for noise in KERNELS for size in SIZES[:2]),
         *(Case(noise, 28, 2, 0.0) for noise in spreads),
         *(Case(noise, 28, 2, effect) for noise in [*spreads, "guest time"] for effect in EFFECTS),
         *(Case(noise, 28, 2, 0.0527) for noise in [*spreads, "t with 3 degrees", "stalls of 5 %", "guest time"]),
