@@ -345,7 +345,7 @@ def test_a_complete_run_goes_on_with_more_repetitions(aborted: Path) -> None:
 
 def test_a_run_that_goes_on_keeps_what_it_has_measured(aborted: Path) -> None:
     assert choose_resumed(aborted, {"--repeat": 2}).repeat == 2
-    with pytest.raises(ConfigError, match="--repeat 1: .* has measurements of 2 repetitions already"):
+    with pytest.raises(ConfigError, match=r"--repeat 1: .* has measurements of 2 repetitions already"):
         choose_resumed(aborted, {"--repeat": 1})
     auto = choose_resumed(aborted, {"--repeat": "auto"})
     assert (auto.repeat, auto.until_decided) == (12, True)

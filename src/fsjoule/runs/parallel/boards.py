@@ -146,6 +146,7 @@ class Boards:
 
     def boot(self, number: int) -> tuple[Done, tuple[Done, ...]]:
         """A boot when it is done, and the tries before it that failed. Raises NoBoardError if no board is left."""
+        assert self._released is None or number < self._released, "no board makes this boot"
         while number not in self._done:
             if not self.processes.left:
                 raise NoBoardError(self._errors[-1])
