@@ -21,7 +21,7 @@ from fsjoule.cli.common import (
     replace_text,
 )
 
-app = typer.Typer(no_args_is_help=True, help="A place of labgrid for one job, given back however the job ends.")
+app = typer.Typer(no_args_is_help=True, help="Hold a place of labgrid for one job, and show all places.")
 
 Name = Annotated[str | None, typer.Option("--place", metavar="NAME", help="The place (hold's default: LG_PLACE).")]
 End = Annotated[
@@ -119,7 +119,7 @@ def status(
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """Show the whole lab: states, holders, queue, last runs, utilisation, and faults by part.
+    """Show the whole lab: states, holders, queue, last runs, use, efficiency, and faults by part.
 
     Places and queue come from the coordinator, the rest from run folders.
 
