@@ -9,7 +9,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from fsjoule.statistics.memory import LEVEL_NIGHTS, MOST_POINTS, Levels, about, bursts, levels, needed, noise_of, step
+from fsjoule.statistics.memory import (
+    LEAST_POINTS,
+    LEVEL_NIGHTS,
+    MOST_POINTS,
+    Levels,
+    about,
+    bursts,
+    levels,
+    needed,
+    noise_of,
+    step,
+)
 from fsjoule.statistics.ratios import Floats
 
 # No level counts as calmer than this, in standard deviations of the noise.
@@ -34,9 +45,9 @@ class RupturesFinder:
 
     penalty: float = 3.0
     max_p: float = 1e-4
-    least_points: int = 3
+    least_points: int = LEAST_POINTS
 
-    def find(self, values: Floats) -> tuple[int, ...]:
+    def find(self, values: Floats, level: int = LEVEL_NIGHTS) -> tuple[int, ...]:
         """The indexes at which a new level starts; empty for fewer points than two levels need."""
         cut = max(0, len(values) - MOST_POINTS)
         if len(values) < 2 * self.least_points or (noise := noise_of(values[cut:])) == 0:
@@ -49,7 +60,7 @@ class RupturesFinder:
             price = 3 * math.log(len(scaled))
             if _cost(left, len(scaled)) + price * (len(upon) + 1) < _cost(squares, len(scaled)) + price * len(starts):
                 starts = upon
-        return tuple(cut + start for start in self._held(scaled, starts, bursts(scaled) + seen > 0))
+        return tuple(cut + start for start in self._held(scaled, starts, level, bursts(scaled) + seen > 0))
 
     def _about(self, scaled: Floats, base: Floats, rounds: int = _ROUNDS) -> tuple[list[int], float, int]:
         """Starts of levels about a base, the squares that they leave, and the bursts.
@@ -87,13 +98,13 @@ class RupturesFinder:
             del left[weakest]
         return [starts[each] for each in left], seen
 
-    def _held(self, scaled: Floats, starts: list[int], has_bursts: bool) -> list[int]:
+    def _held(self, scaled: Floats, starts: list[int], level: int, has_bursts: bool) -> list[int]:
         """The starts without a first or last level that may be a burst."""
         middle = [float(np.median(part)) for part in np.split(scaled, starts)]
-        least = LEVEL_NIGHTS if has_bursts or (starts and starts[-1] < _YOUNG) else self.least_points
+        least = level if has_bursts or (starts and starts[-1] < _YOUNG) else self.least_points
         if starts and _in_a_row(scaled[starts[-1] :], middle[-1], middle[-2]) < least:
             starts, middle = starts[:-1], middle[:-1]
-        if starts and _in_a_row(scaled[: starts[0]], middle[0], middle[1]) < LEVEL_NIGHTS:
+        if starts and _in_a_row(scaled[: starts[0]], middle[0], middle[1]) < level:
             starts = starts[1:]
         return starts
 

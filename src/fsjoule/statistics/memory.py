@@ -35,12 +35,13 @@ _CURVES: Final = (((), 0.0), ((1,), 2.0), ((1, 2, 3), 6.0), ((1, 2, 3, 4, 5, 6),
 _FIRST: Final = 2 + _COSINES
 # Longer histories are judged by their newest points: memory is shorter.
 MOST_POINTS: Final = 512
-# A stretch of nights at another level is a burst if it is shorter, and no level.
+# A stretch of nights at another level is a burst if it is shorter, and no level; fewer than three are stalls.
 LEVEL_NIGHTS: Final = 7
-_BURST_NIGHTS: Final = 3
+LEAST_POINTS: Final = 3
 _AROUND: Final = 12
 _FAR: Final = 2.0
 _SOON: Final = 10
+_RIDGE: Final = 1e-9
 _STEPS: Final = np.linspace(0.1, 60, 600)
 
 
@@ -73,7 +74,7 @@ class Effect:
 
 def needed(points: int) -> float:
     """The evidence for a nomination, in nats; a short history does not know its memory."""
-    return 8 + 30 / points
+    return 9 + 40 / points
 
 
 def noise_of(values: Floats) -> float:
@@ -166,10 +167,11 @@ class Levels:
 
     def _fit(self, chosen: Sequence[int]) -> tuple[Floats, Floats, Floats]:
         """Inverse (memories, c, c), coefficients (memories, c) and residual squares (memories,) of least squares."""
-        inverse = np.linalg.inv(self._gram[:, chosen][:, :, chosen])
+        # The least amount keeps columns apart that are one, such as steps at neighbouring points of a short history.
+        inverse: Floats = np.linalg.inv(self._gram[:, chosen][:, :, chosen] + _RIDGE * np.eye(len(chosen)))
         products = self._gram[:, chosen, 0]
-        solution = np.einsum("gij,gj->gi", inverse, products)
-        squares = self._gram[:, 0, 0] - (products * solution).sum(axis=1)
+        solution: Floats = np.einsum("gij,gj->gi", inverse, products)
+        squares: Floats = self._gram[:, 0, 0] - (products * solution).sum(axis=1)
         return inverse, solution, np.maximum(squares, 0.0)
 
     def _each(self, squares: Floats, *, strict: bool) -> Floats:
@@ -187,14 +189,15 @@ class Levels:
 def memory_of(values: Floats, starts: Sequence[int]) -> Memory | None:
     """The memory of a series whose levels start at `starts`; logarithms, shape (n,). None for fewer than six."""
     values, starts = newest(values, starts)
-    noise = noise_of(values) if len(values) >= 2 * _BURST_NIGHTS else 0.0
-    if len(values) < 2 * _BURST_NIGHTS:
+    noise = noise_of(values) if len(values) >= 2 * LEAST_POINTS else 0.0
+    if len(values) < 2 * LEAST_POINTS:
         return None
     if noise == 0:
         return Memory(0.0, 1.0, 1.0)
     n, scaled = len(values), values / noise
     calm = about(scaled, levels(scaled, starts))
     late = max(n - _SOON, n // 2)
+    late -= late in starts
     found = Levels(calm, [*(step(n, start) for start in starts), step(n, late)])
     before = list(range(len(starts)))
     sure, rise = found.drift(before)
@@ -217,8 +220,7 @@ def newest(values: Floats, starts: Sequence[int]) -> tuple[Floats, list[int]]:
 
 def levels(values: Floats, starts: Sequence[int]) -> Floats:
     """The median of each level, for each point; shape (n,)."""
-    edges = [0, *starts, len(values)]
-    parts = [values[left:right] for left, right in zip(edges, edges[1:], strict=False)]
+    parts = np.split(values, list(starts))
     return np.concatenate([np.full(len(part), np.median(part)) for part in parts])
 
 
@@ -230,7 +232,7 @@ def bursts(values: Floats) -> int:
     for sign in (-1, 1):
         edges = np.diff(np.concatenate([[0], (sign * (values - local) > _FAR).astype(np.int64), [0]]))
         begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
-        found += int(np.sum((ends - begins >= _BURST_NIGHTS) & (ends - begins < LEVEL_NIGHTS) & (ends < n)))
+        found += int(np.sum((ends - begins >= LEAST_POINTS) & (ends - begins < LEVEL_NIGHTS) & (ends < n)))
     return found
 
 
