@@ -45,7 +45,7 @@ def test_it_selects_what_pytest_selects_from_any_folder(tmp_path: Path) -> None:
     ("words", "complaint"),
     [
         (("--lg-env", VIRTUAL, "--fs", "ext5"), "unknown filesystem 'ext5'"),
-        (("--lg-env", VIRTUAL, "--repeat", "two"), "argument --repeat: invalid int value: 'two'"),
+        (("--lg-env", VIRTUAL, "--repeat", "two"), "argument --repeat: 'two' is no number: for example 3, or auto"),
         (("-k", "read"), "measuring needs a board: add --lg-env"),
     ],
 )

@@ -37,7 +37,7 @@ _COLUMNS: Final = (
     Column("figure", is_figure=False, head=True),
     Column("change"),
     Column("95 % interval"),
-    Column("means", is_figure=False),
+    Column("verdict", is_figure=False),
 )
 
 
@@ -112,6 +112,10 @@ def share_text(share: float | None) -> str:
     return f"{percent:.2g} %" if percent >= _TINY else f"< {_TINY:g} %"
 
 
+def _probability(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.2g}"
+
+
 def _counts(one: Judged) -> str:
     baseline, candidate = one.boots
     return str(baseline) if baseline == candidate else f"{baseline}, {candidate}"
@@ -122,8 +126,8 @@ _COMPARED: Final[dict[Column, Callable[[Judged], str]]] = {
     Column("candidate", optional=True): lambda one: figure_text(one.candidate),
     Column("unit", is_figure=False, optional=True): lambda one: one.metric.unit,
     Column("n", optional=True): _counts,
-    Column("p", optional=True): lambda one: share_text(one.basis.p),
-    Column("q", optional=True): lambda one: share_text(one.basis.q),
+    Column("p", optional=True): lambda one: _probability(one.basis.p),
+    Column("q", optional=True): lambda one: _probability(one.basis.q),
     Column("detectable", optional=True): lambda one: share_text(one.basis.detectable),
 }
 
@@ -145,11 +149,12 @@ _NOTED: Final[dict[Column, Callable[[Tested], str]]] = {Column("baseline to cand
 
 
 def _evidence(one: Tested) -> str:
-    """The share of the evidence that either decision takes."""
+    """How far the figure is on the way to the nearer decision: `90 % to regressed`."""
     state = one.basis
     if not state.pairs:
         return ABSENT
-    return f"{100 * state.towards_regressed:.0f} / {100 * state.towards_not_regressed:.0f} %"
+    share, where = max((state.towards_regressed, "regressed"), (state.towards_not_regressed, "not regressed"))
+    return f"{100 * share:.0f} % to {where}"
 
 
 def _noise(one: Tested) -> str:
