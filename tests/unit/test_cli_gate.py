@@ -126,7 +126,7 @@ def test_markdown_is_fit_for_a_note(run: CommandLine, tmp_path: Path) -> None:
     assert lines[0].startswith("**fsjoule gate: regressed** on virtual: btrfs randwrite-16k ")
     assert "(simulated)" in lines[0]
     columns = [name.strip() for name in lines[2].strip("|").split("|")]
-    assert columns == ["series", "figure", "change", "95 % interval", "means", "baseline to candidate"]
+    assert columns == ["series", "figure", "change", "95 % interval", "verdict", "baseline to candidate"]
     rows = [line for line in lines if line.startswith("| btrfs")]
     assert rows
     assert "regressed" in rows[0]

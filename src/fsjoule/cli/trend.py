@@ -126,7 +126,7 @@ def trend(
         ),
     ] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Judge all series again, also those without anything new.")
+        bool, typer.Option("--recompute", help="Judge all series again, also those without anything new.")
     ] = False,
     wide: Wide = False,
     json_output: Json = False,

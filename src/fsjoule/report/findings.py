@@ -32,12 +32,13 @@ TONES: Final = {
     Outcome.NOT_REGRESSED: Tone.PLAIN,
     Outcome.UNDECIDED: Tone.DOUBT,
 }
+_SMALLEST_P: Final = 0.0001
 _COLUMNS: Final = (
     Column("series", is_figure=False, head=True),
     Column("figure", is_figure=False, head=True),
     Column("change"),
     Column("95 % interval"),
-    Column("means", is_figure=False),
+    Column("verdict", is_figure=False),
 )
 
 
@@ -112,6 +113,13 @@ def share_text(share: float | None) -> str:
     return f"{percent:.2g} %" if percent >= _TINY else f"< {_TINY:g} %"
 
 
+def probability_text(p: float | None) -> str:
+    """A p-value with two significant digits, down to 0.0001."""
+    if p is None:
+        return ABSENT
+    return f"{p:.2g}" if p >= _SMALLEST_P else f"< {_SMALLEST_P:g}"
+
+
 def _counts(one: Judged) -> str:
     baseline, candidate = one.boots
     return str(baseline) if baseline == candidate else f"{baseline}, {candidate}"
@@ -122,7 +130,7 @@ _COMPARED: Final[dict[Column, Callable[[Judged], str]]] = {
     Column("candidate", optional=True): lambda one: figure_text(one.candidate),
     Column("unit", is_figure=False, optional=True): lambda one: one.metric.unit,
     Column("n", optional=True): _counts,
-    Column("p", optional=True): lambda one: share_text(one.basis.p),
+    Column("p", optional=True): lambda one: probability_text(one.basis.p),
     Column("q", optional=True): lambda one: share_text(one.basis.q),
     Column("detectable", optional=True): lambda one: share_text(one.basis.detectable),
 }
@@ -145,11 +153,12 @@ _NOTED: Final[dict[Column, Callable[[Tested], str]]] = {Column("baseline to cand
 
 
 def _evidence(one: Tested) -> str:
-    """The share of the evidence that either decision takes."""
+    """How much of the evidence that a decision takes is there, for the nearer of both: `worse 60 %`."""
     state = one.basis
     if not state.pairs:
         return ABSENT
-    return f"{100 * state.towards_regressed:.0f} / {100 * state.towards_not_regressed:.0f} %"
+    worse, not_worse = state.towards_regressed, state.towards_not_regressed
+    return f"{'worse' if worse > not_worse else 'not worse'} {min(100 * max(worse, not_worse, 0), 100):.0f} %"
 
 
 def _noise(one: Tested) -> str:
