@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -156,7 +157,7 @@ def board_new(  # noqa: PLR0917 - typer
     write_new(texts, paths)
     for path in paths.values():
         out.print(str(path), soft_wrap=True)
-    progress(f"next: fsjoule board check {paths['environment']}")
+    progress(f"next: {shlex.join(['fsjoule', 'board', 'check', str(paths['environment'])])}")
     if left := sum(text.count(f"'{TO_CHANGE}'") for text in texts.values()):
         progress(f"{left} values are still {TO_CHANGE} in {paths['exporter']}")
 

@@ -24,9 +24,7 @@ from fsjoule.cli.common import (
 app = typer.Typer(no_args_is_help=True, help="Hold a place of labgrid for one job, and show all places.")
 
 Name = Annotated[str | None, typer.Option("--place", metavar="NAME", help="The place (hold's default: LG_PLACE).")]
-Grace = Annotated[
-    str, typer.Option("--grace", metavar="TIME", help="The command's own time to end, before SIGKILL.")
-]
+Grace = Annotated[str, typer.Option("--grace", metavar="TIME", help="The command's own time to end, before SIGKILL.")]
 _GRACE: Final = "2m"
 
 
