@@ -119,7 +119,8 @@ def board_new(  # noqa: PLR0917 - typer
         return str(typer.prompt(question, default=default, err=True))
 
     choices = sorted(stem for stem, file in recipe_files(recipes_folder()).items() if file.parent.name == "boards")
-    chosen = answer(source, f"Which board ({', '.join(choices)})", "")
+    likely = name if name in choices else choices[0]
+    chosen = answer(source, f"Which board ({', '.join(choices)})", likely if asking else "")
     if not chosen:
         raise ConfigError("which board it is like was not said", hint=f"--from, one of: {', '.join(choices)}")
     recipe = load_recipe(recipes_folder(), chosen)
