@@ -192,6 +192,7 @@ def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
         storages=option.storage,
         environment=environment,
         profiled=option.profiled,
+        workload=option.workload,
         boards=boards,
     )
 
@@ -332,7 +333,7 @@ def pytest_terminal_summary(config: pytest.Config) -> None:
 def _conclude(config: pytest.Config) -> None:
     """Print what a bench has measured, and how to go on."""
     session = config.stash.get(_SESSION, None)
-    if session is not None:
+    if session is not None and session.folder is not None:
         from fsjoule.host.terminal import PlainConsole
 
         say = _say(config)

@@ -131,7 +131,7 @@ def bisect(
     own. The first bad commit is confirmed by fresh boots beside its parent, by a revert on the bad end, and with forced
     alignment of functions. Interrupt it whenever you like: the same command goes on where it was.
 
-    Exit code 0: a culprit. 10: several commits, any of which may be it. 11: no regression in this range. 3: not
+    Exit code 0: a culprit. 10: several commits, one of which it is. 11: no regression in this range. 3: not
     decided within the budget. 12: cannot be tested. Errors: 2 the input, 4 the lab, 6 an end that does not build, 70 a
     bug, 130 interrupted (143, 129).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -79,6 +80,7 @@ def choose(
     storages: str | None = None,
     environment: lab.EnvironmentFile | None = None,
     profiled: bool = False,
+    workload: str | None = None,
     select: str | None = None,
     boards: int = 1,
 ) -> Choice:
@@ -86,15 +88,15 @@ def choose(
 
     Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
     number. With `auto` there are as many as two or more filesystems need, or the suite's number for a single one. The
-    environment's board decides which kernels exist; the default is the usual virtual board. `select` (-k) leaves out
-    the workloads of which no measurement's name matches.
+    environment's board decides which kernels exist; the default is the usual virtual board. `workload` has slugs of the
+    suite's, or operations; `select` (-k) leaves out the workloads of which no measurement's name matches.
     Raises ConfigError, which lists the choices for an unknown name.
     """
     chosen = suite(suite_name)
     names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    wanted = listed(kernels) if isinstance(kernels, str) else kernels
+    wanted = _names("--kernel", kernels) if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     recipe = DEFAULT_RECIPE if environment is None else environment.profile.recipe
@@ -104,7 +106,7 @@ def choose(
     number, until_decided = _repetitions(chosen, repeat, names, size_factor, environment)
     if provision not in {None, *(p.value for p in Provision)}:
         raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
-    if storages is not None and not listed(storages):
+    if storages is not None and not _names("--storage", storages):
         raise ConfigError("--storage names no storage device", hint="for example --storage card")
     if size_factor is not None and not 0 < size_factor <= 1:
         raise ConfigError(
@@ -124,10 +126,19 @@ def choose(
         size_factor=size_factor,
         storages=None if storages is None else listed(storages),
         profiled=profiled,
-        workloads=None if select is None else slugs_of(chosen, names, select),
+        workloads=_workloads(chosen, names, workload, select),
         boards=check_boards(boards, environment),
         until_decided=until_decided,
     )
+
+
+def _workloads(
+    chosen: Suite, filesystems: tuple[str, ...], workload: str | None, select: str | None
+) -> tuple[str, ...] | None:
+    """The slugs of the workloads to measure, None for all. Raises ConfigError."""
+    if select is not None:
+        return selected_workloads(chosen, filesystems, select)
+    return None if workload is None else workloads_of(chosen, workload)
 
 
 def _repetitions(
@@ -199,7 +210,24 @@ def check_apart(entries: Iterable[Planned]) -> None:
         )
 
 
-def slugs_of(suite: Suite, filesystems: Iterable[str], select: str) -> tuple[str, ...]:
+def workloads_of(suite: Suite, names: str) -> tuple[str, ...]:
+    """The slugs of the workloads (a list with commas) that are called so or do that: `read-16k`, `read`.
+
+    Raises ConfigError for an unknown one.
+    """
+    known = list(chain.from_iterable(part.workloads for part in suite.leaves))
+    found: dict[str, None] = {}
+    for name in listed(names):
+        here = [each.slug for each in known if name in (each.slug, each.operation.value)]
+        if not here:
+            raise ConfigError.unknown(f"workload of suite {suite.name!r}", name, [each.slug for each in known])
+        found |= dict.fromkeys(here)
+    if not found:
+        raise ConfigError("--workload names no workload", hint=f"for example --workload {known[0].slug}")
+    return tuple(found)
+
+
+def selected_workloads(suite: Suite, filesystems: Iterable[str], select: str) -> tuple[str, ...]:
     """The slugs of the workloads that `-k` chooses on one of these filesystems. Raises ConfigError for none."""
     wanted = matching(select)
     slugs = dict.fromkeys(each.slug for part in suite.leaves for each in part.workloads)
@@ -265,7 +293,15 @@ def choose_resumed(
 
 
 def _filesystems(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filesystem(name).name for name in listed(text)))
+    return tuple(dict.fromkeys(filesystem(name).name for name in _names("--fs", text)))
+
+
+def _names(option: str, text: str) -> tuple[str, ...]:
+    """The names in an option's list. Raises ConfigError for a comma with no name on one side."""
+    names = listed(text)
+    if names and not all(part.strip() for part in text.split(",")):
+        raise ConfigError(f"{option} {text!r} has an empty name", hint=f"{option} {','.join(names)}")
+    return names
 
 
 def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:

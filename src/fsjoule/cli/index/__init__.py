@@ -223,18 +223,18 @@ def series(
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """List all series, or the figures of one.
+    """List all series, or the figures of one. Lists take commas, and may be repeated.
 
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
     from fsjoule.cli.index.tables import show_list, show_points
     from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.queries import list_series, points
+    from fsjoule.store.index.queries import check_names, list_series, points
     from fsjoule.store.index.selection import resolve
 
     where = Where(boards=listed(board), filesystems=listed(fs), invalid_too=with_invalid)
     with open_index(index) as opened:
-        _check_known(opened, where)
+        check_names(opened, where)
         if of is not None:
             chosen = resolve(opened, of).where
             where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)
@@ -248,22 +248,6 @@ def series(
     show_points(named, found, tuple(metric or ()), wide=wide, json_output=json_output)
     if limit and len(found) == limit:
         progress(f"these are the newest {limit}; --limit 0 shows all")
-
-
-def _check_known(index: Index, where: Where) -> None:
-    """Raise ConfigError for a board or a filesystem that the index does not have."""
-    from fsjoule.store.index.queries import list_series
-
-    if not (where.boards or where.filesystems):
-        return
-    known = [each.series.series for each in list_series(index, Where(invalid_too=True))]
-    for kind, names, there in (
-        ("board", where.boards, {series.board for series in known}),
-        ("filesystem", where.filesystems, {series.filesystem for series in known}),
-    ):
-        for name in names:
-            if name not in there:
-                raise ConfigError.unknown(f"{kind} of the index", name, there)
 
 
 def _only(index: Index, key: str) -> IndexedSeries:
