@@ -71,7 +71,7 @@ def serve(
     from fsjoule.report.forge import forge_of
     from fsjoule.report.service.settings import Settings
     from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ
-    from fsjoule.store.index.run_rows import check_folders
+    from fsjoule.store.run_folders import check_folders
 
     names = [_name(each) for each in name or ()]
     shows_places = bool(os.environ.get(_COORDINATOR))

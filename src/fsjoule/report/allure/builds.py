@@ -14,8 +14,8 @@ from typing import Final
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Run
 from fsjoule.store.folder import board_name
-from fsjoule.store.index.run_rows import check_folders, find_runs
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+from fsjoule.store.run_folders import check_folders, find_runs
 
 MOST: Final = 60
 
