@@ -16,6 +16,7 @@ import pytest
 
 from fsjoule.errors import ConfigError, FsjouleError, LabError, MeasurementInvalid, of_system
 from fsjoule.host.output import GuardedOutput, cannot_be_written
+from fsjoule.pytest_output import entry_name
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
@@ -115,7 +116,7 @@ class ExitCode:
         self._decided: int | None = None
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        self._unselected += [item.name for item in items]
+        self._unselected += [entry_name(item) for item in items]
 
     def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
         if call.excinfo is not None:

@@ -9,6 +9,11 @@ import pytest
 from fsjoule.errors import FsjouleError
 
 
+def entry_name(item: pytest.Item) -> str:
+    """The name that a test has in the plan; its own if it measures nothing."""
+    return item.name.partition("[")[2].removesuffix("]") or item.name
+
+
 class Lines:
     """Takes the place of pytest's reporter. `write` prints a line, `conclude` all that follows the last measurement.
 
@@ -29,7 +34,7 @@ class Lines:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if session.config.option.collectonly:
             for item in session.items:
-                self._write(item.name.partition("[")[2].removesuffix("]") or item.name)
+                self._write(entry_name(item))
 
     def pytest_exception_interact(
         self, call: pytest.CallInfo[object], report: pytest.CollectReport | pytest.TestReport

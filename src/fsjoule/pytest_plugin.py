@@ -332,7 +332,7 @@ def pytest_terminal_summary(config: pytest.Config) -> None:
 def _conclude(config: pytest.Config) -> None:
     """Print what a bench has measured, and how to go on."""
     session = config.stash.get(_SESSION, None)
-    if session is not None:
+    if session is not None and session.folder is not None:
         from fsjoule.host.terminal import PlainConsole
 
         say = _say(config)
