@@ -1,4 +1,4 @@
-# make bench          set up, measure ext4 and btrfs on the virtual board, show tables and a report
+# make bench          set up, measure ext4 and btrfs on a virtual board, say which is better, write a report
 # make test           set up, run the tests, also those on the virtual lab, except the slow ones
 # make test-all       the slow tests as well: further boards, ways of flashing and ways to end
 # make check          check style, types and layers, run unit tests: before each commit
@@ -29,8 +29,9 @@ BIN := .venv/bin
 FS ?= ext4,btrfs
 KERNEL ?= 6.1
 SUITE ?= quick
-REPEAT ?= 3
-ENVIRONMENT ?= env/virtual.yaml
+REPEAT ?= auto
+# The board in guest time; for that in real time: env/virtual.yaml.
+ENVIRONMENT ?=
 RESULTS ?= results
 REPORT ?= report
 # 0: one fault of each kind.
@@ -56,7 +57,7 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 bench: setup-bench
-	$(AS_ROOT) $(BIN)/pytest tests/bench --lg-env $(ENVIRONMENT) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
+	$(AS_ROOT) $(BIN)/fsjoule bench $(if $(ENVIRONMENT),--lg-env $(ENVIRONMENT)) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
 	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) -m "not slow" --durations 25

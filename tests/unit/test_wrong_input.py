@@ -18,7 +18,7 @@ WRONG = {
     "show": "fsjoule show: missing argument 'run'",
     "show run --wid": "no such option: --wid (Possible options: --wide)",
     "gate --baseline 6.1": "fsjoule gate: missing option '--candidate'",
-    "advise run": "missing option '--profile'",
+    "advise run": "no --profile says what the device does",
     "compare 6.1 6.12 --within run --alpha two": "invalid value for '--alpha': Input should be a valid number",
     "compare 6.1 6.12 --within run --alpha 2": "--alpha 2 is not a fraction between 0 and 1",
     "compare 6.1 6.12 --within run --metric joy": "'joy' is not one of 'throughput'",

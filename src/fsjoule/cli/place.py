@@ -119,7 +119,7 @@ def status(
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """Show the whole lab: states, holders, queue, last runs, utilisation, and faults by part.
+    """Show the whole lab: states, holders, queue, last runs, use, efficiency, and faults by part.
 
     Places and queue come from the coordinator, the rest from run folders.
 

@@ -67,10 +67,12 @@ def allure(
     """
     from fsjoule.report.allure.builds import read_builds
     from fsjoule.report.allure.results import write_results
+    from fsjoule.report.allure.trends import loss_tests, trends_of
     from fsjoule.store.objects.cache import all_at_hand
 
     builds = read_builds(all_at_hand(runs or _RESULTS), most=most)
-    _tell(write_results(builds, output, url=url).problems)
+    losses = loss_tests(trends_of(builds)[0])
+    _tell(write_results(builds, output, url=url, losses=losses).problems)
     out.print(str(output), soft_wrap=True)
 
 

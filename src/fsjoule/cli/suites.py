@@ -11,17 +11,12 @@ import typer
 from rich.text import Text
 
 from fsjoule.cli.common import Json, Wide, out, print_json
-from fsjoule.errors import ResultError
 
 if TYPE_CHECKING:
-    from fsjoule.model import BoardProfile, Planned, Workload
+    from fsjoule.model import Planned, Workload
     from fsjoule.report.table import Table
-    from fsjoule.suites import Rates
 
 app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and their cost on a board.")
-
-# A board's newest runs predict it best.
-_RUNS_LOOKED_AT = 20
 
 
 @app.command("list")
@@ -71,6 +66,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
     from fsjoule.report.numbers import seconds_text
     from fsjoule.report.oneline import plan_lines
     from fsjoule.report.terminal import print_table
+    from fsjoule.runs.earlier import earlier_rates
     from fsjoule.runs.request import choose, planned
     from fsjoule.suites import estimate
 
@@ -89,7 +85,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
         environment=environment,
     )
     arranged = planned(choice, profile, choice.kernels)
-    rates = _rates(results, profile)
+    rates = earlier_rates(results, profile)
     taken = estimate(arranged.entries, rates)
     if json_output:
         factors = {part.name: choice.factor_for(part.name, profile) for part in choice.suite.leaves if part.source}
@@ -166,28 +162,3 @@ def _described(name: str) -> dict[str, object]:
         "workloads": [workload.slug for part in found.leaves for workload in part.workloads],
         "remarks": [remark for part in found.leaves for remark in part.remarks],
     }
-
-
-def _rates(results: Path, profile: BoardProfile) -> Rates:
-    """The rates learned from the newest runs of this board below `results`."""
-    from fsjoule.host.inside import list_inside
-    from fsjoule.store.reader import LoadedRun, load_run, load_run_file
-    from fsjoule.suites import Rates, learned
-
-    try:
-        names = list_inside(results).folders
-    except ResultError:
-        return Rates()
-    folders = [results / name for name in sorted(names, reverse=True) if f"-{profile.name}-" in name]
-    loaded: list[LoadedRun] = []
-    for folder in folders:
-        try:
-            run = load_run_file(folder)
-            # A folder name of the board `virtual-x86` contains `virtual` too.
-            if {board.name for board in run.boards.values()} == {profile.name}:
-                loaded.append(load_run(folder))
-        except ResultError:
-            continue  # an estimate can do without a damaged run
-        if len(loaded) == _RUNS_LOOKED_AT:
-            break
-    return learned((each.run, each.measurements) for each in loaded)

@@ -33,23 +33,18 @@ from fsjoule.store.confirmations import FOLDER, confirmations
 from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ, Order, Where, utc_named
 
 if TYPE_CHECKING:
+    from fsjoule.report.trend.cards import Card
     from fsjoule.runs.confirm import Again
     from fsjoule.store.index.database import Index
     from fsjoule.verdicts.explanation.changes import Explanation
-    from fsjoule.verdicts.trend.changes import Change
     from fsjoule.verdicts.trend.trend import Trend
 
 app = typer.Typer()
 
 _RESULTS: Final = Path("results")
-_COLOURS: Final = {
-    "confirmed": "bold red",
-    "explained": "bold red",
-    "bisected": "bold red",
-    "nominated": "yellow",
-    "accepted": "dim",
-    "refuted": "dim",
-}
+_COLOURS: Final = {"open": "bold red", "gain": "bold green", "over": "dim", "closed": "dim"}
+# So many causes that are still so are shown without --all.
+_FEW: Final = 5
 
 _Names = list[str] | None
 
@@ -128,12 +123,15 @@ def trend(
     anew: Annotated[
         bool, typer.Option("--anew", help="Judge all series again, also those without anything new.")
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show also what is over, accepted or refuted, and all that is open.")
+    ] = False,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """Show where the level of a series changed, over time or over kernels.
+    """Show what made series slower or hungrier, newest first: one cause for all boards and figures that it costs.
 
-    Lists take commas, and may be repeated. A detector nominates changes; fresh boots confirm or refute them.
+    Lists take commas, and may be repeated. Losses that are over are counted; --all shows them.
 
     Example: fsjoule trend --board virtual --fs btrfs --by kernel
     """
@@ -143,6 +141,7 @@ def trend(
     from fsjoule.statistics.finder import RupturesFinder
     from fsjoule.store.change_points import remembered
     from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.queries import check_names
     from fsjoule.verdicts.trend.trend import trend_of
 
     where = Where(
@@ -155,10 +154,11 @@ def trend(
         since_utc=utc_named("--since", since),
         until_utc=utc_named("--until", until),
     )
-    everything = bool(json_output or page or svg)
+    all_names = bool(json_output or page or svg)
     wanted = metrics_named(listed(metric))
 
     def look(opened: Index, order: Order) -> Trend:
+        check_names(opened, where)
         known, faults = confirmations(kept)
         for fault in faults:
             progress(f"left out: {fault}")
@@ -171,7 +171,7 @@ def trend(
                 at_most=MOST_READ if limit is None else limit or None,
                 of_each=LEAST_OF_EACH if limit is None else 1,
                 confirmations=known,
-                all_names=everything,
+                all_names=all_names,
                 finder=finder,
                 anew=anew,
             )
@@ -207,7 +207,7 @@ def trend(
 
         print_json(document(found))
     else:
-        _show(found, index)
+        _show(found, index, everything=everything or confirm)
     if explain:
         _explain(again, explained, told=not json_output, wide=wide)
     if page is not None and other is not None:
@@ -349,29 +349,29 @@ def _write_charts(folder: Path, found: Trend) -> None:
     progress(f"charts: {written} in {folder}")
 
 
-def _show(found: Trend, index: str) -> None:
+def _show(found: Trend, index: str, *, everything: bool) -> None:
     from fsjoule.report.trend import words
+    from fsjoule.report.trend.cards import cards, left_out
 
     if not found.series:
         progress("no valid measurement matches; see: fsjoule index series")
         return
-    for change in found.changes:
-        _show_change(change, found, index)
-    for line in words.closing_lines(found):
+    told = cards(found, None if index == DEFAULT_LOCATION else index)
+    present = [card for card in told if card.cause.present]
+    shown = told if everything else present[:_FEW]
+    for card in shown:
+        _show_card(card)
+    past = [] if everything else [card for card in told if not card.cause.present]
+    for line in (*left_out(present[len(shown) :], past), *words.closing_lines(found)):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _show_change(change: Change, found: Trend, index: str) -> None:
+def _show_card(card: Card) -> None:
     from fsjoule.report.trend import words
-    from fsjoule.store.index.states import ChangeState
+    from fsjoule.report.trend.cards import lines
 
-    text = Text(words.sentence(change, found) + ", ")
-    state = "nominated" if change.state is ChangeState.NEW else change.state.value
-    text.append(state, style=_COLOURS[state])
-    out.print(text, soft_wrap=True)
-    for told in filter(None, (*words.kept(change), words.verdict(change))):
-        out.print(f"  {told}", markup=False, highlight=False, soft_wrap=True)
-    if change.state is ChangeState.NEW:
-        hint = words.next_step(change, found, None if index == DEFAULT_LOCATION else index)
-        out.print(f"  {hint}", markup=False, highlight=False, soft_wrap=True)
-    out.print(f"  {words.sparkline(change.history)}", markup=False, highlight=False)
+    word, rest = card.title.split(" ", 1)
+    out.print(Text.assemble((word, _COLOURS[card.cause.fate.value]), f" {rest}"), soft_wrap=True)
+    for line in lines(card):
+        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"  {words.sparkline(card.cause.lead.history)}\n", markup=False, highlight=False, soft_wrap=True)

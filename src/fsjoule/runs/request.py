@@ -86,8 +86,8 @@ def choose(
 
     Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
     number. With `auto` there are as many as two or more filesystems need, or the suite's number for a single one. The
-    environment's board decides which kernels exist; the default is the usual virtual board. `workload` is a slug of the
-    suite's, or an operation.
+    environment's board decides which kernels exist; the default is the usual virtual board. `workload` has slugs
+    of the suite's, or operations.
     Raises ConfigError, which lists the choices for an unknown name.
     """
     chosen = suite(suite_name)
@@ -199,12 +199,20 @@ def check_apart(entries: Iterable[Planned]) -> None:
         )
 
 
-def slugs_of(suite: Suite, workload: str) -> tuple[str, ...]:
-    """The slugs of the workloads that are called so or do that: `read-16k`, `read`. Raises ConfigError for none."""
+def slugs_of(suite: Suite, workloads: str) -> tuple[str, ...]:
+    """The slugs of the workloads (a list with commas) that are called so or do that: `read-16k`, `read`.
+
+    Raises ConfigError for an unknown one.
+    """
     known = list(chain.from_iterable(part.workloads for part in suite.leaves))
-    found = dict.fromkeys(each.slug for each in known if workload in (each.slug, each.operation.value))
+    found: dict[str, None] = {}
+    for name in listed(workloads):
+        here = [each.slug for each in known if name in (each.slug, each.operation.value)]
+        if not here:
+            raise ConfigError.unknown(f"workload of suite {suite.name!r}", name, [each.slug for each in known])
+        found |= dict.fromkeys(here)
     if not found:
-        raise ConfigError.unknown(f"workload of suite {suite.name!r}", workload, [each.slug for each in known])
+        raise ConfigError("--workload names no workload", hint=f"for example --workload {known[0].slug}")
     return tuple(found)
 
 

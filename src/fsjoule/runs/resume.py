@@ -25,7 +25,8 @@ from fsjoule.model import (
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import LoadedRun, load_run
 
-_COMMAND: Final = "pytest"  # `fsjoule gate` and `fsjoule trend` have no plan: they decide as they go
+# `fsjoule gate` and `fsjoule trend` have no plan: they decide as they go.
+_COMMANDS: Final = (("pytest",), ("fsjoule", "bench"))
 _NONE: Final = "none"
 _MORE: Final = 4  # repetitions that a hint offers
 _START_ANEW: Final = "old and new measurements would not be comparable: start a new run"
@@ -193,7 +194,7 @@ class Resumed:
 def resume(path: Path, *, finished: bool = False) -> Resumed:
     """Read a run that is to go on: an unfinished one, or with `finished` a complete one, too.
 
-    Raises ResultError if it is running, damaged, or not a run of pytest.
+    Raises ResultError if it is running, damaged, or not a bench's.
     """
     loaded = load_run(path)
     run = loaded.run
@@ -202,9 +203,9 @@ def resume(path: Path, *, finished: bool = False) -> Resumed:
         raise ResultError(f"{loaded.path} is complete: nothing is left to measure", hint=hint)
     if run.status is RunStatus.RUNNING:
         raise ResultError(f"{loaded.path} is being measured right now", hint="wait for it, or stop it")
-    if run.command[:1] != (_COMMAND,):
+    if not any(run.command[: len(each)] == each for each in _COMMANDS):
         by = " ".join(run.command[:2]) or "something else"
-        raise ResultError(f"{loaded.path} was measured by `{by}`; only runs of pytest can go on", hint="start it again")
+        raise ResultError(f"{loaded.path} was measured by `{by}`; only a bench can go on", hint="start it again")
     if damaged := _damaged(loaded):
         hint = "to measure them again, move their folders out of the run"
         raise ResultError(f"{loaded.path} has damaged measurements: {'; '.join(damaged)}", hint=hint)

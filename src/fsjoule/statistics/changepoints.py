@@ -15,6 +15,8 @@ import numpy as np
 
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import complaint
+from fsjoule.statistics.memory import Memory
+from fsjoule.statistics.nights import NightsVerdict
 from fsjoule.statistics.ratios import Floats
 
 # A detector is sometimes one or two points off; the points to measure again keep this distance from the change.
@@ -32,21 +34,27 @@ class Nomination:
     """A change that a detector suggests. All indexes refer to the series as given.
 
     The new level starts at `index`; `ratio` is its median over the median before. `before` and `after` are the points
-    to measure again: near the change, but on the right side of it even if the detector is slightly off.
+    to measure again: near the change, but on the right side of it even if the detector is slightly off. `verdict` is
+    what all points before and after say, as far as the neighbouring changes.
     """
 
     index: int
     before: int
     after: int
     ratio: float
+    verdict: NightsVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Nominations:
-    """A detector's suggestions for one series, and the points that it did not use, with reasons."""
+    """A detector's suggestions for one series, and the points that it did not use, with reasons.
+
+    `memory` is None for a series that is too short for a change.
+    """
 
     nominations: tuple[Nomination, ...]
     left_out: tuple[str, ...] = ()
+    memory: Memory | None = None
 
 
 def nominate(figures: Sequence[Figure], finder: ChangePointFinder) -> Nominations:

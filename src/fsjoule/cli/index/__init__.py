@@ -11,7 +11,7 @@ import typer
 
 from fsjoule.cli.common import Json, Remove, Wide, out, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model.labels import counted
+from fsjoule.model.labels import counted, listed
 from fsjoule.model.metrics import Metric
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
@@ -216,24 +216,25 @@ def series(
     by: Annotated[Order, typer.Option("--by", help="Order of the points.")] = Order.TIME,
     metric: Annotated[list[Metric] | None, typer.Option("--metric", help=_METRIC)] = None,
     of: Annotated[str | None, typer.Option("--of", help="Only measurements of this run, kernel or branch.")] = None,
-    board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
-    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
+    board: Annotated[list[str] | None, typer.Option("--board", help="Only these boards.")] = None,
+    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only these filesystems.")] = None,
     with_invalid: Annotated[bool, typer.Option("--all", help="Also show invalid measurements.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Show at most this many figures, the newest; 0: all.")] = _LIMIT,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """List all series, or the figures of one.
+    """List all series, or the figures of one. Lists take commas, and may be repeated.
 
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
     from fsjoule.cli.index.tables import show_list, show_points
     from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.queries import list_series, points
+    from fsjoule.store.index.queries import check_names, list_series, points
     from fsjoule.store.index.selection import resolve
 
-    where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()), invalid_too=with_invalid)
+    where = Where(boards=listed(board), filesystems=listed(fs), invalid_too=with_invalid)
     with open_index(index) as opened:
+        check_names(opened, where)
         if of is not None:
             chosen = resolve(opened, of).where
             where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)
