@@ -129,7 +129,7 @@ def trend(
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """Show what made series slower or use more energy, newest first: one cause for all boards and figures that it costs.
+    """Show what made series slower, or use more energy, newest first: a cause for all boards and figures that it costs.
 
     Lists take commas, and may be repeated. Losses that are over are counted; --all shows them.
 
