@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, out, print_json
+from fsjoule.cli.common import Filesystems, Json, Storages, Wide, joined, out, print_json
 
 if TYPE_CHECKING:
     from fsjoule.model import Planned, Workload
     from fsjoule.report.table import Table
 
-app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and their cost on a board.")
+app = typer.Typer(no_args_is_help=True, help="List suites of benchmarks: what they measure, and their cost on a board.")
 
 
 @app.command("list")
@@ -44,10 +44,8 @@ def suites_show(  # noqa: PLR0917 - a command's options
     lg_env: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The board's environment file (default: env/virtual.yaml).")
     ] = None,
-    fs: Annotated[str | None, typer.Option(help="Filesystems, a,b (default: the suite's).")] = None,
-    storage: Annotated[
-        str | None, typer.Option(help="Storage devices of the board, a,b (default: the suite's).")
-    ] = None,
+    fs: Filesystems = None,
+    storage: Storages = None,
     kernel: Annotated[str, typer.Option(help="Kernels, a,b.")] = "6.1",
     repeat: Annotated[int | None, typer.Option(help="Repetitions (default: the suite's).")] = None,
     size_factor: Annotated[float | None, typer.Option(help="Factor for published sizes.")] = None,
@@ -74,7 +72,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
     profile = environment.profile
     choice = choose(
         suite_name=name,
-        filesystems=fs,
+        filesystems=joined(fs),
         kernels=kernel,
         repeat=repeat,
         provision=None,

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.model import RunStatus
-from fsjoule.report.answer import Answer, answer_table
+from fsjoule.report.answer import RULE, Answer, answer_table
 from fsjoule.report.facts import kernels_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
@@ -83,7 +83,7 @@ def _answer(answer: Answer, summary: Summary, room: int | None) -> Iterator[Cons
         yield _headline_of(answer, summary)
     if answer.lines:
         yield from table_lines(answer_table(answer, simulated=summary.simulated), room)
-        yield footnote(f"{answer.rules}.")
+        yield footnote(RULE)
 
 
 def _headline_of(answer: Answer, summary: Summary) -> Text:
