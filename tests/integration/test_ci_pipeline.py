@@ -113,7 +113,11 @@ def test_gitlabs_schema_takes_it(tmp_path: Path) -> None:
     ("variables", "jobs"),
     [
         pytest.param([MERGE_REQUEST], ["lint", "unit", *BENCHED], id="merge request"),
-        pytest.param([MERGE_REQUEST, PLACE], ["imx6ul-evk:board: [$PLACE_IMX6UL_EVK,env/boards/imx6ul-evk.yaml]", "lint", "unit", *BENCHED], id="with a board"),
+        pytest.param(
+            [MERGE_REQUEST, PLACE],
+            ["imx6ul-evk:board: [$PLACE_IMX6UL_EVK,env/boards/imx6ul-evk.yaml]", "lint", "unit", *BENCHED],
+            id="with a board",
+        ),
         pytest.param([DEFAULT_BRANCH], ["lint", "fsjoule:pages", "tests", *MATRIX], id="default branch"),
         pytest.param([DEFAULT_BRANCH, INDEX, PLACE], ["lint", "fsjoule:pages", "tests", *MATRIX], id="with everything"),
         pytest.param([SCHEDULE], ["tests", *NIGHTLY], id="schedule"),
