@@ -222,3 +222,12 @@ def test_one_boot_has_no_interval() -> None:
     assert [cell.text for cell in row[2:4]] == ["-7.1 %", "–"]  # noqa: RUF001
     (verdict,) = json.loads(json.dumps(to_document(compared(one))))["verdicts"]
     assert (verdict["ratio"], verdict["interval"]) == (0.929, None)
+
+
+def test_all_figures_have_one_scale() -> None:
+    """A change is as long in one plot as in another; an interval that decides nothing does not stretch them."""
+    open_one = judged(Outcome.TOO_FEW, Metric.CPU, (1.0, 0.2, 9.0))
+    found = compared(judged(), judged(Outcome.UNCHANGED, Metric.ENERGY, (1.0, 0.99, 1.01)), open_one)
+    ticks = [re.findall(r">([−\d]+)</text>", drawn) for drawn in forest_charts(found.findings, simulated=False)]  # noqa: RUF001
+    assert len(ticks) == 3
+    assert ticks[0] == ticks[1] == ticks[2] != []
