@@ -14,7 +14,7 @@ from fsjoule.cli.common import Wide, out, progress, refuse
 if TYPE_CHECKING:
     from fsjoule.lab.boards.checking import Checked
 
-app = typer.Typer(no_args_is_help=True, help="Real boards: a catalogue, files for a new one, their check.")
+app = typer.Typer(no_args_is_help=True, help="Write and check the files of a real board; list the catalogue.")
 
 
 @app.command("list")

@@ -21,7 +21,7 @@ from fsjoule.cli.common import (
     replace_text,
 )
 
-app = typer.Typer(no_args_is_help=True, help="A place of labgrid for one job, given back however the job ends.")
+app = typer.Typer(no_args_is_help=True, help="Hold a place of labgrid for one job, and show all places.")
 
 Name = Annotated[str | None, typer.Option("--place", metavar="NAME", help="The place (hold's default: LG_PLACE).")]
 End = Annotated[

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fsjoule.store.objects.bucket import Bucket
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run folders in an object store: s3://BUCKET/PREFIX (docs/object-store.md)."
+    no_args_is_help=True,
+    help="Copy run folders to and from an object store: s3://BUCKET/PREFIX (docs/object-store.md).",
 )
 
 _RESULTS: Final = Path("results")

@@ -23,6 +23,7 @@ from fsjoule.model import (
     RunStatus,
 )
 from fsjoule.store.folder import RunFolder
+from fsjoule.store.named_runs import named_run
 from fsjoule.store.reader import LoadedRun, load_run
 
 # `fsjoule gate` and `fsjoule trend` have no plan: they decide as they go.
@@ -196,7 +197,7 @@ def resume(path: Path, *, finished: bool = False) -> Resumed:
 
     Raises ResultError if it is running, damaged, or not a bench's.
     """
-    loaded = load_run(path)
+    loaded = load_run(named_run(path))
     run = loaded.run
     if run.status is RunStatus.COMPLETE and not finished:
         hint = f"--repeat {run.plan.repeat + _MORE} adds boots to it, --repeat auto as many as it takes"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, Remove, Wide, out, print_json, progress, progress_bar
+from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, out, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted, listed
 from fsjoule.model.metrics import Metric
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
 _FOLDERS = "Run folders, folders that contain some, or s3://BUCKET/PREFIX."
-app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
+app = typer.Typer(no_args_is_help=True, help="Keep an index of all runs: a database made from run folders.")
 
 RESULTS: Final = Path("results")
 _SHOWN_FAULTS: Final = 20
@@ -216,8 +216,8 @@ def series(
     by: Annotated[Order, typer.Option("--by", help="Order of the points.")] = Order.TIME,
     metric: Annotated[list[Metric] | None, typer.Option("--metric", help=_METRIC)] = None,
     of: Annotated[str | None, typer.Option("--of", help="Only measurements of this run, kernel or branch.")] = None,
-    board: Annotated[list[str] | None, typer.Option("--board", help="Only these boards.")] = None,
-    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only these filesystems.")] = None,
+    board: BoardNames = None,
+    fs: Filesystems = None,
     with_invalid: Annotated[bool, typer.Option("--all", help="Also show invalid measurements.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Show at most this many figures, the newest; 0: all.")] = _LIMIT,
     wide: Wide = False,
