@@ -199,8 +199,10 @@ def _cost_lines(asked: Question, found: Benches) -> list[str]:
     if found.missing:
         cost = found.cost
         basis = f"learned from {found.learned_from} of its runs" if found.learned_from else "a guess: no earlier run"
+        length = seconds_text(cost.seconds / asked.boards)
+        length += f" on {asked.boards} boards at once" if asked.boards > 1 else ""
         lines.append(
-            f"this takes about {seconds_text(cost.seconds)}, {cost.written_bytes / MIB:,.0f} MiB written and "
+            f"this takes about {length}, {cost.written_bytes / MIB:,.0f} MiB written and "
             f"{cost.energy_j:,.0f} J of the board ({basis}), {cost.measurements} measurements in {cost.boots} boots"
         )
     else:

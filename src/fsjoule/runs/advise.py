@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.lab import EnvironmentFile, read_environment
+from fsjoule.lab import EnvironmentFile, read_environment, wants_virtual_lab
 from fsjoule.model import CARD, Planned, Run, RunStatus
 from fsjoule.runs.earlier import earlier_rates, earlier_runs
+from fsjoule.runs.options import boards_at_once
 from fsjoule.runs.request import Choice, choose, planned
 from fsjoule.store.reader import LoadedRun
 from fsjoule.suites import Estimate, estimate, suite
@@ -46,6 +47,12 @@ class Question:
     storage: str
     repeat: int
     results: Path
+
+    @property
+    def boards(self) -> int:
+        """How many boards boot at once: those in guest time that are brought up for a bench have the figures of one."""
+        alike = self.environment.profile.guest_time and wants_virtual_lab(self.environment)
+        return min(self.repeat, boards_at_once()) if alike and not self.environment.wanted.reserves else 1
 
     @property
     def no_cuts(self) -> str:
@@ -149,7 +156,7 @@ def measure(asked: Question, missing: Iterable[Missing], bench: Callable[[Sequen
     Returns the exit code of the first one that ended early, else 0: invalid measurements are left out of the answer.
     An unfinished run that cannot go on, because its lab or fsjoule has changed, is measured anew.
     """
-    board = ["--lg-env", str(asked.environment.path)]
+    board = ["--lg-env", str(asked.environment.path), *(["--boards", str(asked.boards)] if asked.boards > 1 else [])]
     for one in missing:
         code = _REFUSED
         if one.begun is not None:
