@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.lab import EnvironmentFile, read_environment, wants_virtual_lab
+from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Planned, Run, RunStatus
 from fsjoule.runs.earlier import earlier_rates, earlier_runs
-from fsjoule.runs.options import boards_at_once
 from fsjoule.runs.request import Choice, choose, planned
 from fsjoule.store.reader import LoadedRun
 from fsjoule.suites import Estimate, estimate, suite
@@ -47,12 +46,7 @@ class Question:
     storage: str
     repeat: int
     results: Path
-
-    @property
-    def boards(self) -> int:
-        """How many boards boot at once: those in guest time that are brought up for a bench have the figures of one."""
-        alike = self.environment.profile.guest_time and wants_virtual_lab(self.environment)
-        return min(self.repeat, boards_at_once()) if alike and not self.environment.wanted.reserves else 1
+    boards: int = 1
 
     @property
     def no_cuts(self) -> str:
@@ -101,10 +95,11 @@ def question(
     storage: str | None,
     repeat: int | None,
     results: Path,
+    boards: int = 1,
 ) -> Question:
     """Check the options. Repetitions default to few boots. Raises ConfigError, which lists the choices."""
-    boots = repeat or (_BOOTS_IN_GUEST_TIME if environment.profile.guest_time else _BOOTS)
-    asked = Question(name, profile, environment, (), kernel, storage or CARD, boots, results)
+    times = repeat or (_BOOTS_IN_GUEST_TIME if environment.profile.guest_time else _BOOTS)
+    asked = Question(name, profile, environment, (), kernel, storage or CARD, times, results, min(boards, times))
     lacking = [part.slug for part in parts_of(profile) if part.slug not in _slugs(SUITE)]
     if lacking:
         raise ConfigError(
@@ -193,6 +188,7 @@ def _choice(asked: Question, name: str, filesystems: str | None, workloads: Iter
         seed=1,
         storages=asked.storage,
         environment=asked.environment,
+        boards=asked.boards,
         workload=None if workloads is None else ",".join(workloads),
     )
 

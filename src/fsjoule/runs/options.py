@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
@@ -24,15 +23,6 @@ def repetitions(text: str) -> int | str:
         return text if text == UNTIL_DECIDED else int(text)
     except ValueError as error:
         raise ArgumentTypeError(f"{text!r} is no number: for example 3, or {UNTIL_DECIDED}") from error
-
-
-# The boots that nearly all statements need in guest time.
-_BOARDS: Final = 2
-
-
-def boards_at_once() -> int:
-    """How many boards in guest time a bench boots at once, unless its user says so: as many as there are processors."""
-    return min(_BOARDS, len(os.sched_getaffinity(0)))
 
 
 # By name: the type, the word for the value, and the help.
