@@ -33,7 +33,7 @@ def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two filesystems: nobarrier is thriftier and quicker with fsyncs, and loses files in every power cut."""
+    """Two filesystems: nobarrier uses less energy and is quicker with fsyncs, and loses files in every power cut."""
     folder = tmp_path_factory.mktemp("results")
     write_parts(folder, "aaaaaa", QUICK)
     write_cuts(folder, "bbbbbb", {"ext4": (0,) * 8, "ext4:nobarrier": (7, 8, 9, 10, 7, 8, 9, 6)})

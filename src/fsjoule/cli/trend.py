@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -77,7 +78,7 @@ def trend(
     index: Location = DEFAULT_LOCATION,
     kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = _RESULTS
     / FOLDER,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Measure nominated changes again on fresh boots.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Measure suspected changes again on fresh boots.")] = False,
     lg_env: Annotated[
         Path | None, typer.Option("--lg-env", metavar="FILE", help="With --confirm: the board's environment file.")
     ] = None,
@@ -121,7 +122,7 @@ def trend(
         ),
     ] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Judge all series again, also those without anything new.")
+        bool, typer.Option("--recompute", help="Judge all series again, also those without anything new.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Show also what is over, accepted or refuted, and all that is open.")
@@ -129,7 +130,7 @@ def trend(
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """Show what made series slower or hungrier, newest first: one cause for all boards and figures that it costs.
+    """Show what made series slower, or use more energy, newest first: a cause for all boards and figures that it costs.
 
     Lists take commas, and may be repeated. Losses that are over are counted; --all shows them.
 
@@ -326,7 +327,8 @@ def _explain(again: list[Again], explained: list[tuple[Explanation, ...]], *, to
         if told:
             tell_after(why, everything=False, wide=wide)
         if each.confirmed:
-            progress(f"explain  fsjoule explain {' '.join(each.kernels)} --within {each.folder}")
+            words = ("fsjoule", "explain", *each.kernels, "--within", str(each.folder))
+            progress(f"explain  {shlex.join(words)}")
 
 
 def _write_page(file: Path, project: str | None, *trends: Trend) -> None:

@@ -104,7 +104,7 @@ def rules(criteria: Criteria) -> str:
     return (
         f"order: the loss in units of the {effect} that matter; change: of medians, one figure per boot, with "
         f"its 95 % interval; regressed, improved: p <= {criteria.alpha:g} and "
-        f"q <= {criteria.false_discoveries:g} (q: p over all figures of the request; Benjamini, Hochberg); "
+        f"q <= {100 * criteria.false_discoveries:g} % (q: p over all figures of the request; Benjamini, Hochberg); "
         f"unchanged: any change is below {effect}, or certain and below {100 * criteria.negligible:g} %; "
         f"detectable: the smallest loss seen with {100 * criteria.power:g} % probability (docs/compare.md)"
     )
