@@ -192,6 +192,7 @@ def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
         storages=option.storage,
         environment=environment,
         profiled=option.profiled,
+        workload=option.workload,
         boards=boards,
     )
 

@@ -89,6 +89,7 @@ def test_problems_have_their_categories(opened: Browser, site: Served) -> None:
     opened.wait(lambda: "Categories" in text(opened))
     click(opened, "Categories")
     expected = (
+        "Open loss",
         "Regression",
         "Invalid measurement",
         "Lab fault",
@@ -286,4 +287,6 @@ def click(opened: Browser, words: str) -> None:
 
 def rows(opened: Browser) -> list[str]:
     """The series that the page of trends shows."""
-    return opened.script("return [...document.querySelectorAll('#rows .open')].map((e) => e.innerText)")
+    return opened.script(
+        "return [...document.querySelectorAll('#rows .open, #heat-table .open')].map((e) => e.innerText)"
+    )

@@ -192,7 +192,7 @@ def test_a_gate_tells_of_each_figure(written: Written, tmp_path: Path) -> None:
     assert told.keys() == {"failed", "passed", "skipped"}
     assert category(told["failed"]) == "Regression"
     assert (
-        "10.0 % slower (95 %: -12.0 to -8.0 %), 9.000 MiB/s against 10.00 MiB/s, 4 pairs of boots; "
+        "10.0 % slower (95 %: 8.0 to 12.0 %), 9.000 MiB/s against 10.00 MiB/s, 4 pairs of boots; "
         in told["failed"]["statusDetails"]["message"]
     )
     assert "HEAD against main" in told["failed"]["statusDetails"]["message"]

@@ -11,7 +11,7 @@ from results_factory import make_run
 from rivals import MKFS, READ, WRITE, rivals
 
 from fsjoule.model import Fault, Measurement, Run, RunStatus
-from fsjoule.report.answer import UNDECIDED, Answer, answer
+from fsjoule.report.answer import UNDECIDED, Answer, answer, answer_document
 from fsjoule.report.ended import ended_text
 from fsjoule.report.page import render_page
 from fsjoule.report.summary import summarise
@@ -113,6 +113,28 @@ def test_many_filesystems_keep_the_cell_short() -> None:
 def test_without_two_filesystems_the_headline_says_so(measurements: list[Measurement], headline: str) -> None:
     found = answered(measurements)
     assert (found.headline, found.lines) == (headline, ())
+
+
+def test_a_single_filesystem_shows_its_figures_in_the_tiles() -> None:
+    measurements = rivals({"ext4": 1.0}, workloads=(READ, MKFS), guest_time=True)
+    found = answered(measurements)
+    assert [
+        (tile.operation, tile.speed and tile.speed.best, tile.energy and tile.energy.best) for tile in found.tiles
+    ] == [
+        (READ.label, "20.0 MiB/s", "4.00 mJ/MiB"),
+        (MKFS.label, "0.892 s", "1112 mJ"),
+    ]
+    assert "<dd>20.0 MiB/s</dd>" in render_page(summarise(RUN, measurements), measurements, lambda _: None)
+
+
+def test_the_documents_figures_come_in_the_pages_order() -> None:
+    measurements = rivals({"ext4": 1.0, "btrfs": 0.8}, workloads=(MKFS, WRITE, READ), boots=1)
+    document = answer_document(summarise(RUN, measurements), contests(measurements))
+    figures = document["figures"]
+    assert isinstance(figures, list)
+    assert [figure["operation"] for figure in figures] == [
+        each for each in (READ.slug, WRITE.slug, MKFS.slug) for _ in "12"
+    ]
 
 
 def test_kernels_and_a_missing_meter_are_on_the_page() -> None:

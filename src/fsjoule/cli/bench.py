@@ -14,6 +14,8 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.paths import main_job_folder, project_dir
 from fsjoule.runs.options import FLAGS, OPTIONS
 
+# The boots that nearly all statements need in guest time, at once.
+_BOARDS: Final = 2
 _INDENT: Final = " " * 6
 _ENVIRONMENT: Final = "--lg-env"
 _OWN: Final = (
@@ -37,6 +39,9 @@ _PYTEST: Final = (
     *("-p", "no:cacheprovider", "-p", "labgrid.pytestplugin", "-p", "fsjoule.pytest_plugin"),
 )
 
+# Nor the user's settings for all of his tests.
+_WITHOUT: Final = ("/usr/bin/env", "-u", "PYTEST_ADDOPTS", "-u", "PYTEST_PLUGINS")
+
 _SUMMARY: Final = "Measure filesystems on a board: throughput, energy and more of each, in a run folder with a report."
 _MORE: Final = """\
 Without options the virtual board in guest time is measured, from any folder.
@@ -56,18 +61,24 @@ app = typer.Typer()
 )
 def bench(context: typer.Context) -> None:
     """Become pytest with the main job. Raises ConfigError for a word that is no option's."""
-    typed = context.args
-    _check(typed)
-    given = any(word.partition("=")[0] == _ENVIRONMENT for word in typed) or os.environ.get("LG_ENV")
-    environment = () if given else (_ENVIRONMENT, str(project_dir() / "env" / "deterministic.yaml"))
-    allure = ("-p", "allure_pytest") if any(word.startswith("--alluredir") for word in typed) else ()
-    os.environ.pop("PYTEST_ADDOPTS", None)
-    os.environ.pop("PYTEST_PLUGINS", None)
+    _check(context.args)
+    sys.stdout.flush()
+    program = bench_program(context.args)
+    # The same process: signals, exit code and terminal are pytest's.
+    os.execv(program[0], program)  # noqa: S606
+
+
+def bench_program(words: Sequence[str]) -> list[str]:
+    """The program that is `fsjoule bench` with these options, and its arguments."""
+    given = any(word.partition("=")[0] == _ENVIRONMENT for word in words) or os.environ.get("LG_ENV")
+    boards = str(min(_BOARDS, len(os.sched_getaffinity(0))))
+    file = str(project_dir() / "env" / "deterministic.yaml")
+    environment = () if given else (_ENVIRONMENT, file, "--boards", boards)
+    allure = ("-p", "allure_pytest") if any(word.startswith("--alluredir") for word in words) else ()
     folder = main_job_folder()
     argv = [*_PYTEST, *allure, "--rootdir", str(folder.parents[1]), str(folder), *environment]
-    sys.stdout.flush()
-    # The same process: signals, exit code and terminal are pytest's. What follows the last option is what was typed.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", "pytest", *argv, "--fsjoule-bench", *typed])  # noqa: S606
+    # What follows the last option is what was typed.
+    return [*_WITHOUT, sys.executable, "-P", "-m", "pytest", *argv, "--fsjoule-bench", *words]
 
 
 def _check(words: Sequence[str]) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fsjoule.store.objects.bucket import Bucket
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run folders in an object store: s3://BUCKET/PREFIX (docs/object-store.md)."
+    no_args_is_help=True,
+    help="Copy run folders to and from an object store: s3://BUCKET/PREFIX (docs/object-store.md).",
 )
 
 _RESULTS: Final = Path("results")
@@ -52,8 +53,8 @@ def push(
 
     Example: fsjoule results push results s3://lab/boards
     """
-    from fsjoule.store.index.run_rows import check_folders, find_runs
     from fsjoule.store.objects.push import push_runs
+    from fsjoule.store.run_folders import check_folders, find_runs
 
     bucket = _folder_of_runs(words[-1], doing="push")
     folders, faults = find_runs(check_folders(map(Path, words[:-1] or [_RESULTS])))

@@ -33,6 +33,7 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
         f"kernels to boot: names, package files (.deb), build folders; several alternate (default: {DEFAULT_KERNEL})",
     ),
     "--suite": (str, "NAME", f"what to measure (default: {DEFAULT_SUITE})"),
+    "--workload": (str, "NAME[,NAME]", "only these of the suite: read-16k, or all that read (default: all)"),
     "--repeat": (
         *(repetitions, "N|auto"),
         (

@@ -15,6 +15,7 @@ from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.kernels import check_kernel
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Planned, Provision, Reach, RunStatus
 from fsjoule.model.labels import counted, listed
+from fsjoule.runs.names import matching
 from fsjoule.runs.options import UNTIL_DECIDED
 from fsjoule.runs.repetition import least_boots
 from fsjoule.runs.resume import Resumed, resume
@@ -80,14 +81,15 @@ def choose(
     environment: lab.EnvironmentFile | None = None,
     profiled: bool = False,
     workload: str | None = None,
+    select: str | None = None,
     boards: int = 1,
 ) -> Choice:
     """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
 
     Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
     number. With `auto` there are as many as two or more filesystems need, or the suite's number for a single one. The
-    environment's board decides which kernels exist; the default is the usual virtual board. `workload` is a slug of the
-    suite's, or an operation.
+    environment's board decides which kernels exist; the default is the usual virtual board. `workload` has slugs of the
+    suite's, or operations; `select` (-k) leaves out the workloads of which no measurement's name matches.
     Raises ConfigError, which lists the choices for an unknown name.
     """
     chosen = suite(suite_name)
@@ -124,10 +126,19 @@ def choose(
         size_factor=size_factor,
         storages=None if storages is None else listed(storages),
         profiled=profiled,
-        workloads=None if workload is None else slugs_of(chosen, workload),
+        workloads=_workloads(chosen, names, workload, select),
         boards=check_boards(boards, environment),
         until_decided=until_decided,
     )
+
+
+def _workloads(
+    chosen: Suite, filesystems: tuple[str, ...], workload: str | None, select: str | None
+) -> tuple[str, ...] | None:
+    """The slugs of the workloads to measure, None for all. Raises ConfigError."""
+    if select is not None:
+        return selected_workloads(chosen, filesystems, select)
+    return None if workload is None else workloads_of(chosen, workload)
 
 
 def _repetitions(
@@ -199,12 +210,32 @@ def check_apart(entries: Iterable[Planned]) -> None:
         )
 
 
-def slugs_of(suite: Suite, workload: str) -> tuple[str, ...]:
-    """The slugs of the workloads that are called so or do that: `read-16k`, `read`. Raises ConfigError for none."""
+def workloads_of(suite: Suite, names: str) -> tuple[str, ...]:
+    """The slugs of the workloads (a list with commas) that are called so or do that: `read-16k`, `read`.
+
+    Raises ConfigError for an unknown one.
+    """
     known = list(chain.from_iterable(part.workloads for part in suite.leaves))
-    found = dict.fromkeys(each.slug for each in known if workload in (each.slug, each.operation.value))
+    found: dict[str, None] = {}
+    for name in listed(names):
+        here = [each.slug for each in known if name in (each.slug, each.operation.value)]
+        if not here:
+            raise ConfigError.unknown(f"workload of suite {suite.name!r}", name, [each.slug for each in known])
+        found |= dict.fromkeys(here)
     if not found:
-        raise ConfigError.unknown(f"workload of suite {suite.name!r}", workload, [each.slug for each in known])
+        raise ConfigError("--workload names no workload", hint=f"for example --workload {known[0].slug}")
+    return tuple(found)
+
+
+def selected_workloads(suite: Suite, filesystems: Iterable[str], select: str) -> tuple[str, ...]:
+    """The slugs of the workloads that `-k` chooses on one of these filesystems. Raises ConfigError for none."""
+    wanted = matching(select)
+    slugs = dict.fromkeys(each.slug for part in suite.leaves for each in part.workloads)
+    names = [(slug, f"{each.replace(':', '.')}-{slug}") for slug in slugs for each in filesystems]
+    found = dict.fromkeys(slug for slug, name in names if wanted(name))
+    if not found:
+        hint = f"it has {', '.join(name for _, name in names)}"
+        raise ConfigError(f"-k {select}: no measurement of suite {suite.name!r} has a name that matches", hint=hint)
     return tuple(found)
 
 

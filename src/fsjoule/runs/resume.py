@@ -23,6 +23,7 @@ from fsjoule.model import (
     RunStatus,
 )
 from fsjoule.store.folder import RunFolder
+from fsjoule.store.named_runs import named_run
 from fsjoule.store.reader import LoadedRun, load_run
 
 _NONE: Final = "none"
@@ -194,7 +195,7 @@ def resume(path: Path, *, finished: bool = False) -> Resumed:
 
     Raises ResultError if it is running, damaged, or not a run of a bench.
     """
-    loaded = load_run(path)
+    loaded = load_run(named_run(path))
     run = loaded.run
     if run.status is RunStatus.COMPLETE and not finished:
         hint = f"--repeat {run.plan.repeat + _MORE} adds boots to it, --repeat auto as many as it takes"

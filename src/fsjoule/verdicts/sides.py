@@ -18,16 +18,19 @@ from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.location import DEFAULT_NAME
 from fsjoule.store.index.queries import points, run_folders
 from fsjoule.store.index.records import Origin, Point, Where
-from fsjoule.store.index.run_rows import Fault
-from fsjoule.store.index.selection import Selection, resolve, resolve_kernel
+from fsjoule.store.index.selection import Selection, UnknownNameError, resolve, resolve_kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.named_runs import named_run
 from fsjoule.store.objects.address import is_address, parse_address
 from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.reader import load_run, load_run_file
+from fsjoule.store.run_folders import Fault
 
 _AT: Final = "@"
 # An index may have thousands of runs of a kernel; the newest name the programs.
 _FILES_READ: Final = 100
+# Whole runs take longer; more of them show their memory.
+_RUNS_READ: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,9 @@ class Side:
     """One side of a comparison: all its measurements by series, invalid ones too, in the order of time.
 
     `name` is the user's name without its `kind`; `title` describes the side. `versions` are versions of programs by
-    name, as far as the runs' folders are present; `origins` are places and meters of its runs. `guest_time` says that
-    each series has a single boot, on a board in guest time. `folders` are those of its runs at their last import.
+    name, as far as the runs' folders are present; `origins` are places and meters of its runs. `steady` says that its
+    few runs were on a board in guest time, `guest_time` that each series has a single boot besides. `folders` are those
+    of its runs at their last import.
     """
 
     kind: str
@@ -45,6 +49,7 @@ class Side:
     points: Mapping[IndexedSeries, tuple[Point, ...]]
     versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     origins: frozenset[Origin] = frozenset()
+    steady: bool = False
     guest_time: bool = False
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
@@ -76,9 +81,10 @@ class Sources:
     def side(self, text: str, where: Where, metrics: tuple[Metric, ...], *, within: str | None = None) -> Side:
         """The measurements that `text` names and `where` selects, with these figures.
 
-        `text` is a run folder (or one with runs below it, or an address of either), or a run, kernel or branch of the
-        index. A kernel within a run, a folder or a branch is `KERNEL@PLACE`, or `text` alone with the place in
-        `within`. Raises ConfigError for an unknown name, and as opening an index and fetching a run do.
+        `text` is a run folder (or one with runs below it, or an address of either), a run, kernel or branch of the
+        index, or else a run as `named_run` finds it. A kernel within a run, a folder or a branch is `KERNEL@PLACE`, or
+        `text` alone with the place in `within`. Raises ConfigError for an unknown name, and as opening an index and
+        fetching a run do.
         """
         what, at, place = text.partition(_AT)
         if self._is_folder(text) or not at:
@@ -98,8 +104,9 @@ class Sources:
         folders = run_folders(index, sorted({point.run_id for point in found_points}))
         versions = _versions(list(folders.values()))
         origins = frozenset(point.origin for point in found_points)
-        guest_time = _in_guest_time(index, read, fetches=self._fetches)
-        return Side(found.kind, _short(what, found), found.title, read, versions, origins, guest_time, folders)
+        steady = _in_guest_time(folders, fetches=self._fetches)
+        single = steady and _single_boots(read)
+        return Side(found.kind, _short(what, found), found.title, read, versions, origins, steady, single, folders)
 
     def _is_folder(self, text: str) -> bool:
         return self._takes_folders and _is_folder(text)
@@ -109,6 +116,16 @@ class Sources:
             index, runs = self._read(text)
             title = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs of {text}"
             return index, Selection("run", title, Where())
+        try:
+            index = self._opened_index(text)
+            return index, resolve(index, text)
+        except (ResultError, UnknownNameError):
+            folder = _run_here(text) if self._takes_folders else None
+            if folder is None:
+                raise
+        return self._named(str(folder))
+
+    def _opened_index(self, text: str) -> Index:
         if self._index is None:
             try:
                 self._index = self._opened.enter_context(open_index(self._location))
@@ -116,7 +133,7 @@ class Sources:
                 absent = "/" in text and not Path(text).exists()
                 what = f"there is no folder {text}" if absent else f"{text} is not a run folder"
                 raise ResultError(f"{what}, and {error.what}", hint=error.hint) from error
-        return self._index, resolve(self._index, text)
+        return self._index
 
     def _read(self, text: str) -> tuple[Index, tuple[str, ...]]:
         """A temporary index of the runs at and below a folder, and their ids."""
@@ -142,13 +159,15 @@ def _versions(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
     return {name: frozenset(versions) for name, versions in found.items()}
 
 
-def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]], *, fetches: bool) -> bool:
-    """Whether these are single boots on a board whose card takes no time, so that they have projections."""
-    boots = {series: {(point.run_id, point.kernel, point.boot) for point in group} for series, group in read.items()}
-    if any(len(each) > 1 for each in boots.values()):
+def _single_boots(read: Mapping[IndexedSeries, Sequence[Point]]) -> bool:
+    boots = (len({(point.run_id, point.kernel, point.boot) for point in group}) for group in read.values())
+    return all(count == 1 for count in boots)
+
+
+def _in_guest_time(folders: Mapping[str, Path], *, fetches: bool) -> bool:
+    """Whether these few runs are of a board whose card takes no time, so that they have projections."""
+    if len(folders) > _RUNS_READ:
         return False
-    run_ids = {run_id for each in boots.values() for run_id, _, _ in each}
-    folders = run_folders(index, sorted(run_ids))
     if not fetches and any(map(is_address, folders.values())):
         return False
     try:
@@ -167,6 +186,17 @@ def _is_folder(text: str) -> bool:
         or (path.name == RUN_FILE and path.is_file())
         or ("/" in text and path.is_dir())
     )
+
+
+def _run_here(text: str) -> Path | None:
+    """The folder of the run in `results` whose id starts so, or of the newest one for `last`; None for other names."""
+    name = text.removeprefix("run:")
+    if "/" in name or ":" in name or Path(name).exists():
+        return None
+    try:
+        return named_run(name)
+    except ResultError:
+        return None
 
 
 def _short(what: str, found: Selection) -> str:

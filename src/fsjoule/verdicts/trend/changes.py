@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fsjoule.statistics.changepoints import Nomination
+from fsjoule.statistics.nights import NightsVerdict
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.kernels import Kernel
@@ -16,7 +17,7 @@ from fsjoule.verdicts.trend.history import History, HistoryPoint
 
 
 class Status(StrEnum):
-    NOMINATED = "nominated"
+    NOMINATED = "suspected"
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
 
@@ -49,6 +50,11 @@ class Change:
     def ratio(self) -> float:
         """The level from `since` on over the level before."""
         return self.nomination.ratio
+
+    @property
+    def verdict(self) -> NightsVerdict | None:
+        """What all nights before and after say, without fresh boots."""
+        return self.nomination.verdict
 
     @property
     def worse(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from fsjoule.model import TimedKind
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.figures import complaint, one_per_boot
+from fsjoule.statistics.memory import Memory
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import BOOT, FIGURES, KERNEL, RUN, STARTED, NewestRows, Row
 from fsjoule.store.index.records import Order
@@ -47,13 +48,17 @@ class HistoryPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Usable figures of one series and metric, in order; `label` is a kernel's, `unusable` counts boots by reason."""
+    """Usable figures of one series and metric, in order; `label` is a kernel's, `unusable` counts boots by reason.
+
+    `memory` is known once the history has been judged, unless it is too short.
+    """
 
     series: IndexedSeries
     metric: Metric
     points: tuple[HistoryPoint, ...]
     label: str = ""
     unusable: Mapping[str, int] | None = None
+    memory: Memory | None = None
 
 
 class _Boots(NamedTuple):

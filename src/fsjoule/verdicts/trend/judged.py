@@ -8,16 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
 from fsjoule.model import operation
 from fsjoule.model.metrics import Metric
-from fsjoule.statistics import changepoints, figures, finder
+from fsjoule.statistics import changepoints, figures, finder, memory, nights
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
 from fsjoule.statistics.finder import RupturesFinder
+from fsjoule.statistics.memory import LEAST_POINTS, LEVEL_NIGHTS, Memory
+from fsjoule.statistics.nights import NightsVerdict
+from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.ratios import Interval
 from fsjoule.store.index import newestrows
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import Inputs
@@ -35,6 +39,8 @@ _RULES: Final = (
     figures.__file__,
     changepoints.__file__,
     finder.__file__,
+    memory.__file__,
+    nights.__file__,
     __file__,
 )
 _LIBRARIES: Final = ("numpy", "ruptures", "scipy")
@@ -56,6 +62,7 @@ class JudgedSeries:
                 "label": history.label,
                 "points": history.points,
                 "unusable": history.unusable,
+                "memory": history.memory and astuple(history.memory),
                 "nominations": [astuple(each) for each in nominations],
             }
             for history, nominations in self.histories
@@ -71,8 +78,17 @@ class JudgedSeries:
         return cls(found, kept["measurements"], kept["older"])
 
 
-def judged(made: Iterable[History], finder: ChangePointFinder, *, measurements: int, older: bool) -> JudgedSeries:
-    found = [(one, nominate([point.figure for point in one.points], finder).nominations) for one in made]
+def judged(
+    made: Iterable[History], finder: ChangePointFinder, order: Order, *, measurements: int, older: bool
+) -> JudgedSeries:
+    # Kernels come in no bursts: a point is the median of a kernel's nights.
+    level = LEVEL_NIGHTS if order is Order.TIME else LEAST_POINTS
+    found: list[tuple[History, tuple[Nomination, ...]]] = []
+    for one in made:
+        told = nominate(
+            [point.figure for point in one.points], finder, more_is_better=one.metric.more_is_better, level=level
+        )
+        found.append((replace(one, memory=told.memory), told.nominations))
     return JudgedSeries(tuple(found), measurements, older)
 
 
@@ -112,8 +128,18 @@ def _history(series: IndexedSeries, kept: Mapping[str, Any]) -> History:
         HistoryPoint(run, kernel, started, figure, tuple(boots), runs)
         for run, kernel, started, figure, boots, runs in kept["points"]
     )
-    return History(series, Metric(kept["metric"]), points, kept["label"], kept["unusable"])
+    memory = kept["memory"] and Memory(*kept["memory"])
+    return History(series, Metric(kept["metric"]), points, kept["label"], kept["unusable"], memory)
 
 
 def _nominations(kept: Mapping[str, Any]) -> tuple[Nomination, ...]:
-    return tuple(Nomination(*each) for each in kept["nominations"])
+    return tuple(
+        Nomination(index, before, after, ratio, None if verdict is None else _verdict(verdict))
+        for index, before, after, ratio, verdict in kept["nominations"]
+    )
+
+
+def _verdict(kept: Sequence[Any]) -> NightsVerdict:
+    outcome, ratio, interval, (before, after), more, reason = kept
+    bounds = None if interval is None else Interval(*interval)
+    return NightsVerdict(Outcome(outcome), ratio, bounds, (before, after), more, reason)
