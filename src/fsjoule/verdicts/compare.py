@@ -76,14 +76,15 @@ def compare_sides(
         raise _no_kernel_in_common(baseline, candidate, ours, theirs)
     labels = series_names(baseline, candidate)
     guest_time = baseline.guest_time and candidate.guest_time
+    used, used_too = ([point for cell in common for point in side[cell]] for side in (our_cells, their_cells))
+    share = baseline_first(used, used_too)
     # A board in guest time has no level that changes from run to run.
-    in_order = not paired and not (baseline.steady and candidate.steady) and _ran_apart(ours, theirs)
+    steady = baseline.steady and candidate.steady
+    in_order = not paired and not steady and (_ran_apart(ours, theirs) or not is_balanced(share))
     how = {"paired": paired, "in_order": in_order}
     comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics, **how)
-    used, used_too = ([point for cell in common for point in side[cell]] for side in (our_cells, their_cells))
     told = compared_side(baseline, used, [cell for cell in our_cells if cell not in their_cells], labels)
     told_too = compared_side(candidate, used_too, [cell for cell in their_cells if cell not in our_cells], labels)
-    share = baseline_first(used, used_too)
     findings = tuple(
         judged(comparison, verdict, wanted, guest_time=guest_time)
         for comparison, verdict in zip(comparisons, compare(comparisons, wanted), strict=True)
