@@ -54,12 +54,12 @@ class RupturesFinder:
             return ()
         scaled = (values[cut:] - np.median(values[cut:])) / noise
         starts, squares, seen = self._about(scaled, np.zeros(len(scaled)))
-        if starts:
-            line = _line(scaled)
-            upon, left, _ = self._about(scaled, line, rounds=1)
-            price = 3 * math.log(len(scaled))
-            if _cost(left, len(scaled)) + price * (len(upon) + 1) < _cost(squares, len(scaled)) + price * len(starts):
-                starts = upon
+        if not starts:
+            return ()
+        upon, left, _ = self._about(scaled, _line(scaled), rounds=1)
+        price = 3 * math.log(len(scaled))
+        if _cost(left, len(scaled)) + price * (len(upon) + 1) < _cost(squares, len(scaled)) + price * len(starts):
+            starts = upon
         return tuple(cut + start for start in self._held(scaled, starts, level, bursts(scaled) + seen > 0))
 
     def _about(self, scaled: Floats, base: Floats, rounds: int = _ROUNDS) -> tuple[list[int], float, int]:
@@ -73,18 +73,20 @@ class RupturesFinder:
         seen = 0
         curve, flat = base, levels(scaled - base, ())
         for _ in range(rounds):
-            calm = about(scaled, curve + flat) if known is not None else about(scaled, base)
-            starts, seen = self._tested(calm)
+            starts, seen = self._tested(scaled, curve, about(scaled, base if known is None else curve + flat))
             flat = levels(scaled - curve, starts)
             if starts == known or not starts:
                 break
             known = starts
         return starts, float(np.square(about(scaled, curve + flat) - curve - flat).sum()), seen
 
-    def _tested(self, calm: Floats) -> tuple[list[int], int]:
+    def _tested(self, scaled: Floats, curve: Floats, calm: Floats) -> tuple[list[int], int]:
         """Starts of levels that neither chance nor memory explains, and the number of bursts among them."""
         starts = _segment_starts(calm, self.penalty * math.log(len(calm)), self.least_points)
-        starts, calm, seen = _without_bursts(list(_merged(calm, starts, self.max_p)), calm)
+        starts = list(_merged(calm, starts, self.max_p))
+        # About the new levels: in a short history drawn in values make a large step as small as memory.
+        calm = about(scaled, curve + levels(scaled - curve, starts))
+        starts, calm, seen = _without_bursts(starts, calm)
         starts = list(_merged(calm, starts, self.max_p))
         if not starts:
             return [], seen

@@ -74,7 +74,7 @@ class Effect:
 
 def needed(points: int) -> float:
     """The evidence for a nomination, in nats; a short history does not know its memory."""
-    return 9 + 40 / points
+    return 9.5 + 45 / points
 
 
 def noise_of(values: Floats) -> float:

@@ -22,6 +22,7 @@ _ALPHA: Final = 0.01
 # Runs of each side, without which neither the level of a run nor memory is known.
 LEAST_RUNS: Final = 4
 _LEAST_NOISE: Final = 1e-4
+_FITTED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ def sides_evidence(values: Floats, second: Sequence[bool]) -> SidesEvidence:
     evidence = float(found.evidence([0], strict=True)[0])
     effect = found.effect([0], 0)
     ratio, low, high = (math.exp(noise * each) for each in (effect.value, effect.low, effect.high))
-    return SidesEvidence(evidence - math.log(len(values)) / 2, ratio, Interval(low, high))
+    # Level, side, noise and memory are fitted: few runs say less than their likelihood.
+    share = (len(values) - _FITTED) / len(values)
+    return SidesEvidence(share * evidence - math.log(len(values)) / 2, ratio, Interval(low, high))
 
 
 def nights_verdict(values: Floats, start: int, *, more_is_better: bool) -> NightsVerdict:

@@ -77,10 +77,11 @@ def compare_sides(
         raise _no_kernel_in_common(baseline, candidate, ours, theirs)
     labels = series_names(baseline, candidate)
     used, used_too = ([point for cell in common for point in side[cell]] for side in (our_cells, their_cells))
-    share = baseline_first(used, used_too)
-    paired = several_boards or (is_balanced(share) and _run_ids(used) == _run_ids(used_too))
+    share, same_runs = baseline_first(used, used_too), _run_ids(used) == _run_ids(used_too)
+    paired = several_boards or (is_balanced(share) and same_runs)
     # Boots of both sides did not take turns. A board in guest time has no level that changes from run to run.
-    in_order = not paired and not (baseline.steady and candidate.steady) and _run_ids(used) != _run_ids(used_too)
+    steady = baseline.steady and candidate.steady
+    in_order = not paired and not steady
     how = {"paired": paired, "in_order": in_order}
     comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics, **how)
     told = compared_side(baseline, used, [cell for cell in our_cells if cell not in their_cells], labels)
