@@ -41,6 +41,7 @@ def run(
 ) -> CommandLine:
     """The command line in a folder of its own, with the index of all."""
     (tmp_path / "results").mkdir()
+    (tmp_path / "pages").mkdir()
     shutil.copy(measured / "results" / "index.sqlite", tmp_path / "results")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(measured / "cache"))
