@@ -345,11 +345,11 @@ def test_wrong_folders_are_refused(tmp_path: Path, written: Written) -> None:
 
 
 def test_an_open_loss_is_one_failed_test(tmp_path: Path) -> None:
-    Nights(speed=slower_at(20), boots=1).write(tmp_path, 40)
+    Nights(speed=slower_at(21), boots=1).write(tmp_path, 40)
     trend, _ = trends_of(read_builds([tmp_path], most=10))
     assert len(trend.histories[0].points) == 20  # ten earlier builds of the report, and ten more of the trends
     by_time, _ = trends_of(read_builds([tmp_path]))
     (loss,) = loss_tests(by_time)
     assert loss.status is Status.FAILED
-    assert loss.name == "open loss since 2026-01-21: 6.1.106-armmp, commit 000000000014 (simulated)"
+    assert loss.name == "open loss since 2026-01-22: 6.1.107-armmp, commit 000000000015 (simulated)"
     assert loss.message.startswith("open loss: virtual, 2 figures, all still so: btrfs randwrite-16k ")
