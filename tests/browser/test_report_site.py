@@ -89,7 +89,6 @@ def test_problems_have_their_categories(opened: Browser, site: Served) -> None:
     opened.wait(lambda: "Categories" in text(opened))
     click(opened, "Categories")
     expected = (
-        "Open loss",
         "Regression",
         "Invalid measurement",
         "Lab fault",

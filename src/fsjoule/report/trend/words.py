@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fsjoule.model.labels import counted
-from fsjoule.report.numbers import change_text, range_text, signed
+from fsjoule.report.numbers import change_text, signed
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.records import Order
@@ -107,7 +107,9 @@ def nights(change: Change) -> str:
         more = f", perhaps in {counted(told.more, 'more night')}" if told.more else ""
         return f"not decided by its nights{more}: {told.reason}"
     before, after = told.nights
-    interval = f" (95 %: {range_text(told.interval)})" if told.interval else ""
+    way = 1 if told.ratio > 1 else -1
+    bounds = sorted(way * 100 * (each - 1) for each in (told.interval.low, told.interval.high)) if told.interval else ()
+    interval = f" (95 %: {bounds[0]:.1f} to {bounds[1]:.1f} %)" if bounds else ""
     changed = change_text(change.history.metric, told.ratio)
     return f"decided by all {before} nights before against {after} after: {changed}{interval}"
 
