@@ -14,7 +14,7 @@
      |   +- PlaceLostError    the place was taken away during the run; ends the run
      |   +- StorageError      a result could not be stored; ends the run
      +- KernelBuildError      a kernel's source does not build (exit code 6)
-     +- MeasurementInvalid    measured, but not to be believed (exit code 5)
+     +- MeasurementInvalid    measured, but invalid (exit code 5)
      +- ResultError           a run, here or in an object store, is missing, damaged or of another schema (exit code 2)
      +- GitLabError           GitLab cannot be reached, or refuses (exit code 7)
      +- LavaError             a LAVA server cannot be reached, refuses, or has no such job (exit code 7)
@@ -243,7 +243,7 @@ class KernelBuildError(FsjouleError):
 
 
 class MeasurementInvalid(FsjouleError):  # noqa: N818 - a finding about a measurement; the design's own word
-    """A measurement was taken but is not to be believed. `reasons` says why."""
+    """A measurement was taken but is invalid. `reasons` says why."""
 
     exit_code = 5
 

@@ -87,7 +87,7 @@ def test_verdicts_that_cannot_be_kept_are_told_all_the_same(run: CommandLine) ->
     with sqlite3.connect("results/index.sqlite") as connection:
         connection.execute("CREATE TRIGGER full BEFORE INSERT ON judged_series BEGIN SELECT RAISE(ABORT, 'full'); END")
     done = run("trend")
-    assert (done.code, "2 changes nominated" in done.out) == (0, True)
+    assert (done.code, "2 changes suspected" in done.out) == (0, True)
     assert "the next trend will judge all series again" in done.err
 
 
@@ -153,7 +153,7 @@ def test_the_document_has_all_of_it(run: CommandLine) -> None:
     assert (cause["fate"], cause["boards"], cause["last"]["commit"][:12]) == ("open", ["virtual"], f"{20:012x}")
     assert {(each["metric"], each["still"]) for each in cause["changes"]} == {("throughput", True), ("energy", True)}
     (change,) = throughput["changes"]
-    assert (change["status"], change["worse"]) == ("nominated", True)
+    assert (change["status"], change["worse"]) == ("suspected", True)
     assert change["since"]["kernel"] == {"release": "6.1.107-armmp", "version": "6.1.107-1"}
     assert (change["since"]["run"], change["since"]["branch"]) == ("n00023", "main")
     point = throughput["points"][change["index"]]

@@ -12,6 +12,7 @@ import typer
 from fsjoule.cli.common import ending, out, progress
 from fsjoule.cli.index import DEFAULT_LOCATION, RESULTS, Location
 from fsjoule.errors import ConfigError
+from fsjoule.host.extras import how_to_install
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER
 
@@ -92,7 +93,7 @@ def serve(
     try:
         from fsjoule.report.service.server import serving
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{error.name} is not installed", hint="pip install 'fsjoule[serve]'") from error
+        raise ConfigError(f"{error.name} is not installed", hint=how_to_install("serve")) from error
     with (
         ending() as ended,
         serving(

@@ -78,7 +78,7 @@ def trend(
     index: Location = DEFAULT_LOCATION,
     kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = _RESULTS
     / FOLDER,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Measure nominated changes again on fresh boots.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Measure suspected changes again on fresh boots.")] = False,
     lg_env: Annotated[
         Path | None, typer.Option("--lg-env", metavar="FILE", help="With --confirm: the board's environment file.")
     ] = None,
@@ -130,7 +130,7 @@ def trend(
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """Show what made series slower or hungrier, newest first: one cause for all boards and figures that it costs.
+    """Show what made series slower, or use more energy, newest first: a cause for all boards and figures that it costs.
 
     Lists take commas, and may be repeated. Losses that are over are counted; --all shows them.
 
