@@ -32,10 +32,10 @@ def add_options(parser: pytest.Parser) -> None:
         "where no other plugin has it",
     )
     for name, (kind, metavar, told) in OPTIONS.items():
-        group.addoption(_long(name), type=kind, metavar=metavar, help=told)
+        group.addoption(_long(name), type=kind, metavar=metavar, help=_literal(told))
     for name, (settings, told) in FLAGS.items():
         kept = {"dest": _OWN + settings["dest"]} if "dest" in settings else {}
-        group.addoption(_long(name), **{**settings, **kept}, help=told)
+        group.addoption(_long(name), **{**settings, **kept}, help=_literal(told))
     group.addoption(COMMAND, action="store_true", help=SUPPRESS)
     _translate(parser)
 
@@ -72,6 +72,11 @@ def _is_main_job(word: str) -> bool:
 
 def _long(name: str) -> str:
     return _LONG + name.removeprefix("--")
+
+
+def _literal(told: str) -> str:
+    """The text as argparse wants it, which formats help with %."""
+    return told.replace("%", "%%")
 
 
 def _translate(parser: pytest.Parser) -> None:

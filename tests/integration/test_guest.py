@@ -131,6 +131,7 @@ def test_output_and_exit_codes_are_those_without_it(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     plugins = ("-p", "no:cacheprovider", "-p", "profiling", "-p", "labgrid.pytestplugin", "-p")
     runs = [[*plugins, guest, *words] for words, _ in RUNS for guest in ("no:fsjoule", "fsjoule.pytest_plugin")]
+    runs.append([*plugins, "fsjoule.pytest_plugin", "--help"])
     done = subprocess.run(
         [sys.executable, "-c", MAIN, json.dumps(runs)],
         cwd=tmp_path,
@@ -141,6 +142,8 @@ def test_output_and_exit_codes_are_those_without_it(tmp_path: Path) -> None:
         check=True,
     )
     told = [(code, re.sub(r"in \d+\.\d+s|0x[0-9a-f]+", "", text)) for code, text in json.loads(done.stdout)]
+    helped, help_text = told.pop()
+    assert (helped, "--fsjoule-kernel=KERNEL" in help_text, "--profile " in help_text) == (0, True, True), help_text
     alone, beside = told[::2], told[1::2]
     assert [code for code, _ in alone] == [code for _, code in RUNS], alone
     assert beside == alone

@@ -128,7 +128,7 @@ def _wrong(words: list[str]) -> str | None:
         command = command.commands[name]
     known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
     if command.name == "bench":  # it passes pytest's on
-        known |= {*OPTIONS, *FLAGS, "--lg-env", "--collect-only", "--alluredir", "-k"}
+        known |= {*OPTIONS, *FLAGS, "--lg-env", "--collect-only", "--alluredir", "-k", "-v"}
     own = words[: words.index("--")] if "--" in words else words
     options = (word.partition("=")[0].rstrip(".:") for word in own if re.match(r"--?[a-z]", word))
     return next((option for option in options if option not in known), None)
