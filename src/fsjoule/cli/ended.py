@@ -66,7 +66,7 @@ class Group(TyperGroup):
         """Write each command with its whole first sentence, in panels; typer cuts it short."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         shown = {name: each.get_short_help_str(_LONGEST) for name, each in commands.items() if not each.hidden}
-        panels = self.panels if ctx.parent is None else {}
+        panels: Mapping[str, Sequence[str]] = self.panels if ctx.parent is None else {}
         placed = {name for names in panels.values() for name in names}
         for panel, names in {**panels, "Commands": [name for name in shown if name not in placed]}.items():
             if rows := [(name, shown[name]) for name in names if name in shown]:
