@@ -37,7 +37,7 @@ def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_help_begins_with_an_example_and_has_every_option(ours: CommandLine) -> None:
     help_of_all = ours("--help").out
-    assert help_of_all.split("Commands:")[1].split()[0] == "bench"
+    assert help_of_all.split("Measure:")[1].split()[0] == "bench"
     told = ours("bench", "-h").out
     assert "Example: fsjoule bench --fs ext4" in told.partition("Measure filesystems")[0]
     lines = told.splitlines()

@@ -75,7 +75,7 @@ def test_a_note_that_cannot_be_written_keeps_the_answer(run: CommandLine, tmp_pa
     # A folder where nothing can be is said before anything is read or measured.
     refused = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--markdown", "/proc/x/note.md")
     assert refused.code == 2
-    assert "--markdown: nothing can be written in /proc/x" in refused.err
+    assert "--markdown: there is no folder /proc/x" in refused.err
 
 
 def test_output_that_fails_is_the_callers_disk() -> None:
@@ -132,7 +132,7 @@ def test_every_cause_has_its_exit_code(
     def fail(*_: object, **__: object) -> None:
         raise failure
 
-    monkeypatch.setattr("fsjoule.report.run.show_run", fail)
+    monkeypatch.setattr("fsjoule.store.reader.load_run", fail)
     done = run("show", "any/thing")
     assert done.code == code, done.err
     assert said in " ".join(done.err.split())
@@ -148,7 +148,7 @@ def test_what_fails_while_ctrl_c_ends_a_command_is_told_and_the_exit_code_stays(
         finally:
             _ = cast("Any", ResourceEntry)({}).args
 
-    monkeypatch.setattr("fsjoule.report.run.show_run", interrupted)
+    monkeypatch.setattr("fsjoule.store.reader.load_run", interrupted)
     done = run("show", "any/thing")
     assert (done.code, done.err) == (130, "error: labgrid failed: KeyError: 'params'\n")
 
@@ -157,13 +157,13 @@ def test_what_labgrid_stumbles_over_is_the_labs_fault(run: CommandLine, monkeypa
     def exporter_gone(*_: object, **__: object) -> None:
         _ = cast("Any", ResourceEntry)({}).args
 
-    monkeypatch.setattr("fsjoule.report.run.show_run", exporter_gone)
+    monkeypatch.setattr("fsjoule.store.reader.load_run", exporter_gone)
     done = run("show", "any/thing")
     assert (done.code, done.err) == (4, "error: labgrid failed: KeyError: 'params'\n")
 
 
 def test_a_module_that_cannot_be_imported_is_a_bug(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "_GROUPS", ("absent",))
+    monkeypatch.setattr(cli, "_COMMANDS", ("absent",))
     assert run("absent").code == 70
 
 

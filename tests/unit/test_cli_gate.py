@@ -263,6 +263,7 @@ def test_a_kernels_tree_tells_the_sides_and_the_board(
         assert f"{candidate} against main of {tree}, on the board of " in done.err
         assert "deterministic.yaml" in done.err
         assert "unknown filesystem 'ext5'" in done.err
+    assert f"{tree} has no revision 'mian'" in run("gate", "mian").err
     # What is no revision is an earlier run, or a kernel.
     assert "against" not in run("gate", "6.1", "6.12").err
 

@@ -14,6 +14,8 @@ from compared_runs import write_kernels
 
 from fsjoule.cli import _COMMANDS
 from fsjoule.cli.ended import exit_code_of
+from fsjoule.errors import ResultError
+from fsjoule.runs.resume import resume
 from fsjoule.store.named_runs import named_run
 
 # By id: when it started.
@@ -94,6 +96,12 @@ def test_sides_are_runs_by_the_start_of_their_ids(run: CommandLine) -> None:
     assert run("compare", "aaa", "--json").document == document
     within = run("compare", "6.1", "6.12", "--within", "last", "--json").document
     assert within == run("compare", "6.1@b0b", "6.12@b0b", "--json").document
+
+
+def test_a_run_that_goes_on_is_named_so_too(run: CommandLine) -> None:
+    assert run("runs").code == 0
+    with pytest.raises(ResultError, match="virtual-aaaaaa"):
+        resume(Path("aaa"))
 
 
 def test_a_reader_that_has_gone_ends_a_command_in_silence(

@@ -75,6 +75,7 @@ class _Page(HTMLParser):
 
 
 def page_of(run: CommandLine, *words: str) -> _Page:
+    Path("pages").mkdir(exist_ok=True)
     done = run("trend", "--page", "pages/trends.html", *words)
     assert done.code == 0, done.err
     return _Page(Path("pages/trends.html").read_text())

@@ -158,9 +158,10 @@ def _recorded(runs: list[Path], kernel: str | None, storage: str | None, fs: str
     """What these runs have of the filesystems. Raises ConfigError, ResultError."""
     from fsjoule.model.labels import listed
     from fsjoule.runs.advise import with_board
+    from fsjoule.store.named_runs import named_folders
     from fsjoule.verdicts.advice.evidence import evidence, only
 
-    found = with_board(evidence(runs, kernel=kernel, storage=storage))
+    found = with_board(evidence(named_folders(runs), kernel=kernel, storage=storage))
     wanted = listed(fs)
     if fs is not None and not wanted:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")

@@ -64,17 +64,14 @@ class Group(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own types are private
         """Write each command with its whole first sentence, in panels; typer cuts it short."""
-        names = self.list_commands(ctx)
-        for panel, chosen in (self.panels if ctx.parent is None else {"Commands": names}).items():
-            commands = {name: self.get_command(ctx, name) for name in chosen if name in names}
-            with formatter.section(panel):
-                formatter.write_dl(
-                    [
-                        (name, each.get_short_help_str(_LONGEST))
-                        for name, each in commands.items()
-                        if each and not each.hidden
-                    ]
-                )
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        shown = {name: each.get_short_help_str(_LONGEST) for name, each in commands.items() if not each.hidden}
+        panels: Mapping[str, Sequence[str]] = self.panels if ctx.parent is None else {}
+        placed = {name for names in panels.values() for name in names}
+        for panel, names in {**panels, "Commands": [name for name in shown if name not in placed]}.items():
+            if rows := [(name, shown[name]) for name in names if name in shown]:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own types are private
         try:

@@ -320,7 +320,9 @@ def _tree_here(baseline: str, candidate: str | None, *, recorded: bool) -> Path 
     here = tree_here()
     if here is None or (recorded and candidate is not None):
         return None
-    return here if is_revision(here, baseline) and is_revision(here, candidate or "HEAD") else None
+    if candidate is None:
+        return here  # whoever builds the baseline says what is wrong with it
+    return here if is_revision(here, baseline) and is_revision(here, candidate) else None
 
 
 def _defaults(baseline: str, candidate: str | None, tree: Path | None, lg_env: Path | None) -> tuple[str, Path | None]:
@@ -329,7 +331,8 @@ def _defaults(baseline: str, candidate: str | None, tree: Path | None, lg_env: P
         candidate, lg_env = candidate or "HEAD", lg_env or guest_time_board()
         progress(f"{candidate} against {baseline} of {tree}, on the board of {lg_env}")
     if candidate is None:
-        raise ConfigError("gate: no candidate is named", hint="fsjoule gate BASELINE CANDIDATE")
+        hint = "fsjoule gate BASELINE CANDIDATE; in a kernel's tree, or with --tree PATH, the candidate is HEAD"
+        raise ConfigError("gate: no candidate is named", hint=hint)
     return candidate, lg_env
 
 

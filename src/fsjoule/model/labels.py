@@ -28,17 +28,19 @@ def counted(count: int, what: str, plural: str = "") -> str:
     return f"{count} {what if count == 1 else plural or f'{what}s'}"
 
 
-def listed(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The names in an option's list or lists with commas, each once.
+def listed(given: str | Iterable[str] | None, *, option: str = "") -> tuple[str, ...]:
+    """The names in the list or lists of an option, with commas, each once.
 
-    Raises ConfigError for a comma without a name before or after it: a name may be missing.
+    Raises ConfigError for a comma with no name on one side: it may be missing.
     """
     texts = [given] if isinstance(given, str) else given or ()
-    parts: list[str] = []
+    found: list[str] = []
     for text in texts:
-        names = [name.strip() for name in text.split(",")]
-        if len(names) > 1 and not all(names):
-            whole = ",".join(filter(None, names))
-            raise ConfigError(f"{text!r}: a name is missing beside a comma", hint=f"write {whole}" if whole else None)
-        parts += names
-    return tuple(dict.fromkeys(part for part in parts if part))
+        parts = [part.strip() for part in text.split(",")]
+        names = [part for part in parts if part]
+        if names and names != parts:
+            raise ConfigError(
+                f"{option} {text!r} has an empty name".strip(), hint=f"{option} {','.join(names)}".strip()
+            )
+        found += names
+    return tuple(dict.fromkeys(found))

@@ -56,7 +56,7 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
     "--results": (Path, "DIR", f"where run folders go (default: {DEFAULT_RESULTS})"),
     "--resume": (
         *(Path, "RUN"),
-        "go on with a run in its folder, with its plan and seed; measure only missing entries",
+        "go on with a run (its folder, the start of its id, or last), with its plan and seed: only what is missing",
     ),
     "--seed": (int, "N", "seed for the order and all random choices (default: new, recorded)"),
     "--boards": (

@@ -69,7 +69,7 @@ def named_folders(names: Iterable[str | Path]) -> list[Path]:
     """Run folders, or folders that contain some, that a user has named; runs also as `named_run` finds them."""
     folders: list[Path] = []
     for name in names:
-        known = is_address(name) or Path(name).exists()
+        known = is_address(name) or Path(name).exists() or Path(name) == RESULTS
         folders += all_at_hand([Path(name)]) if known else [named_run(name)]
     return folders
 

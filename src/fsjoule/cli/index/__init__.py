@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fsjoule.store.run_folders import Fault
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
-_FOLDERS = "Run folders, folders that contain some, or s3://BUCKET/PREFIX."
+_FOLDERS = "Runs, folders that contain some, or s3://BUCKET/PREFIX."
 app = typer.Typer(no_args_is_help=True, help="Keep an index of all runs: a database made from run folders.")
 
 RESULTS: Final = Path("results")
@@ -165,11 +165,12 @@ class _Wanted:
 
 def _wanted(paths: Sequence[Path]) -> _Wanted:
     """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
+    from fsjoule.store.named_runs import named_folders
     from fsjoule.store.objects.address import is_address, parse_address
     from fsjoule.store.objects.cache import copies
     from fsjoule.store.run_folders import Fault, check_folders
 
-    here = check_folders(path for path in paths if not is_address(path))
+    here = check_folders(named_folders(path for path in paths if not is_address(path)))
     wanted = _Wanted(here, {}, [])
     for address in [parse_address(path) for path in paths if is_address(path)]:
         with progress_bar("runs fetched") as watch:
