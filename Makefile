@@ -14,6 +14,7 @@
 # make lint           check style, types, layers
 # make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)
 # make firmware-test  build the firmware for the host and test it there
+# make setup-bench    only set up what make bench needs; make setup: what the tests need as well; output: build/setup.log
 # make clean          remove everything that make built in this folder, but not results/ and the image cache
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -127,7 +127,7 @@ def test_a_cause_is_one_card_and_what_is_closed_is_folded(opened: Browser, page:
     assert "btrfs randwrite-16k: " in card
     assert "% more energy" in card
     assert texts(opened, ".cards-more summary") == ["1 is accepted or refuted"]
-    there = links(opened, ".card.open a")
+    there = links(opened, ".view:not([hidden]) .card.open a")
     before, since = f"{17:012x}{0:028x}", f"{18:012x}{0:028x}"
     assert there[since[:12]] == f"{FORGE}/-/commit/{since}"
     assert there["The difference"] == f"{FORGE}/-/compare/{before}...{since}"

@@ -133,7 +133,7 @@ def test_every_cause_has_its_exit_code(
         raise failure
 
     monkeypatch.setattr("fsjoule.report.run.show_run", fail)
-    done = run("show", "anything")
+    done = run("show", "any/thing")
     assert done.code == code, done.err
     assert said in " ".join(done.err.split())
     assert ("Traceback" in done.err) == (said == REPORTED)
@@ -149,7 +149,7 @@ def test_what_fails_while_ctrl_c_ends_a_command_is_told_and_the_exit_code_stays(
             _ = cast("Any", ResourceEntry)({}).args
 
     monkeypatch.setattr("fsjoule.report.run.show_run", interrupted)
-    done = run("show", "anything")
+    done = run("show", "any/thing")
     assert (done.code, done.err) == (130, "error: labgrid failed: KeyError: 'params'\n")
 
 
@@ -158,7 +158,7 @@ def test_what_labgrid_stumbles_over_is_the_labs_fault(run: CommandLine, monkeypa
         _ = cast("Any", ResourceEntry)({}).args
 
     monkeypatch.setattr("fsjoule.report.run.show_run", exporter_gone)
-    done = run("show", "anything")
+    done = run("show", "any/thing")
     assert (done.code, done.err) == (4, "error: labgrid failed: KeyError: 'params'\n")
 
 

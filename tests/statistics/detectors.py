@@ -21,7 +21,7 @@ class OtavaFinder:
     max_p: float = 0.001
     calm: bool = False
 
-    def find(self, values: Floats) -> tuple[int, ...]:
+    def find(self, values: Floats, level: int = 7) -> tuple[int, ...]:
         """The indexes at which a new level starts."""
         # Otava's t test divides by the mean; logarithms may have any.
         figures = np.exp(0.01 * drawn_in(values)) if self.calm else np.exp(values)

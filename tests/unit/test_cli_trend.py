@@ -72,7 +72,7 @@ def test_series_without_anything_new_are_not_judged_again_unless_asked(run: Comm
     again = run("trend")
     assert again.out == first.out
     assert "6 of 6 series have nothing new and were not judged again" in again.err
-    anew = run("trend", "--anew")
+    anew = run("trend", "--recompute")
     assert (anew.out, "not judged again" in anew.err) == (first.out, False)
 
 

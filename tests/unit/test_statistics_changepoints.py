@@ -28,7 +28,7 @@ class Fixed:
         self.starts = starts
         self.asked: Floats = np.array([])
 
-    def find(self, values: Floats) -> tuple[int, ...]:
+    def find(self, values: Floats, level: int = 7) -> tuple[int, ...]:
         self.asked = values
         return self.starts
 

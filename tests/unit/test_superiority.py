@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 from superiority import judge
 
 from fsjoule.statistics.outcome import Outcome

@@ -61,6 +61,7 @@ WRONG = {
     "image build --recipe nobody": "unknown image recipe 'nobody'",
     "lab up --board nobody": "unknown virtual board 'nobody'",
     "lab up --name ../x": "'../x' is not a valid name of a lab",
+    "suites show quick --fs 'ext4,'": "'ext4,': a name is missing beside a comma",
     "suites show fast": "unknown suite 'fast'",
     "suites show quick --repeat -1": "--repeat -1: at least one repetition is needed",
     "suites show quick --size-factor 7": "--size-factor 7: it must be above 0 and at most 1",

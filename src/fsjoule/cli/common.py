@@ -14,17 +14,21 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
 
-from fsjoule.errors import ConfigError, not_written
+from fsjoule.errors import ConfigError, ResultError, not_written
 from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
+from fsjoule.model.labels import counted
 from fsjoule.runs.options import PLACE_TAG, PRIORITY, WAIT
 from fsjoule.store.files import check_writable
 from fsjoule.store.progress import Watcher
+
+if TYPE_CHECKING:
+    from fsjoule.store.reader import LoadedRun
 
 out = PlainConsole()
 err = PlainConsole(stderr=True)
@@ -148,6 +152,14 @@ Page = Annotated[
     Path | None,
     typer.Option("--page", metavar="FILE", callback=output_file, help="Write a self-contained HTML page to FILE."),
 ]
+
+
+def check_whole(loaded: LoadedRun) -> None:
+    """Raise ResultError, once a run was shown, for measurements that are damaged and were left out."""
+    if loaded.damaged:
+        name, why = next(iter(loaded.damaged.items()))
+        count = counted(len(loaded.damaged), "damaged measurement")
+        raise ResultError(f"{count} left out: {name}: {why}", hint="the others are whole")
 
 
 def guest_time_board() -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
+import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -293,7 +294,8 @@ def _explain(gated: Gated, *, told: bool, wanted: bool, everything: bool, wide: 
     found = found_or_warned(partial(explain_gated, gated)) if told or wanted else ()
     if told:
         tell_after(found, everything=everything, wide=wide)
-    progress(f"explain  fsjoule explain {gated.baseline.name} {gated.candidate.name} --within {gated.folder}")
+    words = ("fsjoule", "explain", gated.baseline.name, gated.candidate.name, "--within", str(gated.folder))
+    progress(f"explain  {shlex.join(words)}")
     return found
 
 

@@ -24,10 +24,8 @@ from fsjoule.cli.common import (
 app = typer.Typer(no_args_is_help=True, help="Hold a place of labgrid for one job, and show all places.")
 
 Name = Annotated[str | None, typer.Option("--place", metavar="NAME", help="The place (hold's default: LG_PLACE).")]
-End = Annotated[
-    str, typer.Option("--end-within", metavar="TIME", help="The command's own time to end, before SIGKILL.")
-]
-_END: Final = "2m"
+Grace = Annotated[str, typer.Option("--grace", metavar="TIME", help="The command's own time to end, before SIGKILL.")]
+_GRACE: Final = "2m"
 
 
 @app.command("hold")
@@ -38,7 +36,7 @@ def hold(
     place_tag: PlaceTag = None,
     wait: Wait = None,
     priority: Priority = None,
-    end_within: End = _END,
+    grace: Grace = _GRACE,
 ) -> None:
     """Hold a place while a command runs; LG_PLACE names it. Then the board is off and the place is free.
 
@@ -58,7 +56,7 @@ def hold(
     if place is not None and place_tag is not None:
         raise ConfigError("--place and --place-tag both choose the place", hint="leave one of them out")
     wanted = wanted_place(place_tag, wait, priority)
-    end_s = seconds("--end-within", end_within)
+    end_s = seconds("--grace", grace)
     with interrupts.handled():
         code = jobs.hold(place or os.environ.get("LG_PLACE"), command, wanted, end_s=end_s, say=progress)
     raise typer.Exit(code)
@@ -176,7 +174,7 @@ def release(
     *,
     place: Name = None,
     end: Annotated[bool, typer.Option("--end", help="Also end a living job, which says by whom.")] = False,
-    end_within: End = _END,
+    grace: Grace = _GRACE,
 ) -> None:
     """Give back the places of this job and of killed jobs on this computer. A second call does nothing.
 
@@ -188,5 +186,5 @@ def release(
     from fsjoule.lab import jobs
     from fsjoule.lab.wanted import seconds
 
-    if not jobs.release(place, end=end, end_s=seconds("--end-within", end_within), say=progress):
+    if not jobs.release(place, end=end, end_s=seconds("--grace", grace), say=progress):
         raise typer.Exit(LabError.exit_code)

@@ -53,8 +53,8 @@ def push(
 
     Example: fsjoule results push results s3://lab/boards
     """
-    from fsjoule.store.index.run_rows import check_folders, find_runs
     from fsjoule.store.objects.push import push_runs
+    from fsjoule.store.run_folders import check_folders, find_runs
 
     bucket = _folder_of_runs(words[-1], doing="push")
     folders, faults = find_runs(check_folders(map(Path, words[:-1] or [_RESULTS])))

@@ -47,7 +47,9 @@ def suites_show(  # noqa: PLR0917 - a command's options
     fs: Filesystems = None,
     storage: Storages = None,
     kernel: Annotated[str, typer.Option(help="Kernels, a,b.")] = "6.1",
-    repeat: Annotated[int | None, typer.Option(help="Repetitions (default: the suite's).")] = None,
+    repeat: Annotated[
+        int | None, typer.Option(help="Repetitions (default: as many as it takes, as in a bench).")
+    ] = None,
     size_factor: Annotated[float | None, typer.Option(help="Factor for published sizes.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Published sizes and repetitions.")] = False,
     results: Annotated[Path, typer.Option(help="Earlier runs for the estimate to learn from.")] = Path("results"),
@@ -65,8 +67,11 @@ def suites_show(  # noqa: PLR0917 - a command's options
     from fsjoule.report.oneline import plan_lines
     from fsjoule.report.terminal import print_table
     from fsjoule.runs.earlier import earlier_rates
+    from fsjoule.runs.options import UNTIL_DECIDED
+    from fsjoule.runs.repetition import least_boots
     from fsjoule.runs.request import choose, planned
     from fsjoule.suites import estimate
+    from fsjoule.verdicts.filesystems import rule_of
 
     environment = read_environment(lg_env or project_dir() / "env" / "virtual.yaml")
     profile = environment.profile
@@ -74,7 +79,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
         suite_name=name,
         filesystems=joined(fs),
         kernels=kernel,
-        repeat=repeat,
+        repeat=UNTIL_DECIDED if repeat is None and not full else repeat,
         provision=None,
         results=results,
         seed=1,
@@ -84,7 +89,11 @@ def suites_show(  # noqa: PLR0917 - a command's options
     )
     arranged = planned(choice, profile, choice.kernels)
     rates = earlier_rates(results, profile)
-    taken = estimate(arranged.entries, rates)
+    most = estimate(arranged.entries, rates)
+    least, taken = choice.repeat, most
+    if choice.until_decided:
+        least = least_boots(choice.suite, rule_of(guest_time=profile.guest_time))
+        taken = estimate([each for each in arranged.entries if each.repetition <= least], rates)
     if json_output:
         factors = {part.name: choice.factor_for(part.name, profile) for part in choice.suite.leaves if part.source}
         print_json(
@@ -92,11 +101,13 @@ def suites_show(  # noqa: PLR0917 - a command's options
                 **_described(name),
                 "board": profile.name,
                 "filesystems": choice.filesystems,
-                "repeat": choice.repeat,
+                "repeat": least,
+                "repeat_at_most": choice.repeat,
                 "size_factors": factors,
                 "left_out": arranged.left_out,
                 "adjusted": arranged.adjusted,
                 "estimate": asdict(taken),
+                "estimate_at_most": asdict(most),
                 "learned_from_runs": rates.runs,
             }
         )
@@ -112,12 +123,19 @@ def suites_show(  # noqa: PLR0917 - a command's options
         out.print(line, highlight=False, markup=False, soft_wrap=True)
     learned_from = f"learned from runs of {profile.name}: {rates.runs}" if rates.runs else "a guess: no earlier run"
     out.print(
-        f"{taken.measurements} measurements of {', '.join(choice.filesystems)}, {choice.repeat} repetitions, "
+        f"{taken.measurements} measurements of {', '.join(choice.filesystems)}, {least} repetitions, "
         f"{taken.boots} boots: about {seconds_text(taken.seconds)}, {taken.written_bytes / MIB:,.0f} MiB written, "
         f"{taken.energy_j:,.0f} J of the board ({learned_from})",
         highlight=False,
         soft_wrap=True,
     )
+    if choice.until_decided:
+        out.print(
+            f"more until each figure of two filesystems is decided: at most {choice.repeat} repetitions, "
+            f"about {seconds_text(most.seconds)}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _table(entries: tuple[Planned, ...]) -> Table:

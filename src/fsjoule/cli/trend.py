@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -121,7 +122,7 @@ def trend(
         ),
     ] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Judge all series again, also those without anything new.")
+        bool, typer.Option("--recompute", help="Judge all series again, also those without anything new.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Show also what is over, accepted or refuted, and all that is open.")
@@ -326,7 +327,8 @@ def _explain(again: list[Again], explained: list[tuple[Explanation, ...]], *, to
         if told:
             tell_after(why, everything=False, wide=wide)
         if each.confirmed:
-            progress(f"explain  fsjoule explain {' '.join(each.kernels)} --within {each.folder}")
+            words = ("fsjoule", "explain", *each.kernels, "--within", str(each.folder))
+            progress(f"explain  {shlex.join(words)}")
 
 
 def _write_page(file: Path, project: str | None, *trends: Trend) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Run, Wide, out, output_folder, print_json, print_version
+from fsjoule.cli.common import Json, Run, Wide, check_whole, out, output_folder, print_json, print_version
 from fsjoule.model import DEFAULT_RECIPE
 
 app = typer.Typer()
@@ -28,20 +28,22 @@ def show(
 ) -> None:
     """Show a run: its tables, where its time went, which measurements are invalid.
 
+    Exit code: 2 if there is no such run, or if measurements of it are damaged; the others are shown.
+
     Example: fsjoule show; fsjoule show abc123 --json
     """
     from fsjoule.report.run import show_run, summary_of
     from fsjoule.store.named_runs import named_run
-
-    folder = named_run(run)
-    if not json_output:
-        show_run(folder, out, wide=wide)
-        return
-    from fsjoule.report.as_json import to_json
     from fsjoule.store.reader import load_run
 
-    loaded = load_run(folder)
-    typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
+    loaded = load_run(named_run(run))
+    if json_output:
+        from fsjoule.report.as_json import to_json
+
+        typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
+    else:
+        show_run(loaded, out, wide=wide)
+    check_whole(loaded)
 
 
 @app.command()
@@ -68,6 +70,7 @@ def export(
     assert kcidb, "there is no other format"
     loaded = load_run(named_run(run))
     typer.echo(to_kcidb(loaded.run, loaded.measurements, origin, build), nl=False)
+    check_whole(loaded)
 
 
 @app.command()

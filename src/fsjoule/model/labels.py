@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fsjoule.errors import ConfigError
 from fsjoule.model.plan import SeriesKey
 
 
@@ -28,7 +29,16 @@ def counted(count: int, what: str, plural: str = "") -> str:
 
 
 def listed(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The names in an option's list or lists with commas, each once."""
+    """The names in an option's list or lists with commas, each once.
+
+    Raises ConfigError for a comma without a name before or after it: a name may be missing.
+    """
     texts = [given] if isinstance(given, str) else given or ()
-    parts = (part.strip() for text in texts for part in text.split(","))
+    parts: list[str] = []
+    for text in texts:
+        names = [name.strip() for name in text.split(",")]
+        if len(names) > 1 and not all(names):
+            whole = ",".join(filter(None, names))
+            raise ConfigError(f"{text!r}: a name is missing beside a comma", hint=f"write {whole}" if whole else None)
+        parts += names
     return tuple(dict.fromkeys(part for part in parts if part))

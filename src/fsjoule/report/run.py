@@ -76,9 +76,8 @@ def _gate_of(loaded: LoadedRun) -> Gated | None:
     return from_document(content)
 
 
-def show_run(folder: Path, console: Console, *, wide: bool = False) -> None:
-    """Print the tables of a run folder. Raises ResultError if it cannot be read."""
-    loaded = load_run(folder)
+def show_run(loaded: LoadedRun, console: Console, *, wide: bool = False) -> None:
+    """Print the tables of a run."""
     page = loaded.path / PAGE
     summary = summary_of(loaded)
     found = answer(summary, contests(loaded.measurements))

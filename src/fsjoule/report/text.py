@@ -141,6 +141,8 @@ def _headline(summary: Summary) -> Text:
         text.append("  simulated", style="bold yellow")
     valid = summary.measured - len(summary.invalid)
     text.append(f"\n{summary.measured} of {len(run.plan.entries)} measurements taken, {valid} valid", style="not bold")
+    if summary.damaged:
+        text.append(f", {len(summary.damaged)} damaged and left out", style="red")
     if summary.samples.expected:
         text.append(f"; {samples_text(summary.samples)}", style="not bold")
     if run.labs:

@@ -41,7 +41,7 @@ from fsjoule.runs.versions import lava_job, revision, versions
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
-from fsjoule.store.reader import load_run_file
+from fsjoule.store.reader import load_run, load_run_file
 from fsjoule.suites import Pace, check_modules
 
 # Two runs with one id would pass for copies in an index of many boards and years.
@@ -414,7 +414,7 @@ class Session:
 
     def show(self, console: Console, *, wide: bool) -> None:
         if self._folder is not None:
-            show_run(self._folder, console, wide=wide)
+            show_run(load_run(self._folder), console, wide=wide)
 
     def lost_energy(self) -> str:
         """How many measurements lost their energy, and why; empty if none did. A board without a meter loses none."""

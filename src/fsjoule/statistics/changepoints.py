@@ -15,17 +15,21 @@ import numpy as np
 
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import complaint
-from fsjoule.statistics.memory import Memory
-from fsjoule.statistics.nights import NightsVerdict
+from fsjoule.statistics.memory import LEVEL_NIGHTS, MOST_POINTS, Memory, memory_of
+from fsjoule.statistics.nights import NightsVerdict, nights_verdict
 from fsjoule.statistics.ratios import Floats
 
 # A detector is sometimes one or two points off; the points to measure again keep this distance from the change.
 _MARGIN: Final = 2
+_MOST_A_SIDE: Final = MOST_POINTS // 2
 
 
 class ChangePointFinder(Protocol):
-    def find(self, values: Floats) -> tuple[int, ...]:
-        """The indexes at which a new level starts, ascending; `values` are finite logarithms, in order, shape (n,)."""
+    def find(self, values: Floats, level: int = LEVEL_NIGHTS) -> tuple[int, ...]:
+        """The indexes at which a new level starts, ascending; `values` are finite logarithms, in order, shape (n,).
+
+        What is shorter than `level` points may be a burst.
+        """
         ...
 
 
@@ -57,23 +61,29 @@ class Nominations:
     memory: Memory | None = None
 
 
-def nominate(figures: Sequence[Figure], finder: ChangePointFinder) -> Nominations:
-    """Candidates for change points, from one figure per run, in order; unusable figures are left out and named."""
+def nominate(
+    figures: Sequence[Figure], finder: ChangePointFinder, *, more_is_better: bool = True, level: int = LEVEL_NIGHTS
+) -> Nominations:
+    """Candidates for change points, from one figure per run, in order; unusable figures are left out and named.
+
+    A level of fewer than `level` points may be a burst, where points are nights.
+    """
     found = [(index, figure, complaint(figure)) for index, figure in enumerate(figures)]
     left_out = tuple(f"point {index}: {wrong}" for index, _, wrong in found if wrong)
     places = [index for index, _, wrong in found if not wrong]
     values = np.log(np.array([figure for _, figure, wrong in found if not wrong], dtype=np.float64))
-    starts = finder.find(values) if len(values) else ()
+    starts = finder.find(values, level) if len(values) else ()
     edges = [0, *starts, len(values)]
-    nominations = [
-        Nomination(
-            index=places[start],
-            before=places[max(edges[number], start - 1 - _MARGIN)],
-            after=places[min(edges[number + 2] - 1, start + _MARGIN)],
-            ratio=math.exp(
-                float(np.median(values[start : edges[number + 2]]) - np.median(values[edges[number] : start]))
-            ),
+    nominations: list[Nomination] = []
+    for left, start, right in zip(edges, edges[1:], edges[2:], strict=False):
+        level = values[max(left, start - _MOST_A_SIDE) : min(right, start + _MOST_A_SIDE)]
+        nominations.append(
+            Nomination(
+                index=places[start],
+                before=places[max(left, start - 1 - _MARGIN)],
+                after=places[min(right - 1, start + _MARGIN)],
+                ratio=math.exp(float(np.median(values[start:right]) - np.median(values[left:start]))),
+                verdict=nights_verdict(level, start - max(left, start - _MOST_A_SIDE), more_is_better=more_is_better),
+            )
         )
-        for number, start in enumerate(starts)
-    ]
-    return Nominations(tuple(nominations), left_out)
+    return Nominations(tuple(nominations), left_out, memory_of(values, starts))

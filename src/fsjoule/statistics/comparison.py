@@ -12,6 +12,7 @@ import numpy as np
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint
+from fsjoule.statistics.nights import LEAST_RUNS, SidesEvidence, sides_evidence
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ranks import (
     detectable,
@@ -25,6 +26,7 @@ from fsjoule.statistics.ranks import (
     signed_rank_test,
 )
 from fsjoule.statistics.ratios import Floats, Ratio, median_of_ratios, ratio_of_medians
+from fsjoule.statistics.superiority import e_bh
 
 S = TypeVar("S")
 
@@ -34,7 +36,8 @@ class Comparison(Generic[S]):
     """One metric of one series on both sides, one figure per boot, in the metric's unit. `subject` is the caller's.
 
     With `paired` the figures of both sides at one position share a level, that of their board, and are compared with
-    each other only.
+    each other only. `runs` is given where the sides ran in different runs: the medians of all runs in the order of
+    time, each with whether it is the candidate's. Then runs are compared, by a rule that knows memory, and not boots.
     """
 
     subject: S
@@ -42,6 +45,7 @@ class Comparison(Generic[S]):
     baseline: tuple[Figure, ...]
     candidate: tuple[Figure, ...]
     paired: bool = False
+    runs: tuple[tuple[float, bool], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,73 @@ def compare(comparisons: Sequence[Comparison[S]], criteria: Criteria | None = No
     Hochberg, JRSS B 57, 1995, 289-300). Figures that are missing, not finite or not above zero are left out and named.
     """
     wanted = criteria or Criteria()
+    by_runs = iter(_by_runs([each for each in comparisons if each.runs is not None], wanted))
+    by_boots = iter(_by_boots([each for each in comparisons if each.runs is None], wanted))
+    return tuple(next(by_boots if each.runs is None else by_runs) for each in comparisons)
+
+
+def _by_runs(comparisons: Sequence[Comparison[S]], criteria: Criteria) -> list[Verdict[S]]:
+    """Verdicts on sides of different runs: e-values of all, through e-BH."""
+    evidence = [_evidence(each.runs or ()) for each in comparisons]
+    log_e = np.array([-math.inf if isinstance(each, str) else each.log_e for each in evidence])
+    sure = e_bh(log_e, criteria.false_discoveries)
+    return [
+        _told_by_runs(comparison, found, criteria, differs=bool(differs))
+        for comparison, found, differs in zip(comparisons, evidence, sure, strict=True)
+    ]
+
+
+def _evidence(runs: tuple[tuple[float, bool], ...]) -> SidesEvidence | str:
+    """The evidence of runs that a difference is none of the lab's, or why there is none."""
+    counts = [sum(side is candidate for _, side in runs) for candidate in (False, True)]
+    if min(counts) == 0:
+        return "no usable figures"
+    if min(counts) < LEAST_RUNS:
+        return (
+            "the two sides ran one after the other: a change of the lab's level cannot be told from the kernel's "
+            f"with {counts[0]} and {counts[1]} runs ({LEAST_RUNS} of each may); measure both in one run"
+        )
+    return sides_evidence(np.log([figure for figure, _ in runs]), [side for _, side in runs])
+
+
+def _told_by_runs(
+    comparison: Comparison[S], evidence: SidesEvidence | str, criteria: Criteria, *, differs: bool
+) -> Verdict[S]:
+    baseline, left_out = _usable("baseline", comparison.baseline)
+    candidate, more_left_out = _usable("candidate", comparison.candidate)
+    if isinstance(evidence, str):
+        both = len(baseline) and len(candidate)
+        ratio = ratio_of_medians(baseline, candidate, seed=criteria.seed) if both else None
+        outcome, reason = Outcome.UNDECIDED, evidence
+    else:
+        ratio = Ratio(evidence.ratio, evidence.interval)
+        within = evidence.interval.within(1 - criteria.smallest_effect, 1 + criteria.smallest_effect)
+        outcome = Outcome.UNCHANGED if within else Outcome.UNDECIDED
+        reason = "" if within else "the lab's own changes from run to run may look like this; measure both in one run"
+        if differs:
+            outcome, reason = _direction(evidence.ratio, comparison.metric, criteria), ""
+    unusable = _too_many_unusable(comparison.baseline, comparison.candidate, criteria.most_unusable)
+    if unusable:
+        outcome, reason = Outcome.NOT_REPRODUCIBLE, unusable
+    more = 0 if outcome in (Outcome.UNCHANGED, Outcome.IMPROVED, Outcome.REGRESSED) else None
+    return Verdict(
+        subject=comparison.subject,
+        metric=comparison.metric,
+        outcome=outcome,
+        ratio=ratio,
+        p=None,
+        q=None,
+        detectable=None,
+        n_baseline=len(baseline),
+        n_candidate=len(candidate),
+        more_baseline=more,
+        more_candidate=more,
+        left_out=left_out + more_left_out,
+        reason=reason,
+    )
+
+
+def _by_boots(comparisons: Sequence[Comparison[S]], wanted: Criteria) -> tuple[Verdict[S], ...]:
     tested = [_test(comparison, wanted) for comparison in comparisons]
     known = [t.p for t in tested if t.p is not None]
     adjusted = iter(_adjusted(known) if known else [])

@@ -1,20 +1,33 @@
-"""The change-point detector: ruptures, made robust against stalls and false changes."""
+"""The change-point detector: ruptures, made robust against stalls, memory and bursts."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from fsjoule.statistics.memory import (
+    LEAST_POINTS,
+    LEVEL_NIGHTS,
+    MOST_POINTS,
+    Levels,
+    about,
+    bursts,
+    levels,
+    needed,
+    noise_of,
+    step,
+)
 from fsjoule.statistics.ratios import Floats
 
-# Median absolute deviation to standard deviation of a normal distribution.
-_MAD_TO_SD: Final = 1.4826
-# In standard deviations of the noise: farther values are drawn in, and no level counts as calmer than the second.
-_CLIP: Final = 3.0
+# No level counts as calmer than this, in standard deviations of the noise.
 _LEAST_SD: Final = 0.5
+# A history of fewer nights before a change does not know whether this series has bursts.
+_YOUNG: Final = 50
+_ROUNDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,37 +35,126 @@ class RupturesFinder:
     """Exact segmentation by level (KernelCPD), with weak changes removed again.
 
     Values are scaled to standard deviations of their noise, which successive differences show at any level, and drawn
-    in to three of them, so that a stall is no change. A change costs `penalty` times ln n (Arlot, Celisse, Harchaoui: A
-    kernel multiple change-point algorithm, JMLR 20, 2019; Truong, Oudre, Vayatis: ruptures, Signal Processing 167,
-    2020). Then changes whose two levels differ with a p of `max_p` or more in a t test are dropped, weakest first, as
-    in the merge step of Fleming et al., Hunter, ICPE 2023.
+    in to three of them about their level, so that a stall is no change. A change costs `penalty` times ln n (Arlot,
+    Celisse, Harchaoui: A kernel multiple change-point algorithm, JMLR 20, 2019; Truong, Oudre, Vayatis: ruptures,
+    Signal Processing 167, 2020). Then changes whose two levels differ with a p of `max_p` or more in a t test are
+    dropped, weakest first, as in the merge step of Fleming et al., Hunter, ICPE 2023, and those that memory, a drift or
+    a slow curve explain as well (`statistics.memory`). A level shorter than a week that goes back is a burst. A new
+    level must hold for a week, single nights apart, unless the 50 nights before it had no burst.
     """
 
     penalty: float = 3.0
     max_p: float = 1e-4
-    least_points: int = 3
+    least_points: int = LEAST_POINTS
 
-    def find(self, values: Floats) -> tuple[int, ...]:
+    def find(self, values: Floats, level: int = LEVEL_NIGHTS) -> tuple[int, ...]:
         """The indexes at which a new level starts; empty for fewer points than two levels need."""
-        if len(values) < 2 * self.least_points:
+        cut = max(0, len(values) - MOST_POINTS)
+        if len(values) < 2 * self.least_points or (noise := noise_of(values[cut:])) == 0:
             return ()
-        steady = drawn_in(values)
-        penalty = self.penalty * math.log(len(values))
-        return _merged(steady, _segment_starts(steady, penalty, self.least_points), self.max_p)
+        scaled = (values[cut:] - np.median(values[cut:])) / noise
+        starts, squares, seen = self._about(scaled, np.zeros(len(scaled)))
+        if starts:
+            line = _line(scaled)
+            upon, left, _ = self._about(scaled, line, rounds=1)
+            price = 3 * math.log(len(scaled))
+            if _cost(left, len(scaled)) + price * (len(upon) + 1) < _cost(squares, len(scaled)) + price * len(starts):
+                starts = upon
+        return tuple(cut + start for start in self._held(scaled, starts, level, bursts(scaled) + seen > 0))
+
+    def _about(self, scaled: Floats, base: Floats, rounds: int = _ROUNDS) -> tuple[list[int], float, int]:
+        """Starts of levels about a base, the squares that they leave, and the bursts.
+
+        Values are drawn in about the levels that were found, again and again: about one median of all, the second of
+        two large steps would vanish.
+        """
+        known: list[int] | None = None
+        starts: list[int] = []
+        seen = 0
+        curve, flat = base, levels(scaled - base, ())
+        for _ in range(rounds):
+            calm = about(scaled, curve + flat) if known is not None else about(scaled, base)
+            starts, seen = self._tested(calm)
+            flat = levels(scaled - curve, starts)
+            if starts == known or not starts:
+                break
+            known = starts
+        return starts, float(np.square(about(scaled, curve + flat) - curve - flat).sum()), seen
+
+    def _tested(self, calm: Floats) -> tuple[list[int], int]:
+        """Starts of levels that neither chance nor memory explains, and the number of bursts among them."""
+        starts = _segment_starts(calm, self.penalty * math.log(len(calm)), self.least_points)
+        starts, calm, seen = _without_bursts(list(_merged(calm, starts, self.max_p)), calm)
+        starts = list(_merged(calm, starts, self.max_p))
+        if not starts:
+            return [], seen
+        found = Levels(calm, [step(len(calm), start) for start in starts])
+        left = list(range(len(starts)))
+        while left:
+            evidence = found.evidence(left)
+            weakest = int(np.argmin(evidence))
+            if evidence[weakest] >= needed(len(calm)):
+                break
+            del left[weakest]
+        return [starts[each] for each in left], seen
+
+    def _held(self, scaled: Floats, starts: list[int], level: int, has_bursts: bool) -> list[int]:
+        """The starts without a first or last level that may be a burst."""
+        middle = [float(np.median(part)) for part in np.split(scaled, starts)]
+        least = level if has_bursts or (starts and starts[-1] < _YOUNG) else self.least_points
+        if starts and _in_a_row(scaled[starts[-1] :], middle[-1], middle[-2]) < least:
+            starts, middle = starts[:-1], middle[:-1]
+        if starts and _in_a_row(scaled[: starts[0]], middle[0], middle[1]) < level:
+            starts = starts[1:]
+        return starts
 
 
 def drawn_in(values: Floats) -> Floats:
     """Deviations from the median in standard deviations of the noise, drawn in to ±3; shape (n,)."""
-    noise = _noise(values)
-    return np.clip((values - np.median(values)) / noise, -_CLIP, _CLIP) if noise > 0 else np.zeros(len(values))
+    noise = noise_of(values)
+    return about((values - np.median(values)) / noise, 0.0) if noise > 0 else np.zeros(len(values))
 
 
-def _noise(values: Floats) -> float:
-    """Standard deviation of the noise about levels that sometimes change."""
-    steps = np.diff(values)
-    robust = _MAD_TO_SD * float(np.median(np.abs(steps - np.median(steps))))
-    # The median is zero if most points equal their neighbours.
-    return (robust or float(steps.std())) / math.sqrt(2)
+def _line(values: Floats) -> Floats:
+    """A robust line: the median slope of points a quarter of the history or more apart (Theil 1950)."""
+    thinned = np.arange(0, len(values), max(1, len(values) // 200))
+    first, second = np.triu_indices(len(thinned), max(1, len(thinned) // 4))
+    apart = thinned[second] - thinned[first]
+    slope = float(np.median((values[thinned[second]] - values[thinned[first]]) / apart))
+    line = slope * np.arange(len(values))
+    return line + np.median(values - line)
+
+
+def _cost(squares: float, points: int) -> float:
+    return points * math.log((squares + 1) / points)
+
+
+def _without_bursts(starts: list[int], calm: Floats) -> tuple[list[int], Floats, int]:
+    """Starts without levels of less than a week that go back, values without those bursts, and their number."""
+    calm, seen = calm.copy(), 0
+    while True:
+        edges = [0, *starts, len(calm)]
+        mean = [float(part.mean()) for part in np.split(calm, starts)]
+        burst = next((k for k in range(1, len(mean) - 1) if _is_burst(edges, mean, k)), None)
+        if burst is None:
+            return starts, calm, seen
+        calm[edges[burst] : edges[burst + 1]] -= mean[burst] - (mean[burst - 1] + mean[burst + 1]) / 2
+        starts = [start for start in starts if start not in (edges[burst], edges[burst + 1])]
+        seen += 1
+
+
+def _is_burst(edges: Sequence[int], mean: Sequence[float], k: int) -> bool:
+    away = min(abs(mean[k] - mean[k - 1]), abs(mean[k] - mean[k + 1]))
+    return edges[k + 1] - edges[k] < LEVEL_NIGHTS and abs(mean[k + 1] - mean[k - 1]) < away / 2
+
+
+def _in_a_row(values: Floats, own: float, other: float) -> int:
+    """The most nights at their own level rather than the other, in a row, single nights apart."""
+    most = row = gap = 0
+    for nearer in (values - (own + other) / 2) * np.sign(own - other) > 0:
+        row, gap = (row + 1, 0) if nearer else (row if gap == 0 else 0, gap + 1)
+        most = max(most, row)
+    return most
 
 
 def _segment_starts(values: Floats, penalty: float, least_points: int) -> list[int]:

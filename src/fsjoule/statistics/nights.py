@@ -1,11 +1,27 @@
-"""All nights before against all nights after, by a rule that holds for nights with memory."""
+"""All nights before against all nights after, by a rule that holds for nights with memory.
+
+The likelihood with a difference of the two sides, over the largest without one under any memory, drift or slow curve
+(`statistics.memory`). It bounds an e-value, which pays half of ln n for the size of the difference, and ln n for the
+place of a change that was searched for. Nothing is assumed of boots: a night counts once.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
+
+from fsjoule.statistics.memory import LEVEL_NIGHTS, MOST_POINTS, Levels, about, noise_of, step
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.statistics.ratios import Interval
+from fsjoule.statistics.ratios import Floats, Interval
+
+_ALPHA: Final = 0.01
+# Runs of each side, without which neither the level of a run nor memory is known.
+LEAST_RUNS: Final = 4
+_LEAST_NOISE: Final = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +43,47 @@ class NightsVerdict:
     @property
     def decided(self) -> bool:
         return self.outcome is not Outcome.UNDECIDED
+
+
+@dataclass(frozen=True, slots=True)
+class SidesEvidence:
+    """The evidence that two sides differ, as the logarithm of an e-value, and the ratio of second over first."""
+
+    log_e: float
+    ratio: float
+    interval: Interval
+
+
+def sides_evidence(values: Floats, second: Sequence[bool]) -> SidesEvidence:
+    """The evidence of logarithms of runs in the order of time, shape (n,), of which some are of the second side.
+
+    Each side has at least LEAST_RUNS of the newest 512. Stalls are drawn in about the side's median.
+    """
+    values, side = values[-MOST_POINTS:], np.array(second, dtype=np.float64)[-MOST_POINTS:]
+    middle = np.where(side == 1, np.median(values[side == 1]), np.median(values[side == 0]))
+    noise = max(noise_of(values - middle), _LEAST_NOISE)
+    calm = about(values / noise, middle / noise)
+    found = Levels(calm, [side])
+    evidence = float(found.evidence([0], strict=True)[0])
+    effect = found.effect([0], 0)
+    ratio, low, high = (math.exp(noise * each) for each in (effect.value, effect.low, effect.high))
+    return SidesEvidence(evidence - math.log(len(values)) / 2, ratio, Interval(low, high))
+
+
+def nights_verdict(values: Floats, start: int, *, more_is_better: bool) -> NightsVerdict:
+    """The verdict on a change that was searched for: logarithms of one figure a night, a new level from `start` on."""
+    nights = (start, len(values) - start)
+    shift = float(values[start:].mean() - values[:start].mean())
+    if min(nights) < LEAST_RUNS:
+        reason = f"{nights[0]} nights before and {nights[1]} after are too few"
+        return NightsVerdict(Outcome.UNDECIDED, math.exp(shift), None, nights, LEVEL_NIGHTS - min(nights), reason)
+    told = sides_evidence(values, (step(len(values), start) == 1).tolist())
+    if min(nights) < LEVEL_NIGHTS:
+        more = LEVEL_NIGHTS - min(nights)
+        reason = f"{min(nights)} nights at one level may be a burst"
+        return NightsVerdict(Outcome.UNDECIDED, told.ratio, told.interval, nights, more, reason)
+    if told.log_e - math.log(len(values)) < -math.log(_ALPHA):
+        reason = "the nights' own memory may look like this"
+        return NightsVerdict(Outcome.UNDECIDED, told.ratio, told.interval, nights, None, reason)
+    outcome = Outcome.IMPROVED if (told.ratio > 1) is more_is_better else Outcome.REGRESSED
+    return NightsVerdict(outcome, told.ratio, told.interval, nights, 0)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeGuard, cast
 from fsjoule.errors import FsjouleError
 from fsjoule.host.paths import cache_folder
 from fsjoule.statistics import finder as detection
+from fsjoule.statistics import memory
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.ratios import Floats
 from fsjoule.store.files import write_file
@@ -30,12 +31,12 @@ class RememberedFinder:
         self.known = known
         self.asked: dict[str, tuple[int, ...]] = {}
 
-    def find(self, values: Floats) -> tuple[int, ...]:
+    def find(self, values: Floats, level: int = memory.LEVEL_NIGHTS) -> tuple[int, ...]:
         if len(values) < 2 * self._finder.least_points:
             return ()
-        key = hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()
+        key = hashlib.blake2b(values.tobytes() + bytes([level]), digest_size=12).hexdigest()
         kept = self.known.get(key)
-        found = tuple(kept) if _makes_sense(kept, len(values)) else self._finder.find(values)
+        found = tuple(kept) if _makes_sense(kept, len(values)) else self._finder.find(values, level)
         self.asked[key] = found
         return found
 
@@ -58,7 +59,8 @@ def remembered(finder: RupturesFinder) -> Generator[RememberedFinder]:
 
 def _method(finder: RupturesFinder) -> str:
     """A hash of the detector, its parameters and its libraries: each has its own answers."""
-    parts = (repr(finder), Path(detection.__file__).read_text(encoding="utf-8"), version("ruptures"), version("scipy"))
+    code = [Path(str(each.__file__)).read_text(encoding="utf-8") for each in (detection, memory)]
+    parts = (repr(finder), *code, version("ruptures"), version("scipy"))
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=12).hexdigest()
 
 

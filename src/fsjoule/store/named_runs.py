@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.store.folder import RUN_FILE, RUN_NAME
-from fsjoule.store.index.run_rows import runs_below
 from fsjoule.store.objects.address import is_address
 from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.reader import load_run_file
+from fsjoule.store.run_folders import runs_below
 
 RESULTS: Final = Path("results")
 LAST: Final = "last"

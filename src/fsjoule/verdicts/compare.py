@@ -75,12 +75,15 @@ def compare_sides(
     if not common:
         raise _no_kernel_in_common(baseline, candidate, ours, theirs)
     labels = series_names(baseline, candidate)
-    comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics, paired=paired)
+    guest_time = baseline.guest_time and candidate.guest_time
+    # A board in guest time has no level that changes from run to run.
+    in_order = not paired and not (baseline.steady and candidate.steady) and _ran_apart(ours, theirs)
+    how = {"paired": paired, "in_order": in_order}
+    comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics, **how)
     used, used_too = ([point for cell in common for point in side[cell]] for side in (our_cells, their_cells))
     told = compared_side(baseline, used, [cell for cell in our_cells if cell not in their_cells], labels)
     told_too = compared_side(candidate, used_too, [cell for cell in their_cells if cell not in our_cells], labels)
     share = baseline_first(used, used_too)
-    guest_time = baseline.guest_time and candidate.guest_time
     findings = tuple(
         judged(comparison, verdict, wanted, guest_time=guest_time)
         for comparison, verdict in zip(comparisons, compare(comparisons, wanted), strict=True)
@@ -164,6 +167,7 @@ def _comparisons(
     metrics: Sequence[Metric],
     *,
     paired: bool,
+    in_order: bool,
 ) -> tuple[list[Comparison[Subject]], list[str]]:
     """The comparisons, and notes on metrics that neither side has."""
     found: list[Comparison[Subject]] = []
@@ -181,7 +185,9 @@ def _comparisons(
         for metric in metrics or _usual(both):
             if any(metric in point.figures for point in both):
                 figures = _pairs if paired else _boots
-                found.append(Comparison(subject, metric, *figures(ours[cell], theirs[cell], metric), paired))
+                one, two = figures(ours[cell], theirs[cell], metric)
+                runs = _runs(ours[cell], theirs[cell], metric) if in_order else None
+                found.append(Comparison(subject, metric, one, two, paired, runs))
             # Workloads that only read have no write amplification, and timed operations no figures of fio's.
             elif not metrics and metric is not Metric.WRITE_AMPLIFICATION:
                 lacking[metric] = lacking.get(metric, 0) + 1
@@ -218,6 +224,26 @@ def _pairs(
     common = [block for block in blocks[0] if block in blocks[1]]
     one, two = (tuple(_figures(side[block], metric)[0] for block in common) for side in blocks)
     return one, two
+
+
+def _ran_apart(ours: Points, theirs: Points) -> bool:
+    """Whether the sides are not measured in the same runs, in which boots of both take turns."""
+    one, two = ({point.run_id for point in chain(*side.values())} for side in (ours, theirs))
+    return one != two
+
+
+def _runs(ours: Iterable[Point], theirs: Iterable[Point], metric: Metric) -> tuple[tuple[float, bool], ...]:
+    """The median of each run's usable boots in the order of time, and whether it is the candidate's."""
+    found: list[tuple[str, float, bool]] = []
+    for side, points in ((False, ours), (True, theirs)):
+        runs: dict[str, list[Point]] = {}
+        for point in points:
+            runs.setdefault(point.run_id, []).append(point)
+        for group in runs.values():
+            middle = median(_figures(group, metric))
+            if middle is not None:
+                found.append((min(point.started_utc for point in group), middle, side))
+    return tuple((figure, side) for _, figure, side in sorted(found))
 
 
 def judged(

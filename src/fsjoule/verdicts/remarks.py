@@ -21,7 +21,6 @@ Boot = tuple[str, Kernel | None, int]
 
 # Interleaved boots give 1/2, one side after the other 0 or 1, two pairs in random order 1/4 to 3/4.
 _BALANCED: Final = (0.25, 0.75)
-_DRIFT: Final = "drift of 0.3 % per boot, 39.5 % of comparisons of equal sides said regressed"
 _HINT: Final = ". Kernels measured in one run take turns: --kernel A,B"
 
 
@@ -201,8 +200,7 @@ def order_notes(baseline: ComparedSide, candidate: ComparedSide, share: float) -
     mostly = "" if share in (0.0, 1.0) else "most of "
     times = " against ".join(f"{side.first_utc} to {side.last_utc}" for side in (baseline, candidate))
     note = (
-        f"not interleaved: {mostly}the boots of the {first} ran before those of the {second} ({times}). "
-        f"A drift between them is not excluded: it looks like a change. With a {_DRIFT} (docs/statistics.md)"
-        f"{_HINT if baseline.runs != candidate.runs else ''}"
+        f"not interleaved: {mostly}the boots of the {first} ran before those of the {second} ({times}). A drift "
+        f"between them looks like a change{_HINT if baseline.runs != candidate.runs else ''}"
     )
     return [note]

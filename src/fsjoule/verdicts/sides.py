@@ -18,17 +18,19 @@ from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.location import DEFAULT_NAME
 from fsjoule.store.index.queries import points, run_folders
 from fsjoule.store.index.records import Origin, Point, Where
-from fsjoule.store.index.run_rows import Fault
 from fsjoule.store.index.selection import Selection, UnknownNameError, resolve, resolve_kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.named_runs import named_run
 from fsjoule.store.objects.address import is_address, parse_address
 from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.reader import load_run, load_run_file
+from fsjoule.store.run_folders import Fault
 
 _AT: Final = "@"
 # An index may have thousands of runs of a kernel; the newest name the programs.
 _FILES_READ: Final = 100
+# Whole runs take longer; more of them show their memory.
+_RUNS_READ: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,9 @@ class Side:
     """One side of a comparison: all its measurements by series, invalid ones too, in the order of time.
 
     `name` is the user's name without its `kind`; `title` describes the side. `versions` are versions of programs by
-    name, as far as the runs' folders are present; `origins` are places and meters of its runs. `guest_time` says that
-    each series has a single boot, on a board in guest time. `folders` are those of its runs at their last import.
+    name, as far as the runs' folders are present; `origins` are places and meters of its runs. `steady` says that its
+    few runs were on a board in guest time, `guest_time` that each series has a single boot besides. `folders` are those
+    of its runs at their last import.
     """
 
     kind: str
@@ -46,6 +49,7 @@ class Side:
     points: Mapping[IndexedSeries, tuple[Point, ...]]
     versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     origins: frozenset[Origin] = frozenset()
+    steady: bool = False
     guest_time: bool = False
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
@@ -100,8 +104,9 @@ class Sources:
         folders = run_folders(index, sorted({point.run_id for point in found_points}))
         versions = _versions(list(folders.values()))
         origins = frozenset(point.origin for point in found_points)
-        guest_time = _in_guest_time(index, read, fetches=self._fetches)
-        return Side(found.kind, _short(what, found), found.title, read, versions, origins, guest_time, folders)
+        steady = _in_guest_time(folders, fetches=self._fetches)
+        single = steady and _single_boots(read)
+        return Side(found.kind, _short(what, found), found.title, read, versions, origins, steady, single, folders)
 
     def _is_folder(self, text: str) -> bool:
         return self._takes_folders and _is_folder(text)
@@ -154,13 +159,15 @@ def _versions(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
     return {name: frozenset(versions) for name, versions in found.items()}
 
 
-def _in_guest_time(index: Index, read: Mapping[IndexedSeries, Sequence[Point]], *, fetches: bool) -> bool:
-    """Whether these are single boots on a board whose card takes no time, so that they have projections."""
-    boots = {series: {(point.run_id, point.kernel, point.boot) for point in group} for series, group in read.items()}
-    if any(len(each) > 1 for each in boots.values()):
+def _single_boots(read: Mapping[IndexedSeries, Sequence[Point]]) -> bool:
+    boots = (len({(point.run_id, point.kernel, point.boot) for point in group}) for group in read.values())
+    return all(count == 1 for count in boots)
+
+
+def _in_guest_time(folders: Mapping[str, Path], *, fetches: bool) -> bool:
+    """Whether these few runs are of a board whose card takes no time, so that they have projections."""
+    if len(folders) > _RUNS_READ:
         return False
-    run_ids = {run_id for each in boots.values() for run_id, _, _ in each}
-    folders = run_folders(index, sorted(run_ids))
     if not fetches and any(map(is_address, folders.values())):
         return False
     try:

@@ -21,7 +21,7 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 if TYPE_CHECKING:
     from fsjoule.store.index.database import Index
     from fsjoule.store.index.importer import ImportReport
-    from fsjoule.store.index.run_rows import Fault
+    from fsjoule.store.run_folders import Fault
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
 _FOLDERS = "Run folders, folders that contain some, or s3://BUCKET/PREFIX."
@@ -165,9 +165,9 @@ class _Wanted:
 
 def _wanted(paths: Sequence[Path]) -> _Wanted:
     """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
-    from fsjoule.store.index.run_rows import Fault, check_folders
     from fsjoule.store.objects.address import is_address, parse_address
     from fsjoule.store.objects.cache import copies
+    from fsjoule.store.run_folders import Fault, check_folders
 
     here = check_folders(path for path in paths if not is_address(path))
     wanted = _Wanted(here, {}, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -80,7 +81,8 @@ def make_site(
 def check_report(folder: Path) -> None:
     """Raise ConfigError if the folder contains no report."""
     if not (folder / _MARK).is_file():
-        raise ConfigError(f"there is no report in {folder}", hint=f"make one: fsjoule report build --output {folder}")
+        made = f"make one: fsjoule report build --output {shlex.quote(str(folder))}"
+        raise ConfigError(f"there is no report in {folder}", hint=made)
 
 
 def _check_folder(folder: Path) -> None:

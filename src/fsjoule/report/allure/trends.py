@@ -31,7 +31,7 @@ def trends_of(builds: Builds, known: Sequence[Confirmation] = (), location: str 
         with open_index(location) as opened:
             return _both(opened, known)
     with TemporaryDirectory() as folder, open_index(str(Path(folder) / "index.sqlite"), create=True) as opened:
-        runs = [loaded.path for loaded in chain(*builds.earlier, builds.current)]
+        runs = [*builds.older, *(loaded.path for loaded in chain(*builds.earlier, builds.current))]
         if runs:
             import_runs(opened, runs)
         return _both(opened, known)

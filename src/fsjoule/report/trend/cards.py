@@ -197,8 +197,12 @@ def _verdict(changes: Sequence[Change]) -> str:
 
 
 def _step(cause: Cause, trend: Trend, index: str | None) -> tuple[str, str]:
-    """What to do about an open loss, with the command for it."""
-    new = [change for change in cause.still if change.state is ChangeState.NEW]
+    """What to do about an open loss that its nights have not decided, with the command for it."""
+    new = [
+        change
+        for change in cause.still
+        if change.state is ChangeState.NEW and not (change.verdict and change.verdict.decided)
+    ]
     if not new:
         return "", ""
     if all(words.same_kernel(change) for change in new):

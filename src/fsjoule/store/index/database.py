@@ -6,6 +6,7 @@ Writers take SQLite's lock at their begin, not halfway, and wait for each other.
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -179,7 +180,7 @@ def absent(name: str) -> ResultError:
     """The error for an index that is not there."""
     return ResultError(
         f"there is no index at {name} yet",
-        hint=f"make it from run folders: fsjoule index rebuild results --index {name}",
+        hint=f"make it from run folders: fsjoule index rebuild results --index {shlex.quote(name)}",
     )
 
 

@@ -13,8 +13,8 @@ from fsjoule.model.labels import counted, series_labels
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.store.index.kernels import Kernel, is_of, kernels_of
-from fsjoule.store.index.run_rows import find_runs
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.run_folders import find_runs
 from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS
 
 Boot = tuple[str, str, int]

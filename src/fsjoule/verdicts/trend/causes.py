@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -151,23 +151,26 @@ class _Begin(NamedTuple):
 
 
 def _begins(changes: Iterable[Change], kernels: Mapping[int, Kernel]) -> Iterator[_Begin]:
-    order_of = cache(lambda number: kernels[number].order)
+    orders_of: dict[int, str] = {}  # they take long to make
     for change in changes:
         last, since = change.last.kernel, change.since.kernel
         found = {point.kernel for point in (change.before, change.last, change.since, change.after)}
-        orders = sorted(order_of(number) for number in found if number is not None and number in kernels)
+        for number in found - orders_of.keys():
+            if number is not None and number in kernels:
+                orders_of[number] = kernels[number].order
+        orders = sorted(orders_of[number] for number in found if number in orders_of)
         yield _Begin(
             change,
             change.history.series.key,
             (last, since, change.since.started_utc[:10] if last == since else ""),
-            order_of(since) if since in kernels else "",
+            orders_of.get(since or 0, ""),
             (orders[0], orders[-1]) if len(orders) == len(found) else None,
         )
 
 
 def _grouped(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> Iterator[tuple[Change, list[Change]]]:
     """Changes by where they begin; the change that stands for a group lies where most series see the begin."""
-    left = sorted(_begins(changes, kernels), key=lambda each: each.change.since.started_utc)
+    left: list[_Begin] = sorted(_begins(changes, kernels), key=lambda each: each.change.since.started_utc)
     while left:
         votes = Counter(place for place, _ in {(each.place, each.series) for each in left})
         newest = {each.place: number for number, each in enumerate(left)}

@@ -18,7 +18,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.statistics import changepoints, figures, finder, memory, nights
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.statistics.memory import Memory
+from fsjoule.statistics.memory import LEAST_POINTS, LEVEL_NIGHTS, Memory
 from fsjoule.statistics.nights import NightsVerdict
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Interval
@@ -78,10 +78,16 @@ class JudgedSeries:
         return cls(found, kept["measurements"], kept["older"])
 
 
-def judged(made: Iterable[History], finder: ChangePointFinder, *, measurements: int, older: bool) -> JudgedSeries:
+def judged(
+    made: Iterable[History], finder: ChangePointFinder, order: Order, *, measurements: int, older: bool
+) -> JudgedSeries:
+    # Kernels come in no bursts: a point is the median of a kernel's nights.
+    level = LEVEL_NIGHTS if order is Order.TIME else LEAST_POINTS
     found: list[tuple[History, tuple[Nomination, ...]]] = []
     for one in made:
-        told = nominate([point.figure for point in one.points], finder)
+        told = nominate(
+            [point.figure for point in one.points], finder, more_is_better=one.metric.more_is_better, level=level
+        )
         found.append((replace(one, memory=told.memory), told.nominations))
     return JudgedSeries(tuple(found), measurements, older)
 
@@ -127,11 +133,13 @@ def _history(series: IndexedSeries, kept: Mapping[str, Any]) -> History:
 
 
 def _nominations(kept: Mapping[str, Any]) -> tuple[Nomination, ...]:
-    return tuple(Nomination(*each, verdict and _verdict(*verdict)) for *each, verdict in kept["nominations"])
+    return tuple(
+        Nomination(index, before, after, ratio, None if verdict is None else _verdict(verdict))
+        for index, before, after, ratio, verdict in kept["nominations"]
+    )
 
 
-def _verdict(
-    outcome: str, ratio: float, interval: Sequence[float] | None, nights: tuple[int, int], more: int | None, reason: str
-) -> NightsVerdict:
+def _verdict(kept: Sequence[Any]) -> NightsVerdict:
+    outcome, ratio, interval, (before, after), more, reason = kept
     bounds = None if interval is None else Interval(*interval)
-    return NightsVerdict(Outcome(outcome), ratio, bounds, (nights[0], nights[1]), more, reason)
+    return NightsVerdict(Outcome(outcome), ratio, bounds, (before, after), more, reason)

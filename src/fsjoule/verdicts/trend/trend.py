@@ -117,6 +117,7 @@ def trend_of(
         numbers[found.series]: judged(
             histories(found, asked, order, kernels=catalogue.kernels, labels=labels, wanted=metrics),
             finder or detector,
+            order,
             measurements=len(found.rows),
             older=found.older,
         )
