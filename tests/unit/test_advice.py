@@ -19,7 +19,7 @@ from fsjoule.model import PoolPlace
 from fsjoule.report.advice.text import print_advice
 from fsjoule.report.advice.words import headline, relations
 from fsjoule.suites.profile import profile_of
-from fsjoule.verdicts.advice.advise import advise, parse_weights
+from fsjoule.verdicts.advice.advise import Axis, advise, parse_weights
 from fsjoule.verdicts.advice.evidence import evidence
 
 QUICK = {"ext4": PLAIN, "ext4:nobarrier": changed("write-4k-fsync1", joules=1.0, seconds=0.7, p99_ms=8.0)}
@@ -175,6 +175,14 @@ def test_a_single_boot_decides_nothing(fsjoule: CommandLine, tmp_path: Path) -> 
     document = fsjoule("advise", tmp_path, "--profile", "logger", "--json").document
     wait = _of(document, "ext4")["wait_p99_s"]
     assert (wait["n"], wait["low"], wait["high"]) == (1, None, None)
+
+
+def test_a_repetition_that_an_interruption_divided_counts_as_one(tmp_path: Path) -> None:
+    # The first boot ended after three entries.
+    write_parts(tmp_path, "aaaaaa", QUICK, boots=3, change=lambda m: replace(m, boot=m.boot + (m.number > 3)))
+    found = advise(evidence([tmp_path]), *profile_of("logger"))
+    assert [one.energy_j and one.energy_j.n for one in found.figures] == [3, 3]
+    assert found.less(Axis.ENERGY, "ext4") == ("ext4:nobarrier",)
 
 
 def test_if_no_two_can_be_told_apart_it_is_said_once(fsjoule: CommandLine, tmp_path: Path) -> None:

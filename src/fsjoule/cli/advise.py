@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import Json, Wait, Wide, out, output_file, print_json, progress, refuse, write_text
+from fsjoule.cli.common import Boards, Json, Wait, Wide, out, output_file, print_json, progress, refuse, write_text
 from fsjoule.errors import ConfigError
 from fsjoule.runs.options import DEFAULT_KERNEL
 
@@ -57,6 +57,7 @@ def advise(
     results: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where runs are found and put (default: results).")
     ] = None,
+    boards: Boards = 1,
     wait: Wait = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what is missing, and what measuring it takes.")
@@ -90,7 +91,14 @@ def advise(
     name, usage = profile_of(profile)
     weighted = parse_weights(weights) if weights is not None else None
     if runs:
-        given = {"--lg-env": lg_env, "--repeat": repeat, "--results": results, "--wait": wait, "--dry-run": dry_run}
+        given = {
+            "--lg-env": lg_env,
+            "--repeat": repeat,
+            "--results": results,
+            "--boards": boards > 1,
+            "--wait": wait,
+            "--dry-run": dry_run,
+        }
         refuse("RUNS are answered from as they are, without", given, hint="leave RUNS out to measure what is missing")
         found = _recorded(runs, kernel, storage, fs)
     else:
@@ -107,6 +115,7 @@ def advise(
             storage=storage,
             repeat=repeat,
             results=results or Path("results"),
+            boards=boards,
         )
         if _measured(asked, wait, dry_run=dry_run, json_output=json_output):
             return
@@ -199,8 +208,10 @@ def _cost_lines(asked: Question, found: Benches) -> list[str]:
     if found.missing:
         cost = found.cost
         basis = f"learned from {found.learned_from} of its runs" if found.learned_from else "a guess: no earlier run"
+        length = seconds_text(cost.seconds / asked.boards)
+        length += f" on {asked.boards} boards at once" if asked.boards > 1 else ""
         lines.append(
-            f"this takes about {seconds_text(cost.seconds)}, {cost.written_bytes / MIB:,.0f} MiB written and "
+            f"this takes about {length}, {cost.written_bytes / MIB:,.0f} MiB written and "
             f"{cost.energy_j:,.0f} J of the board ({basis}), {cost.measurements} measurements in {cost.boots} boots"
         )
     else:

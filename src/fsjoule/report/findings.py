@@ -64,7 +64,7 @@ def shown_text(shown: Sequence[Finding[object]], rest: Sequence[Finding[object]]
 
 
 def rest_text(rest: Sequence[Finding[object]]) -> str:
-    """`40 more figures: 38 unchanged, 2 not decided`."""
+    """`40 more figures: 38 equal within 5 %, 2 not yet decided`."""
     return f"{counted(len(rest), 'more figure')}: {counts_text(rest)}"
 
 
@@ -100,7 +100,13 @@ def _cells(one: Finding[object], shared: str) -> tuple[Cell, ...]:
 
 
 def comparison_table(title: str, findings: Sequence[Judged], *, simulated: bool) -> Table:
-    return finding_table(title, findings, _COMPARED, simulated=simulated)
+    """Columns of the rank test are there only if a figure has them: pairs of neighbouring boots have another one."""
+    more = {
+        column: text
+        for column, text in _COMPARED.items()
+        if column not in _RANKS or any(text(one) != ABSENT for one in findings)
+    }
+    return finding_table(title, findings, more, simulated=simulated)
 
 
 def share_text(share: float | None) -> str:
@@ -134,6 +140,9 @@ _COMPARED: Final[dict[Column, Callable[[Judged], str]]] = {
     Column("q", optional=True): lambda one: share_text(one.basis.q),
     Column("detectable", optional=True): lambda one: share_text(one.basis.detectable),
 }
+
+
+_RANKS: Final = frozenset(column for column in _COMPARED if column.name in ("p", "q", "detectable"))
 
 
 def gate_table(title: str, findings: Sequence[Tested], *, simulated: bool) -> Table:

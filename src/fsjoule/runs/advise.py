@@ -46,6 +46,7 @@ class Question:
     storage: str
     repeat: int
     results: Path
+    boards: int = 1
 
     @property
     def no_cuts(self) -> str:
@@ -94,10 +95,11 @@ def question(
     storage: str | None,
     repeat: int | None,
     results: Path,
+    boards: int = 1,
 ) -> Question:
     """Check the options. Repetitions default to few boots. Raises ConfigError, which lists the choices."""
-    boots = repeat or (_BOOTS_IN_GUEST_TIME if environment.profile.guest_time else _BOOTS)
-    asked = Question(name, profile, environment, (), kernel, storage or CARD, boots, results)
+    times = repeat or (_BOOTS_IN_GUEST_TIME if environment.profile.guest_time else _BOOTS)
+    asked = Question(name, profile, environment, (), kernel, storage or CARD, times, results, min(boards, times))
     lacking = [part.slug for part in parts_of(profile) if part.slug not in _slugs(SUITE)]
     if lacking:
         raise ConfigError(
@@ -149,7 +151,7 @@ def measure(asked: Question, missing: Iterable[Missing], bench: Callable[[Sequen
     Returns the exit code of the first one that ended early, else 0: invalid measurements are left out of the answer.
     An unfinished run that cannot go on, because its lab or fsjoule has changed, is measured anew.
     """
-    board = ["--lg-env", str(asked.environment.path)]
+    board = ["--lg-env", str(asked.environment.path), *(["--boards", str(asked.boards)] if asked.boards > 1 else [])]
     for one in missing:
         code = _REFUSED
         if one.begun is not None:
@@ -186,6 +188,7 @@ def _choice(asked: Question, name: str, filesystems: str | None, workloads: Iter
         seed=1,
         storages=asked.storage,
         environment=asked.environment,
+        boards=asked.boards,
         workload=None if workloads is None else ",".join(workloads),
     )
 

@@ -59,6 +59,8 @@ class Rule:
 REAL_TIME: Final = Rule(least_noise=0.005, least_boots=3)
 # Most figures do not move at all there, but a single boot can jump by 2 % (docs/deterministic-figures.md).
 GUEST_TIME: Final = Rule(least_noise=0.01, least_boots=2)
+# Two kernels whose boots take turns, on any board: each has its own boot, whose level all its figures share.
+KERNELS: Final = Rule(least_noise=0.01, least_boots=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,13 @@ class Statement:
     @property
     def decided(self) -> bool:
         return self.outcome is not Outcome.UNDECIDED
+
+    def change(self, *, more_is_better: bool) -> tuple[float | None, Interval | None]:
+        """`ratio` and `interval` as the first side's figure over the second's, where less may be better."""
+        if more_is_better or self.ratio is None:
+            return self.ratio, self.interval
+        turned = None if self.interval is None else Interval(1 / self.interval.high, 1 / self.interval.low)
+        return 1 / self.ratio, turned
 
 
 def residual_noise(figures: Sequence[Sequence[Floats]]) -> float | None:

@@ -309,14 +309,16 @@ def notes(advice: Advice) -> list[str]:
 
 def rules(advice: Advice) -> str:
     rule, criteria = advice.rule, advice.criteria
+    wait = "; wait: the longest p99 of what the profile does"
     cuts = (
         f"; files lost: of all power cuts, with the 95 % bounds of Hoeffding, a rank test at {100 * criteria.alpha:g} %"
     )
     return (
         "figures: means over boots with their 95 % interval, the meter's uncertainty included; less: at most "
         f"{100 * rule.false_discoveries:g} % of what is said is false, over all pairs and figures together (e-values, "
-        f"e-BH); equal: a difference of {100 * rule.equal_within:g} % is excluded; wait: the longest p99 of what the "
-        f"profile does{cuts * any(one.losses for one in advice.figures)} (docs/advice.md)"
+        f"e-BH); equal: a difference of {100 * rule.equal_within:g} % is excluded"
+        f"{wait * any(one.wait_s for one in advice.figures)}{cuts * any(one.losses for one in advice.figures)} "
+        "(docs/advice.md)"
     )
 
 

@@ -96,14 +96,8 @@ class Advice:
         object.__setattr__(self, "_less", less)
 
     def less(self, axis: Axis, label: str) -> tuple[str, ...]:
-        """The filesystems that were told to be less than this one."""
+        """The filesystems that are shown to be less than this one."""
         return tuple(self._less.get((axis, label), ()))
-
-    def first(self, axis: Axis) -> tuple[Figures, ...]:
-        """The filesystems with this figure that none was told to be less than, the lowest first."""
-        known = [one for one in self.figures if on_axis(one, axis) is not None]
-        free = [one for one in known if not self.less(axis, one.label)]
-        return tuple(sorted(free, key=lambda one: _value(one, axis)))
 
     @property
     def sensible(self) -> tuple[Figures, ...]:

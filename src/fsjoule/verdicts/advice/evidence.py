@@ -93,7 +93,8 @@ class _Found:
 
     @property
     def boot(self) -> Boot:
-        return self.run.run_id, self.measurement.kernel, self.measurement.boot
+        """The repetition, which is a boot; where a run was interrupted, two boots that share its entries."""
+        return self.run.run_id, self.measurement.kernel, self.measurement.repetition
 
 
 def evidence(paths: Iterable[Path], *, kernel: str | None = None, storage: str | None = None) -> Evidence:
