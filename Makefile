@@ -3,6 +3,7 @@
 # make test-all       the slow tests as well: further boards, ways of flashing and ways to end
 # make check          check style, types and layers, run unit tests: before each commit
 # make test-fresh     make check on a minimal Debian 12; with FULL=1 also make bench and make test
+# make test-guest     run labgrid's own tests with fsjoule installed and without, and compare: half an hour
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), measure on emulated boards with real boot loaders
 # make test-pipeline  run a merge request's pipeline like GitLab, with gitlab-runner if it is there: half an hour or more
@@ -52,7 +53,7 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all check unit style types layers test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report clean help
+.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -75,6 +76,9 @@ unit: setup
 
 test-fresh: build/packages.stamp
 	$(AS_ROOT) tests/fresh/run $(if $(FULL),bench check test)
+
+test-guest: setup
+	tests/guest/run
 
 test-fuzz: setup
 	$(BIN)/python tests/fuzz/run_folders.py --count $(or $(filter-out 0,$(N)),1000) --seed $(or $(SEED),1) --chains $(or $(CHAINS),1)

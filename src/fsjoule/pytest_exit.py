@@ -16,7 +16,6 @@ import pytest
 
 from fsjoule.errors import ConfigError, FsjouleError, LabError, MeasurementInvalid, of_system
 from fsjoule.host.output import GuardedOutput, cannot_be_written
-from fsjoule.pytest_output import entry_name
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
@@ -175,6 +174,11 @@ def _ours(error: FsjouleError | ExceptionGroup[Exception]) -> list[FsjouleError]
     if ours is None or others is not None:
         raise error
     return [leaf for each in ours.exceptions for leaf in _ours(cast("FsjouleError | ExceptionGroup[Exception]", each))]
+
+
+def entry_name(item: pytest.Item) -> str:
+    """The name that a test has in the plan; its own if it measures nothing."""
+    return item.name.partition("[")[2].removesuffix("]") or item.name
 
 
 def code_of(error: BaseException) -> int:

@@ -6,19 +6,14 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from fsjoule.errors import FsjouleError
-
-
-def entry_name(item: pytest.Item) -> str:
-    """The name that a test has in the plan; its own if it measures nothing."""
-    return item.name.partition("[")[2].removesuffix("]") or item.name
+from fsjoule.errors import FsjouleError, LabError
+from fsjoule.pytest_exit import code_of, entry_name
 
 
 class Lines:
     """Takes the place of pytest's reporter. `write` prints a line, `conclude` all that follows the last measurement.
 
-    fsjoule's own errors have been printed when they happened; all others are bugs or somebody else's tests, and have
-    their traceback.
+    fsjoule's own errors have been printed when they happened. A bug has its traceback.
     """
 
     NAME = "fsjoule-lines"
@@ -39,8 +34,10 @@ class Lines:
     def pytest_exception_interact(
         self, call: pytest.CallInfo[object], report: pytest.CollectReport | pytest.TestReport
     ) -> None:
-        if report.when != "collect" and call.excinfo is not None and not call.excinfo.errisinstance(FsjouleError):
-            self._write(report.longreprtext)
+        if report.when == "collect" or call.excinfo is None or call.excinfo.errisinstance(FsjouleError):
+            return
+        lab_failed = code_of(call.excinfo.value) == LabError.exit_code
+        self._write(f"ERROR: {call.excinfo.exconly()}" if lab_failed else report.longreprtext)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.msg:

@@ -96,11 +96,25 @@ LOST_CASES = {"measured": 4, "invalid": 4, "config": 2, "bug": 70}
 MAIN = """\
 import json, pytest, sys
 from fsjoule.pytest_exit import ExitCode
+from fsjoule.pytest_output import Lines
+printed = []
+
+class Quiet:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config):
+        config.pluginmanager.set_blocked("terminalreporter")
+        config.pluginmanager.register(Lines(printed.append, lambda: printed.append("all else")))
+
 options = ["-p", "no:cacheprovider", "-p", "no:unraisableexception", "-q", "--tb=no", "."]
 codes = [
     int(pytest.main([*options, "-k", case], plugins=[ExitCode(lambda: lost)])) for case, lost in json.load(sys.stdin)
 ]
-print(json.dumps(codes))
+quiet = sys.stdout
+sys.stdout = sys.stderr
+pytest.main([*options, "-k", "lab or invalid or bug or dead"], plugins=[Quiet()])
+pytest.main([*options, "--collect-only", "-k", "measured or lab"], plugins=[Quiet()])
+sys.stdout = quiet
+print(json.dumps([codes, printed]))
 """
 
 
@@ -116,13 +130,18 @@ def test_exit_codes(tmp_path: Path) -> None:
         timeout=300,
         check=True,
     )
-    codes = json.loads(done.stdout.splitlines()[-1])
+    codes, printed = json.loads(done.stdout.splitlines()[-1])
     assert dict(zip(CASES, codes, strict=False)) == CASES
     assert "nothing was selected" in done.stderr
     assert "test_measured, test_lab, " in done.stderr
     # Lost energy is a fault of the lab unless something worse is.
     assert dict(zip(LOST_CASES, codes[len(CASES) :], strict=True)) == LOST_CASES
     assert done.stderr.count(LOST) == 2
+    # fsjoule's own errors are told when they happen, by who knows what was measured; a bug has its traceback.
+    fault, bug, *rest = printed
+    assert fault == "ERROR: KeyError: 'params'"
+    assert "AttributeError: 'NoneType'" in bug
+    assert rest == ["all else", "test_measured", "test_lab", "test_labgrid", "all else"]
 
 
 # Benches that do not get as far as their lab, and what is no bench, in one process as well.

@@ -71,7 +71,7 @@ def _app(first_word: str) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},  # of all commands: they inherit it
         rich_markup_mode=None,  # its boxes take as long as all else that help does
         help="Which filesystem should this board run, and did the last kernel make it slower, or use more energy?",
-        epilog="Example: fsjoule bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: fsjoule show",
+        epilog="Example: fsjoule bench --fs ext4,btrfs, then: fsjoule show",
     )
     app.callback()(_fsjoule)
     for name in _modules(first_word):

@@ -35,7 +35,7 @@ _ALL: Final[tuple[tuple[str, str], ...]] = (
 _ALONE: Final = {*FLAGS, "--collect-only", "--clean-alluredir", "-q", "-s", "-v", "-x"}
 # Neither plugins nor settings of the folder that the user happens to be in.
 _PYTEST: Final = (
-    *("-c", os.devnull, "--noconftest", "--import-mode=importlib", "--disable-plugin-autoload"),
+    *("-c", os.devnull, "--noconftest", "--import-mode=importlib", "--disable-plugin-autoload", "--tb=short"),
     *("-p", "no:cacheprovider", "-p", "labgrid.pytestplugin", "-p", "fsjoule.pytest_plugin"),
 )
 

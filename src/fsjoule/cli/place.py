@@ -44,7 +44,7 @@ def hold(
     process group are ended. Exit code: the command's; 2 wrong input, 4 the lab, 130, 143 or 129 after Ctrl-C, SIGTERM
     or SIGHUP.
 
-    Example: fsjoule place hold --place evk-1 --wait 1h -- pytest tests/bench --lg-env env/boards/imx6ul-evk.yaml
+    Example: fsjoule place hold --place evk-1 --wait 1h -- fsjoule bench --lg-env env/boards/imx6ul-evk.yaml
     """
     import os
 

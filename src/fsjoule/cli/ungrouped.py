@@ -80,7 +80,7 @@ def choices(
 ) -> None:
     """List the values of --fs, --kernel and --suite.
 
-    Example: fsjoule choices, then: pytest tests/bench --lg-env env/virtual.yaml --fs btrfs,btrfs:zstd+noatime
+    Example: fsjoule choices, then: fsjoule bench --fs btrfs,btrfs:zstd+noatime
     """
     from fsjoule import images, kernels
     from fsjoule.filesystems import FILESYSTEMS

@@ -14,7 +14,9 @@ from fsjoule.errors import ConfigError, StorageError
 _CACHE: Final = "FSJOULE_CACHE_DIR"
 _STATE: Final = "FSJOULE_STATE_DIR"
 _METERS: Final = "FSJOULE_METERS_DIR"
-_ROOT: Final = Path(__file__).resolve().parents[3]
+# A checkout, or the copy of one that an installed package carries.
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_ROOT: Final = _PACKAGE / "checkout" if (_PACKAGE / "checkout").is_dir() else _PACKAGE.parents[1]
 
 
 def cache_dir() -> Path:

@@ -272,6 +272,11 @@ class Run:
     schema: Literal["fsjoule.run/8"] = RUN_SCHEMA
 
     @property
+    def by_bench(self) -> bool:
+        """Whether a bench has made it, with a plan. `fsjoule gate` and `fsjoule trend` decide as they go."""
+        return self.command[:1] == ("pytest",) or self.command[:2] == ("fsjoule", "bench")
+
+    @property
     def board(self) -> BoardFacts | None:
         return next(iter(self.boards.values()), None)
 

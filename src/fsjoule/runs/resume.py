@@ -26,8 +26,6 @@ from fsjoule.store.folder import RunFolder
 from fsjoule.store.named_runs import named_run
 from fsjoule.store.reader import LoadedRun, load_run
 
-# `fsjoule gate` and `fsjoule trend` have no plan: they decide as they go.
-_COMMANDS: Final = (("pytest",), ("fsjoule", "bench"))
 _NONE: Final = "none"
 _MORE: Final = 4  # repetitions that a hint offers
 _START_ANEW: Final = "old and new measurements would not be comparable: start a new run"
@@ -195,7 +193,7 @@ class Resumed:
 def resume(path: Path, *, finished: bool = False) -> Resumed:
     """Read a run that is to go on: an unfinished one, or with `finished` a complete one, too.
 
-    Raises ResultError if it is running, damaged, or not a bench's.
+    Raises ResultError if it is running, damaged, or not a run of a bench.
     """
     loaded = load_run(named_run(path))
     run = loaded.run
@@ -204,7 +202,7 @@ def resume(path: Path, *, finished: bool = False) -> Resumed:
         raise ResultError(f"{loaded.path} is complete: nothing is left to measure", hint=hint)
     if run.status is RunStatus.RUNNING:
         raise ResultError(f"{loaded.path} is being measured right now", hint="wait for it, or stop it")
-    if not any(run.command[: len(each)] == each for each in _COMMANDS):
+    if not run.by_bench:
         by = " ".join(run.command[:2]) or "something else"
         raise ResultError(f"{loaded.path} was measured by `{by}`; only a bench can go on", hint="start it again")
     if damaged := _damaged(loaded):
