@@ -96,7 +96,7 @@ def choose(
     names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    wanted = _names("--kernel", kernels) if isinstance(kernels, str) else kernels
+    wanted = listed(kernels) if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     recipe = DEFAULT_RECIPE if environment is None else environment.profile.recipe
@@ -106,7 +106,7 @@ def choose(
     number, until_decided = _repetitions(chosen, repeat, names, size_factor, environment)
     if provision not in {None, *(p.value for p in Provision)}:
         raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
-    if storages is not None and not _names("--storage", storages):
+    if storages is not None and not listed(storages):
         raise ConfigError("--storage names no storage device", hint="for example --storage card")
     if size_factor is not None and not 0 < size_factor <= 1:
         raise ConfigError(
@@ -293,15 +293,7 @@ def choose_resumed(
 
 
 def _filesystems(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filesystem(name).name for name in _names("--fs", text)))
-
-
-def _names(option: str, text: str) -> tuple[str, ...]:
-    """The names in an option's list. Raises ConfigError for a comma with no name on one side."""
-    names = listed(text)
-    if names and not all(part.strip() for part in text.split(",")):
-        raise ConfigError(f"{option} {text!r} has an empty name", hint=f"{option} {','.join(names)}")
-    return names
+    return tuple(dict.fromkeys(filesystem(name).name for name in listed(text)))
 
 
 def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
