@@ -1,8 +1,9 @@
-# make bench          set up, measure ext4 and btrfs on the virtual board, show tables and a report
+# make bench          set up, measure ext4 and btrfs on a virtual board, say which is better, write a report
 # make test           set up, run the tests, also those on the virtual lab, except the slow ones
 # make test-all       the slow tests as well: further boards, ways of flashing and ways to end
 # make check          check style, types and layers, run unit tests: before each commit
 # make test-fresh     make check on a minimal Debian 12; with FULL=1 also make bench and make test
+# make test-guest     run labgrid's own tests with fsjoule installed and without, and compare: half an hour
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), measure on emulated boards with real boot loaders
 # make test-pipeline  run a merge request's pipeline like GitLab, with gitlab-runner if it is there: half an hour or more
@@ -14,6 +15,7 @@
 # make lint           check style, types, layers
 # make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)
 # make firmware-test  build the firmware for the host and test it there
+# make setup-bench    only set up what make bench needs; make setup: what the tests need as well; output: build/setup.log
 # make clean          remove everything that make built in this folder, but not results/ and the image cache
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -29,8 +31,9 @@ BIN := .venv/bin
 FS ?= ext4,btrfs
 KERNEL ?= 6.1
 SUITE ?= quick
-REPEAT ?= 3
-ENVIRONMENT ?= env/virtual.yaml
+REPEAT ?= auto
+# The board in guest time; for that in real time: env/virtual.yaml.
+ENVIRONMENT ?=
 RESULTS ?= results
 REPORT ?= report
 # 0: one fault of each kind.
@@ -50,13 +53,13 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all check unit style types layers test-fresh test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup clean help
+.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
-bench: setup
-	$(AS_ROOT) $(BIN)/pytest tests/bench --lg-env $(ENVIRONMENT) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
+bench: setup-bench
+	$(AS_ROOT) $(BIN)/fsjoule bench $(if $(ENVIRONMENT),--lg-env $(ENVIRONMENT)) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
 	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) -m "not slow" --durations 25
@@ -72,7 +75,10 @@ unit: setup
 	nice -n 5 $(BIN)/pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder tests/unit
 
 test-fresh: build/packages.stamp
-	$(AS_ROOT) tests/fresh/run $(if $(FULL),check bench test)
+	$(AS_ROOT) tests/fresh/run $(if $(FULL),bench check test)
+
+test-guest: setup
+	tests/guest/run
 
 test-fuzz: setup
 	$(BIN)/python tests/fuzz/run_folders.py --count $(or $(filter-out 0,$(N)),1000) --seed $(or $(SEED),1) --chains $(or $(CHAINS),1)
@@ -95,7 +101,7 @@ test-matrix: setup
 test-flashing: setup
 	$(AS_ROOT) env PYTHONPATH=tests:tests/helpers $(BIN)/python -m flashing $(if $(SEED),--seed $(SEED)) --ways $(WAYS)
 
-report: setup
+report: setup-report
 	@mkdir -p $(RESULTS)
 	$(BIN)/fsjoule report build $(RESULTS) --output $(REPORT)
 
@@ -122,29 +128,30 @@ firmware-test: setup
 	@meter/firmware.sh test
 	$(BIN)/pytest tests/lab/test_firmware.py
 
-setup: build/packages.stamp build/python.stamp
+# What a bench needs; what tests and checks need as well; Allure's Node.
+setup-bench: build/python.stamp
 
-# dpkg is asked before apt: a machine with all packages needs neither root nor network.
+setup: setup-bench build/packages-tests.stamp build/python-tests.stamp
+
+setup-report: build/python-report.stamp
+
 build/packages.stamp: packages.txt
-	@mkdir -p build
-	@missing=$$(for p in $$(sed 's/#.*//' packages.txt); do \
-	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'install ok installed' || echo $$p; done); \
-	if [ -n "$$missing" ]; then \
-	    echo "== installing Debian packages:" $$missing; \
-	    $(SUDO) apt-get update -q; \
-	    $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
-	fi
+build/packages-tests.stamp: packages-tests.txt | build/packages.stamp
+build/packages.stamp build/packages-tests.stamp:
+	@.ci/set-up debian $$(sed 's/#.*//' $<)
 	@touch $@
 
-build/uv/bin/uv:
-	@echo "== installing uv $(UV_VERSION)"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fsjoule needs Python 3.11 or newer: set PYTHON=...")'
-	@$(PYTHON) -m venv build/uv
-	@build/uv/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+build/uv/bin/uv: | build/packages.stamp
+	@.ci/set-up uv $(UV_VERSION) $(PYTHON)
 
-build/python.stamp: build/packages.stamp pyproject.toml uv.lock | build/uv/bin/uv
-	@echo "== installing the Python environment from uv.lock"
-	@build/uv/bin/uv sync --frozen --system-certs --python $(PYTHON)
+# A bench leaves alone what tests have installed: going to and fro changes nothing. It has the extras, so that each command
+# works, but not Node, which is larger than all of them and only makes Allure's report.
+build/python.stamp: SYNC := --inexact --no-dev --all-extras --no-extra report
+build/python-report.stamp: SYNC := --inexact --no-dev --all-extras
+build/python-tests.stamp: SYNC := --all-extras
+build/python-tests.stamp: | build/python.stamp
+build/python.stamp build/python-report.stamp build/python-tests.stamp: pyproject.toml uv.lock | build/packages.stamp build/uv/bin/uv
+	@.ci/set-up python $(PYTHON) $(SYNC)
 	@touch $@
 
 clean:

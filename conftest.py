@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Final
 
 import pytest
-from hypothesis import settings
 
 # Tests that several test files inherit: their assertions should explain themselves as well.
 pytest.register_assert_rewrite(
@@ -19,8 +19,11 @@ pytest.register_assert_rewrite(
 )
 
 # No deadlines: these tests also run on busy machines, where a slow example is no finding.
-settings.register_profile("fsjoule", deadline=None, print_blob=True)
-settings.load_profile("fsjoule")
+with suppress(ModuleNotFoundError):  # a bench is set up without what only tests need
+    from hypothesis import settings
+
+    settings.register_profile("fsjoule", deadline=None, print_blob=True)
+    settings.load_profile("fsjoule")
 
 # pytest-xdist gives whole files to its workers. These take longest; one that begins late ends last, alone.
 LONGEST: Final = (

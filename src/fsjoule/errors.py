@@ -14,11 +14,12 @@
      |   +- PlaceLostError    the place was taken away during the run; ends the run
      |   +- StorageError      a result could not be stored; ends the run
      +- KernelBuildError      a kernel's source does not build (exit code 6)
-     +- MeasurementInvalid    measured, but not to be believed (exit code 5)
+     +- MeasurementInvalid    measured, but invalid (exit code 5)
      +- ResultError           a run, here or in an object store, is missing, damaged or of another schema (exit code 2)
      +- GitLabError           GitLab cannot be reached, or refuses (exit code 7)
      +- LavaError             a LAVA server cannot be reached, refuses, or has no such job (exit code 7)
      +- ObjectStoreError      an object store cannot be reached, or refuses (exit code 7)
+     +- IndexServerError      the server of an index cannot be reached (exit code 7)
 
 No exit code is 1 or 3: those are answers of `fsjoule gate`.
 """
@@ -33,8 +34,10 @@ from pathlib import Path
 from typing import Any, Final
 
 # Errors of the system for a path that a user has named, and for a disk.
-_PATHS: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR)
-_DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_PATHS: Final = (
+    *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EROFS),
+)
+_DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class FsjouleError(Exception):
@@ -240,7 +243,7 @@ class KernelBuildError(FsjouleError):
 
 
 class MeasurementInvalid(FsjouleError):  # noqa: N818 - a finding about a measurement; the design's own word
-    """A measurement was taken but is not to be believed. `reasons` says why."""
+    """A measurement was taken but is invalid. `reasons` says why."""
 
     exit_code = 5
 
@@ -265,6 +268,13 @@ class ObjectStoreError(FsjouleError):
     exit_code = 7
 
 
+class IndexServerError(FsjouleError):
+    """The server of an index cannot be reached. Nothing was changed, and it may pass."""
+
+    exit_code = 7
+    transient = True
+
+
 class KernelCIError(FsjouleError):
     """KernelCI, its storage or KCIDB cannot be reached, or refuses. A `transient` fault may pass.
 
@@ -286,6 +296,12 @@ def also(first: BaseException, doing: str) -> Generator[None]:
         yield
     except FsjouleError as error:
         first.add_note(f"{doing} failed too: {error.what.splitlines()[0]}")
+
+
+def not_written(what: str, error: OSError, *, hint: str) -> ConfigError | StorageError:
+    """Our error for a file or a folder that cannot be written: its name is the user's, a full disk is not."""
+    kind = StorageError if error.errno in _DISKS else ConfigError
+    return kind(f"{what}: {error.strerror or error}", hint=hint)
 
 
 def of_system(error: OSError) -> FsjouleError | None:

@@ -19,6 +19,9 @@ from fsjoule.model.filesystem import Filesystem, Root, Variant
 _NOATIME: Final = {"noatime": Variant("reading changes no time stamps", mount=("noatime",))}
 _COMMON: Final = {**_NOATIME, "discard": Variant("tells the card of deleted blocks at once", mount=("discard",))}
 
+_UNFLUSHED: Final = "nobarrier"
+_NO_BARRIER: Final = {_UNFLUSHED: Variant("no flushes: not safe if power is lost", mount=("nobarrier",))}
+
 _POOL: Final = "fsjoule"
 _EXT_ERRORS: Final = "EXT4-fs error"  # one module drives all three
 
@@ -55,7 +58,7 @@ _TABLE: Final = (
             "nojournal": Variant("without a journal", make=("-O", "^has_journal")),
             "stripe": Variant("allocates in steps of 4 MiB, an erase block of many cards", mount=("stripe=1024",)),
             "datajournal": Variant("data goes through the journal too", mount=("data=journal",)),
-            "nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",)),
+            **_NO_BARRIER,
         },
     ),
     Filesystem(
@@ -106,7 +109,7 @@ _TABLE: Final = (
             "dup": Variant("two copies of the metadata", make=("-m", "dup")),
             "ssd": Variant("allocates as for flash memory", mount=("ssd",)),
             "leaf4k": Variant("metadata in blocks of 4 KiB", make=("-n", "4096")),
-            "nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",)),
+            **_NO_BARRIER,
         },
     ),
     Filesystem(
@@ -135,7 +138,7 @@ _TABLE: Final = (
                 make=("-O", "extra_attr,compression"),
                 mount=("compress_algorithm=zstd", "compress_extension=*"),
             ),
-            "nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",)),
+            **_NO_BARRIER,
         },
     ),
     Filesystem(
@@ -268,6 +271,11 @@ def filesystem(name: str) -> Filesystem:
         make=(*_less_properties(row.make, chosen_options), *chosen_options),
         mount_options=(*row.mount_options, *(option for variant in variants for option in variant.mount)),
     )
+
+
+def is_unflushed(name: str) -> bool:
+    """Whether a filesystem of this name sends no flushes, so that a power cut loses files that are synced."""
+    return _UNFLUSHED in name.partition(":")[2].split("+")
 
 
 def _less_properties(make: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[str, ...]:

@@ -184,7 +184,7 @@ class ResultStore(Protocol):
 
 
 class Clock(Protocol):
-    """Time and sleep of the host."""
+    """Time, sleep and load of the host."""
 
     def now_s(self) -> float:
         """Monotonic seconds."""
@@ -195,6 +195,10 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None: ...
+
+    def load(self) -> tuple[float, int]:
+        """The load average of the last minute, and the number of processor cores."""
+        ...
 
 
 class KernelBuilds(Protocol):

@@ -34,29 +34,7 @@ _LEAKS: Final = (
     ("unhandled exception during event notification", UserWarning),
     (r"set(Daemon|Name)\(\) is deprecated", DeprecationWarning),
 )
-_BENCH: Final = "tests/bench"
 _HELP: Final = "  hint: fsjoule bench --help lists the options; docs/first-bench.md"
-
-
-def guard_parser(parser: pytest.Parser, options: Sequence[str]) -> None:
-    """End with the exit code of wrong input if pytest cannot parse a bench's command line; it has no hook for that."""
-    asks = ("--lg-env", *options)
-
-    def guarded(parse: Callable[..., Any]) -> Callable[..., Any]:
-        def parse_or_end(args: Sequence[Any], *more: Any, **named: Any) -> Any:  # noqa: ANN401 - pytest's own
-            try:
-                return parse(args, *more, **named)
-            except pytest.UsageError as error:
-                if not any(str(arg).partition("=")[0] in asks or _BENCH in str(arg) for arg in args):
-                    raise
-                _tell_usage(error)
-                sys.exit(ConfigError.exit_code)
-
-        return parse_or_end
-
-    changed = cast("Any", parser)
-    for name in ("parse", "parse_known_args"):
-        setattr(changed, name, guarded(getattr(changed, name)))
 
 
 def forgive_leaks(config: pytest.Config) -> None:
@@ -76,8 +54,7 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
         last = GuardedOutput(sys.stdout)
         last.flush()
     except pytest.UsageError as error:
-        _tell_usage(error)
-        return ConfigError.exit_code
+        return tell_usage(error)
     except OSError as error:
         # Python would end with 1, which means an invalid measurement.
         if (known := of_system(error)) is None:
@@ -93,9 +70,8 @@ def ending(config: pytest.Config) -> Generator[None, int | pytest.ExitCode, int 
         _tell("this is a bug in fsjoule; please report it, with the lines above")
     if (failed := output.error or last.error) is not None:
         output.drop()
-        error = cannot_be_written(failed)
-        _tell(str(error))
-        code = code or error.exit_code
+        if not isinstance(failed, BrokenPipeError):  # whoever reads has seen enough
+            _tell(f"warning: {cannot_be_written(failed).what}{'' if code else '; all results are stored'}")
     return code
 
 
@@ -106,12 +82,19 @@ def _of_pytest(status: int | pytest.ExitCode) -> int:
     return INTERRUPTED if status is pytest.ExitCode.INTERRUPTED else int(status)
 
 
-def _tell_usage(error: pytest.UsageError) -> None:
+def tell_usage(error: pytest.UsageError) -> int:
+    """Tell why a bench cannot begin, and return its exit code. An error of ours is the first argument."""
+    first = error.args[0] if error.args else None
+    if isinstance(first, FsjouleError):
+        _tell(f"ERROR: {first}")
+        return first.exit_code
     for text in error.args:
         # argparse writes its usage before what is wrong, and pytest its configuration after it.
         usage, found, wrong = str(text).partition(": error: ")
-        _tell(f"ERROR: {wrong.partition(chr(10))[0] if found else usage.strip()}")
+        wrong = wrong.partition("\n")[0] if found else usage.strip()
+        _tell(f"ERROR: {wrong.replace('--fsjoule-', '--')}")
     _tell(_HELP)
+    return ConfigError.exit_code
 
 
 def _tell(line: str) -> None:
@@ -125,14 +108,14 @@ class ExitCode:
     NAME: Final = "fsjoule-exit-code"
 
     def __init__(self, lost_energy: Callable[[], str] = str) -> None:
-        self._lost_energy = lost_energy
+        self.lost_energy = lost_energy
         self._codes: set[int] = set()
         self._interrupted = False
         self._unselected: list[str] = []
         self._decided: int | None = None
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        self._unselected += [item.name for item in items]
+        self._unselected += [entry_name(item) for item in items]
 
     def pytest_exception_interact(self, call: pytest.CallInfo[object]) -> None:
         if call.excinfo is not None:
@@ -168,7 +151,7 @@ class ExitCode:
                 code = BUG
             case status:
                 code = int(status)
-        if code in {0, _INVALID} and (lost := self._lost_energy()):
+        if code in {0, _INVALID} and (lost := self.lost_energy()):
             _tell(lost)
             code = LabError.exit_code
         self._decided = session.exitstatus = code
@@ -191,6 +174,11 @@ def _ours(error: FsjouleError | ExceptionGroup[Exception]) -> list[FsjouleError]
     if ours is None or others is not None:
         raise error
     return [leaf for each in ours.exceptions for leaf in _ours(cast("FsjouleError | ExceptionGroup[Exception]", each))]
+
+
+def entry_name(item: pytest.Item) -> str:
+    """The name that a test has in the plan; its own if it measures nothing."""
+    return item.name.partition("[")[2].removesuffix("]") or item.name
 
 
 def code_of(error: BaseException) -> int:

@@ -1,5 +1,9 @@
 """fsjoule's options and fixtures for pytest, on top of labgrid's own (`--lg-env`, `target`, `strategy`).
 
+It is a guest in each pytest of its Python, and does nothing unless a bench is asked for: by `fsjoule bench`, by the
+folder of the main job (tests/bench), or by a collected test that uses `bench` or `planned`. Until then it imports no
+room that imports labgrid, because fsjoule's drivers would take the names of other people's.
+
 Fixtures: `bench` (the run), `meter`, `planned` (one entry of the plan; a test that uses it runs once per entry),
 `booted_board` (the shell of the board booted for the entry), `provisioned` (an empty directory on its filesystem),
 `measurement` (the entry measured and stored).
@@ -12,42 +16,40 @@ import os
 import shutil
 from argparse import Namespace
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from fsjoule import lab
-from fsjoule.bench.run import Bench
-from fsjoule.ci.lava.signals import signals_of
 from fsjoule.errors import ConfigError, FsjouleError, LabError, Part
 from fsjoule.host import interrupts
-from fsjoule.host.terminal import PlainConsole
-from fsjoule.model import Measurement, Plan, Planned
-from fsjoule.ports import Meter, Shell
-from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks, guard_parser
-from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, FLAGS, OPTIONS
-from fsjoule.runs.parallel.boards import started_boards
-from fsjoule.runs.request import Choice, check_boards, choose, choose_resumed
-from fsjoule.runs.session import AnyBench, Session
-from fsjoule.suites import Pace
+from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks
+from fsjoule.pytest_options import add_options, asks_for_bench, command_of, options_of, typed_bench
+from fsjoule.pytest_output import Lines
+from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, OPTIONS, UNTIL_DECIDED
+
+if TYPE_CHECKING:
+    from fsjoule import lab
+    from fsjoule.bench.run import Bench
+    from fsjoule.model import Measurement, Plan, Planned  # noqa: F401 - in the type of a stash's key
+    from fsjoule.ports import Meter, Shell
+    from fsjoule.runs.request import Choice
+    from fsjoule.runs.session import AnyBench, Session
 
 _FAILURES_IN_A_ROW: Final = 2
-_SESSION: Final = pytest.StashKey[Session]()
-_PLAN: Final = pytest.StashKey[Plan]()
+_SESSION: Final = pytest.StashKey["Session"]()
+_PLAN: Final = pytest.StashKey["Plan"]()
 _SELECTED: Final = pytest.StashKey[bool]()
-# Whether a collected test needs a board and there is none.
-_NO_BOARD: Final = pytest.StashKey[bool]()
+# Why a bench that a collected test asks for cannot begin; None if it has begun.
+_ASKED: Final = pytest.StashKey[FsjouleError | None]()
+_NO_BOARD: Final = "measuring needs a board: add --lg-env env/virtual.yaml"
+_PLACE: Final = "LG_PLACE"
+_OPEN: Final = "not-chosen-yet"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("fsjoule", "fsjoule: throughput and energy of filesystems on a board (with --lg-env)")
-    for name, (kind, metavar, told) in OPTIONS.items():
-        group.addoption(name, type=kind, metavar=metavar, help=told)
-    for name, (settings, told) in FLAGS.items():
-        group.addoption(name, **settings, help=told)
-    guard_parser(parser, [name for option in group.options for name in option.names()])
+    add_options(parser)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -57,14 +59,58 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.E
 
 
 def _is_bench(config: pytest.Config) -> bool:
-    return config.option.lg_env is not None and not config.option.collectonly and not config.option.help
+    """Whether the command line asks for a bench. A collected test that does is not known yet."""
+    return asks_for_bench(config) and not config.option.help
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Check every choice, find the place and make the plan, before labgrid reads the environment file."""
+    """Begin a bench that the command line asks for, before labgrid reads the environment file."""
     if not _is_bench(config):
-        _preview(config)
+        _leave_place_open(config)
+        return
+    config.pluginmanager.register(ExitCode(), ExitCode.NAME)
+    if typed_bench(config) and config.option.verbose <= 0:
+        config.pluginmanager.set_blocked("terminalreporter")
+        config.pluginmanager.register(Lines(_say(config), lambda: _conclude(config)))
+    try:
+        _begin(config, _environment(config))
+        if config.option.collectonly:
+            # labgrid hears of no board, because its place may not exist.
+            config.option.lg_env = None
+            os.environ.pop("LG_ENV", None)
+    except FsjouleError as error:
+        raise pytest.UsageError(error) from None
+    except KeyboardInterrupt as interrupt:
+        pytest.exit(str(interrupt))
+
+
+def _environment(config: pytest.Config) -> str | None:
+    return getattr(config.option, "lg_env", None) or os.environ.get("LG_ENV")
+
+
+def _leave_place_open(config: pytest.Config) -> None:
+    """Let labgrid read a file whose place a bench finds after the collection, if a collected test asks for one."""
+    file = _environment(config)
+    if file is None or _PLACE in os.environ:
+        return
+    with suppress(OSError):
+        if options_of(config).place_tag or "fsjoule_virtual_lab" in Path(file).read_text(errors="replace"):
+            os.environ[_PLACE] = _OPEN
+            config.add_cleanup(_forget_open_place)
+
+
+def _forget_open_place() -> None:
+    if os.environ.get(_PLACE) == _OPEN:
+        del os.environ[_PLACE]
+
+
+def _begin(config: pytest.Config, file: str | None) -> None:
+    """Check every choice, find the place and make the plan. Raises ConfigError, LabError."""
+    if file is None:
+        raise ConfigError(_NO_BOARD)
+    if config.option.collectonly:
+        config.stash[_PLAN] = _session_of(config, file, _say(config)).preview()
         return
     forgive_leaks(config)
     # After any signal the board is off, the place released and the run folder final; the exit code tells the signal.
@@ -74,33 +120,33 @@ def pytest_configure(config: pytest.Config) -> None:
     handler = _Warnings(say)
     logging.getLogger("fsjoule").addHandler(handler)
     config.add_cleanup(lambda: logging.getLogger("fsjoule").removeHandler(handler))
-    try:
-        session = _session_of(config, say)
-        config.add_cleanup(session.close)
-        session.prepare()
-    except FsjouleError as error:
-        pytest.exit(str(error), returncode=error.exit_code)
-    except KeyboardInterrupt as interrupt:
-        pytest.exit(str(interrupt))
+    session = _session_of(config, file, say)
+    config.add_cleanup(session.close)
+    session.prepare()
     config.stash[_SESSION] = session
     config.stash[_PLAN] = session.plan
-    lost_energy = str if config.option.allow_missing_energy else session.lost_energy
-    config.pluginmanager.register(ExitCode(lost_energy), ExitCode.NAME)
+    if not options_of(config).allow_missing_energy:
+        exit_code: Any = config.pluginmanager.getplugin(ExitCode.NAME)
+        exit_code.lost_energy = session.lost_energy
     tell_allure(config, lambda: session.folder)
 
 
 def tell_allure(config: pytest.Config, folder: Callable[[], Path | None]) -> None:
     """With --alluredir, make allure-pytest's results equal to the run folder's."""
     if getattr(config.option, "allure_report_dir", None) is not None:
-        from fsjoule.report.allure.listener import Listener  # noqa: PLC0415 - allure-pytest need not be installed
+        from fsjoule.report.allure.listener import Listener  # allure-pytest need not be installed
 
         Listener(folder).listen(config)
 
 
-def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:
-    option = config.option
+def _session_of(config: pytest.Config, file: str, say: Callable[[str], None]) -> Session:
+    from fsjoule import lab
+    from fsjoule.ci.lava.signals import signals_of
+    from fsjoule.runs.session import Session
+
+    option = options_of(config)
     wanted = lab.wanted_place(option.place_tag, option.wait, option.priority)
-    environment = lab.read_environment(Path(option.lg_env), wanted)
+    environment = lab.read_environment(Path(file), wanted)
     choice = _choice(option, environment)
     if choice.resumed is not None and choice.boards == 1:
         environment = choice.resumed.where_it_began(environment)
@@ -108,21 +154,10 @@ def _session_of(config: pytest.Config, say: Callable[[str], None]) -> Session:
         choice,
         environment,
         say=say,
-        command=("pytest", *config.invocation_params.args),
-        coordinator=option.lg_coordinator,
+        command=command_of(config),
+        coordinator=config.option.lg_coordinator,
         observer=signals_of(os.environ, say),
     )
-
-
-def _preview(config: pytest.Config) -> None:
-    """With --collect-only, list the plan. labgrid hears of no board, because its place may not exist."""
-    if config.option.lg_env is None or config.option.help:
-        return
-    try:
-        config.stash[_PLAN] = _session_of(config, _say(config)).preview()
-    except FsjouleError as error:
-        pytest.exit(str(error), returncode=error.exit_code)
-    config.option.lg_env = None
 
 
 def _end_by_signal(config: pytest.Config) -> None:
@@ -135,17 +170,20 @@ def _end_by_signal(config: pytest.Config) -> None:
 
 
 def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
+    from fsjoule.runs.request import check_boards, choose, choose_resumed
+
     boards = 1 if option.boards is None else option.boards
     if option.resume is not None:
         given = {name: getattr(option, name[2:].replace("-", "_")) for name in OPTIONS}
         given["--results"] = option.results and option.results.resolve()
         own = {"meter_program": option.meter_program, "profiled": option.profiled}
-        return choose_resumed(option.resume, given, **own, boards=check_boards(boards, environment))
+        boards = check_boards(boards, environment)
+        return choose_resumed(option.resume, given, **own, boards=boards, environment=environment)
     return choose(
         suite_name=option.suite or DEFAULT_SUITE,
         filesystems=option.fs,
         kernels=option.kernel or DEFAULT_KERNEL,
-        repeat=option.repeat,
+        repeat=UNTIL_DECIDED if option.repeat is None and option.size_factor != 1.0 else option.repeat,
         provision=option.provision,
         results=option.results or Path(DEFAULT_RESULTS),
         seed=option.seed,
@@ -154,19 +192,48 @@ def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
         storages=option.storage,
         environment=environment,
         profiled=option.profiled,
+        workload=option.workload,
         boards=boards,
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "planned" not in metafunc.fixturenames:
+    if not _uses(metafunc, "planned"):
+        if _uses(metafunc, "bench"):
+            _ask(metafunc.config)
         return
+    _ask(metafunc.config)
     plan = metafunc.config.stash.get(_PLAN, None)
     if plan is None:
-        metafunc.config.stash[_NO_BOARD] = True
-        metafunc.parametrize("planned", [])
+        metafunc.parametrize("planned", [pytest.param(None, marks=pytest.mark.skip(reason=_NO_BOARD))], indirect=True)
+    else:
+        metafunc.parametrize("planned", plan.entries, ids=list(map(plan.test_id, plan.entries)), indirect=True)
+
+
+def _uses(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Whether a test uses this fixture, and not another one of the same name."""
+    found: Any = metafunc.definition
+    definitions = found._fixtureinfo.name2fixturedefs.get(name)  # noqa: SLF001 - told nowhere else
+    return bool(definitions) and definitions[-1].func.__module__ == __name__
+
+
+def _ask(config: pytest.Config) -> None:
+    """Begin the bench that a collected test asks for, unless it has begun. Without a board the test is skipped."""
+    file = _environment(config)
+    if _ASKED in config.stash or _PLAN in config.stash or file is None:
         return
-    metafunc.parametrize("planned", plan.entries, ids=list(map(plan.test_id, plan.entries)))
+    config.stash[_ASKED] = None
+    config.pluginmanager.register(ExitCode(), ExitCode.NAME)
+    _forget_open_place()
+    try:
+        _begin(config, file)
+    except FsjouleError as error:
+        config.stash[_ASKED] = error
+    else:
+        if _SESSION in config.stash:
+            from fsjoule.lab import read_again
+
+            read_again(config)  # labgrid has read the file before the place was found
 
 
 @pytest.hookimpl(wrapper=True)
@@ -180,6 +247,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         if _SESSION in item.config.stash:
             raise KeyboardInterrupt from None
         raise
+
+
+@pytest.hookimpl(specname="pytest_runtest_protocol", tryfirst=True)
+def pytest_runtest_protocol_if_wanted(item: pytest.Item) -> bool | None:
+    """Pass over entries of repetitions that the run's statements do not need; pytest does not hear of them."""
+    session = item.config.stash.get(_SESSION, None)
+    entry = None if session is None else _entry(item)
+    return None if session is None or entry is None or session.wants(entry) else True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -196,16 +271,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    if session.config.stash.get(_NO_BOARD, False):
-        _exit_without_board()
+    if (error := session.config.stash.get(_ASKED, None)) is not None:
+        pytest.exit(str(error), returncode=error.exit_code)
     opened = session.config.stash.get(_SESSION, None)
     if opened is not None:
-        kept = () if opened.choice.resumed is None else opened.choice.resumed.kept
-        selected = {number for item in session.items if (number := _number(item)) is not None}
-        opened.expected = len(selected.union(each.number for each in kept))
-        to_do = selected.difference(each.number for each in kept)
-        opened.to_do = tuple(entry for entry in opened.plan.entries if entry.number in to_do)
-        opened.pace = Pace(opened.to_do)
+        opened.select(entry.number for item in session.items if (entry := _entry(item)) is not None)
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
         if session.config.stash.get(_SELECTED, False) and not broken:
             _start(opened, session.config)
@@ -216,6 +286,8 @@ def _start(session: Session, config: pytest.Config) -> None:
     try:
         session.start()
         if session.environment.wanted.tags:
+            from fsjoule import lab
+
             lab.read_again(config)
     except FsjouleError as error:
         # pytest would frame the message with exclamation marks, hint and all.
@@ -227,7 +299,7 @@ def _start(session: Session, config: pytest.Config) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     reporter: Any = session.config.pluginmanager.getplugin("terminalreporter")
-    if _SESSION in session.config.stash and reporter is not None and session.config.option.verbose <= 0:
+    if _is_bench(session.config) and reporter is not None and session.config.option.verbose <= 0:
         reporter.showfspath = False
 
 
@@ -236,28 +308,51 @@ def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport, config: pytest.Config
 ) -> tuple[str, str, str] | None:
     """No letter of pytest's: each measurement already has its own line."""
-    if _SESSION not in config.stash or config.option.verbose > 0:
+    if not _is_bench(config) or config.option.verbose > 0:
         return None
     if report.when == "call":
         return report.outcome, "", report.outcome.upper()
     return ("error", "", "ERROR") if report.failed else None
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A cause and what to do, instead of a traceback through fsjoule."""
+    report = yield
+    if call.excinfo is not None and isinstance(call.excinfo.value, FsjouleError):
+        report.longrepr = str(call.excinfo.value)
+    return report
+
+
+def pytest_terminal_summary(config: pytest.Config) -> None:
+    _conclude(config)
+
+
+def _conclude(config: pytest.Config) -> None:
+    """Print what a bench has measured, and how to go on."""
     session = config.stash.get(_SESSION, None)
-    if session is not None:
-        terminalreporter.write_line("")
+    if session is not None and session.folder is not None:
+        from fsjoule.host.terminal import PlainConsole
+
+        say = _say(config)
+        say("")
         output: Any = config.stash.get(OUTPUT, None)
         console = PlainConsole(width=shutil.get_terminal_size((120, 40)).columns, file=output)
-        session.show(console, wide=config.option.wide)
+        session.show(console, wide=options_of(config).wide)
         if session.to_go_on is not None:
-            terminalreporter.write_line(f"to measure the rest: {session.to_go_on}")
+            say(f"to measure the rest: {session.to_go_on}")
 
 
 @pytest.fixture(scope="session")
 def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Generator[AnyBench]:
     """The run: images built, place acquired, run folder open. The board is off and the place free afterwards."""
-    session = _session(pytestconfig)
+    session = pytestconfig.stash.get(_SESSION, None)
+    if session is None:
+        pytest.skip(_NO_BOARD)
+    from fsjoule.runs.parallel.boards import started_boards
+
     with ExitStack() as closing:
         try:
             if session.choice.boards > 1:
@@ -275,6 +370,8 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
 
 
 def _target(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - labgrid is fsjoule.lab's
+    from fsjoule import lab
+
     try:
         with lab.lab_errors("finding the board's resources", Part.EXPORTER):
             return request.getfixturevalue("target")
@@ -290,11 +387,19 @@ def meter(bench: AnyBench) -> Meter:
 
 def _alone(bench: AnyBench) -> Bench:
     """The bench of one board. Raises ConfigError for one of several boards, whose shells are elsewhere."""
+    from fsjoule.bench.run import Bench
+
     if isinstance(bench, Bench):
         return bench
     raise ConfigError(
         "--boards: this test works on the board itself, not only with its measurements", hint="--boards 1"
     )
+
+
+@pytest.fixture
+def planned(request: pytest.FixtureRequest) -> Planned:
+    """The entry of the plan."""
+    return request.param
 
 
 @pytest.fixture
@@ -325,9 +430,11 @@ def measurement(bench: AnyBench, planned: Planned, request: pytest.FixtureReques
         raise
 
 
-def _number(item: pytest.Item) -> int | None:
+def _entry(item: pytest.Item) -> Planned | None:
+    from fsjoule.model import Planned
+
     entry: Any = getattr(getattr(item, "callspec", None), "params", {}).get("planned")
-    return entry.number if isinstance(entry, Planned) else None
+    return entry if isinstance(entry, Planned) else None
 
 
 class _Warnings(logging.Handler):
@@ -350,17 +457,10 @@ def _say(config: pytest.Config) -> Callable[[str], None]:
         reporter: Any = plugins.getplugin("terminalreporter")
         with capture.global_and_fixture_disabled():
             if reporter is None:
-                print(line, flush=True)  # noqa: T201 - before pytest has its reporter
+                # Before pytest has its reporter, or instead of it.
+                print(line, file=config.stash.get(OUTPUT, None), flush=True)
             else:
                 reporter.ensure_newline()
                 reporter.write_line(line, flush=True)
 
     return say
-
-
-def _session(config: pytest.Config) -> Session:
-    return config.stash[_SESSION] if _SESSION in config.stash else _exit_without_board()
-
-
-def _exit_without_board() -> NoReturn:
-    pytest.exit("measuring needs a board: add --lg-env env/virtual.yaml", returncode=ConfigError.exit_code)

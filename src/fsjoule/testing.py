@@ -19,6 +19,7 @@ class FakeClock:
     """Time that passes only by sleeping."""
 
     time_s: float = 0.0
+    busy: float = 0.0
 
     def now_s(self) -> float:
         return self.time_s
@@ -28,6 +29,9 @@ class FakeClock:
 
     def sleep(self, seconds: float) -> None:
         self.time_s += seconds
+
+    def load(self) -> tuple[float, int]:
+        return self.busy, 2
 
 
 @dataclass

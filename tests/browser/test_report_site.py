@@ -286,4 +286,6 @@ def click(opened: Browser, words: str) -> None:
 
 def rows(opened: Browser) -> list[str]:
     """The series that the page of trends shows."""
-    return opened.script("return [...document.querySelectorAll('#rows .open')].map((e) => e.innerText)")
+    return opened.script(
+        "return [...document.querySelectorAll('#rows .open, #heat-table .open')].map((e) => e.innerText)"
+    )

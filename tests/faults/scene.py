@@ -145,8 +145,8 @@ class Scene:
     def bench(self, *options: str, chosen: str = CHOSEN, serial: str = "", resume: Path | None = None) -> Bench:
         """Start a bench as a user does."""
         what = ("--resume", str(resume)) if resume else ("--fs", "ext4", "--repeat", "1", "--results", self.results)
-        argv: list[str | Path] = ["pytest", "tests/bench", "--lg-env", self.environment_file, *what]
-        argv += ["-p", "no:cacheprovider", "-k", chosen, *options]
+        argv: list[str | Path] = ["fsjoule", "bench", "--lg-env", self.environment_file, *what]
+        argv += ["-k", chosen, *options]
         if not (self.guest_time or self.standing):
             argv += ["--meter-program", self.meter(serial or self.serial)]
         return self.start(*argv)

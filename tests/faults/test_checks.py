@@ -87,7 +87,7 @@ _TELLING = {
     "cache-entry-garbled": "the cached card imx6ul-6.1-ext4 is damaged: entry.json is not a record of its content;"
     " building it again",
     "bench-term": "SIGTERM: ending; please wait until the board is off and the place is free",
-    "stdout-closed": "the output cannot be written: Broken pipe",
+    "stdout-full": "warning: the output cannot be written: No space left on device; all results are stored",
 }
 
 

@@ -17,8 +17,9 @@ from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
 from fsjoule.bench.faults import fault_of
 from fsjoule.bench.run import Bench
 from fsjoule.errors import LabError
+from fsjoule.model import Measurement
 from fsjoule.runs.parallel.link import Link, serve
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
+from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
 from fsjoule.runs.parallel.worker import BootStore
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 
@@ -40,7 +41,7 @@ def _work(link: Link, name: str) -> None:
         _wait_until(lambda: len(_lines(results / "tried")) >= len(dead))
         if boot.number:
             _wait_until(lambda: not (results / "hold").exists())
-        link.send(_booted(boot))
+        link.send(_booted(boot, link))
 
 
 def _lines(file: Path) -> list[str]:
@@ -60,19 +61,23 @@ def _dead(name: str, boot: Boot) -> Done:
     return Done(boot.number, replace(boot.run, faults=(fault,)), boots=0, fault=error, dead=True)
 
 
-def _booted(boot: Boot) -> Done:
+def _booted(boot: Boot, link: Link) -> Done:
     kernel = boot.entries[0].kernel
     if kernel == "dead":
         fault = LabError(f"{kernel} does not boot")
         return Done(boot.number, boot.run, fault=fault)
     store = BootStore(boot.run)
     board = FakeBoard(FakeShell(answer, dict(FILES)), FACTS, IMAGE)
-    bench = Bench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, lambda _: None)
+    bench = Bench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, _tell(link))
     bench.begin()
     for entry in boot.entries:
         bench.measure(entry)
     bench.finish()
     return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept))
+
+
+def _tell(link: Link) -> Callable[[Measurement], None]:
+    return lambda measurement: link.send(Measured(measurement))
 
 
 if __name__ == "__main__":

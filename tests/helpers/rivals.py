@@ -66,13 +66,15 @@ def rivals(
                             series=replace(
                                 one.series, filesystem=filesystem, mount_options=(option,) if option else ()
                             ),
-                            projected=_CARD if guest_time and isinstance(workload, FioWorkload) else None,
+                            projected=_card(faster) if guest_time and isinstance(workload, FioWorkload) else None,
                         )
                     )
     return made
 
 
-_CARD = Projection("emmc", 0.1, 10.0, 40.0, 2.0, 0.5, 100.0, 20.0, 4.0)
+def _card(speed: float) -> Projection:
+    """A card with whose time and energy the whole has this speed."""
+    return Projection("emmc", 0.1, 10.0, 40.0, 2.0, 0.5 / speed, 100.0 / speed, 20.0 * speed, 4.0 / speed)
 
 
 @cache

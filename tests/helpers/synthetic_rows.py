@@ -12,7 +12,8 @@ from typing import Any, Final
 from synthetic_runs import SyntheticLab
 
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.run_rows import Fault, ReadMeasurement, ReadRun, read_run
+from fsjoule.store.index.run_rows import ReadMeasurement, ReadRun, read_run
+from fsjoule.store.run_folders import Fault
 
 _BEGIN: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _SPEED: Final = "throughput_mib_per_s"

@@ -67,7 +67,7 @@ def new_run():
     return Run("id", utc, RunStatus.RUNNING, simulated=True, plan=plan, kernels=kernels, command=command)
 
 
-RUN = RESUMED.going_on("2026-01-02T00:00:00Z") if RESUMED else new_run()
+RUN = RESUMED.going_on("2026-01-02T00:00:00Z", RESUMED.run.plan) if RESUMED else new_run()
 STORE = RESUMED.folder() if RESUMED else RunFolder(Path("results"), board=PROFILE.name)
 
 

@@ -136,6 +136,22 @@ def test_only_what_is_chosen_is_booted_for() -> None:
     assert ended.status is RunStatus.COMPLETE
 
 
+def test_boards_wait_for_repetitions_that_are_not_released() -> None:
+    run, heard = run_of(3), list[int]()
+    with two_boards(run) as scene:
+        scene.bench.release(1)
+        scene.bench.boards.on_measured = lambda _board, measurement: heard.append(measurement.repetition)
+        scene.bench.begin()
+        for until in (1, 3):
+            scene.bench.release(until)
+            for entry in run.plan.entries:
+                if entry.repetition <= until and entry.number > len(scene.store.measurements):
+                    scene.bench.measure(entry)
+            assert scene.bench.boards.left_s == 0.0
+            assert max(heard) == until
+    assert told(scene.store.measurements) == told(by_one_board(run))
+
+
 def test_a_resumed_run_keeps_what_it_has_and_counts_on() -> None:
     run = run_of(2)
     kept = by_one_board(run)[:5]

@@ -41,15 +41,7 @@ include:
       changes: ["fs/**/*", "drivers/mmc/**/*"]
       bisect: true
       a_a: true
-  - local: fsjoule.yml
-    inputs:
-      prefix: evk
-      repository: https://gitlab.example/lab/fsjoule.git
-      place: evk-1
-      changes: ["fs/**/*", "drivers/mmc/**/*"]
-      bench: false
-      gate: false
-      report: false
+      boards: [{PLACE: rpi4}, {PLACE: [evk-1, evk-2], ENVIRONMENT: env/evk.yaml}]
       board_bench: true
       board_gate: true
 lint:
@@ -121,7 +113,11 @@ def test_gitlabs_schema_takes_it(tmp_path: Path) -> None:
     ("variables", "jobs"),
     [
         pytest.param([MERGE_REQUEST], ["lint", "unit", *BENCHED], id="merge request"),
-        pytest.param([MERGE_REQUEST, PLACE], ["imx6ul-evk:board", "lint", "unit", *BENCHED], id="with a board"),
+        pytest.param(
+            [MERGE_REQUEST, PLACE],
+            ["imx6ul-evk:board: [$PLACE_IMX6UL_EVK,env/boards/imx6ul-evk.yaml]", "lint", "unit", *BENCHED],
+            id="with a board",
+        ),
         pytest.param([DEFAULT_BRANCH], ["lint", "fsjoule:pages", "tests", *MATRIX], id="default branch"),
         pytest.param([DEFAULT_BRANCH, INDEX, PLACE], ["lint", "fsjoule:pages", "tests", *MATRIX], id="with everything"),
         pytest.param([SCHEDULE], ["tests", *NIGHTLY], id="schedule"),
@@ -142,7 +138,7 @@ def test_a_change_of_the_meter_builds_its_firmware(pipeline: Pipeline) -> None:
 
 @pytest.fixture
 def kernel(tmp_path: Path) -> Pipeline:
-    """A kernel's own repository, with a pipeline that includes the component twice."""
+    """A kernel's own repository, with a pipeline that includes the component for three boards."""
     arm = tmp_path / "linux" / "arch" / "arm"
     arm.mkdir(parents=True)
     (arm / "Kconfig").touch()
@@ -167,8 +163,11 @@ def test_a_foreign_repository_keeps_its_jobs_and_gets_ours(kernel: Pipeline) -> 
     assert running(kernel, TAG) == ["lint"]
     assert {job["stage"] for job in kernel.listed(TAG) if job["name"] != "lint"} == {"test"}
     _changed(kernel, "fs/ext4/file.c")
-    board = ["evk:board", "evk:board-gate", "evk:board-note"]
-    assert running(kernel, MERGE_REQUEST) == sorted(["lint", *BENCHED, *board])
+    jobs = ("board", "board-gate", "board-note")
+    boards = ("rpi4", "evk-1,env/evk.yaml", "evk-2,env/evk.yaml")
+    assert running(kernel, MERGE_REQUEST) == sorted(
+        ["lint", *BENCHED, *(f"fsjoule:{job}: [{board}]" for job in jobs for board in boards)]
+    )
 
 
 def test_a_change_elsewhere_is_not_measured(kernel: Pipeline) -> None:
@@ -230,12 +229,14 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_jobs_that_hold_a_board() -> None:
-    holding = {name: job for name, job in expanded({"place": "evk-1"}).items() if "place hold" in str(job["script"])}
+    boards = [{"PLACE": "rpi4"}, {"PLACE": ["evk-1", "evk-2"], "ENVIRONMENT": "env/evk.yaml"}]
+    holding = {name: job for name, job in expanded({"boards": boards}).items() if "place hold" in str(job["script"])}
     assert list(holding) == ["fsjoule:board", "fsjoule:board-gate"]
     for name, job in holding.items():
-        assert job["variables"]["PLACE"] == "evk-1"
+        assert job["parallel"] == {"matrix": boards}
+        assert job["variables"]["ENVIRONMENT"] == "env/boards/$PLACE.yaml", "of a board that names none"
         assert job["interruptible"] is False
-        assert job["resource_group"] == "board/evk-1"
+        assert job["resource_group"] == "board/$PLACE"
         assert job["retry"] == {"max": 1, "when": ["runner_system_failure"], "exit_codes": [4]}
         held, _, command = job["script"][-1].partition(" -- ")
         assert held == (

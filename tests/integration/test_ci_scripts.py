@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -29,7 +31,7 @@ def commit(folder: Path, what: str) -> str:
     return git(folder, "rev-parse", "HEAD").strip()
 
 
-def gate(repository: Path, base: str) -> subprocess.CompletedProcess[str]:
+def gate(repository: Path, base: str, **more: str) -> subprocess.CompletedProcess[str]:
     variables = {
         "CI_PROJECT_DIR": str(repository),
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
@@ -41,7 +43,7 @@ def gate(repository: Path, base: str) -> subprocess.CompletedProcess[str]:
     }
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("CI_", "FSJOULE_INDEX"))}
     argv = [PROJECT / ".ci" / "gate"]
-    return subprocess.run(argv, env=ours | variables, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(argv, env=ours | variables | more, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_target_branch_without_a_kernel_is_no_baseline(repository: Path) -> None:
@@ -49,10 +51,16 @@ def test_a_target_branch_without_a_kernel_is_no_baseline(repository: Path) -> No
     (repository / ".ci").mkdir()
     (repository / ".ci" / "kernel").write_text("6.1\n")
     commit(repository, "a kernel")
-    done = gate(repository, base)
+    done = gate(repository, base, PLACE="evk-1", CI_JOB_URL="https://gitlab.example/job/1")
     assert done.returncode == 0, done.stderr
-    assert "fsjoule gate: no baseline" in (repository / "note.md").read_text()
+    assert "fsjoule gate: no baseline" in (note := (repository / "note.md").read_text())
     assert base[:12] in done.stdout
+    # Where the one job that writes notes finds each board's.
+    board = repository / "fsjoule-notes" / "evk-1"
+    assert {path.name: path.read_text().strip() for path in board.iterdir()} == {
+        "note.md": note.strip(),
+        "job-url": "https://gitlab.example/job/1",
+    }
 
 
 def test_a_cache_that_jobs_share_is_neither_packed_nor_unpacked_nor_removed(tmp_path: Path) -> None:
@@ -137,3 +145,36 @@ def test_damaged_cards_are_built_again(tmp_path: Path, card: Path) -> None:
     assert "the packed cards are damaged: they are built again" in cards(tmp_path, "unpack").stderr
     assert not packed.exists()
     assert not card.exists()
+
+
+def set_up(folder: Path, tool: str, script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A step of the set-up in a folder of its own, in which one program does something else."""
+    (folder / ".ci").mkdir()
+    shutil.copy(PROJECT / ".ci" / "set-up", folder / ".ci")
+    program = folder / tool
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    argv = [folder / ".ci" / "set-up", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_step_of_the_set_up_is_one_line(tmp_path: Path) -> None:
+    uv = 'echo "Would install 3 packages"; echo "a line of output"'
+    done = set_up(tmp_path, "build/uv/bin/uv", uv, "python", "python3", "--no-dev")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"set-up: 3 packages from PyPI \.\.\. \d+ s\n", done.stdout)
+    assert "a line of output" in (tmp_path / "build" / "setup.log").read_text()
+
+
+def test_a_step_that_fails_shows_its_last_lines_and_its_code(tmp_path: Path) -> None:
+    python = '[ "$1" != -c ] || exit 0; seq 100; echo no network >&2; exit 7'
+    done = set_up(tmp_path, "python", python, "uv", "1.0", str(tmp_path / "python"))
+    assert done.returncode == 7, done.stdout
+    first, *lines = done.stdout.splitlines()
+    log = tmp_path / "build" / "setup.log"
+    assert re.fullmatch(
+        rf"set-up: uv 1\.0 \.\.\. failed with exit code 7 after \d+ s\. The last lines of {log}:", first
+    )
+    assert lines[-2:] == ["  | 100", "  | no network"]
+    assert len(lines) == 12

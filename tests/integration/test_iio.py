@@ -238,7 +238,7 @@ def test_what_was_recorded_before_it_went_is_kept(tmp_path: Path, fsjoule: Comma
 
 
 @pytest.mark.parametrize(
-    ("broken", "advice"), [(None, "fsjoule[iio]"), (AttributeError("undefined symbol"), "apt-get install libiio0")]
+    ("broken", "advice"), [(None, "--extra iio"), (AttributeError("undefined symbol"), "apt-get install libiio0")]
 )
 def test_without_a_library_the_advice_is_what_to_install(
     broken: Exception | None, advice: str, fsjoule: CommandLine, monkeypatch: pytest.MonkeyPatch

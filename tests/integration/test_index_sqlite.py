@@ -16,7 +16,7 @@ from index_retention_contract import RetentionContract
 from index_runs import write_run
 from index_states_contract import StatesContract
 
-from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
+from fsjoule.errors import ConfigError, LabError, ResultError
 from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import stats
@@ -121,15 +121,15 @@ def test_an_index_can_be_one_file_that_is_only_read(tmp_path: Path) -> None:
     assert [path.name for path in file.parent.glob("index*")] == ["index.sqlite"]
     with open_index(f"sqlite:///file:{file}?mode=ro&immutable=1&uri=true") as index:
         assert stats(index).runs == 1
-        with pytest.raises(StorageError, match=r"(?s)cannot be opened or written.*--index"):
+        with pytest.raises(ConfigError, match=r"(?s)cannot be opened or written.*--index"):
             import_runs(index, [write_run(tmp_path / "results", "bbbbbb").path])
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"(?s)cannot be made.*FSJOULE_INDEX"):
+    with pytest.raises(ConfigError, match=r"(?s)cannot be made.*FSJOULE_INDEX"):
         open_index(tmp_path / "file" / "below" / "index.sqlite", create=True)
-    with pytest.raises(StorageError, match="cannot be opened"):
+    with pytest.raises(ConfigError, match="cannot be opened: it is a folder"):
         open_index(tmp_path, create=True)
 
 

@@ -287,4 +287,4 @@ def test_without_the_driver_the_advice_is_what_to_install(
     monkeypatch.setitem(sys.modules, "pyjoulescope_driver", None)
     done = fsjoule("meter", "run", "--meter", f"joulescope:{NAME}", "--", "true")
     assert done.code == 2
-    assert "fsjoule[joulescope]" in done.err
+    assert "--extra joulescope" in done.err

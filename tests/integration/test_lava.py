@@ -88,7 +88,7 @@ def test_a_helper_carries_its_settings_and_splits_as_it_was_put_together() -> No
     command = device["commands"]["power_off"]
     assert command.startswith("/")
     assert "--set 'PATH=/a b:/c'" in command
-    assert command.endswith("--wait 60 --set LG_COORDINATOR=lab:20408 --set 'PATH=/a b:/c'")
+    assert command.endswith("--wait 60s --set LG_COORDINATOR=lab:20408 --set 'PATH=/a b:/c'")
     assert "'board 1'" in command
 
 
@@ -254,7 +254,7 @@ def test_a_lava_that_does_not_name_its_job_is_too_old(tmp_path: Path, monkeypatc
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
     lava_run = tmp_path / "lava-run"
     lava_run.write_text(
-        f"{settings.program()} lava bench-shell desk {tmp_path}/runs --lg-env {ENVIRONMENT} --wait 0; exit $?"
+        f"{settings.program()} lava bench-shell desk {tmp_path}/runs --lg-env {ENVIRONMENT} --wait 0s; exit $?"
     )
     done = subprocess.run(["sh", lava_run], capture_output=True, text=True, check=False)
     assert (done.returncode, "this LAVA is too old" in done.stderr) == (LabError.exit_code, True), done.stderr

@@ -26,8 +26,8 @@ from fsjoule.host.paths import project_dir
 from fsjoule.model import JobFacts, Run, RunStatus
 from fsjoule.runs.versions import lava_job
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.index.run_rows import find_runs
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.run_folders import find_runs
 from fsjoule.store.schemas import MEASUREMENT, encode
 
 TOKEN = "planted-4711"

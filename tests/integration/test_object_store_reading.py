@@ -63,6 +63,7 @@ def test_what_is_shown_of_an_address_is_that_of_the_folder(run: CommandLine, sto
     done = run("report", "page", address)
     assert done.code == 2
     assert "--output FILE" in done.err
+    (tmp_path / "pages").mkdir()
     assert run("report", "page", address, "--output", "pages/there.html").code == 0
     assert "aaaaaa" in (tmp_path / "pages" / "there.html").read_text()
     assert not list(tmp_path.rglob("report.html"))

@@ -96,11 +96,25 @@ LOST_CASES = {"measured": 4, "invalid": 4, "config": 2, "bug": 70}
 MAIN = """\
 import json, pytest, sys
 from fsjoule.pytest_exit import ExitCode
+from fsjoule.pytest_output import Lines
+printed = []
+
+class Quiet:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config):
+        config.pluginmanager.set_blocked("terminalreporter")
+        config.pluginmanager.register(Lines(printed.append, lambda: printed.append("all else")))
+
 options = ["-p", "no:cacheprovider", "-p", "no:unraisableexception", "-q", "--tb=no", "."]
 codes = [
     int(pytest.main([*options, "-k", case], plugins=[ExitCode(lambda: lost)])) for case, lost in json.load(sys.stdin)
 ]
-print(json.dumps(codes))
+quiet = sys.stdout
+sys.stdout = sys.stderr
+pytest.main([*options, "-k", "lab or invalid or bug or dead"], plugins=[Quiet()])
+pytest.main([*options, "--collect-only", "-k", "measured or lab"], plugins=[Quiet()])
+sys.stdout = quiet
+print(json.dumps([codes, printed]))
 """
 
 
@@ -116,13 +130,18 @@ def test_exit_codes(tmp_path: Path) -> None:
         timeout=300,
         check=True,
     )
-    codes = json.loads(done.stdout.splitlines()[-1])
+    codes, printed = json.loads(done.stdout.splitlines()[-1])
     assert dict(zip(CASES, codes, strict=False)) == CASES
     assert "nothing was selected" in done.stderr
     assert "test_measured, test_lab, " in done.stderr
     # Lost energy is a fault of the lab unless something worse is.
     assert dict(zip(LOST_CASES, codes[len(CASES) :], strict=True)) == LOST_CASES
     assert done.stderr.count(LOST) == 2
+    # fsjoule's own errors are told when they happen, by who knows what was measured; a bug has its traceback.
+    fault, bug, *rest = printed
+    assert fault == "ERROR: KeyError: 'params'"
+    assert "AttributeError: 'NoneType'" in bug
+    assert rest == ["all else", "test_measured", "test_lab", "test_labgrid", "all else"]
 
 
 # Benches that do not get as far as their lab, and what is no bench, in one process as well.
@@ -146,7 +165,7 @@ WRONG = {
     "--no-such-option": "unrecognized arguments: --no-such-option",
     "--suite": "expected one argument",
     "--suite fast": r"unknown suite 'fast'(?=\n  hint: choose from: .*quick)",
-    "--repeat two": "argument --repeat: invalid int value: 'two'",
+    "--repeat two": "argument --repeat: 'two' is no number",
     "--repeat 99999999": "99999999 repetitions are too many",
     "--size-factor half": "argument --size-factor: invalid float value: 'half'",
     "--fs ext5": r"unknown filesystem 'ext5'(?=\n  hint: choose from: btrfs, ext2, ext3, ext4, f2fs)",
@@ -207,22 +226,26 @@ def test_wrong_input_is_told_without_a_board_and_so_is_what_would_be_measured(tm
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_cannot_be_written_is_no_invalid_measurement(tmp_path: Path, unbuffered: str) -> None:
-    with Path("/dev/full").open("w") as full:
+@pytest.mark.parametrize(
+    ("broken", "told"), [("/dev/full", "No space left on device; all results are stored"), ("", "")]
+)
+def test_output_that_cannot_be_written_is_no_fault_of_the_lab(tmp_path: Path, broken: str, told: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)  # as head does once it has seen enough
+    with open(broken or writer, "w") as output:  # noqa: PTH123 - a descriptor
         done = subprocess.run(
             [sys.executable, "-c", GUARDED],
             cwd=tmp_path,
-            env=os.environ | ALONE | {"PYTHONUNBUFFERED": unbuffered},
-            stdout=full,
+            env=os.environ | ALONE | {"PYTHONUNBUFFERED": "1" if broken else ""},
+            stdout=output,
             stderr=subprocess.PIPE,
             text=True,
             timeout=120,
             check=False,
         )
-    assert done.returncode == 4, done.stderr
-    assert "the output cannot be written: No space left" in done.stderr
-    assert "Exception ignored" not in done.stderr
+    assert (done.returncode, done.stderr.strip().endswith(told), bool(done.stderr)) == (0, True, bool(told)), (
+        done.stderr
+    )
 
 
 # A bench's session without a bench: what is around pytest's main function is the same.

@@ -142,7 +142,7 @@ def test_a_cancelled_job_lets_its_command_end_and_gives_the_board_back(jobs: Job
 def test_a_job_whose_runner_was_killed_ends_though_it_writes_nothing(jobs: Jobs, by: tuple[str, ...]) -> None:
     """Nor can it say any more what it does, for example that its command has to be killed."""
     script = f"trap '' TERM; {CLIENT} power on; echo $$ working >> told; sleep 300"
-    with jobs.start("bash", "-c", script, options=["--end-within", "1s"], by=by) as job:
+    with jobs.start("bash", "-c", script, options=["--grace", "1s"], by=by) as job:
         wait_for(lambda: "working" in jobs.told(), "it does not start")
         assert job.stdout is not None
         job.stdout.close()
@@ -201,7 +201,7 @@ def test_a_command_that_outlives_its_job_is_ended_before_the_board_is_given_back
 
 def test_a_command_that_does_not_end_is_killed(jobs: Jobs) -> None:
     script = f"trap '' TERM; {CLIENT} power on; echo $$ working >> told; sleep 300"
-    with jobs.start("bash", "-c", script, options=["--end-within", "1s"]) as job:
+    with jobs.start("bash", "-c", script, options=["--grace", "1s"]) as job:
         wait_for(lambda: "working" in jobs.told(), "it does not start")
         os.kill(job.pid, signal.SIGTERM)
         output, _ = job.communicate(timeout=_LIMIT_S)

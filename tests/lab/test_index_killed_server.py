@@ -14,7 +14,7 @@ from pgbouncer import running_pgbouncer
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, insert, text
 
-from fsjoule.errors import LabError
+from fsjoule.errors import IndexServerError
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import stats
@@ -71,7 +71,7 @@ def test_imports_into_a_server_that_is_killed_can_be_repeated(tmp_path: Path, *,
             importers.extend(_importer(location, *share) for share in shares)
 
         with open_index(location, create=True) as index:
-            with pytest.raises(LabError, match="cannot be reached"), index.writing() as connection:
+            with pytest.raises(IndexServerError, match="cannot be reached"), index.writing() as connection:
                 _kill_amidst(server, connection, last, start, len(shares))
             for importer in importers:
                 said = importer.communicate(timeout=_LIMIT_S)[1].decode()

@@ -20,7 +20,7 @@ from pgbouncer import PgBouncer, running_pgbouncer
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import text
 
-from fsjoule.errors import LabError, ResultError
+from fsjoule.errors import IndexServerError, ResultError
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
@@ -114,7 +114,7 @@ def test_a_server_that_ends_behind_its_pooler_is_named(
                 os.kill(connection.execute(text("SELECT pg_backend_pid()")).scalar_one(), signal.SIGTERM)
                 connection.execute(text("SELECT 1"))
 
-        with pytest.raises(LabError, match="cannot be reached") as caught:
+        with pytest.raises(IndexServerError, match="cannot be reached") as caught:
             lose_it()
         assert caught.value.transient
         assert import_runs(index, [run]).new == 1

@@ -22,7 +22,7 @@ from index_states_contract import StatesContract
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, insert, select, text
 
-from fsjoule.errors import LabError, ResultError
+from fsjoule.errors import IndexServerError, LabError, ResultError
 from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.postgresql import copy_rows
@@ -161,7 +161,7 @@ def test_who_comes_while_the_tables_are_made_waits_for_them(server: PostgresServ
 
 
 def test_a_server_that_is_not_there_is_said_without_the_password(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=r"(?s)cannot be reached.*is its server up") as caught:
+    with pytest.raises(IndexServerError, match=r"(?s)cannot be reached.*is its server up") as caught:
         open_index(f"postgresql://lab:secret@/fsjoule?host={tmp_path}", create=True)
     assert caught.value.transient
     assert "secret" not in str(caught.value)
@@ -175,7 +175,7 @@ def test_a_server_that_stops_answering_is_given_up(server: PostgresServer, tmp_p
         begun_s = time.monotonic()
         os.kill(worker, signal.SIGSTOP)
         try:
-            with pytest.raises(LabError, match=r"cannot be reached: it has not answered for 5.5 s") as caught:
+            with pytest.raises(IndexServerError, match=r"cannot be reached: it has not answered for 5.5 s") as caught:
                 import_runs(index, [write_run(tmp_path / "run").path])
         finally:
             os.kill(worker, signal.SIGCONT)
@@ -211,7 +211,7 @@ def test_a_server_that_loses_its_worker_is_named_and_nothing_is_half_there(
         run = write_run(tmp_path / "run").path
         read = read_run(run)
         assert isinstance(read, ReadRun)
-        with pytest.raises(LabError, match="cannot be reached"), index.writing() as connection:
+        with pytest.raises(IndexServerError, match="cannot be reached"), index.writing() as connection:
             write_while_its_worker_ends(connection, read)
         assert stats(index).runs == 0
         assert import_runs(index, [run]).new == 1
@@ -228,7 +228,7 @@ def test_rows_that_the_server_refuses_or_loses_leave_nothing(server: PostgresSer
     with open_index(server.new_database(), create=True) as index:
         with pytest.raises(ResultError, match="refused: duplicate key"), index.writing() as connection:
             copy_rows(connection, pruned_runs, columns, twice)
-        with pytest.raises(LabError, match="cannot be reached"), index.writing() as connection:
+        with pytest.raises(IndexServerError, match="cannot be reached"), index.writing() as connection:
             copy_rows(connection, pruned_runs, columns, worker_ends_before(connection, twice[:1]))
         with index.writing() as connection:
             assert connection.execute(select(func.count()).select_from(pruned_runs)).scalar_one() == 0

@@ -226,7 +226,7 @@ def test_a_place_that_somebody_has_is_never_driven(place: Place) -> None:
     place.as_somebody_else("acquire")
     place.as_somebody_else("power", "on")
     try:
-        code, out = place.complete(place.device("--wait", "3"), place.job())
+        code, out = place.complete(place.device("--wait", "3s"), place.job())
         assert code == 1
         assert of_job(out)["error_type"] == "Infrastructure"
         assert "the place 'virtual' is held by desk/somebody" in output(out)

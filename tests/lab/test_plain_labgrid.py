@@ -93,7 +93,7 @@ def _power() -> str:
 
 def _plain_test(folder: Path, environment: Path, *options: str) -> str:
     (folder / "test_plain.py").write_text(_TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-p", "no:fsjoule", *options]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *options]
     done = subprocess.run(
         [*command, "--lg-env", str(environment), "test_plain.py"],
         cwd=folder,

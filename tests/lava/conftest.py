@@ -36,5 +36,5 @@ def lava(place: LavaPlace, tmp_path_factory: pytest.TempPathFactory) -> Generato
     """The server, with the place as a device."""
     with server(tmp_path_factory.mktemp("server")) as running:
         told = ("--worker", WORKER, "--server", running.url)
-        running.add_device(DEVICE, DEVICE, place.device("--template", "--wait", "120", *told))
+        running.add_device(DEVICE, DEVICE, place.device("--template", "--wait", "2m", *told))
         yield running

@@ -150,7 +150,11 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 def jobs(pipeline: Pipeline) -> Mapping[str, Any]:
     """The jobs of fsjoule's own merge requests, with a board."""
     merge_request = {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_COMMIT_BRANCH": None}
-    return pipeline.expanded(merge_request | {"PLACE_IMX6UL_EVK": "virtual"})
+    jobs = pipeline.expanded(merge_request | {"PLACE_IMX6UL_EVK": "virtual"})
+    # GitLab gives each job of a matrix its row's variables, before the job's own.
+    (row,) = jobs[BOARD].pop("parallel")["matrix"]
+    jobs[BOARD]["variables"] |= {name: value for name, (value,) in row.items()}
+    return jobs
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ def test_a_run_that_has_all_parts_of_a_day_advises_in_its_report(tmp_path: Path)
     page = " ".join(write_report(write_parts(tmp_path / "whole", "aaaaaa", QUICK)).read_text().split())
     section = page[page.index('<section id="advice">') :].partition("</section>")[0]
     assert "<h3>logger: a data logger on a battery that sleeps between its samples</h3>" in section
-    assert "ext4:nobarrier (the least energy, 38." in section
+    assert "ext4: it flushes what is synced; last ext4:nobarrier (the least energy, 38." in section
     assert "not measured: loss" in section
-    assert "Not measured: power-loss-async, fsck." in section
+    assert "Not measured: power-loss-async." in section
     assert "fsjoule advise . --profile logger -o logger.html" in section
     # The other profiles do what this run has not measured.
     assert section.count("<h3>") == 1

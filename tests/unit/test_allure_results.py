@@ -12,15 +12,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import CommandLine, command_line
-from nights import Nights
+from nights import Nights, slower_at
 from reported_runs import BUILDS, LAB_STEPS, STEP_AT, Written, write_gate, write_nights, write_run
 from results_factory import LAB, make_run
 
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.report.allure import tests
 from fsjoule.report.allure.builds import read_builds
+from fsjoule.report.allure.documents import Status
 from fsjoule.report.allure.history import history_lines
 from fsjoule.report.allure.results import environment, write_results
+from fsjoule.report.allure.trends import loss_tests, trends_of
 from fsjoule.report.allure.words import categories
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -192,7 +194,7 @@ def test_a_gate_tells_of_each_figure(written: Written, tmp_path: Path) -> None:
     assert told.keys() == {"failed", "passed", "skipped"}
     assert category(told["failed"]) == "Regression"
     assert (
-        "10.0 % slower (95 %: -12.0 to -8.0 %), 9.000 MiB/s against 10.00 MiB/s, 4 pairs of boots; "
+        "10.0 % slower (95 %: 8.0 to 12.0 %), 9.000 MiB/s against 10.00 MiB/s, 4 pairs of boots; "
         in told["failed"]["statusDetails"]["message"]
     )
     assert "HEAD against main" in told["failed"]["statusDetails"]["message"]
@@ -340,3 +342,14 @@ def test_wrong_folders_are_refused(tmp_path: Path, written: Written) -> None:
     (tmp_path / "something").touch()
     with pytest.raises(StorageError, match="is not empty"):
         write_results(read_builds([written.path]), tmp_path)
+
+
+def test_an_open_loss_is_one_failed_test(tmp_path: Path) -> None:
+    Nights(speed=slower_at(21), boots=1).write(tmp_path, 40)
+    trend, _ = trends_of(read_builds([tmp_path], most=10))
+    assert len(trend.histories[0].points) == 20  # ten earlier builds of the report, and ten more of the trends
+    by_time, _ = trends_of(read_builds([tmp_path]))
+    (loss,) = loss_tests(by_time)
+    assert loss.status is Status.FAILED
+    assert loss.name == "open loss since 2026-01-22: 6.1.107-armmp, commit 000000000015 (simulated)"
+    assert loss.message.startswith("open loss: virtual, 2 figures, all still so: btrfs randwrite-16k ")

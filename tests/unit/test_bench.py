@@ -12,6 +12,7 @@ from fake_bench import IMAGE, PROFILE, answer, bench_of, entry, runtime_s, trace
 from fsjoule.model import (
     MIB,
     FioWorkload,
+    HostLoad,
     Measurement,
     Provision,
     RunStatus,
@@ -20,7 +21,7 @@ from fsjoule.model import (
 )
 from fsjoule.model.labels import series_labels
 from fsjoule.ports import CommandResult
-from fsjoule.testing import FakeBoard, FakeMeter, FakeShell
+from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 
 
 def measured(slug: str, answered: Callable[[tuple[str, ...]], CommandResult] = answer) -> Measurement:
@@ -77,6 +78,20 @@ def test_marks_that_did_not_arrive_make_it_invalid() -> None:
     result = bench.measure(entry(bench, "write-16k"))
     assert any("did not both arrive (seen: S99, E99)" in reason for reason in result.invalid_reasons)
     assert result.energy is None
+
+
+def test_a_busy_computer_is_recorded_and_named_by_what_it_made_invalid() -> None:
+    clock = FakeClock(busy=7.1)
+    for marks, valid in ((), True), (("S99", "E99"), False):
+        meter = FakeMeter(traced(*marks) if marks else None)
+        bench = replace(bench_of(shell=FakeShell(answer), meter=meter), clock=clock)
+        result = bench.measure(entry(bench, "write-16k"))
+        assert result.valid == valid
+        assert any(note.startswith("the computer was busy") for note in result.notes)
+        assert ("the computer was busy: load 7.1 on 2 processor cores" in result.invalid_reasons) != valid
+        assert bench.run.load == HostLoad(2, 7.1, 7.1)
+        in_guest_time = replace(bench, profile=replace(PROFILE, guest_time=True))
+        assert not any("busy" in note for note in in_guest_time.measure(entry(bench, "read-16k")).notes)
 
 
 def judged(*marks: str, **changed: Any) -> Measurement:

@@ -120,7 +120,7 @@ def test_a_folder_that_holds_none_is_told(content: bytes | None, told: str, run:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "bisect needs --lg-env, --tree, --good, --bad"),
+        ((), "bisect needs --tree (this folder is in no kernel's repository), --good REV"),
         (("--metric", "speed"), "unknown metric 'speed'"),
         (("--metric", ","), "--metric names no metric"),
         (("--effect", "none"), "--effect none: it is between 0.1% and 50%"),

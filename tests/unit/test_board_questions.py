@@ -30,10 +30,12 @@ class Terminal(io.StringIO):
 def test_only_what_the_flasher_needs_is_asked(
     flasher: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    lines = ["beaglebone-black", flasher, "", "", "http://outlet7.lab", "A50285BI", "BLACKPILL", "this-one"]
+    # Enter takes what the question shows in brackets, which is the first board here.
+    lines = ["", flasher, "", "", "http://outlet7.lab", "A50285BI", "BLACKPILL", "this-one"]
     monkeypatch.setattr(sys, "stdin", Terminal("".join(f"{line}\n" for line in lines)))
     done = command_line(monkeypatch, capfd)("board", "new", "bone7", "--into", tmp_path)
     assert done.code == 0, done.err
+    assert "[beaglebone-black]" in done.err
     devices = ("Serial number of the SD mux", "ID_PATH of the board's USB device", "The board's address")
     assert [each for each in devices if each in done.err] == [each for each in (device,) if each]
     exporter = (tmp_path / "labgrid" / "bone7" / "exporter.yaml").read_text()

@@ -43,8 +43,9 @@ def test_the_text_says_what_changed_in_words(fsjoule: CommandLine, matrix: Path)
     assert done.code == 0
     text = " ".join(done.out.split())
     assert re.match(
-        r"kernel 6\.12 against 6\.1 \(simulated\): btrfs randwrite-16k \d\.\d % more energy, \d\.\d % more CPU time, "
-        r"\d\.\d % slower; 8 unchanged ",
+        r"kernel 6\.12 against 6\.1 \(simulated\): btrfs randwrite-16k \d\.\d % more energy "
+        r"\(95 %: \d\.\d to \d\.\d %\), "
+        r"\d\.\d % more CPU time \(.*\), \d\.\d % slower \(95 %: \d\.\d to \d\.\d %\); 8 equal within 5 % ",
         text,
     )
     assert "baseline kernel 6.1.0-armmp (6.1.7-1), run aaaaaa: 12 boots, 36 measurements, 2026-03-09T" in text
@@ -133,7 +134,7 @@ def test_kernels_of_a_run_on_two_boards_are_compared_within_each(fsjoule: Comman
 
 def test_only_changes_leaves_the_rest_out(fsjoule: CommandLine, matrix: Path) -> None:
     text = fsjoule("compare", "6.1", "6.12", "--within", matrix, "--only-changes").out
-    assert "8 unchanged" in " ".join(text.split())
+    assert "8 equal within 5 %" in " ".join(text.split())
     assert "mkfs" not in text
     document = fsjoule("compare", f"6.1@{matrix}", f"6.12@{matrix}", "--only-changes", "--json").document
     assert {verdict["outcome"] for verdict in document["verdicts"]} == {"regressed"}
@@ -153,20 +154,21 @@ def test_json_holds_everything(fsjoule: CommandLine, matrix: Path) -> None:
     assert len(one["series"]["key"]) == 16
     assert one["interval"][0] < one["ratio"] < one["interval"][1]
     assert one["ratio"] == pytest.approx(one["candidate"] / one["baseline"])
-    assert (one["unit"], one["n_baseline"], one["n_candidate"], one["kernel"]) == ("mJ/MiB", 12, 11, None)
-    assert one["p"] <= one["q"] < 0.01
+    assert (one["unit"], one["n_baseline"], one["n_candidate"], one["kernel"]) == ("mJ/MiB", 11, 11, None)
+    assert document["statistic"] == "geometric mean of neighbouring boots"
+    assert (one["p"], one["q"]) == (None, None)
 
 
 def test_markdown_puts_changes_first_and_escapes_what_is_not_its_own(fsjoule: CommandLine, matrix: Path) -> None:
     text = fsjoule("compare", "6.1", "6.12", "--within", matrix, "--markdown").out
     assert text.startswith("**kernel 6.12 against 6.1 (simulated): btrfs randwrite-16k")
-    before, _, folded = text.partition("<details><summary>8 more figures: 8 unchanged</summary>")
+    before, _, folded = text.partition("<details><summary>8 more figures: 8 equal within 5 %</summary>")
     rows = [line for line in before.splitlines() if line.startswith("| btrfs randwrite-16k |")]
     assert len(rows) == 3
-    assert folded.count("| unchanged |") == 8
+    assert folded.count("| equal within 5 % |") == 8
     assert "no end \\| mark" in folded
     columns = {line.count("|") for line in text.splitlines() if line.startswith("|")}
-    assert columns == {13}
+    assert columns == {10}
 
 
 def test_a_chart_and_a_page_are_written(fsjoule: CommandLine, matrix: Path, tmp_path: Path) -> None:
@@ -197,18 +199,19 @@ def test_a_chart_and_a_page_are_written(fsjoule: CommandLine, matrix: Path, tmp_
 
 
 def test_what_is_undecided_says_what_would_decide_it(fsjoule: CommandLine, tmp_path: Path) -> None:
-    few = write_kernels(tmp_path, speeds={"6.1": 1.0, "6.12": 0.5}, boots=3)
+    few = write_kernels(tmp_path, speeds={"6.1": 1.0, "6.12": 0.5}, boots=3, in_turn=False)
     done = fsjoule("compare", "6.1", "6.12", "--within", few, "--page", "few.html")
     assert done.code == 0
     text = " ".join(done.out.split())
-    assert "no change shown; 11 too few" in text
-    assert "4 more boots of each side (too few: the rank test needs 7 repetitions of each side): all" in text
+    assert "6.1 (simulated): 11 not yet decided (4 more boots)" in text
+    assert "4 more boots of each side (the rank test needs 7 repetitions of each side): all" in text
     assert "4 more boots of each side" in Path("few.html").read_text()
-    noisy = write_kernels(tmp_path, "bbbbbb", speeds={"6.1": 1.0, "6.12": 1.0}, boots=8, noise=0.1)
+    two = write_kernels(tmp_path, "cccccc", speeds={"6.1": 1.0, "6.12": 0.5}, boots=2)
+    text = " ".join(fsjoule("compare", "6.1", "6.12", "--within", two).out.split())
+    assert "1 more boot of each side: all" in text
+    noisy = write_kernels(tmp_path, "bbbbbb", speeds={"6.1": 1.0, "6.12": 1.0}, boots=8, noise=0.1, in_turn=False)
     text = " ".join(fsjoule("compare", "6.1", "6.12", "--within", noisy, "--fs", "ext4").out.split())
-    assert re.search(
-        r"\d+ more boots of each side \(not reproducible: the interval leaves room for 5 % or more\)", text
-    )
+    assert re.search(r"\d+ more boots of each side \(the interval leaves room for 5 % or more\)", text)
     loose = fsjoule("compare", "6.1", "6.12", "--within", noisy, "--smallest-effect", "0.5", "--json").document
     assert set(loose["counts"]) == {"unchanged"}
 
@@ -235,7 +238,7 @@ def test_a_single_boot_in_guest_time_says_what_it_can(fsjoule: CommandLine, tmp_
 
 def test_all_figures_are_shown_if_asked_for(fsjoule: CommandLine, matrix: Path) -> None:
     words = ("compare", "6.1", "6.12", "--within", matrix)
-    assert "and 1 more figure: 1 unchanged (--all shows them)" in fsjoule(*words).out
+    assert "and 1 more figure: 1 equal within 5 % (--all shows them)" in fsjoule(*words).out
     assert "more figure" not in fsjoule(*words, "--all").out
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from command_line import CommandLine, command_line
 from compared_runs import write_kernels
+from kernel_trees import new_tree
 
 from fsjoule.cli import gate as cli_gate
 from fsjoule.errors import (
@@ -106,7 +107,7 @@ def test_a_gain_is_told_as_better(run: CommandLine, tmp_path: Path) -> None:
 
 
 def test_the_budget_ends_it(run: CommandLine, tmp_path: Path) -> None:
-    done = gate(run, recorded(tmp_path, 0.97, noise=0.1), "--budget", "4")
+    done = gate(run, recorded(tmp_path, 0.97, noise=0.1), "--budget", "8")
     assert done.code == 3
     assert "not decided" in done.out
     assert "the budget was used up" in " ".join(done.out.split())
@@ -125,7 +126,7 @@ def test_markdown_is_fit_for_a_note(run: CommandLine, tmp_path: Path) -> None:
     assert lines[0].startswith("**fsjoule gate: regressed** on virtual: btrfs randwrite-16k ")
     assert "(simulated)" in lines[0]
     columns = [name.strip() for name in lines[2].strip("|").split("|")]
-    assert columns == ["series", "figure", "change", "95 % interval", "means", "baseline to candidate"]
+    assert columns == ["series", "figure", "change", "95 % interval", "verdict", "baseline to candidate"]
     rows = [line for line in lines if line.startswith("| btrfs")]
     assert rows
     assert "regressed" in rows[0]
@@ -228,7 +229,7 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
     ("options", "said"),
     [
         (("--seed", "0"), "only a gate that measures (--lg-env FILE) takes --seed"),
-        (("--tree", "linux"), "only a gate that measures (--lg-env FILE) takes --tree"),
+        (("--tree", "linux"), "linux is not a readable git repository"),
         (("--allow-same",), "takes --allow-same"),
         (("--storage", "nvme"), "takes --storage"),
         (("--explain",), "takes --explain"),
@@ -238,7 +239,7 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
         (("--lg-env", str(VIRTUAL), "--storage", ""), "--storage names no storage device"),
         (("--lg-env", "x.yaml", "--within", "y"), "only a gate that reads earlier boots (no --lg-env) takes --within"),
         (("--lg-env", "x.yaml", "--config", "CONFIG_X=y"), "without --tree no kernel is built with --config"),
-        (("--budget", "2"), "--budget 2 is less than the 3 pairs"),
+        (("--budget", "5"), "--budget 5: any decision needs 6 boots, 3 of each side"),
         (("--policy", "absent.toml"), "the policy cannot be read"),
         (("--json", "--markdown", "-"), "both write to standard output"),
         (("--lg-env", "absent.yaml"), "absent.yaml"),
@@ -249,6 +250,22 @@ def test_wrong_options_are_named(run: CommandLine, options: tuple[str, ...], sai
     done = run("gate", "--baseline", "6.1", "--candidate", "6.12", *options)
     assert done.code == 2
     assert said in done.err
+
+
+def test_a_kernels_tree_tells_the_sides_and_the_board(
+    run: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = new_tree(tmp_path / "linux")
+    monkeypatch.chdir(tree / "arch")
+    for words, candidate in ((("main",), "HEAD"), (("main", "v6.1"), "v6.1"), (("--baseline", "main", "v6.1"), "v6.1")):
+        done = run("gate", *words, "--fs", "ext5")
+        assert done.code == 2
+        assert f"{candidate} against main of {tree}, on the board of " in done.err
+        assert "deterministic.yaml" in done.err
+        assert "unknown filesystem 'ext5'" in done.err
+    assert f"{tree} has no revision 'mian'" in run("gate", "mian").err
+    # What is no revision is an earlier run, or a kernel.
+    assert "against" not in run("gate", "6.1", "6.12").err
 
 
 @pytest.mark.parametrize(
@@ -298,7 +315,7 @@ def test_the_examples_policy_is_one() -> None:
     example = Path(__file__).parents[2] / "env" / "gate.toml"
     policy = cli_gate._policy(example, None)
     assert policy.least_pairs == 2
-    assert cli_gate._policy(example, 3).budget_pairs == 3
+    assert cli_gate._policy(example, 6).budget_pairs == 3
 
 
 def test_its_page_and_the_report_of_its_run_begin_with_the_verdict(run: CommandLine, tmp_path: Path) -> None:

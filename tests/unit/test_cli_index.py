@@ -217,7 +217,7 @@ def test_invalid_measurements_are_shown_when_asked_for() -> None:
 
 def test_what_is_not_there_is_said_with_what_to_do() -> None:
     assert "fsjoule index rebuild results" in str(told("stats"))
-    assert isinstance(told("import", "nothing"), ConfigError)
+    assert isinstance(told("import", "nothing"), ResultError)
     assert "results is not a folder" in str(told("rebuild"))
     assert not Path("results").exists()
     write_run(Path("results"), "aaaaaa")

@@ -63,8 +63,17 @@ def test_the_index_page_leads_to_every_page() -> None:
     assert {page.name for page in index.parent.glob("*.md")} - {"index.md"} - linked == set()
 
 
-def test_the_readme_is_short() -> None:
-    assert len((PROJECT / "README.md").read_text().splitlines()) <= 150
+def test_the_readme_and_the_docs_are_short() -> None:
+    readme = PROJECT / "README.md"
+    pages = [readme, *(page for page in PAGES if page.is_relative_to(PROJECT / "docs") and "adr" not in page.parts)]
+    assert len(readme.read_text().split()) <= 700
+    assert sum(len(page.read_text().split()) for page in pages) <= 60_000
+
+
+def test_the_readme_begins_with_the_two_commands_of_set_up() -> None:
+    block = FENCED.search((PROJECT / "README.md").read_text())
+    assert block is not None
+    assert [line.partition("#")[0].strip() for line in block[1].split("\n") if line] == ["make bench", "make test"]
 
 
 def test_the_architecture_has_every_room_and_module() -> None:
@@ -119,7 +128,7 @@ def _wrong(words: list[str]) -> str | None:
         command = command.commands[name]
     known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
     if command.name == "bench":  # it passes pytest's on
-        known |= {*OPTIONS, *FLAGS, "--lg-env", "--collect-only", "--alluredir", "-k"}
+        known |= {*OPTIONS, *FLAGS, "--lg-env", "--collect-only", "--alluredir", "-k", "-v"}
     own = words[: words.index("--")] if "--" in words else words
     options = (word.partition("=")[0].rstrip(".:") for word in own if re.match(r"--?[a-z]", word))
     return next((option for option in options if option not in known), None)

@@ -118,7 +118,9 @@ def test_a_measurement_that_cannot_be_is_named_and_left_out(
 ) -> None:
     put(first(folder) / "measurement.json", way, value)
     assert first(folder).name in load_run(folder).damaged
-    assert run("show", folder).code == 0
+    shown = run("show", folder)
+    assert shown.code == 2
+    assert "damaged and left out" in " ".join(shown.out.split())
 
 
 @pytest.mark.parametrize("kind", ["latency", "fsync"])

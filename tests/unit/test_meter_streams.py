@@ -153,6 +153,9 @@ def test_a_socket_that_takes_nothing_is_an_error_within_the_limit() -> None:
         with pytest.raises(TimeoutError, match="takes no bytes"):
             stream.write(bytes(50_000_000))
         assert time.monotonic() - begin < 10
+        stream.close()  # as another thread does
+        with pytest.raises(ConnectionError, match="has been closed"):
+            stream.write(b"x")
 
 
 @pytest.mark.parametrize("address", ["ttyUSB0", "host", "host:", ":2000", "host:0", "host:70000", "http://host:80", ""])

@@ -76,17 +76,17 @@ def test_each_place_of_a_pools_run_sees_its_own_time_and_faults(tmp_path: Path) 
     assert ({name: len(runs) for name, runs in found.items()}, damaged, elsewhere) == ({"evk-1": 1, "evk-2": 1}, {}, 0)
 
 
-def test_utilisation_counts_the_part_of_each_run_that_lies_in_the_window() -> None:
+def test_usage_counts_the_part_of_each_run_that_lies_in_the_window() -> None:
     half_in = run_of(1, ago_h=25.0, took_h=2.0, measuring=0.5)
     inside = run_of(2, ago_h=10.0, took_h=1.0, measuring=1.0, faults={"power": 2})
     running = run_of(3, ago_h=0.5, status=RunStatus.RUNNING, faults={"power": 1})
     day = usage([half_in, inside, running], "day", NOW_S)
     assert (day.held_s, day.measuring_s) == (pytest.approx(2 * HOUR_S), pytest.approx(1.5 * HOUR_S))
-    assert day.utilisation == pytest.approx(0.75)
+    assert (day.efficiency, day.used) == (pytest.approx(0.75), pytest.approx(2 / 24))
     assert (day.complete, day.aborted, day.faults) == (1, 0, {"power": 3})
     week = usage([half_in, inside, running], "week", NOW_S)
-    assert (week.complete, week.utilisation) == (2, pytest.approx(2 / 3))
-    assert usage([], "day", NOW_S).utilisation is None
+    assert (week.complete, week.efficiency) == (2, pytest.approx(2 / 3))
+    assert usage([], "day", NOW_S).efficiency is None
 
 
 def _written(results: Path, day: str, number: int, lab: LabFacts = _LAB) -> None:
@@ -129,10 +129,10 @@ def test_openmetrics_is_valid_and_says_what_the_lab_is() -> None:
     assert value("fsjoule_place_state", place="evk-3", state="good") == 0
     assert value("fsjoule_place_held_seconds", place="evk-2", holder="runner-3/ci") == pytest.approx(0.4 * HOUR_S)
     assert value("fsjoule_reservation_waiting_seconds", number="1", tags="soc=imx6ul,state=good", priority="10") == 240
-    assert value("fsjoule_place_utilisation_ratio", place="evk-1", window="day") == pytest.approx(0.7)
+    assert value("fsjoule_place_efficiency_ratio", place="evk-1", window="day") == pytest.approx(0.7)
     assert value("fsjoule_place_faults", place="evk-3", window="week", part="power") == 6
     assert value("fsjoule_place_runs", place="evk-3", window="day", status="aborted") == 3
-    assert not [each for each in found["fsjoule_place_utilisation_ratio"].samples if each.labels["place"] == "opi-1"]
+    assert not [each for each in found["fsjoule_place_efficiency_ratio"].samples if each.labels["place"] == "opi-1"]
     # The older format, which node_exporter's textfile collector reads, gives the same.
     older = {family.name: family.samples for family in prometheus(text) if family.samples}
     assert older == {name: family.samples for name, family in found.items() if family.samples}
@@ -184,7 +184,7 @@ def test_the_document_has_all_of_it() -> None:
     document = json.loads(json.dumps(to_document(lab_of_six())))
     assert document["schema"] == "fsjoule.lab/1"
     assert document["places"][2]["usage"][1]["faults"] == {"power": 6}
-    assert document["places"][0]["usage"][0]["utilisation"] == pytest.approx(0.7)
+    assert document["places"][0]["usage"][0]["efficiency"] == pytest.approx(0.7)
     assert document["queue"][0]["places"] == ["evk-1", "evk-2"]
 
 

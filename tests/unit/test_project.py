@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[2]
 ALWAYS_THERE = {"apt", "dpkg", "util-linux", "gcc", "mount", "tar"}
 
 
-def test_every_program_that_is_started_has_its_package_in_the_list() -> None:
+def test_every_program_that_a_bench_starts_has_its_package_in_the_list() -> None:
     listed = {line.split("#")[0].strip() for line in (PROJECT / "packages.txt").read_text().splitlines()}
     assert set(process.PACKAGES.values()) - ALWAYS_THERE <= listed
 

@@ -80,7 +80,8 @@ def test_the_headline_reads_as_a_sentence() -> None:
     quiet = [judged(Outcome.UNCHANGED, ratio=(1.0, 0.99, 1.01), label=f"ext4 read-{n}k") for n in range(38)]
     found = compared(judged(), energy, *quiet)
     assert headline(found) == (
-        "kernel 6.12 against 6.1: btrfs randwrite-16k 7.1 % slower, 5.0 % more energy; 38 unchanged"
+        "kernel 6.12 against 6.1: btrfs randwrite-16k 7.1 % slower (95 %: 5.9 to 8.2 %), "
+        "5.0 % more energy (95 %: 4.1 to 6.0 %); 38 equal within 5 %"
     )
 
 
@@ -113,13 +114,13 @@ def test_ten_of_fifty_are_shown_and_the_rest_is_counted() -> None:
         shown = terminal(found, width)
         lines = shown.splitlines()
         assert max(map(len, map(str.rstrip, lines))) <= width
-        rows = [line.split() for line in lines if " %" in line and ("too few boots" in line or "regressed" in line)]
-        assert "ext4 write-16k 32768KiB 34.0 % slower" in lines[0]
+        rows = [line.split() for line in lines if " %" in line and ("not yet decided" in line or "regressed" in line)]
+        assert "ext4 write-16k 32768KiB 34 % slower (95 %: 30 to 40 %);" in lines[0]
         assert [row[:7] for row in rows if row[0] == "ext4"] == [
             ["ext4", "write-16k", "throughput", "-34.0", "%", "-40.0", "to"],
         ]
         assert "10 of 50 figures, the largest loss first, files of 32 MiB" in shown
-        assert "and 40 more figures: 30 unchanged, 10 too few boots (--all shows them)" in shown
+        assert "and 40 more figures: 30 equal within 5 %, 10 not yet decided (--all shows them)" in shown
         assert ("left out at this width: " in shown, columns in shown) == (width == 80, True)
         assert "read-29k" not in shown
         assert "read-29k" in terminal(found, width, everything=True)
@@ -143,13 +144,13 @@ def test_single_boots_in_guest_time_are_no_verdict_but_tell_what_is_beyond_the_s
         return judged(Outcome.TOO_FEW, metric, (ratio, ratio, ratio), boots=1, guest_time=guest_time)
 
     far, near, latency = (single(Metric.ENERGY, 1.34), single(Metric.CPU, 0.97), single(Metric.P99_LATENCY, 1.5))
-    assert [means(one) for one in (far, near, latency)] == ["far apart", "within 5 %", "too few boots"]
-    assert means(single(Metric.ENERGY, 1.34, guest_time=False)) == "too few boots"
+    assert [means(one) for one in (far, near, latency)] == ["far apart", "within 5 %", "not yet decided"]
+    assert means(single(Metric.ENERGY, 1.34, guest_time=False)) == "not yet decided"
     assert not any(one.changed for one in (far, near, latency))
     found = compared(latency, near, far)
     assert headline(found) == (
         "kernel 6.12 against 6.1: no verdict on one boot of each side, but far beyond the board's own spread: "
-        "btrfs randwrite-16k 34.0 % more energy; 1 too few boots, 1 within 5 %"
+        "btrfs randwrite-16k 34 % more energy; 1 not yet decided, 1 within 5 %"
     )
     assert found.counts == {Outcome.TOO_FEW: 3}
     assert important_first(found.findings)[0].metric is Metric.ENERGY
@@ -207,7 +208,7 @@ def test_without_any_ratio_there_is_no_chart_but_all_else() -> None:
     found = compared(judged(Outcome.TOO_FEW, ratio=None))
     assert forest_chart(found.findings, "Change", simulated=False) is None
     assert forest_charts(found.findings, simulated=False) == []
-    assert "no change shown; 1 too few boots" in to_markdown(found)
+    assert "6.12 against 6.1: 1 not yet decided" in to_markdown(found)
 
 
 def test_markdown_takes_names_as_they_are() -> None:
@@ -221,3 +222,12 @@ def test_one_boot_has_no_interval() -> None:
     assert [cell.text for cell in row[2:4]] == ["-7.1 %", "–"]  # noqa: RUF001
     (verdict,) = json.loads(json.dumps(to_document(compared(one))))["verdicts"]
     assert (verdict["ratio"], verdict["interval"]) == (0.929, None)
+
+
+def test_all_figures_have_one_scale() -> None:
+    """A change is as long in one plot as in another; an interval that decides nothing does not stretch them."""
+    open_one = judged(Outcome.TOO_FEW, Metric.CPU, (1.0, 0.2, 9.0))
+    found = compared(judged(), judged(Outcome.UNCHANGED, Metric.ENERGY, (1.0, 0.99, 1.01)), open_one)
+    ticks = [re.findall(r">([−\d]+)</text>", drawn) for drawn in forest_charts(found.findings, simulated=False)]  # noqa: RUF001
+    assert len(ticks) == 3
+    assert ticks[0] == ticks[1] == ticks[2] != []

@@ -11,10 +11,12 @@ from results_factory import LAB, MadeRun, make_run
 from rich.console import Console
 
 from fsjoule.model import RunStatus
+from fsjoule.report.answer import Answer, answer
 from fsjoule.report.facts import run_facts
 from fsjoule.report.oneline import plan_lines
 from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
+from fsjoule.verdicts.filesystems import contests
 
 
 @pytest.fixture(scope="module")
@@ -22,21 +24,23 @@ def made() -> MadeRun:
     return make_run()
 
 
-def _text(summary: Summary, width: int = 120) -> str:
+def _text(summary: Summary, width: int = 120, *, found: Answer | None = None, wide: bool = False) -> str:
     sink = io.StringIO()
     folder = Path("results") / ("a-long-name" * 12)
-    print_summary(Console(file=sink, width=width), summary, folder=folder, page=folder / "report.html")
+    page = folder / "report.html"
+    print_summary(Console(file=sink, width=width), summary, found, folder=folder, page=page, wide=wide)
     return sink.getvalue()
 
 
 @pytest.mark.parametrize("width", [64, 80, 100, 120])
 def test_no_line_is_too_wide_and_no_figure_is_cut(made: MadeRun, width: int) -> None:
-    text = _text(summarise(made.run, made.measurements), width)
+    summary = summarise(made.run, made.measurements)
+    text = _text(summary, width, found=answer(summary, contests(made.measurements)))
     tables = text.rsplit("run folder", 1)[0]
     assert max(map(len, tables.splitlines())) <= width
     # In less than a terminal's usual room, names of operations are shortened too.
     assert width < 80 or "…" not in tables
-    for heading in ("Throughput and energy", "Beside the published figures", "Timed operations", "Where the time went"):
+    for heading in ("Which filesystem is better", "Throughput and energy", "Timed operations"):
         assert heading in tables
 
 
@@ -51,8 +55,9 @@ def test_all_figures_of_an_operation_stand_on_one_line(made: MadeRun) -> None:
 
 
 def test_every_table_of_figures_says_simulated(made: MadeRun) -> None:
-    text = _text(summarise(made.run, made.measurements))
-    assert text.count("simulated") == 4
+    """The head, and the tables: throughput, timed operations; wide also published figures."""
+    for wide, tables in ((False, 2), (True, 3)):
+        assert _text(summarise(made.run, made.measurements), wide=wide).count("simulated") == 1 + tables
     real = make_run(simulated=False)
     assert "simulated" not in _text(summarise(real.run, real.measurements))
 
@@ -81,10 +86,13 @@ def test_what_is_left_out_is_said(made: MadeRun) -> None:
     assert "07-x" in text
 
 
-def test_paths_are_whole_and_the_utilisation_is_told(made: MadeRun) -> None:
+def test_paths_are_whole_and_wide_text_is_about_the_run_too(made: MadeRun) -> None:
+    about = ("Beside the published figures", "Where the time went", "measuring for 49 % of it")
     text = _text(summarise(made.run, made.measurements), 80)
     assert f"report      results/{'a-long-name' * 12}/report.html" in text
-    assert "measuring for 49 % of it" in text
+    assert not any(each in text for each in about)
+    wide = _text(summarise(made.run, made.measurements), wide=True)
+    assert all(each in wide for each in about)
 
 
 def test_a_run_tells_what_is_left_out_apart_from_what_is_adjusted() -> None:

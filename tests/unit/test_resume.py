@@ -16,7 +16,7 @@ from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import Bench
 from fsjoule.errors import ConfigError, InstrumentError, LabError, ResultError
 from fsjoule.lab import EnvironmentFile, Wanted, wanted_place
-from fsjoule.model import BoardFacts, Exporter, Measurement, Plan, Run, RunStatus
+from fsjoule.model import BoardFacts, Exporter, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.runs.request import choose_resumed
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.store.folder import RunFolder
@@ -80,7 +80,7 @@ def taken(plan: Plan) -> int:
 
 
 def gone_on(resumed: Resumed, *, facts: BoardFacts = FACTS, meter: FakeMeter | None = None) -> Bench:
-    run = resumed.going_on("1970-01-01T08:00:00Z")
+    run = resumed.going_on("1970-01-01T08:00:00Z", resumed.run.plan)
     return bench_in(resumed.folder(), run, facts=facts, kept=resumed.kept, meter=meter)
 
 
@@ -130,7 +130,9 @@ def test_what_is_kept_costs_no_boot(aborted: Path) -> None:
 def test_a_run_can_be_aborted_again_and_again(aborted: Path) -> None:
     for hour in (8, 9):
         resumed = resume(aborted)
-        bench = bench_in(resumed.folder(), resumed.going_on(f"2026-03-09T{hour:02d}:00:00Z"), kept=resumed.kept)
+        bench = bench_in(
+            resumed.folder(), resumed.going_on(f"2026-03-09T{hour:02d}:00:00Z", resumed.run.plan), kept=resumed.kept
+        )
         bench.measure(bench.plan.entries[len(resumed.kept)])
         bench.finish("interrupted")
     loaded = load_run(aborted)
@@ -282,7 +284,6 @@ def test_a_boot_is_on_no_other_storage_than_the_run(aborted: Path) -> None:
         ("--suite", "operations", "--suite operations was given, the run has quick"),
         ("--fs", "ext4,btrfs", "--fs ext4,btrfs was given, the run has ext4"),
         ("--kernel", "6.12", "--kernel 6.12 was given, the run has 6.1"),
-        ("--repeat", 4, "--repeat 4 was given, the run has 3"),
         ("--seed", 4, "--seed 4 was given, the run has 3"),
         ("--storage", "nvme,card", "--storage card,nvme was given, the run has card"),
         ("--provision", "root", "--provision root was given, the run has "),
@@ -313,3 +314,38 @@ def test_what_is_not_as_it_was_is_named(aborted: Path) -> None:
         resumed.check_kernels([dataclasses.replace(_KERNEL, label="v6.1-3-gc0ffee", digest="ab" * 32)])
     with pytest.raises(ConfigError, match=r"card with kernel 6\.1 and root ext4 is not the run's"):
         resumed.check_images([dataclasses.replace(image, card_sha256="1" * 64) for image in resumed.run.images])
+
+
+def complete(aborted: Path) -> Path:
+    bench = gone_on(resume(aborted))
+    for entry in bench.plan.entries:
+        bench.measure(entry)
+    bench.finish()
+    return aborted
+
+
+def replanned(repeat: int, seed: int = 3) -> tuple[Planned, ...]:
+    return plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=repeat, seed=seed)).entries
+
+
+def test_a_complete_run_goes_on_with_more_repetitions(aborted: Path) -> None:
+    path = complete(aborted)
+    with pytest.raises(ResultError, match=r"is complete.*\n  hint: --repeat 7 adds boots"):
+        resume(path)
+    with pytest.raises(ResultError, match="is complete: it has 3 repetitions"):
+        choose_resumed(path, {"--repeat": 3})
+    choice = choose_resumed(path, {"--repeat": 5})
+    assert (choice.repeat, choice.until_decided) == (5, False)
+    assert choice.resumed is not None
+    plan = choice.resumed.plan(5, lambda _storages: replanned(5))
+    assert (plan.repeat, plan.entries) == (5, replanned(5))
+    with pytest.raises(ConfigError, match="suite quick is planned differently now"):
+        choice.resumed.plan(5, lambda _storages: replanned(5, seed=4))
+
+
+def test_a_run_that_goes_on_keeps_what_it_has_measured(aborted: Path) -> None:
+    assert choose_resumed(aborted, {"--repeat": 2}).repeat == 2
+    with pytest.raises(ConfigError, match=r"--repeat 1: .* has measurements of 2 repetitions already"):
+        choose_resumed(aborted, {"--repeat": 1})
+    auto = choose_resumed(aborted, {"--repeat": "auto"})
+    assert (auto.repeat, auto.until_decided) == (12, True)

@@ -10,7 +10,7 @@ import pytest
 from services import Service, copied, two_runs
 from sqlalchemy import text as sql
 
-from fsjoule.errors import ConfigError, LabError, ResultError
+from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.places import Lab
 from fsjoule.report.service.overview import Overviews
 from fsjoule.report.service.settings import Settings
@@ -128,7 +128,7 @@ def test_a_page_takes_the_verdicts_that_the_nightly_trend_has_kept(index: Path) 
 def test_the_index_is_only_read(index: Path) -> None:
     before = index.read_bytes()
     with open_index(index, read_only_s=1.0) as opened:
-        with pytest.raises(LabError, match="readonly"), opened.reading() as connection:
+        with pytest.raises(ConfigError, match="readonly"), opened.reading() as connection:
             connection.execute(sql("DELETE FROM runs"))
         with pytest.raises(AssertionError), opened.writing():
             pass

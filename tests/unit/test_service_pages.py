@@ -81,11 +81,9 @@ def test_the_start_page_begins_with_the_newest_change_for_the_worse(service: Ser
     text = service.ask("/").text
     told = re.search(r'<p class="answer bad">(.*?)</p>', text)
     assert told is not None
-    assert "open changes for the worse; the newest: btrfs randwrite-16k" in told[1]
-    assert "on virtual (simulated)" in told[1]
-    assert "since 2026-01-22" in told[1]
+    assert told[1] == "1 open loss, since 2026-01-22 with 6.1.107-armmp on virtual (simulated)."
     links = Links(text).found
-    assert links["n00021"] == "/run/n00021"
+    assert links["run n00021"] == "/run/n00021"
     assert links["n00035"] == "/run/n00035"
     assert links["colibri"] == "/trend?board=colibri"
     shown = service.ask(links["btrfs randwrite-16k"].partition("#")[0])
@@ -99,7 +97,7 @@ def test_the_start_page_as_json(service: Service) -> None:
     assert document == service.ask("/index.json").document
     assert document["schema"] == "fsjoule.start/1"
     assert document["stats"]["runs"] == NIGHTS + 5
-    assert document["changes"][0]["since"]["run"] == f"n{STEP_AT:05d}"
+    assert document["causes"][0]["since"]["run"] == f"n{STEP_AT:05d}"
     assert document["runs"][0]["run_id"] == f"n{NIGHTS - 1:05d}"
     assert "path" not in document["runs"][0]
 
@@ -109,7 +107,7 @@ def test_without_a_change_the_start_page_says_so(tmp_path: Path) -> None:
     with open_index(tmp_path / "index.sqlite", create=True) as index:
         import_runs(index, [tmp_path / "results"])
     text = Service(tmp_path / "index.sqlite").ask("/").text
-    assert '<p class="answer good">No open change for the worse in 8 histories.</p>' in text
+    assert '<p class="answer good">No open loss in 8 histories.</p>' in text
 
 
 def test_an_empty_index_has_a_start_page(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ _FIRST_TOLD = {
 @pytest.mark.parametrize("name", ["run.json", "measurement.json"])
 def test_the_committed_schema_is_current(name: str) -> None:
     committed = (_COMMITTED / name).read_text(encoding="utf-8")
-    assert committed == json_schemas()[name], "run: fsjoule schema"
+    assert committed == json_schemas()[name], "run: fsjoule schema docs/schemas"
 
 
 def test_what_is_written_follows_the_schemas(tmp_path: Path) -> None:

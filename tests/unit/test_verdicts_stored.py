@@ -14,7 +14,7 @@ from fsjoule.runs.explain import explain_compared
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.records import Where
-from fsjoule.store.index.run_rows import find_runs
+from fsjoule.store.run_folders import find_runs
 from fsjoule.verdicts import sides
 from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.sides import Side, Sources

@@ -10,15 +10,22 @@ import pytest
 from command_line import CommandLine, command_line
 from compared_runs import write_kernels
 
+from fsjoule.store.index.database import open_index
+from fsjoule.store.index.importer import import_runs
+
 VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
 # What is typed in a folder with the files of `wrong_files`, and what is said.
 WRONG = {
     # words and options
     "frobnicate": "fsjoule: no such command 'frobnicate'",
-    "show": "fsjoule show: missing argument 'run'",
+    "show": "there is no run in results",
+    "show aaaaab": "aaaaab is not a run folder, and no run's id in results starts so",
+    "schema": "fsjoule schema: missing argument 'folder'",
     "show run --wid": "no such option: --wid (Possible options: --wide)",
-    "gate --baseline 6.1": "fsjoule gate: missing option '--candidate'",
-    "advise run": "missing option '--profile'",
+    "gate --baseline 6.1": "gate: no candidate is named",
+    "gate": "gate: no baseline is named",
+    "gate 6.1 6.12 --baseline 6.1": "gate: a side is named twice",
+    "advise run": "no --profile says what the device does",
     "compare 6.1 6.12 --within run --alpha two": "invalid value for '--alpha': Input should be a valid number",
     "compare 6.1 6.12 --within run --alpha 2": "--alpha 2 is not a fraction between 0 and 1",
     "compare 6.1 6.12 --within run --metric joy": "'joy' is not one of 'throughput'",
@@ -30,9 +37,14 @@ WRONG = {
     "serve --name lab.example.org:8090": "--name 'lab.example.org:8090' is not the name of one host",
     "serve --name '*'": "--name '*' is not the name of one host",
     "serve --name https://lab.example.org": "--name 'https://lab.example.org' is not the name of one host",
-    "export run": "export to what?",
-    "bisect --good a --bad b": "bisect needs --lg-env, --tree",
-    "explain 6.1 6.12": "explain needs --lg-env FILE, to measure now, or --within RUN, to read",
+    "export nowhere --origin x": "nowhere is not a run folder",
+    "bisect --good a --bad b": "bisect needs --tree (this folder is in no kernel's repository)",
+    "index series --index run.sqlite --fs btrfs,ext5": "the index has no filesystem 'ext5'",
+    "index series --index run.sqlite --board nosuch": "the index has no board 'nosuch'",
+    "explain 6.1 6.12 --within run -k 'read,write'": "-k 'read,write': ",
+    "lava device desk --lg-env VIRTUAL --wait 60": "--wait 60: it is a number with s, m or h",
+    "explain 6.1 6.12": "there is no run in results",
+    "explain 6.1 6.12 --lg-env VIRTUAL --within run": "--lg-env measures now, and --within reads a run",
     "place hold --place a --place-tag soc=x -- true": "--place and --place-tag both choose the place",
     "place hold -- no-such-program": "'no-such-program' cannot be run: no such program",
     # names
@@ -49,6 +61,7 @@ WRONG = {
     "image build --recipe nobody": "unknown image recipe 'nobody'",
     "lab up --board nobody": "unknown virtual board 'nobody'",
     "lab up --name ../x": "'../x' is not a valid name of a lab",
+    "suites show quick --fs 'ext4,'": "--fs 'ext4,' has an empty name",
     "suites show fast": "unknown suite 'fast'",
     "suites show quick --repeat -1": "--repeat -1: at least one repetition is needed",
     "suites show quick --size-factor 7": "--size-factor 7: it must be above 0 and at most 1",
@@ -74,9 +87,11 @@ WRONG = {
     "gate --baseline 6.1 --candidate 6.12 --lg-env VIRTUAL --policy bad.toml": "bad.toml:1: not valid TOML",
     "board check bad.yaml": "bad.yaml:2: not YAML",
     "ci matrix --output m.yml --matrix bad.toml": "bad.toml:1: not valid TOML",
-    "index import nowhere": "nowhere is not a folder",
+    "index import nowhere": "nowhere is not a run folder",
     "serve --results nowhere": "nowhere is not a folder",
     "serve --index nope.sqlite": "there is no index at ",
+    "index stats --index empty": "/empty cannot be opened: it is a folder",
+    "index rebuild run --index /proc/x/i.sqlite": "/proc/x cannot be made: No such file or directory",
     "index stats --index text.txt": "text.txt is damaged, or not an index",
     "index series --index nope.sqlite": "there is no index at ",
     "bisect show run": "run holds no bisection",
@@ -85,19 +100,20 @@ WRONG = {
     "ci issue text.txt": "this is no answer of a bisection",
     # where nothing can be written
     "schema /proc/x": "nothing can be written in /proc/x",
-    "advise run --profile logger -o /proc/x/y.html": "--page: nothing can be written in /proc/x",
+    "advise run --profile logger -o /proc/x/y.html": "--page: there is no folder /proc/x",
     "advise run --profile logger -o empty": "--page: empty is a folder",
-    "compare 6.1 6.12 --within run --chart /proc/x/c.svg": "--chart: nothing can be written in /proc/x",
-    "compare 6.1 6.12 --within run --page /proc/x/c.html": "--page: nothing can be written in /proc/x",
-    "explain 6.1 6.12 --within run --svg /proc/x/e.svg": "--svg: nothing can be written in /proc/x",
-    "gate --baseline 6.1 --candidate 6.12 --page /proc/x/y": "--page: nothing can be written in /proc/x",
+    "compare 6.1 6.12 --within run --page 'no where/x.html'": "--page: there is no folder no where",
+    "compare 6.1 6.12 --within run --chart /proc/x/c.svg": "--chart: there is no folder /proc/x",
+    "compare 6.1 6.12 --within run --page /proc/x/c.html": "--page: there is no folder /proc/x",
+    "explain 6.1 6.12 --within run --svg /proc/x/e.svg": "--svg: there is no folder /proc/x",
+    "gate --baseline 6.1 --candidate 6.12 --page /proc/x/y": "--page: there is no folder /proc/x",
     "gate --baseline 6.1 --candidate 6.12 --lg-env VIRTUAL --results /proc/x": "--results: nothing can be written in",
-    "bisect show run --html /proc/x/y": "--html: nothing can be written in /proc/x",
-    "ci matrix --output /proc/x/y": "--output: nothing can be written in /proc/x",
-    "lava job --device-type x --output /proc/x/y": "--output: nothing can be written in /proc/x",
-    "meter record --output /proc/x/y": "--output: nothing can be written in /proc/x",
+    "bisect show run --html /proc/x/y": "--html: there is no folder /proc/x",
+    "ci matrix --output /proc/x/y": "--output: there is no folder /proc/x",
+    "lava job --device-type x --output /proc/x/y": "--output: there is no folder /proc/x",
+    "meter record --output /proc/x/y": "--output: there is no folder /proc/x",
     "report build run --output /proc/x": "--output: nothing can be written in /proc/x",
-    "trend --page /proc/x/y": "--page: nothing can be written in /proc/x",
+    "trend --page /proc/x/y": "--page: there is no folder /proc/x",
 }
 
 
@@ -118,6 +134,8 @@ def wrong_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "empty").mkdir()
+    with open_index(str(folder / "run.sqlite"), create=True) as index:
+        import_runs(index, [folder / "run"])
     return folder
 
 

@@ -136,7 +136,7 @@ def _side(pattern: IoPattern) -> str:
 
 
 def complaints(result: FioResult) -> list[str]:
-    """Why a result is not to be believed; empty if fio reports no problem."""
+    """Why a result is invalid; empty if fio reports no problem."""
     found: list[str] = []
     if result.error:
         found.append(f"fio ended with error {result.error} ({_ERRNO_NAMES.get(result.error, 'errno')})")

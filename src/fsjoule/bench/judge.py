@@ -38,7 +38,7 @@ class Evidence:
     `marks` are the texts of the start and the stop mark. The first `idle_s` seconds of the trace show idle power, or
     the last ones with `idle_after` (after a boot). `duration_s` is the time by the board's clock, None without one;
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
-    any more.
+    any more. `busy` says that other work of the computer may have slowed an emulated board.
     """
 
     trace: Trace | None
@@ -57,6 +57,7 @@ class Evidence:
     moved_bytes: int = 0
     fio: FioResult | None = None
     kernel_log: str = ""
+    busy: str = ""
     complaints: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     attachments: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -88,6 +89,7 @@ def judge(
     metered = _metered(evidence, jobs * profile.window_excess_s)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_complaints(evidence.kernel_log)]
+        complaints += [evidence.busy] if evidence.busy and complaints else []
     else:
         # The kernel complains of a filesystem that was damaged on purpose, and an outcome needs no energy.
         complaints = evidence.complaints

@@ -35,6 +35,7 @@ from fsjoule.meter.links.notices import file_notices
 from fsjoule.model import (
     BoardFacts,
     BoardProfile,
+    HostLoad,
     LabStep,
     Measurement,
     MeterInfo,
@@ -215,6 +216,7 @@ class Bench:
             evidence.notes += self._meter_notes(evidence.trace.info, facts)
         if self.profiler is not None:
             attach_profile(self.profiler, evidence)
+        self._note_load(evidence)
         measurement = judge(
             entry,
             evidence,
@@ -309,6 +311,16 @@ class Bench:
     def _meter_notes(self, meter: MeterInfo, board: BoardFacts) -> list[str]:
         today = date.fromisoformat(self.clock.utc()[: len("2026-01-01")])
         return [*tick_notes(meter, board.tick_hz), *file_notices(meter, today)]
+
+    def _note_load(self, evidence: Evidence) -> None:
+        """Record how busy the computer is. An emulated board in real time is slow on a busy one, and says so."""
+        average, cores = self.clock.load()
+        now = HostLoad(cores, average, average)
+        self.run = dataclasses.replace(self.run, load=now if self.run.load is None else self.run.load.with_later(now))
+        if now.is_busy and self.profile.simulated and not self.profile.guest_time:
+            evidence.busy = f"the computer was busy: {now.text}"
+            # Without the number, as one remark for all measurements.
+            evidence.notes.append("the computer was busy: more processes wanted a processor than it has")
 
     def _ask_meter(self) -> MeterInfo | None:
         try:

@@ -16,37 +16,25 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import err
+from fsjoule.cli.common import err, print_version
 from fsjoule.cli.ended import Group, exit_code_of
 
-# Groups have the names of their modules; the commands in `ungrouped` belong to no group.
-_GROUPS: Final = (
-    "bisect",
-    "board",
-    "ci",
-    "exporter",
-    "image",
-    "index",
-    "kernel",
-    "kernelci",
-    "lab",
-    "lava",
-    "meter",
-    "place",
-    "report",
-    "results",
-    "suites",
-    "trend",
-)
-_UNGROUPED: Final = "ungrouped"
-_OF_NO_GROUP: Final = ("choices", "export", "schema", "show", "version")
-# The main job, which help names first.
-_MAIN: Final = "bench"
-_COMMANDS: Final = ("advise", "compare", "doctor", "explain", "gate", "serve")
+# The panels of the help, what is wanted most first. A command is in the module of its name, or in `ungrouped`.
+_PANELS: Final[dict[str, tuple[str, ...]]] = {
+    "Measure": ("bench", "gate", "bisect", "suites", "choices"),
+    "Look": ("show", "runs", "compare", "advise", "explain", "trend", "report", "serve", "export"),
+    "Lab": ("lab", "doctor", "place", "meter", "board", "exporter", "image", "kernel"),
+    "Keep": ("index", "results"),
+    "CI": ("ci", "lava", "kernelci"),
+}
+_COMMANDS: Final = tuple(name for names in _PANELS.values() for name in names)
+_UNGROUPED: Final = ("choices", "export", "schema", "show", "version")
+# Modules of one command; all others hold a group.
+_SINGLE: Final = ("advise", "bench", "compare", "doctor", "explain", "gate", "runs", "serve", "ungrouped")
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "doctor", "gate", "place")
 
@@ -80,17 +68,35 @@ def _app(first_word: str) -> typer.Typer:
     app = typer.Typer(
         cls=Group,
         no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},  # of all commands: they inherit it
         rich_markup_mode=None,  # its boxes take as long as all else that help does
         help="Which filesystem should this board run, and did the last kernel make it slower, or use more energy?",
-        epilog="Example: fsjoule bench --lg-env env/virtual.yaml --fs ext4,btrfs, then: fsjoule show results/<run>",
+        epilog="Example: fsjoule bench --fs ext4,btrfs, then: fsjoule show",
     )
+    app.callback()(_fsjoule)
     for name in _modules(first_word):
         commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
-        app.add_typer(commands, name=name if name in _GROUPS else None, cls=Group)
+        app.add_typer(commands, name=None if name in _SINGLE else name, cls=Group)
+    Group.panels = _PANELS
     return app
 
 
+def _fsjoule(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            is_eager=True,
+            callback=print_version,
+            help="Print the version.",
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 def _modules(first_word: str) -> tuple[str, ...]:
-    if first_word in (_MAIN, *_GROUPS, *_COMMANDS):
-        return (first_word,)
-    return (_UNGROUPED,) if first_word in _OF_NO_GROUP else (_MAIN, _UNGROUPED, *_COMMANDS, *_GROUPS)
+    known = (*_COMMANDS, *_UNGROUPED)
+    wanted = (first_word,) if first_word in known else known
+    return tuple(dict.fromkeys("ungrouped" if name in _UNGROUPED else name for name in wanted))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import Json, Wide, out, output_file, print_json, progress, write_text
+from fsjoule.cli.common import Boards, Json, Wait, Wide, out, output_file, print_json, progress, refuse, write_text
 from fsjoule.errors import ConfigError
+from fsjoule.runs.options import DEFAULT_KERNEL
+
+if TYPE_CHECKING:
+    from fsjoule.runs.advise import Benches, Question
+    from fsjoule.verdicts.advice.evidence import Evidence
 
 app = typer.Typer()
 
@@ -16,20 +22,46 @@ app = typer.Typer()
 @app.command("advise")
 def advise(
     *,
-    runs: Annotated[list[Path], typer.Argument(help="Run folders of one board, or folders that contain some.")],
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Run folders of one board, or folders that contain some.")
+    ] = None,
     profile: Annotated[
-        str,
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="What the device does. Without it the profiles are listed."),
+    ] = None,
+    lg_env: Annotated[
+        Path | None,
         typer.Option(
-            metavar="NAME|FILE", help="What the device does: logger, gateway, media-player, camera, desktop, or a file."
+            "--lg-env",
+            metavar="FILE",
+            help="Measure what is missing on this board (default without RUNS: the virtual board in guest time).",
         ),
-    ],
-    fs: Annotated[str | None, typer.Option("--fs", metavar="NAME[,NAME]", help="Only these filesystems.")] = None,
-    kernel: Annotated[str | None, typer.Option(help="This kernel, if the runs have several.")] = None,
-    storage: Annotated[str | None, typer.Option(help="This storage device, if the runs have several.")] = None,
+    ] = None,
+    fs: Annotated[
+        str | None, typer.Option("--fs", metavar="NAME[,NAME]", help="Only these filesystems (measured: the suite's).")
+    ] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help=f"This kernel, if the runs have several (measured: {DEFAULT_KERNEL}).")
+    ] = None,
+    storage: Annotated[
+        str | None, typer.Option(help="This storage device, if the runs have several (measured: card).")
+    ] = None,
     weights: Annotated[
         str | None,
         typer.Option(metavar="AXIS=N[,AXIS=N]", help="Make a score: energy, loss, wait, wear, mount, with weights."),
     ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Boots that are measured (default: 2 in guest time, else 3)."),
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where runs are found and put (default: results).")
+    ] = None,
+    boards: Boards = 1,
+    wait: Wait = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what is missing, and what measuring it takes.")
+    ] = False,
     wide: Wide = False,
     json_output: Json = False,
     page: Annotated[
@@ -41,28 +73,54 @@ def advise(
 ) -> None:
     """Which filesystem should this board run? A usage profile and what was measured become joules, losses and waits.
 
-    Joules a day, hours of battery, years of the card, seconds of waiting and files lost a year, each with its 95 %
-    interval. Filesystems that cannot be told apart are said to be so. What was not measured is named with the command
-    that measures it.
+    With RUNS the answer is computed from them. Without RUNS it measures what is missing, in runs of its own: it says
+    first what that takes, and the same command goes on after an interruption. A filesystem that lost synced files comes
+    last, unless --weights decide.
 
-    Exit code: 0 whatever the answer, 2 for wrong input: an unknown profile, runs of different boards, kernels or
-    meters, runs without a valid measurement.
+    Exit code: 0 whatever the answer. Errors: 2 the input, 4 the lab, 130 interrupted.
 
-    Example: fsjoule advise results/20260101T120000Z-board-abc123 --profile logger -o advice.html
+    Example: fsjoule advise --profile logger --lg-env env/deterministic.yaml -o advice.html
     """
-    from fsjoule.model.labels import listed
+    if profile is None:
+        _list_profiles(asked=bool(runs or lg_env), json_output=json_output)
+        return
     from fsjoule.suites.profile import profile_of
     from fsjoule.verdicts.advice.advise import advise as advised
     from fsjoule.verdicts.advice.advise import parse_weights
-    from fsjoule.verdicts.advice.evidence import evidence, only
 
     name, usage = profile_of(profile)
     weighted = parse_weights(weights) if weights is not None else None
-    found = evidence(runs, kernel=kernel, storage=storage)
-    wanted = listed(fs)
-    if fs is not None and not wanted:
-        raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    advice = advised(only(found, wanted) if wanted else found, name, usage, weights=weighted)
+    if runs:
+        given = {
+            "--lg-env": lg_env,
+            "--repeat": repeat,
+            "--results": results,
+            "--boards": boards > 1,
+            "--wait": wait,
+            "--dry-run": dry_run,
+        }
+        refuse("RUNS are answered from as they are, without", given, hint="leave RUNS out to measure what is missing")
+        found = _recorded(runs, kernel, storage, fs)
+    else:
+        from fsjoule.host.paths import project_dir
+        from fsjoule.lab import read_environment, wanted_place
+        from fsjoule.runs.advise import answered, question
+
+        asked = question(
+            name,
+            usage,
+            read_environment(lg_env or project_dir() / "env" / "deterministic.yaml", wanted_place(None, wait, None)),
+            filesystems=fs,
+            kernel=kernel or DEFAULT_KERNEL,
+            storage=storage,
+            repeat=repeat,
+            results=results or Path("results"),
+            boards=boards,
+        )
+        if _measured(asked, wait, dry_run=dry_run, json_output=json_output):
+            return
+        found = answered(asked)
+    advice = advised(found, name, usage, weights=weighted)
     if json_output:
         from fsjoule.report.advice.document import to_document
 
@@ -76,3 +134,98 @@ def advise(
 
         write_text(page, render_page(advice, page))
         progress(f"page  {page}")
+
+
+def _list_profiles(*, asked: bool, json_output: bool) -> None:
+    """Show the profiles; a ConfigError names them if something was `asked` that needs one."""
+    from fsjoule.suites.profile import profile_names, profile_of
+
+    if asked:
+        choices = ", ".join(profile_names())
+        raise ConfigError(
+            "no --profile says what the device does", hint=f"choose from {choices}, or name a file: own.toml"
+        )
+    titles = {name: profile_of(name)[1].title for name in profile_names()}
+    if json_output:
+        print_json(titles)
+        return
+    for name, title in titles.items():
+        out.print(f"{name:<14}{title}", highlight=False, soft_wrap=True)
+    out.print("own.toml      your own (docs/advice.md)", highlight=False)
+
+
+def _recorded(runs: list[Path], kernel: str | None, storage: str | None, fs: str | None) -> Evidence:
+    """What these runs have of the filesystems. Raises ConfigError, ResultError."""
+    from fsjoule.model.labels import listed
+    from fsjoule.runs.advise import with_board
+    from fsjoule.store.named_runs import named_folders
+    from fsjoule.verdicts.advice.evidence import evidence, only
+
+    found = with_board(evidence(named_folders(runs), kernel=kernel, storage=storage))
+    wanted = listed(fs)
+    if fs is not None and not wanted:
+        raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
+    return only(found, wanted) if wanted else found
+
+
+def _measured(asked: Question, wait: str | None, *, dry_run: bool, json_output: bool) -> bool:
+    """Say what is missing and what it takes, then measure it; True if that was all. Raises typer.Exit of a bench."""
+    from fsjoule.cli.bench import bench_program
+    from fsjoule.host.process import to_its_end
+    from fsjoule.runs.advise import benches, measure
+
+    found = benches(asked)
+    lines = _cost_lines(asked, found)
+    if dry_run:
+        if json_output:
+            print_json(_document(found))
+        else:
+            out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+        return True
+    for line in lines:
+        progress(line)
+    # The benches' output is no answer: it goes where progress goes.
+    waiting = ("--wait", wait) if wait else ()
+    code = measure(asked, found.missing, lambda words: to_its_end(bench_program([*words, *waiting]), output=sys.stderr))
+    if code:
+        progress("not all was measured: the same command goes on")
+        raise typer.Exit(code)
+    return False
+
+
+def _cost_lines(asked: Question, found: Benches) -> list[str]:
+    from fsjoule.model import CARD, MIB
+    from fsjoule.report.numbers import seconds_text
+    from fsjoule.verdicts.advice.parts import POWER_LOSS_SUITE
+
+    board = asked.environment.profile
+    where = board.name if asked.storage == CARD else f"{board.name}'s {asked.storage}"
+    lines = [f"{asked.name} on {where}{' (simulated)' if board.simulated else ''}: {', '.join(asked.filesystems)}"]
+    for one in found.missing:
+        begun = f", goes on in {one.begun}" if one.begun else ""
+        lines.append(
+            f"to be measured: {', '.join(one.workloads)} of {', '.join(one.filesystems)}, {one.repeat} times{begun}"
+        )
+    if found.missing:
+        cost = found.cost
+        basis = f"learned from {found.learned_from} of its runs" if found.learned_from else "a guess: no earlier run"
+        length = seconds_text(cost.seconds / asked.boards)
+        length += f" on {asked.boards} boards at once" if asked.boards > 1 else ""
+        lines.append(
+            f"this takes about {length}, {cost.written_bytes / MIB:,.0f} MiB written and "
+            f"{cost.energy_j:,.0f} J of the board ({basis}), {cost.measurements} measurements in {cost.boots} boots"
+        )
+    else:
+        lines.append(f"all is measured already, in {asked.results}")
+    if asked.no_cuts:
+        lines.append(f"files lost in power cuts are not measured: {asked.no_cuts}")
+    elif asked.environment.virtual_lab is None and any(one.suite == POWER_LOSS_SUITE for one in found.missing):
+        lines.append("whether its storage has a volatile cache, which a power cut empties, is not known: the cuts tell")
+    return lines
+
+
+def _document(found: Benches) -> dict[str, object]:
+    from dataclasses import asdict
+
+    missing = [asdict(one) for one in found.missing]
+    return {"missing": missing, "cost": asdict(found.cost), "learned_from_runs": found.learned_from}

@@ -13,12 +13,17 @@ import typer
 from fsjoule.cli.common import (
     All,
     Boards,
+    Budget,
+    Filesystems,
     Json,
     PlaceTag,
     Priority,
+    Select,
     Storages,
     Wait,
     Wide,
+    guest_time_board,
+    joined,
     out,
     output_file,
     print_json,
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _METRICS: Final = "throughput,energy,cpu"
+_FILESYSTEM: Final = "ext4"
+_BUDGET: Final = 120  # boots
 _STATE: Final = Path("bisection")
 
 
@@ -46,31 +53,37 @@ def bisect(
     *,
     lg_env: Annotated[
         list[Path] | None,
-        typer.Option("--lg-env", metavar="FILE", help="Measure on this board; repeated: on the next one if it fails."),
+        typer.Option(
+            "--lg-env",
+            metavar="FILE",
+            help="Measure on this board (default: in guest time); repeated: on the next one if it fails.",
+        ),
     ] = None,
     boards: Boards = 1,
     place_tag: PlaceTag = None,
     wait: Wait = None,
     priority: Priority = None,
     tree: Annotated[
-        Path | None, typer.Option("--tree", metavar="PATH", help="The kernel's git repository; nothing in it changes.")
+        Path | None,
+        typer.Option(
+            "--tree", metavar="PATH", help="The kernel's git repository (default: the one here); nothing in it changes."
+        ),
     ] = None,
     good: Annotated[
         list[str] | None, typer.Option("--good", metavar="REV", help="A revision without the loss; may be repeated.")
     ] = None,
     bad: Annotated[
-        list[str] | None, typer.Option("--bad", metavar="REV", help="A revision with it; may be repeated.")
+        list[str] | None,
+        typer.Option("--bad", metavar="REV", help="A revision with it (default: HEAD); may be repeated."),
     ] = None,
-    fs: Annotated[str, typer.Option("--fs", metavar="NAME[,NAME]", help="Filesystems.")] = "ext4",
+    fs: Filesystems = None,
     suite: Annotated[str, typer.Option("--suite", metavar="NAME", help="The suite.")] = "quick",
-    select: Annotated[
-        str, typer.Option("-k", metavar="TEXT[,TEXT]", help="Only measurements with one of these in their names.")
-    ] = "",
+    select: Select = None,
     metric: Annotated[
         str, typer.Option("--metric", metavar="NAME[,NAME]", help="The figures in which a loss counts.")
     ] = _METRICS,
     effect: Annotated[str, typer.Option("--effect", metavar="PERCENT", help="The smallest loss that matters.")] = "5%",
-    budget: Annotated[int, typer.Option("--budget", metavar="N", help="Boots at most.")] = 120,
+    budget: Budget = None,
     state: Annotated[
         Path, typer.Option("--state", metavar="DIR", help="Where the log is kept; the same command goes on there.")
     ] = _STATE,
@@ -118,25 +131,27 @@ def bisect(
     own. The first bad commit is confirmed by fresh boots beside its parent, by a revert on the bad end, and with forced
     alignment of functions. Interrupt it whenever you like: the same command goes on where it was.
 
-    Exit code 0: a culprit. 10: several commits that cannot be told apart. 11: no regression in this range. 3: not
+    Exit code 0: a culprit. 10: several commits, one of which it is. 11: no regression in this range. 3: not
     decided within the budget. 12: cannot be tested. Errors: 2 the input, 4 the lab, 6 an end that does not build, 70 a
     bug, 130 interrupted (143, 129).
 
-    Example: fsjoule bisect --lg-env env/deterministic.yaml --tree ~/linux --good v6.1 --bad v6.12 -k randread
+    Example, in a kernel's tree: fsjoule bisect --good v6.1 --bad v6.12 -k randread
     """
     if context.invoked_subcommand is not None:
         return
-    missing = {"--lg-env": lg_env, "--tree": tree, "--good": good, "--bad": bad}
+    from fsjoule.kernels.source_tree import tree_here
+
+    tree = tree or tree_here()
+    missing = {"--tree (this folder is in no kernel's repository)": tree, "--good REV": good}
     if lacking := [name for name, value in missing.items() if not value]:
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
-    assert lg_env
     assert tree is not None
     from fsjoule.lab import read_environment, wanted_place
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import Request
 
     wanted = wanted_place(place_tag, wait, priority)
-    environments = tuple(read_environment(each, wanted) for each in lg_env)
+    environments = tuple(read_environment(each, wanted) for each in lg_env or [guest_time_board()])
     found = run(
         Request(
             environment=environments[0],
@@ -144,16 +159,16 @@ def bisect(
             boards=boards,
             tree=tree,
             good=tuple(good or ()),
-            bad=tuple(bad or ()),
-            filesystems=fs,
+            bad=tuple(bad or ("HEAD",)),
+            filesystems=joined(fs) or _FILESYSTEM,
             suite=suite,
-            select=select,
+            select=select or "",
             state=state,
             results=results,
             command=("fsjoule", *sys.argv[1:]),
             metrics=_metrics(metric),
             effect=_fraction(effect),
-            budget=_at_least(budget, "--budget", 6),
+            budget=_at_least(_BUDGET if budget is None else budget, "--budget", 6),
             seed=secrets.randbits(32) if seed is None else seed,
             provision=provision,
             storages=storage,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from fsjoule.cli.common import Wide, out, progress, refuse
 if TYPE_CHECKING:
     from fsjoule.lab.boards.checking import Checked
 
-app = typer.Typer(no_args_is_help=True, help="Real boards: a catalogue, files for a new one, their check.")
+app = typer.Typer(no_args_is_help=True, help="Write and check the files of a real board; list the catalogue.")
 
 
 @app.command("list")
@@ -118,7 +119,8 @@ def board_new(  # noqa: PLR0917 - typer
         return str(typer.prompt(question, default=default, err=True))
 
     choices = sorted(stem for stem, file in recipe_files(recipes_folder()).items() if file.parent.name == "boards")
-    chosen = answer(source, f"Which board ({', '.join(choices)})", "")
+    likely = name if name in choices else choices[0]
+    chosen = answer(source, f"Which board ({', '.join(choices)})", likely if asking else "")
     if not chosen:
         raise ConfigError("which board it is like was not said", hint=f"--from, one of: {', '.join(choices)}")
     recipe = load_recipe(recipes_folder(), chosen)
@@ -156,7 +158,7 @@ def board_new(  # noqa: PLR0917 - typer
     write_new(texts, paths)
     for path in paths.values():
         out.print(str(path), soft_wrap=True)
-    progress(f"next: fsjoule board check {paths['environment']}")
+    progress(f"next: {shlex.join(['fsjoule', 'board', 'check', str(paths['environment'])])}")
     if left := sum(text.count(f"'{TO_CHANGE}'") for text in texts.values()):
         progress(f"{left} values are still {TO_CHANGE} in {paths['exporter']}")
 

@@ -18,7 +18,7 @@ _MATRIX: Final = Path(".ci/matrix.toml")
 _MOST_RUNS: Final = 120
 _PREFIX: Final = "fsjoule"
 
-app = typer.Typer(no_args_is_help=True, help="Commands for GitLab CI jobs (docs/ci.md).")
+app = typer.Typer(no_args_is_help=True, help="Report to GitLab from CI jobs, and keep runs there (docs/ci.md).")
 
 
 @app.command("note")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -13,17 +14,21 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.text import Text
 
-from fsjoule.errors import ConfigError, StorageError
+from fsjoule.errors import ConfigError, ResultError, not_written
 from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
+from fsjoule.model.labels import counted
 from fsjoule.runs.options import PLACE_TAG, PRIORITY, WAIT
 from fsjoule.store.files import check_writable
 from fsjoule.store.progress import Watcher
+
+if TYPE_CHECKING:
+    from fsjoule.store.reader import LoadedRun
 
 out = PlainConsole()
 err = PlainConsole(stderr=True)
@@ -69,7 +74,20 @@ def check_file(file: Path, option: str) -> None:
     """Check that an option's file can be written. Raises ConfigError."""
     if file.is_dir():
         raise ConfigError(f"{option}: {file} is a folder", hint="name a file")
+    if not file.parent.exists():
+        raise ConfigError(
+            f"{option}: there is no folder {file.parent}", hint=f"mkdir -p {shlex.quote(str(file.parent))}"
+        )
     check_writable(file.parent, option)
+
+
+def print_version(value: bool = True) -> None:
+    """Print the version and end, if that is asked for. A callback."""
+    if value:
+        from importlib.metadata import version
+
+        out.print(version("fsjoule"), highlight=False)
+        raise typer.Exit
 
 
 def _name(param: typer.CallbackParam) -> str:
@@ -98,6 +116,26 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 PlaceTag = Annotated[
     str | None, typer.Option("--place-tag", metavar="KEY=VALUE[,KEY=VALUE]", help=_sentence(PLACE_TAG))
 ]
+Run = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[RUN]", help="A run: the start of its id, its folder, or s3://BUCKET/PREFIX/RUN (default: the newest)."
+    ),
+]
+Select = Annotated[
+    str | None,
+    typer.Option(
+        "-k", metavar="WORDS", help="Only measurements whose names match, for example -k 'ext4 and not rand'."
+    ),
+]
+Filesystems = Annotated[
+    list[str] | None,
+    typer.Option("--fs", metavar="NAME[,NAME]", help="Only these filesystems; may be repeated."),
+]
+BoardNames = Annotated[
+    list[str] | None, typer.Option("--board", metavar="NAME[,NAME]", help="Only these boards; may be repeated.")
+]
+Budget = Annotated[int | None, typer.Option("--budget", metavar="N", help="At most N boots.")]
 Storages = Annotated[
     str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's).")
 ]
@@ -105,12 +143,35 @@ Wait = Annotated[str | None, typer.Option("--wait", metavar="TIME", help=_senten
 Priority = Annotated[float | None, typer.Option("--priority", metavar="N", help=_sentence(PRIORITY))]
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of tables and whole names, however wide.")]
 Within = Annotated[
-    str | None, typer.Option("--within", metavar="PLACE", help="Both sides are kernels of this run or branch.")
+    str | None,
+    typer.Option(
+        "--within", metavar="RUN|BRANCH", help="Both sides are kernels of this run (last: the newest) or branch."
+    ),
 ]
 Page = Annotated[
     Path | None,
     typer.Option("--page", metavar="FILE", callback=output_file, help="Write a self-contained HTML page to FILE."),
 ]
+
+
+def check_whole(loaded: LoadedRun) -> None:
+    """Raise ResultError, once a run was shown, for measurements that are damaged and were left out."""
+    if loaded.damaged:
+        name, why = next(iter(loaded.damaged.items()))
+        count = counted(len(loaded.damaged), "damaged measurement")
+        raise ResultError(f"{count} left out: {name}: {why}", hint="the others are whole")
+
+
+def guest_time_board() -> Path:
+    """The environment file of the board that a kernel's developer has without hardware."""
+    from fsjoule.host.paths import project_dir
+
+    return project_dir() / "env" / "deterministic.yaml"
+
+
+def joined(names: list[str] | None) -> str | None:
+    """The list of a repeated option that takes commas; None if it was not given."""
+    return None if names is None else ",".join(names)
 
 
 def refuse(why: str, options: Mapping[str, object], *, hint: str | None = None) -> None:
@@ -132,12 +193,12 @@ def write_answer(name: str, file: Path, content: Callable[[], str]) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a file that a user has asked for, and make its folder. Raises StorageError."""
+    """Write a file that a user has asked for, and make its folder. Raises ConfigError, StorageError."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
+        raise not_written(f"{file} cannot be written", error, hint="name another file") from error
 
 
 def replace_text(file: Path, text: str) -> None:
@@ -148,7 +209,7 @@ def replace_text(file: Path, text: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, text.encode())
     except OSError as error:
-        raise StorageError(f"{file} cannot be written: {error.strerror}") from error
+        raise not_written(f"{file} cannot be written", error, hint="name another file") from error
 
 
 def progress(line: str) -> None:

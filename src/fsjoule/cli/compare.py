@@ -11,6 +11,8 @@ import typer
 from fsjoule.cli.common import (
     AcrossBoards,
     All,
+    BoardNames,
+    Filesystems,
     Json,
     Page,
     Wide,
@@ -40,11 +42,13 @@ _METRIC = f"Only this figure; may be repeated: {', '.join(Metric)}."
 def compare(
     *,
     baseline: Annotated[str, typer.Argument(help="The side to compare with.")],
-    candidate: Annotated[str, typer.Argument(help="The side that may have changed.")],
+    candidate: Annotated[
+        str | None, typer.Argument(help="The side that may have changed (default: the newest run).")
+    ] = None,
     within: Within = None,
     index: Location = DEFAULT_LOCATION,
-    board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
-    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
+    board: BoardNames = None,
+    fs: Filesystems = None,
     metric: Annotated[list[Metric] | None, typer.Option("--metric", help=_METRIC)] = None,
     alpha: Annotated[float, typer.Option(help="Two-sided level of one comparison.")] = _DEFAULTS.alpha,
     false_discoveries: Annotated[
@@ -66,14 +70,16 @@ def compare(
 ) -> None:
     """Compare two finished sides: one verdict per series and figure, with its error rate.
 
-    A side is a run folder (or a folder of runs), or a run, kernel or branch of the index: 6.1, kernel:6.1,
-    branch:main, run:2a62b3. KERNEL@RUN is a kernel within one run. Folders need not be imported.
+    A side is a run (the start of its id, `last`, its folder, or a folder of runs), or a kernel or branch of the index:
+    6.1, kernel:6.1, branch:main, run:2a62b3. KERNEL@RUN is a kernel within one run. Folders need not be imported.
 
     Exit code: 0 whatever the verdicts, 2 if the sides cannot be compared.
 
-    Example: fsjoule compare 6.1 6.12 --within results/20260101T120000Z-board-abc123 --page compare.html
+    Example: fsjoule compare 6.1 6.12 --within last --page compare.html; fsjoule compare abc123 last
     """
+    from fsjoule.model.labels import listed
     from fsjoule.store.index.records import Where
+    from fsjoule.store.named_runs import LAST
     from fsjoule.verdicts.compare import compare_sides
     from fsjoule.verdicts.sides import Sources
 
@@ -81,9 +87,11 @@ def compare(
         raise ConfigError("--markdown and --json exclude each other")
     limits = Limits(alpha, false_discoveries, smallest_effect)
     wanted = tuple(metric or ())
-    where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()))
+    where = Where(boards=listed(board), filesystems=listed(fs))
     with Sources(index) as sources:
-        sides = [sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate)]
+        sides = [
+            sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate or LAST)
+        ]
         damaged = {str(fault.path): fault.reason for fault in sources.damaged}
     compared = compare_sides(
         sides[0], sides[1], limits.criteria(), metrics=wanted, damaged=damaged, across_boards=across_boards

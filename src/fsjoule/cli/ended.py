@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
-from typing import Any, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 from typer import Abort
 from typer.core import TyperGroup
@@ -17,7 +18,7 @@ from typer.exceptions import TyperException
 from fsjoule.cli.common import err
 from fsjoule.errors import ConfigError, FsjouleError, LabError, of_system
 from fsjoule.host import interrupts
-from fsjoule.host.output import cannot_be_written, guarded
+from fsjoule.host.output import cannot_be_written, guarded, is_closed_pipe
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
@@ -30,6 +31,10 @@ class _Unexpected(Exception):  # noqa: N818 - it carries one
     """Carries an exception past typer, which exits with 1 for some: a broken connection, the end of a pipe."""
 
 
+class _NobodyReads(BaseException):
+    """Ends a command whose reader has closed the pipe (`| head`): it has what it wanted."""
+
+
 class Group(TyperGroup):
     """A group of commands whose exceptions reach `exit_code_of` unchanged, and whose help has whole sentences.
 
@@ -37,9 +42,19 @@ class Group(TyperGroup):
     Python's for the types of options.
     """
 
+    # The commands of each panel of the main help, in their order; a group's own help has one.
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {}
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - typer's own types are private
         found = super().get_command(ctx, cmd_name)
-        for parameter in getattr(found, "params", ()):
+        own = getattr(found, "params", [])
+        for option in ctx.find_root().command.params:
+            if not any(option.opts == each.opts for each in own):
+                # --version is the same everywhere, and named in the main help only.
+                everywhere = copy(option)
+                everywhere.hidden, everywhere.expose_value = True, False
+                own.append(everywhere)
+        for parameter in own:
             parameter.display_type_rich = partial(_plain_type, parameter.display_type_rich)
         return found
 
@@ -48,16 +63,15 @@ class Group(TyperGroup):
             return super().make_context(*given, **named)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own types are private
-        """Write each command with its whole first sentence; typer cuts it short."""
+        """Write each command with its whole first sentence, in panels; typer cuts it short."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, each.get_short_help_str(_LONGEST))
-                    for name, each in commands.items()
-                    if each and not each.hidden
-                ]
-            )
+        shown = {name: each.get_short_help_str(_LONGEST) for name, each in commands.items() if not each.hidden}
+        panels: Mapping[str, Sequence[str]] = self.panels if ctx.parent is None else {}
+        placed = {name for names in panels.values() for name in names}
+        for panel, names in {**panels, "Commands": [name for name in shown if name not in placed]}.items():
+            if rows := [(name, shown[name]) for name in names if name in shown]:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own types are private
         try:
@@ -102,6 +116,8 @@ def exit_code_of(command: Callable[[], object], *, answers: bool) -> int:
         code = _outcome(command)
         try:
             sys.stdout.flush()
+        except _NobodyReads:
+            pass
         except FsjouleError as error:
             _say(error)
             code = code or error.exit_code
@@ -115,6 +131,8 @@ def _outcome(command: Callable[[], object]) -> int:
         return _code(ended)
     except KeyboardInterrupt:
         return interrupts.exit_code() or INTERRUPTED
+    except _NobodyReads:
+        return 0
     except FsjouleError as error:
         _say(error)
         return _interrupted(error) or error.exit_code
@@ -166,7 +184,10 @@ def _guarded_output(*, answers: bool) -> Generator[None]:
     """Output that cannot be written ends a command with exit code and cause; a command that answers only says so."""
 
     def failed(error: OSError) -> None:
-        if answers:
+        if is_closed_pipe(error):
+            if not answers:
+                raise _NobodyReads from error
+        elif answers:
             _say(cannot_be_written(error))
         else:
             raise cannot_be_written(error) from error

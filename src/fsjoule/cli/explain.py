@@ -12,11 +12,14 @@ import typer
 
 from fsjoule.cli.common import (
     All,
+    Filesystems,
     Json,
     PlaceTag,
     Priority,
+    Select,
     Wait,
     Wide,
+    joined,
     out,
     output_file,
     print_json,
@@ -47,13 +50,12 @@ def explain(
     wait: Wait = None,
     priority: Priority = None,
     within: Annotated[
-        Path | None, typer.Option("--within", metavar="RUN", help="Read the profiles that this run has kept.")
+        str | None,
+        typer.Option("--within", metavar="RUN", help="Read the profiles that this run has kept (default: the newest)."),
     ] = None,
-    fs: Annotated[str | None, typer.Option("--fs", metavar="NAME[,NAME]", help="Filesystems.")] = None,
+    fs: Filesystems = None,
     suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {_SUITE}).")] = None,
-    workload: Annotated[
-        str | None, typer.Option("-k", "--workload", metavar="NAME", help="Workload (read-16k), or operation (read).")
-    ] = None,
+    select: Select = None,
     repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", help="Boots of each kernel (else 1).")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the boots and all random choices (else a new one).")] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
@@ -80,45 +82,44 @@ def explain(
 
     It is exact on a board in guest time. On any other board perf takes samples, and the sampling error is told.
 
-    With --lg-env both kernels (names, package files, build folders) boot and are measured with a profile. With --within
-    both are kernels of a run that was measured with --profile.
+    With --lg-env both kernels (names, package files, build folders) boot and are measured with a profile. Without it
+    both are kernels of a run that was measured with --profile: the newest, or that of --within.
 
     Exit code 0; errors: 2 the input (a board without perf, a run without profiles), 4 the lab.
 
     Example: fsjoule explain 6.12 sid --lg-env env/deterministic.yaml --fs btrfs -k read-16k --svg why.svg
     """
-    if (lg_env is None) == (within is None):
-        raise ConfigError("explain needs --lg-env FILE, to measure now, or --within RUN, to read", hint="give one")
-    if within is not None:
+    if lg_env is not None and within is not None:
+        raise ConfigError("--lg-env measures now, and --within reads a run", hint="leave one of them out")
+    if lg_env is None:
         measuring = {"--suite": suite, "--repeat": repeat, "--seed": seed}
         measuring |= {"--place-tag": place_tag, "--wait": wait, "--priority": priority}
         refuse("only what is measured now (--lg-env FILE) takes", measuring)
         from fsjoule.model.labels import listed
         from fsjoule.runs.explain import explain_run
-        from fsjoule.store.objects.cache import at_hand
+        from fsjoule.store.named_runs import named_run
         from fsjoule.store.reader import load_run
 
-        loaded = load_run(at_hand(within))
+        loaded = load_run(named_run(within))
         kernels = (baseline, candidate)
-        found = explain_run(loaded, *kernels, filesystems=listed(fs), workload=workload)
+        found = explain_run(loaded, *kernels, filesystems=listed(fs), select=select)
     else:
         from fsjoule.lab import read_environment, wanted_place
         from fsjoule.runs.explain import explain_measured
         from fsjoule.runs.request import choose
 
-        assert lg_env is not None, "one of both is given"
         environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
         drawn = secrets.randbits(32) if seed is None else seed
         choice = choose(
             suite_name=suite or _SUITE,
-            filesystems=fs,
+            filesystems=joined(fs),
             kernels=(baseline, candidate),
             repeat=1 if repeat is None else repeat,
             provision=None,
             results=results,
             seed=drawn,
             environment=environment,
-            workload=workload,
+            select=select,
         )
         again = ("fsjoule", *sys.argv[1:], *([] if seed is not None else ["--seed", str(drawn)]))
         loaded, found = explain_measured(choice, environment, say=progress, command=again)

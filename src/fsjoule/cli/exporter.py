@@ -10,7 +10,7 @@ import typer
 
 from fsjoule.cli.common import Json, Wide, out, print_json, progress
 
-app = typer.Typer(no_args_is_help=True, help="The computer beside the board, which has its USB devices.")
+app = typer.Typer(no_args_is_help=True, help="Check the computer beside the board, which has its USB devices.")
 
 
 @app.callback()

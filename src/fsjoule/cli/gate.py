@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
+import shlex
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,8 @@ from fsjoule.cli.common import (
     AcrossBoards,
     All,
     Boards,
+    Budget,
+    Filesystems,
     Json,
     Page,
     PlaceTag,
@@ -26,6 +29,8 @@ from fsjoule.cli.common import (
     Wide,
     Within,
     check_file,
+    guest_time_board,
+    joined,
     out,
     print_json,
     progress,
@@ -55,23 +60,38 @@ _HERE: Final = "-"
 @app.command("gate")
 def gate(
     *,
-    baseline: Annotated[str, typer.Option("--baseline", metavar="A", help="The side to compare with.")],
-    candidate: Annotated[str, typer.Option("--candidate", metavar="B", help="The side that may be worse.")],
+    baseline: Annotated[str | None, typer.Argument(metavar="[BASELINE]", help="The side to compare with.")] = None,
+    candidate: Annotated[
+        str | None,
+        typer.Argument(metavar="[CANDIDATE]", help="The side that may be worse (in a kernel's tree: HEAD)."),
+    ] = None,
+    baseline_option: Annotated[
+        str | None, typer.Option("--baseline", metavar="A", help="Another way to name the baseline.")
+    ] = None,
+    candidate_option: Annotated[
+        str | None, typer.Option("--candidate", metavar="B", help="Another way to name the candidate.")
+    ] = None,
     lg_env: Annotated[
-        Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on the board of this environment.")
+        Path | None,
+        typer.Option(
+            "--lg-env",
+            metavar="FILE",
+            help="Measure now, on the board of this environment (in a kernel's tree: in guest time).",
+        ),
     ] = None,
     place_tag: PlaceTag = None,
     wait: Wait = None,
     priority: Priority = None,
     tree: Annotated[
-        Path | None, typer.Option("--tree", metavar="PATH", help="The sides are revisions of this kernel repository.")
+        Path | None,
+        typer.Option(
+            "--tree", metavar="PATH", help="The sides are revisions of this kernel repository (default: the one here)."
+        ),
     ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", help="With --tree: a config fragment or line; may be repeated.")
     ] = None,
-    fs: Annotated[
-        str | None, typer.Option("--fs", metavar="NAME[,NAME]", help=f"Filesystems (measured: {FILESYSTEMS}).")
-    ] = None,
+    fs: Filesystems = None,
     suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {SUITE}).")] = None,
     provision: Annotated[
         str, typer.Option(metavar="root|scratch", help="Where filesystems live: root partition or scratch.")
@@ -80,7 +100,7 @@ def gate(
     policy: Annotated[
         Path | None, typer.Option("--policy", metavar="FILE", help="Metrics, effects, error rates, budget (TOML).")
     ] = None,
-    budget: Annotated[int | None, typer.Option("--budget", metavar="N", help="At most N pairs of boots.")] = None,
+    budget: Budget = None,
     seed: Annotated[int | None, typer.Option(help="Seed for all random choices (default: new).")] = None,
     boards: Boards = 1,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
@@ -119,26 +139,30 @@ def gate(
 ) -> None:
     """Decide whether the candidate is worse than the baseline, with as few boots as the error rates allow.
 
-    With --lg-env both kernels (names, package files, build folders; with --tree: revisions) boot in turn until the
-    answer is clear. Without it the gate reads earlier boots: a side is a run folder, or a run, kernel or branch of the
-    index; KERNEL@RUN is a kernel within one run.
+    In a kernel's tree the sides are revisions, which are built and boot in turn on the board in guest time until the
+    answer is clear. With --lg-env they boot on that board: names of kernels, package files, build folders, revisions.
+    Else the gate reads earlier boots: a side is a run, or a kernel or branch of the index; KERNEL@RUN is a kernel
+    within one run.
 
     Exit code 0: unchanged or better, identical, or no baseline yet. 1: regressed. 3: not decided within the budget.
     Errors: 2 the input, 4 the lab, 6 a kernel that does not build, 70 a bug, 130 interrupted (143, 129). The exit code
     is the answer even if the answer cannot be printed, or written as Markdown.
 
-    Example: fsjoule gate --lg-env env/deterministic.yaml --tree ~/linux --baseline main --candidate HEAD --markdown -
+    Example, in a kernel's tree: fsjoule gate main; fsjoule gate main topic --markdown -
     """
     if json_output and markdown == _HERE:
         raise ConfigError("--json and --markdown - both write to standard output")
     if markdown not in (None, _HERE):
         check_file(Path(markdown), "--markdown")
+    baseline, candidate = _sides(baseline, candidate, baseline_option, candidate_option)
     wanted = _policy(policy, budget)
+    recorded = within is not None or drift_not_excluded or across_boards or (lg_env is None and index is not None)
+    tree = tree or _tree_here(baseline, candidate, recorded=recorded)
+    candidate, lg_env = _defaults(baseline, candidate, tree, lg_env)
     if lg_env is None:
         refuse(
             "only a gate that measures (--lg-env FILE) takes",
             {
-                "--tree": tree,
                 "--config": config,
                 "--storage": storage,
                 "--seed": seed,
@@ -173,6 +197,7 @@ def gate(
         )
         refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
         from fsjoule.ci.lava.signals import signals_of
+        from fsjoule.kernels import kernel_choices
         from fsjoule.lab import check_places, read_environment, wanted_place
         from fsjoule.runs.gate import Sides, build_sides, gate_measured
 
@@ -181,7 +206,7 @@ def gate(
         environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
         options = MeasureOptions(
             environment,
-            fs or FILESYSTEMS,
+            joined(fs) or FILESYSTEMS,
             suite or SUITE,
             provision,
             results,
@@ -198,6 +223,8 @@ def gate(
         built = named = Sides(baseline, candidate)
         if tree is not None:
             check_places(options.environment)
+            any_kernel = kernel_choices(options.environment.profile.recipe)[0]
+            options.choice(Sides(any_kernel, any_kernel), wanted)  # a wrong name is found before two kernels are built
             built = build_sides(named, tree, tuple(config or ()), say=progress)
         gated = gate_measured(
             named,
@@ -267,23 +294,62 @@ def _explain(gated: Gated, *, told: bool, wanted: bool, everything: bool, wide: 
     found = found_or_warned(partial(explain_gated, gated)) if told or wanted else ()
     if told:
         tell_after(found, everything=everything, wide=wide)
-    progress(f"explain  fsjoule explain {gated.baseline.name} {gated.candidate.name} --within {gated.folder}")
+    words = ("fsjoule", "explain", gated.baseline.name, gated.candidate.name, "--within", str(gated.folder))
+    progress(f"explain  {shlex.join(words)}")
     return found
 
 
+def _sides(
+    baseline: str | None, candidate: str | None, baseline_option: str | None, candidate_option: str | None
+) -> tuple[str, str | None]:
+    """Both sides, however they were named. Raises ConfigError."""
+    if baseline_option is not None and candidate is None:
+        baseline, candidate = None, baseline  # --baseline A B
+    if (baseline and baseline_option) or (candidate and candidate_option):
+        raise ConfigError("gate: a side is named twice", hint="fsjoule gate BASELINE CANDIDATE")
+    first = baseline or baseline_option
+    if first is None:
+        raise ConfigError("gate: no baseline is named", hint="fsjoule gate BASELINE CANDIDATE")
+    return first, candidate or candidate_option
+
+
+def _tree_here(baseline: str, candidate: str | None, *, recorded: bool) -> Path | None:
+    """The kernel's repository around this folder, if both sides are its revisions. `recorded`: an index was named."""
+    from fsjoule.kernels.source_tree import is_revision, tree_here
+
+    here = tree_here()
+    if here is None or (recorded and candidate is not None):
+        return None
+    if candidate is None:
+        return here  # whoever builds the baseline says what is wrong with it
+    return here if is_revision(here, baseline) and is_revision(here, candidate) else None
+
+
+def _defaults(baseline: str, candidate: str | None, tree: Path | None, lg_env: Path | None) -> tuple[str, Path | None]:
+    """The candidate and the board: in a kernel's tree HEAD, and the board in guest time. Raises ConfigError."""
+    if tree is not None:
+        candidate, lg_env = candidate or "HEAD", lg_env or guest_time_board()
+        progress(f"{candidate} against {baseline} of {tree}, on the board of {lg_env}")
+    if candidate is None:
+        hint = "fsjoule gate BASELINE CANDIDATE; in a kernel's tree, or with --tree PATH, the candidate is HEAD"
+        raise ConfigError("gate: no candidate is named", hint=hint)
+    return candidate, lg_env
+
+
 def _policy(file: Path | None, budget: int | None) -> Policy:
-    """The file's policy, or the default, with `budget` pairs of boots if given. Raises ConfigError."""
+    """The file's policy, or the default, with at most `budget` boots if given. Raises ConfigError."""
     from fsjoule.statistics.policy import read_policy
 
     policy = read_policy(file)
     if budget is None:
         return policy
-    if budget < policy.least_pairs:
+    least = 2 * policy.least_pairs
+    if budget < least:
         raise ConfigError(
-            f"--budget {budget} is less than the {policy.least_pairs} pairs that any decision needs",
-            hint=f"--budget {policy.least_pairs}, or a policy with another least_pairs",
+            f"--budget {budget}: any decision needs {least} boots, {policy.least_pairs} of each side",
+            hint=f"--budget {least}, or a policy with another least_pairs",
         )
-    return dataclasses.replace(policy, budget_pairs=budget)
+    return dataclasses.replace(policy, budget_pairs=budget // 2)
 
 
 def _again(*more: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from fsjoule.cli.common import Json, Wide, out, print_json, progress
 from fsjoule.errors import ConfigError
 from fsjoule.model import DEFAULT_RECIPE
 
-app = typer.Typer(no_args_is_help=True, help="Card images: kernels, root filesystems, the cache.")
+app = typer.Typer(no_args_is_help=True, help="Build card images; list and clean their cache.")
 
 
 @app.command("build")

@@ -10,7 +10,7 @@ import typer
 
 from fsjoule.cli.common import Json, Wide, out, print_json, progress
 
-app = typer.Typer(no_args_is_help=True, help="Kernels built from source, for --kernel.")
+app = typer.Typer(no_args_is_help=True, help="Build kernels from source, for --kernel.")
 
 
 @app.command("build")

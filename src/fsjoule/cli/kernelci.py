@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fsjoule.cli.common import progress
+from fsjoule.cli.common import Filesystems, joined, progress
 
-app = typer.Typer(no_args_is_help=True, help="KernelCI: a lab that polls it for jobs (docs/lava.md#kernelci).")
+app = typer.Typer(no_args_is_help=True, help="Poll KernelCI for jobs (docs/lava.md#kernelci).")
 
 
 @app.callback()
@@ -26,7 +26,7 @@ def poll(
     platform: Annotated[str, typer.Option(help="The board's name in KernelCI's pipeline.")],
     lg_env: Annotated[Path, typer.Option("--lg-env", envvar="LG_ENV", help="The board's environment file.")],
     suite: Annotated[str, typer.Option(help="What to measure.")] = "quick",
-    fs: Annotated[str | None, typer.Option("--fs", help="Filesystems, a,b (default: the suite's).")] = None,
+    fs: Filesystems = None,
     repeat: Annotated[int | None, typer.Option(help="Repetitions, each a boot (default: the suite's).")] = None,
     results: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("results"),
     origin: Annotated[str, typer.Option(help="The lab's name in KCIDB: a-z, 0-9, _.")] = "fsjoule",
@@ -63,7 +63,7 @@ def poll(
     kernel = next(iter(load_recipe(recipes_folder(), environment.profile.recipe).kernels))
     choice = choose(
         suite_name=suite,
-        filesystems=fs,
+        filesystems=joined(fs),
         kernels=kernel,
         repeat=repeat,
         provision=None,
@@ -72,7 +72,7 @@ def poll(
         environment=environment,
     )
     planned(choice, environment.profile, choice.kernels)
-    given = (("--suite", suite), ("--fs", fs), ("--repeat", repeat))
+    given = (("--suite", suite), ("--fs", joined(fs)), ("--repeat", repeat))
     options = [word for name, value in given if value is not None for word in (name, str(value))]
     lab = Lab(runtime, platform, environment, results, choice, (*options, *(more or ())), origin, hours * 3600)
     poller = Poller(server, lab, database, progress)

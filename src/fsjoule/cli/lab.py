@@ -10,9 +10,12 @@ from typing import Annotated
 import typer
 
 from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.errors import LabError
 from fsjoule.model.labels import counted
 
-app = typer.Typer(no_args_is_help=True, help="The virtual lab: real labgrid processes around an emulated board.")
+app = typer.Typer(
+    no_args_is_help=True, help="Bring the virtual lab up and down: real labgrid processes around an emulated board."
+)
 
 LabName = Annotated[
     str, typer.Option("--name", help="Name of the lab; its places are always called virtual, virtual-2 ...")
@@ -91,7 +94,7 @@ def lab_list() -> None:
 
 @app.command("status")
 def lab_status(name: LabName = "virtual", json_output: Json = False) -> None:
-    """Show the lab's processes (how dead ones died), the board, and who holds the place. Exit code 3 if it is down."""
+    """Show the lab's processes (how dead ones died), the board, and who holds the place. Exit code 4 if it is down."""
     from fsjoule.virtual.lab import lab as virtual_lab
 
     status = virtual_lab.status(name)
@@ -99,7 +102,7 @@ def lab_status(name: LabName = "virtual", json_output: Json = False) -> None:
         print_json(dataclasses.asdict(status))
     else:
         out.print(status.text(), highlight=False)
-    raise typer.Exit(0 if status.running else 3)
+    raise typer.Exit(0 if status.running else LabError.exit_code)
 
 
 @app.command("env")

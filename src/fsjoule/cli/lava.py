@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import check_file, progress, write_text
+from fsjoule.cli.common import Filesystems, Wait, check_file, joined, progress, write_text
 from fsjoule.cli.gate import FILESYSTEMS as GATED
 from fsjoule.errors import ConfigError
 
 if TYPE_CHECKING:
     from fsjoule.ci.lava.settings import Bench
 
-app = typer.Typer(no_args_is_help=True, help="LAVA: a labgrid place is a device, a suite is a job (docs/lava.md).")
+app = typer.Typer(
+    no_args_is_help=True, help="Make a labgrid place a LAVA device, and a suite a LAVA job (docs/lava.md)."
+)
 
 Place = Annotated[str, typer.Argument(help="The labgrid place.")]
 LgEnv = Annotated[
     Path, typer.Option("--lg-env", envvar="LG_ENV", help="The board's labgrid environment file, on the worker.")
 ]
 Output = Annotated[Path | None, typer.Option(help="File to write (default: standard output).")]
-Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for a place that somebody else has.")]
 Settings = Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: a variable of the environment.")]
 
-_WAIT_S = 600.0  # the help must not wait for labgrid: `fsjoule.ci.lava.settings` has the same
+_WAIT = "10m"  # the help must not wait for labgrid: `fsjoule.ci.lava.settings` has the same
 
 
 @app.command("device")
@@ -39,7 +40,7 @@ def device(
     device_type: Annotated[str | None, typer.Option(help="The device's type (default: the board's name).")] = None,
     results: Annotated[Path | None, typer.Option(help="Where the worker keeps run folders.")] = None,
     user: Annotated[str, typer.Option(help="LAVA's user of labgrid; who uses the place by hand has another.")] = "lava",
-    wait: Wait = _WAIT_S,
+    wait: Wait = _WAIT,
     name: Annotated[str | None, typer.Option(help="The device's name in LAVA (default: the place).")] = None,
     worker: Annotated[str | None, typer.Option(help="The worker's name in LAVA (default: this computer's).")] = None,
     server: Annotated[str, typer.Option(help="The LAVA server's address; runs then name their job's page.")] = "",
@@ -61,7 +62,7 @@ def device(
         Server(server)  # refuses what is no address
     job = {"DEVICE": name or place, "WORKER": worker or socket.getfqdn(), "SERVER": server}
     told = {f"FSJOULE_LAVA_{each}": text for each, text in job.items() if text}
-    bench = bench_of(place, lg_env, user=user, wait_s=wait, job=told)
+    bench = bench_of(place, lg_env, user=user, wait_s=_seconds(wait), job=told)
     kept = results or state_dir() / "lava" / "results"
     environment = read_environment(lg_env)
     named, without = device_type or environment.profile.name, environment.does_without
@@ -75,7 +76,7 @@ def job(
     more: Annotated[list[str] | None, typer.Argument(help="Further options of pytest, after --: -k write.")] = None,
     *,
     suite: Annotated[str, typer.Option(help="What to measure.")] = "quick",
-    fs: Annotated[str | None, typer.Option("--fs", help="Filesystems, a,b (default: the suite's).")] = None,
+    fs: Filesystems = None,
     kernel: Annotated[str, typer.Option(help="Kernels, a,b; paths are the worker's.")] = "6.1",
     repeat: Annotated[int | None, typer.Option(help="Repetitions, each a boot (default: the suite's).")] = None,
     provision: Annotated[str | None, typer.Option(help="Where the filesystem lives: root or scratch.")] = None,
@@ -88,7 +89,7 @@ def job(
     place: Annotated[str | None, typer.Option(help="Only this place's device.")] = None,
     priority: Annotated[str, typer.Option(help="low, medium, high, or 0 to 100.")] = "medium",
     hours: Annotated[int | None, typer.Option(help="The job's time limit (default: 12; with --smoke 1).")] = None,
-    wait: Wait = _WAIT_S,
+    wait: Wait = _WAIT,
     smoke: Annotated[
         bool,
         typer.Option("--smoke", help="Measure nothing: is the device fit? LAVA flashes and boots the board itself."),
@@ -155,7 +156,7 @@ def job(
             device=place,
             priority=priority,
             hours=(1 if smoke else 12) if hours is None else hours,
-            wait_s=wait,
+            wait_s=_seconds(wait),
             without=() if environment is None else environment.does_without,
         )
 
@@ -168,7 +169,7 @@ def job(
             cells[file] = suite_job(made(name, label))
         _write_each(cells, output)
     elif not smoke:
-        _write((gate_job if gate else suite_job)(made(fs, kernel)), output)
+        _write((gate_job if gate else suite_job)(made(joined(fs), kernel)), output)
     elif environment is None:
         raise ConfigError("a smoke job logs in to the board", hint="give --lg-env, the board's environment file")
     else:
@@ -176,7 +177,7 @@ def job(
 
         login_of(environment)  # before an image is built for nothing
         card = Image(_image(image, kernel, environment.profile.recipe))
-        _write(smoke_job(made(fs, kernel), environment, card), output)
+        _write(smoke_job(made(joined(fs), kernel), environment, card), output)
 
 
 def _check_kinds(
@@ -188,7 +189,7 @@ def _check_kinds(
     if sum((gate[0] is not None, smoke, each)) > 1:
         raise ConfigError("--smoke, --each, and --baseline with --candidate are jobs of different kinds: give one")
     if gate[0] is not None and repeat is not None:
-        raise ConfigError("a gate measures until the answer is clear", hint="instead of --repeat: -- --budget N")
+        raise ConfigError("a gate measures until the answer is clear", hint="instead of --repeat: -- --budget BOOTS")
     if each and output is None:
         raise ConfigError("--each writes several files", hint="give --output, a folder")
 
@@ -219,7 +220,7 @@ def pull(
 
 
 @app.command("connect", hidden=True)
-def connect(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+def connect(place: Place, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settings = None) -> None:
     """Become a client of the board's console."""
     from fsjoule.ci.lava import helpers
 
@@ -227,7 +228,7 @@ def connect(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Setting
 
 
 @app.command("power-on", hidden=True)
-def power_on(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+def power_on(place: Place, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settings = None) -> None:
     """Acquire the place and switch its board on."""
     from fsjoule.ci.lava import helpers
 
@@ -235,7 +236,7 @@ def power_on(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settin
 
 
 @app.command("power-off", hidden=True)
-def power_off(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+def power_off(place: Place, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settings = None) -> None:
     """End the job's bench, switch the board off and release its place. A place that LAVA has not is left alone."""
     from fsjoule.ci.lava import guard
 
@@ -243,7 +244,7 @@ def power_off(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Setti
 
 
 @app.command("hard-reset", hidden=True)
-def hard_reset(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+def hard_reset(place: Place, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settings = None) -> None:
     """Acquire the place and switch its board off and on."""
     from fsjoule.ci.lava import helpers
 
@@ -251,7 +252,7 @@ def hard_reset(place: Place, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Sett
 
 
 @app.command("flash", hidden=True)
-def flash(place: Place, image: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+def flash(place: Place, image: Path, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settings = None) -> None:
     """Acquire the place and bring an image onto its board's card. The board is off then."""
     from fsjoule.ci.lava import helpers
 
@@ -259,7 +260,7 @@ def flash(place: Place, image: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settin
 
 
 @app.command("bench-shell", hidden=True)
-def bench_shell(place: Place, results: Path, lg_env: LgEnv, wait: Wait = _WAIT_S, settings: Settings = None) -> None:
+def bench_shell(place: Place, results: Path, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settings = None) -> None:
     """Acquire the place and become the shell in which a job measures."""
     from fsjoule.ci.lava import helpers
 
@@ -287,13 +288,19 @@ def guard(place: Place, job: int, lg_env: LgEnv) -> None:
     """Wait for the end of a job, and end what it leaves behind."""
     from fsjoule.ci.lava import guard
 
-    guard.guard(_entered(place, lg_env, _WAIT_S, None), job)
+    guard.guard(_entered(place, lg_env, _WAIT, None), job)
 
 
-def _entered(place: str, lg_env: Path, wait_s: float, settings: list[str] | None) -> Bench:
+def _seconds(wait: str | None) -> float:
+    from fsjoule.lab.wanted import seconds
+
+    return seconds("--wait", wait or _WAIT)
+
+
+def _entered(place: str, lg_env: Path, wait: str | None, settings: list[str] | None) -> Bench:
     from fsjoule.ci.lava import settings as carried
 
-    bench = carried.Bench(place, lg_env, carried.parsed(settings or []), wait_s)
+    bench = carried.Bench(place, lg_env, carried.parsed(settings or []), _seconds(wait))
     carried.enter(bench)
     return bench
 
@@ -310,7 +317,11 @@ def _image(named: str | None, kernel: str, recipe: str) -> str:
 
 
 def _write_each(texts: Mapping[str, str], folder: Path | None) -> None:
+    from fsjoule.store.files import check_writable
+
     assert folder is not None, "checked"
+    check_writable(folder, "--output")
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         _write(text, folder / f"{name}.yaml")
 

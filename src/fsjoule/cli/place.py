@@ -21,13 +21,11 @@ from fsjoule.cli.common import (
     replace_text,
 )
 
-app = typer.Typer(no_args_is_help=True, help="A place of labgrid for one job, given back however the job ends.")
+app = typer.Typer(no_args_is_help=True, help="Hold a place of labgrid for one job, and show all places.")
 
 Name = Annotated[str | None, typer.Option("--place", metavar="NAME", help="The place (hold's default: LG_PLACE).")]
-End = Annotated[
-    str, typer.Option("--end-within", metavar="TIME", help="The command's own time to end, before SIGKILL.")
-]
-_END: Final = "2m"
+Grace = Annotated[str, typer.Option("--grace", metavar="TIME", help="The command's own time to end, before SIGKILL.")]
+_GRACE: Final = "2m"
 
 
 @app.command("hold")
@@ -38,7 +36,7 @@ def hold(
     place_tag: PlaceTag = None,
     wait: Wait = None,
     priority: Priority = None,
-    end_within: End = _END,
+    grace: Grace = _GRACE,
 ) -> None:
     """Hold a place while a command runs; LG_PLACE names it. Then the board is off and the place is free.
 
@@ -46,7 +44,7 @@ def hold(
     process group are ended. Exit code: the command's; 2 wrong input, 4 the lab, 130, 143 or 129 after Ctrl-C, SIGTERM
     or SIGHUP.
 
-    Example: fsjoule place hold --place evk-1 --wait 1h -- pytest tests/bench --lg-env env/boards/imx6ul-evk.yaml
+    Example: fsjoule place hold --place evk-1 --wait 1h -- fsjoule bench --lg-env env/boards/imx6ul-evk.yaml
     """
     import os
 
@@ -58,7 +56,7 @@ def hold(
     if place is not None and place_tag is not None:
         raise ConfigError("--place and --place-tag both choose the place", hint="leave one of them out")
     wanted = wanted_place(place_tag, wait, priority)
-    end_s = seconds("--end-within", end_within)
+    end_s = seconds("--grace", grace)
     with interrupts.handled():
         code = jobs.hold(place or os.environ.get("LG_PLACE"), command, wanted, end_s=end_s, say=progress)
     raise typer.Exit(code)
@@ -119,7 +117,7 @@ def status(
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """Show the whole lab: states, holders, queue, last runs, utilisation, and faults by part.
+    """Show the whole lab: states, holders, queue, last runs, use, efficiency, and faults by part.
 
     Places and queue come from the coordinator, the rest from run folders.
 
@@ -176,7 +174,7 @@ def release(
     *,
     place: Name = None,
     end: Annotated[bool, typer.Option("--end", help="Also end a living job, which says by whom.")] = False,
-    end_within: End = _END,
+    grace: Grace = _GRACE,
 ) -> None:
     """Give back the places of this job and of killed jobs on this computer. A second call does nothing.
 
@@ -188,5 +186,5 @@ def release(
     from fsjoule.lab import jobs
     from fsjoule.lab.wanted import seconds
 
-    if not jobs.release(place, end=end, end_s=seconds("--end-within", end_within), say=progress):
+    if not jobs.release(place, end=end, end_s=seconds("--grace", grace), say=progress):
         raise typer.Exit(LabError.exit_code)

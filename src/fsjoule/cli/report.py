@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import ending, out, output_file, output_folder, progress
+from fsjoule.cli.common import Run, ending, out, output_file, output_folder, progress
 from fsjoule.errors import ConfigError
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.index.location import VARIABLE
 
-app = typer.Typer(no_args_is_help=True, help="Reports of runs: a page, Allure's report with trends, a server for it.")
+app = typer.Typer(no_args_is_help=True, help="Make reports of runs: a page, Allure's report with trends; serve it.")
 
 _RESULTS: Final = (Path("results"),)
 _REPORT: Final = Path("report")
@@ -20,7 +20,7 @@ _MOST: Final = 60
 
 _Runs = Annotated[
     list[Path] | None,
-    typer.Argument(help="Run folders, folders that contain some, or s3://BUCKET/PREFIX (default: results)."),
+    typer.Argument(help="Runs, folders that contain some, or s3://BUCKET/PREFIX (default: results)."),
 ]
 _Url = Annotated[str, typer.Option("--url", metavar="URL", help="Where the report will be read.")]
 _History = Annotated[
@@ -32,7 +32,7 @@ _Most = Annotated[int, typer.Option("--builds", min=1, help="Show at most this m
 
 @app.command("page")
 def page(
-    run: Annotated[Path, typer.Argument(help="A run folder, or s3://BUCKET/PREFIX/RUN.")],
+    run: Run = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", metavar="FILE", callback=output_file, help="Write the page there instead."),
@@ -40,15 +40,15 @@ def page(
 ) -> None:
     """Write report.html into a run folder again. The page of a run in an object store needs --output.
 
-    Example: fsjoule report page results/20260101T120000Z-board-abc123
+    Example: fsjoule report page; fsjoule report page abc123
     """
     from fsjoule.report.run import write_report
+    from fsjoule.store.named_runs import named_run
     from fsjoule.store.objects.address import is_address
-    from fsjoule.store.objects.cache import at_hand
 
-    if output is None and is_address(run):
+    if output is None and run is not None and is_address(run):
         raise ConfigError("a run in an object store is never changed", hint="say where its page goes: --output FILE")
-    out.print(str(write_report(at_hand(run), output)), soft_wrap=True)
+    out.print(str(write_report(named_run(run), output)), soft_wrap=True)
 
 
 @app.command("allure")
@@ -67,10 +67,12 @@ def allure(
     """
     from fsjoule.report.allure.builds import read_builds
     from fsjoule.report.allure.results import write_results
-    from fsjoule.store.objects.cache import all_at_hand
+    from fsjoule.report.allure.trends import loss_tests, trends_of
+    from fsjoule.store.named_runs import named_folders
 
-    builds = read_builds(all_at_hand(runs or _RESULTS), most=most)
-    _tell(write_results(builds, output, url=url).problems)
+    builds = read_builds(named_folders(runs or _RESULTS), most=most)
+    losses = loss_tests(trends_of(builds)[0])
+    _tell(write_results(builds, output, url=url, losses=losses).problems)
     out.print(str(output), soft_wrap=True)
 
 
@@ -101,9 +103,9 @@ def build(  # noqa: PLR0917 - a command's options
     Example: fsjoule report build results, then: fsjoule report serve
     """
     from fsjoule.report.allure.site import make_site
-    from fsjoule.store.objects.cache import all_at_hand
+    from fsjoule.store.named_runs import named_folders
 
-    folders, earlier = all_at_hand(runs or _RESULTS), all_at_hand(history or ())
+    folders, earlier = named_folders(runs or _RESULTS), named_folders(history or ())
     made = make_site(folders, output, history=earlier, index=index, url=url, forge=forge, most=most, say=progress)
     _tell(made.problems)
     out.print(str(made.folder / "index.html"), soft_wrap=True)

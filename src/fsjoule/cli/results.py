@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from fsjoule.store.objects.bucket import Bucket
 
 app = typer.Typer(
-    no_args_is_help=True, help="Run folders in an object store: s3://BUCKET/PREFIX (docs/object-store.md)."
+    no_args_is_help=True,
+    help="Copy run folders to and from an object store: s3://BUCKET/PREFIX (docs/object-store.md).",
 )
 
 _RESULTS: Final = Path("results")
@@ -34,7 +35,7 @@ def push(
         list[str],
         typer.Argument(
             metavar="[RUN|DIR]... s3://BUCKET/PREFIX",
-            help="Run folders, or folders that contain some (default: results), then where they go.",
+            help="Runs, or folders that contain some (default: results), then where they go.",
         ),
     ],
     *,
@@ -52,11 +53,12 @@ def push(
 
     Example: fsjoule results push results s3://lab/boards
     """
-    from fsjoule.store.index.run_rows import check_folders, find_runs
+    from fsjoule.store.named_runs import named_folders
     from fsjoule.store.objects.push import push_runs
+    from fsjoule.store.run_folders import find_runs
 
     bucket = _folder_of_runs(words[-1], doing="push")
-    folders, faults = find_runs(check_folders(map(Path, words[:-1] or [_RESULTS])))
+    folders, faults = find_runs(named_folders(words[:-1] or [_RESULTS]))
     with progress_bar("sent", in_bytes=True) as watch:
         pushed = push_runs(bucket, folders, again=again, watch=watch, say=progress)
     left_out = [*(f"{fault.path}: {fault.reason}" for fault in faults), *pushed.left_out]

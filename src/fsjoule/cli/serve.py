@@ -12,6 +12,7 @@ import typer
 from fsjoule.cli.common import ending, out, progress
 from fsjoule.cli.index import DEFAULT_LOCATION, RESULTS, Location
 from fsjoule.errors import ConfigError
+from fsjoule.host.extras import how_to_install
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER
 
@@ -70,7 +71,7 @@ def serve(
     from fsjoule.report.forge import forge_of
     from fsjoule.report.service.settings import Settings
     from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ
-    from fsjoule.store.index.run_rows import check_folders
+    from fsjoule.store.run_folders import check_folders
 
     names = [_name(each) for each in name or ()]
     shows_places = bool(os.environ.get(_COORDINATOR))
@@ -92,7 +93,7 @@ def serve(
     try:
         from fsjoule.report.service.server import serving
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{error.name} is not installed", hint="pip install 'fsjoule[serve]'") from error
+        raise ConfigError(f"{error.name} is not installed", hint=how_to_install("serve")) from error
     with (
         ending() as ended,
         serving(

@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, out, print_json
-from fsjoule.errors import ResultError
+from fsjoule.cli.common import Filesystems, Json, Storages, Wide, joined, out, print_json
 
 if TYPE_CHECKING:
-    from fsjoule.model import BoardProfile, Planned, Workload
+    from fsjoule.model import Planned, Workload
     from fsjoule.report.table import Table
-    from fsjoule.suites import Rates
 
-app = typer.Typer(no_args_is_help=True, help="Suites of benchmarks: what they measure, and their cost on a board.")
-
-# A board's newest runs predict it best.
-_RUNS_LOOKED_AT = 20
+app = typer.Typer(no_args_is_help=True, help="List suites of benchmarks: what they measure, and their cost on a board.")
 
 
 @app.command("list")
@@ -49,12 +44,12 @@ def suites_show(  # noqa: PLR0917 - a command's options
     lg_env: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The board's environment file (default: env/virtual.yaml).")
     ] = None,
-    fs: Annotated[str | None, typer.Option(help="Filesystems, a,b (default: the suite's).")] = None,
-    storage: Annotated[
-        str | None, typer.Option(help="Storage devices of the board, a,b (default: the suite's).")
-    ] = None,
+    fs: Filesystems = None,
+    storage: Storages = None,
     kernel: Annotated[str, typer.Option(help="Kernels, a,b.")] = "6.1",
-    repeat: Annotated[int | None, typer.Option(help="Repetitions (default: the suite's).")] = None,
+    repeat: Annotated[
+        int | None, typer.Option(help="Repetitions (default: as many as it takes, as in a bench).")
+    ] = None,
     size_factor: Annotated[float | None, typer.Option(help="Factor for published sizes.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Published sizes and repetitions.")] = False,
     results: Annotated[Path, typer.Option(help="Earlier runs for the estimate to learn from.")] = Path("results"),
@@ -71,16 +66,20 @@ def suites_show(  # noqa: PLR0917 - a command's options
     from fsjoule.report.numbers import seconds_text
     from fsjoule.report.oneline import plan_lines
     from fsjoule.report.terminal import print_table
+    from fsjoule.runs.earlier import earlier_rates
+    from fsjoule.runs.options import UNTIL_DECIDED
+    from fsjoule.runs.repetition import least_boots
     from fsjoule.runs.request import choose, planned
     from fsjoule.suites import estimate
+    from fsjoule.verdicts.filesystems import rule_of
 
     environment = read_environment(lg_env or project_dir() / "env" / "virtual.yaml")
     profile = environment.profile
     choice = choose(
         suite_name=name,
-        filesystems=fs,
+        filesystems=joined(fs),
         kernels=kernel,
-        repeat=repeat,
+        repeat=UNTIL_DECIDED if repeat is None and not full else repeat,
         provision=None,
         results=results,
         seed=1,
@@ -89,8 +88,12 @@ def suites_show(  # noqa: PLR0917 - a command's options
         environment=environment,
     )
     arranged = planned(choice, profile, choice.kernels)
-    rates = _rates(results, profile)
-    taken = estimate(arranged.entries, rates)
+    rates = earlier_rates(results, profile)
+    most = estimate(arranged.entries, rates)
+    least, taken = choice.repeat, most
+    if choice.until_decided:
+        least = least_boots(choice.suite, rule_of(guest_time=profile.guest_time))
+        taken = estimate([each for each in arranged.entries if each.repetition <= least], rates)
     if json_output:
         factors = {part.name: choice.factor_for(part.name, profile) for part in choice.suite.leaves if part.source}
         print_json(
@@ -98,11 +101,13 @@ def suites_show(  # noqa: PLR0917 - a command's options
                 **_described(name),
                 "board": profile.name,
                 "filesystems": choice.filesystems,
-                "repeat": choice.repeat,
+                "repeat": least,
+                "repeat_at_most": choice.repeat,
                 "size_factors": factors,
                 "left_out": arranged.left_out,
                 "adjusted": arranged.adjusted,
                 "estimate": asdict(taken),
+                "estimate_at_most": asdict(most),
                 "learned_from_runs": rates.runs,
             }
         )
@@ -118,12 +123,19 @@ def suites_show(  # noqa: PLR0917 - a command's options
         out.print(line, highlight=False, markup=False, soft_wrap=True)
     learned_from = f"learned from runs of {profile.name}: {rates.runs}" if rates.runs else "a guess: no earlier run"
     out.print(
-        f"{taken.measurements} measurements of {', '.join(choice.filesystems)}, {choice.repeat} repetitions, "
+        f"{taken.measurements} measurements of {', '.join(choice.filesystems)}, {least} repetitions, "
         f"{taken.boots} boots: about {seconds_text(taken.seconds)}, {taken.written_bytes / MIB:,.0f} MiB written, "
         f"{taken.energy_j:,.0f} J of the board ({learned_from})",
         highlight=False,
         soft_wrap=True,
     )
+    if choice.until_decided:
+        out.print(
+            f"more until each figure of two filesystems is decided: at most {choice.repeat} repetitions, "
+            f"about {seconds_text(most.seconds)}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _table(entries: tuple[Planned, ...]) -> Table:
@@ -166,28 +178,3 @@ def _described(name: str) -> dict[str, object]:
         "workloads": [workload.slug for part in found.leaves for workload in part.workloads],
         "remarks": [remark for part in found.leaves for remark in part.remarks],
     }
-
-
-def _rates(results: Path, profile: BoardProfile) -> Rates:
-    """The rates learned from the newest runs of this board below `results`."""
-    from fsjoule.host.inside import list_inside
-    from fsjoule.store.reader import LoadedRun, load_run, load_run_file
-    from fsjoule.suites import Rates, learned
-
-    try:
-        names = list_inside(results).folders
-    except ResultError:
-        return Rates()
-    folders = [results / name for name in sorted(names, reverse=True) if f"-{profile.name}-" in name]
-    loaded: list[LoadedRun] = []
-    for folder in folders:
-        try:
-            run = load_run_file(folder)
-            # A folder name of the board `virtual-x86` contains `virtual` too.
-            if {board.name for board in run.boards.values()} == {profile.name}:
-                loaded.append(load_run(folder))
-        except ResultError:
-            continue  # an estimate can do without a damaged run
-        if len(loaded) == _RUNS_LOOKED_AT:
-            break
-    return learned((each.run, each.measurements) for each in loaded)

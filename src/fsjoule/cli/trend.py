@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -33,23 +34,18 @@ from fsjoule.store.confirmations import FOLDER, confirmations
 from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ, Order, Where, utc_named
 
 if TYPE_CHECKING:
+    from fsjoule.report.trend.cards import Card
     from fsjoule.runs.confirm import Again
     from fsjoule.store.index.database import Index
     from fsjoule.verdicts.explanation.changes import Explanation
-    from fsjoule.verdicts.trend.changes import Change
     from fsjoule.verdicts.trend.trend import Trend
 
 app = typer.Typer()
 
 _RESULTS: Final = Path("results")
-_COLOURS: Final = {
-    "confirmed": "bold red",
-    "explained": "bold red",
-    "bisected": "bold red",
-    "nominated": "yellow",
-    "accepted": "dim",
-    "refuted": "dim",
-}
+_COLOURS: Final = {"open": "bold red", "gain": "bold green", "over": "dim", "closed": "dim"}
+# So many causes that are still so are shown without --all.
+_FEW: Final = 5
 
 _Names = list[str] | None
 
@@ -82,7 +78,7 @@ def trend(
     index: Location = DEFAULT_LOCATION,
     kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = _RESULTS
     / FOLDER,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Measure nominated changes again on fresh boots.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Measure suspected changes again on fresh boots.")] = False,
     lg_env: Annotated[
         Path | None, typer.Option("--lg-env", metavar="FILE", help="With --confirm: the board's environment file.")
     ] = None,
@@ -126,14 +122,17 @@ def trend(
         ),
     ] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Judge all series again, also those without anything new.")
+        bool, typer.Option("--recompute", help="Judge all series again, also those without anything new.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show also what is over, accepted or refuted, and all that is open.")
     ] = False,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """Show where the level of a series changed, over time or over kernels.
+    """Show what made series slower, or use more energy, newest first: a cause for all boards and figures that it costs.
 
-    Lists take commas, and may be repeated. A detector nominates changes; fresh boots confirm or refute them.
+    Lists take commas, and may be repeated. Losses that are over are counted; --all shows them.
 
     Example: fsjoule trend --board virtual --fs btrfs --by kernel
     """
@@ -143,6 +142,7 @@ def trend(
     from fsjoule.statistics.finder import RupturesFinder
     from fsjoule.store.change_points import remembered
     from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.queries import check_names
     from fsjoule.verdicts.trend.trend import trend_of
 
     where = Where(
@@ -155,10 +155,11 @@ def trend(
         since_utc=utc_named("--since", since),
         until_utc=utc_named("--until", until),
     )
-    everything = bool(json_output or page or svg)
+    all_names = bool(json_output or page or svg)
     wanted = metrics_named(listed(metric))
 
     def look(opened: Index, order: Order) -> Trend:
+        check_names(opened, where)
         known, faults = confirmations(kept)
         for fault in faults:
             progress(f"left out: {fault}")
@@ -171,7 +172,7 @@ def trend(
                 at_most=MOST_READ if limit is None else limit or None,
                 of_each=LEAST_OF_EACH if limit is None else 1,
                 confirmations=known,
-                all_names=everything,
+                all_names=all_names,
                 finder=finder,
                 anew=anew,
             )
@@ -207,7 +208,7 @@ def trend(
 
         print_json(document(found))
     else:
-        _show(found, index)
+        _show(found, index, everything=everything or confirm)
     if explain:
         _explain(again, explained, told=not json_output, wide=wide)
     if page is not None and other is not None:
@@ -326,7 +327,8 @@ def _explain(again: list[Again], explained: list[tuple[Explanation, ...]], *, to
         if told:
             tell_after(why, everything=False, wide=wide)
         if each.confirmed:
-            progress(f"explain  fsjoule explain {' '.join(each.kernels)} --within {each.folder}")
+            words = ("fsjoule", "explain", *each.kernels, "--within", str(each.folder))
+            progress(f"explain  {shlex.join(words)}")
 
 
 def _write_page(file: Path, project: str | None, *trends: Trend) -> None:
@@ -349,29 +351,29 @@ def _write_charts(folder: Path, found: Trend) -> None:
     progress(f"charts: {written} in {folder}")
 
 
-def _show(found: Trend, index: str) -> None:
+def _show(found: Trend, index: str, *, everything: bool) -> None:
     from fsjoule.report.trend import words
+    from fsjoule.report.trend.cards import cards, left_out
 
     if not found.series:
         progress("no valid measurement matches; see: fsjoule index series")
         return
-    for change in found.changes:
-        _show_change(change, found, index)
-    for line in words.closing_lines(found):
+    told = cards(found, None if index == DEFAULT_LOCATION else index)
+    present = [card for card in told if card.cause.present]
+    shown = told if everything else present[:_FEW]
+    for card in shown:
+        _show_card(card)
+    past = [] if everything else [card for card in told if not card.cause.present]
+    for line in (*left_out(present[len(shown) :], past), *words.closing_lines(found)):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _show_change(change: Change, found: Trend, index: str) -> None:
+def _show_card(card: Card) -> None:
     from fsjoule.report.trend import words
-    from fsjoule.store.index.states import ChangeState
+    from fsjoule.report.trend.cards import lines
 
-    text = Text(words.sentence(change, found) + ", ")
-    state = "nominated" if change.state is ChangeState.NEW else change.state.value
-    text.append(state, style=_COLOURS[state])
-    out.print(text, soft_wrap=True)
-    for told in filter(None, (*words.kept(change), words.verdict(change))):
-        out.print(f"  {told}", markup=False, highlight=False, soft_wrap=True)
-    if change.state is ChangeState.NEW:
-        hint = words.next_step(change, found, None if index == DEFAULT_LOCATION else index)
-        out.print(f"  {hint}", markup=False, highlight=False, soft_wrap=True)
-    out.print(f"  {words.sparkline(change.history)}", markup=False, highlight=False)
+    word, rest = card.title.split(" ", 1)
+    out.print(Text.assemble((word, _COLOURS[card.cause.fate.value]), f" {rest}"), soft_wrap=True)
+    for line in lines(card):
+        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"  {words.sparkline(card.cause.lead.history)}\n", markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Commands without a group: version, show, export, choices, schema."""
+"""Commands without a group: show, export, choices, version, schema."""
 
 from __future__ import annotations
 
@@ -8,69 +8,69 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, out, output_folder, print_json
-from fsjoule.errors import ConfigError
+from fsjoule.cli.common import Json, Run, Wide, check_whole, out, output_folder, print_json, print_version
 from fsjoule.model import DEFAULT_RECIPE
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(hidden=True)
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as version_of
-
-    out.print(version_of("fsjoule"))
+    print_version()
 
 
 @app.command()
 def show(
-    run: Annotated[Path, typer.Argument(help="A run folder, or s3://BUCKET/PREFIX/RUN.")],
+    run: Run = None,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
     """Show a run: its tables, where its time went, which measurements are invalid.
 
-    Example: fsjoule show results/20260101T120000Z-board-abc123 --json
+    Exit code: 2 if there is no such run, or if measurements of it are damaged; the others are shown.
+
+    Example: fsjoule show; fsjoule show abc123 --json
     """
     from fsjoule.report.run import show_run, summary_of
-    from fsjoule.store.objects.cache import at_hand
-
-    run = at_hand(run)
-    if not json_output:
-        show_run(run, out, wide=wide)
-        return
-    from fsjoule.report.as_json import to_json
+    from fsjoule.store.named_runs import named_run
     from fsjoule.store.reader import load_run
 
-    loaded = load_run(run)
-    typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
+    loaded = load_run(named_run(run))
+    if json_output:
+        from fsjoule.report.as_json import to_json
+
+        typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
+    else:
+        show_run(loaded, out, wide=wide)
+    check_whole(loaded)
 
 
 @app.command()
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder, or s3://BUCKET/PREFIX/RUN.")],
+    run: Run = None,
     *,
     kcidb: Annotated[
-        bool, typer.Option("--kcidb", help="KCIDB's JSON, version 5.3: a test for each figure, for kernelci.org.")
-    ] = False,
+        bool,
+        typer.Option("--kcidb", help="KCIDB's JSON, version 5.3, for kernelci.org: the only format, and the default."),
+    ] = True,
     origin: Annotated[str, typer.Option(help="The CI system's name in KCIDB: a-z, 0-9, _.")] = "fsjoule",
     build: Annotated[
         str | None, typer.Option(help="KCIDB's number of the run's kernel, if it has its build: maestro:65a1355ee...")
     ] = None,
 ) -> None:
-    """Print a run in the format of another tool.
+    """Print a run in the format of another tool: KCIDB's JSON, with a test for each figure.
 
-    Example: fsjoule export results/20260101T120000Z-board-abc123 --kcidb --origin mylab > report.json
+    Example: fsjoule export last --origin mylab > report.json
     """
-    if not kcidb:
-        raise ConfigError("export to what?", hint="give --kcidb")
     from fsjoule.report.kcidb import to_kcidb
-    from fsjoule.store.objects.cache import at_hand
+    from fsjoule.store.named_runs import named_run
     from fsjoule.store.reader import load_run
 
-    loaded = load_run(at_hand(run))
+    assert kcidb, "there is no other format"
+    loaded = load_run(named_run(run))
     typer.echo(to_kcidb(loaded.run, loaded.measurements, origin, build), nl=False)
+    check_whole(loaded)
 
 
 @app.command()
@@ -80,7 +80,7 @@ def choices(
 ) -> None:
     """List the values of --fs, --kernel and --suite.
 
-    Example: fsjoule choices, then: pytest tests/bench --lg-env env/virtual.yaml --fs btrfs,btrfs:zstd+noatime
+    Example: fsjoule choices, then: fsjoule bench --fs btrfs,btrfs:zstd+noatime
     """
     from fsjoule import images, kernels
     from fsjoule.filesystems import FILESYSTEMS
@@ -104,14 +104,14 @@ def choices(
         out.print(Text.assemble((kind, "bold"), f": {', '.join(document[kind])}"))
 
 
-@app.command()
+@app.command(hidden=True)
 def schema(
-    folder: Annotated[Path, typer.Argument(callback=output_folder, help="Where the JSON Schemas go.")] = Path(
-        "docs/schemas"
-    ),
+    folder: Annotated[
+        Path, typer.Argument(callback=output_folder, help="Where the JSON Schemas go: docs/schemas of the checkout.")
+    ],
 ) -> None:
     """Write the JSON Schemas of run.json and measurement.json, generated from the models."""
     from fsjoule.store.schemas import write_json_schemas
 
     for path in write_json_schemas(folder):
-        out.print(str(path))
+        out.print(str(path), soft_wrap=True)

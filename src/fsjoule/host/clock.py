@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, date, datetime
 
@@ -18,3 +19,6 @@ class HostClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def load(self) -> tuple[float, int]:
+        return os.getloadavg()[0], len(os.sched_getaffinity(0))

@@ -14,6 +14,9 @@ from fsjoule.errors import ConfigError, StorageError
 _CACHE: Final = "FSJOULE_CACHE_DIR"
 _STATE: Final = "FSJOULE_STATE_DIR"
 _METERS: Final = "FSJOULE_METERS_DIR"
+# A checkout, or the copy of one that an installed package carries.
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+_ROOT: Final = _PACKAGE / "checkout" if (_PACKAGE / "checkout").is_dir() else _PACKAGE.parents[1]
 
 
 def cache_dir() -> Path:
@@ -55,9 +58,14 @@ def meters_dir() -> Path:
     return platformdirs.user_config_path("fsjoule") / "meters" if named is None else _absolute(_METERS, named)
 
 
+def main_job_folder() -> Path:
+    """The folder of the main job's test, tests/bench."""
+    return _ROOT / "tests" / "bench"
+
+
 def project_dir() -> Path:
     """The checkout of this package, with recipes, environment files and the meter's sources. Raises ConfigError."""
-    root = Path(__file__).resolve().parents[3]
+    root = _ROOT
     if not (root / "images").is_dir():
         raise ConfigError(
             f"{root} is not a checkout of fsjoule: it has no folder 'images'",

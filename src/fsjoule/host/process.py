@@ -9,9 +9,11 @@ import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO, Final
 
 from fsjoule.errors import ConfigError, LabError, MissingToolError
+from fsjoule.host.interrupts import heard
 
 # Debian's package for each program that fsjoule starts; packages.txt installs the same set.
 PACKAGES: Final[dict[str, str]] = {
@@ -65,6 +67,7 @@ BUILD_PACKAGES: Final[dict[str, str]] = {
     "xz": "xz-utils",
 }
 
+_SIGNAL_EXIT: Final = 128  # of a shell, plus the signal's number
 # Debian keeps servers and filesystem tools outside an unprivileged user's PATH.
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -171,12 +174,34 @@ def check_program(name: str) -> None:
         raise _cannot_be_run(name, why)
 
 
-def foreground(argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a program on this one's terminal, input, output and signals, as a shell does. Raises ConfigError."""
-    try:
-        return subprocess.Popen(list(argv))  # noqa: S603 - argument lists only
-    except OSError as error:
-        raise _cannot_be_run(argv[0], error.strerror or str(error)) from error
+def to_its_end(argv: Sequence[str], *, output: IO[str] | None = None) -> int:
+    """Run a program on this one's terminal, with its input and signals, as a shell does; its output may go elsewhere.
+
+    Returns its exit code as a shell does: 128 plus the number of a signal that killed it. Ctrl-C reaches the program
+    directly and is left to it. SIGTERM and SIGHUP are passed on, even during its start. Raises ConfigError if it cannot
+    be started.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT:
+            return
+        if started:
+            started[0].send_signal(number)
+        else:
+            early.append(number)
+
+    with heard(pass_on):
+        try:
+            program = subprocess.Popen(list(argv), stdout=output)  # noqa: S603 - argument lists only
+        except OSError as error:
+            raise _cannot_be_run(argv[0], error.strerror or str(error)) from error
+        started.append(program)
+        for number in early:
+            program.send_signal(number)
+        code = program.wait()
+    return code if code >= 0 else _SIGNAL_EXIT - code
 
 
 def _cannot_be_run(name: str, why: str) -> ConfigError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,6 +71,8 @@ def find_revision(tree: Path, name: str) -> Revision:
         git_dir = _git(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
     except LabError as error:
         hint = "give a clone of the kernel's repository; for sources without one: git init, git add -A, git commit"
+        if "dubious ownership" in error.what:  # git's word for a repository of another user
+            hint = f"it is another user's: git config --global --add safe.directory {shlex.quote(str(tree.resolve()))}"
         raise ConfigError(f"{tree} is not a readable git repository: {error.what}", hint=hint) from error
     try:
         commit = _git(tree, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
@@ -83,6 +86,23 @@ def find_revision(tree: Path, name: str) -> Revision:
         hint = "give the repository of the kernel itself, at its top"
         raise ConfigError(f"{name} of {tree} is not a kernel's source: it has no arch/arm", hint=hint) from error
     return Revision(Path(git_dir), commit, _git(tree, "rev-parse", f"{commit}^{{tree}}"), describe(tree, commit))
+
+
+def tree_here() -> Path | None:
+    """The kernel's repository that the current folder is in, at its top; None if it is in none."""
+    here = Path.cwd()
+    top = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)
+    return top if top is not None and (top / "arch" / "arm" / "Kconfig").is_file() else None
+
+
+def is_revision(tree: Path, name: str) -> bool:
+    """Whether a repository has such a commit, tag or branch. Raises ConfigError if it cannot be read."""
+    try:
+        find_revision(tree, name)
+    except ConfigError:
+        find_revision(tree, "HEAD")
+        return False
+    return True
 
 
 def describe(tree: Path, commit: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fsjoule.errors import ConfigError
 from fsjoule.model.plan import SeriesKey
 
 
@@ -27,8 +28,19 @@ def counted(count: int, what: str, plural: str = "") -> str:
     return f"{count} {what if count == 1 else plural or f'{what}s'}"
 
 
-def listed(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """The names in an option's list or lists with commas, each once."""
+def listed(given: str | Iterable[str] | None, *, option: str = "") -> tuple[str, ...]:
+    """The names in the list or lists of an option, with commas, each once.
+
+    Raises ConfigError for a comma with no name on one side: it may be missing.
+    """
     texts = [given] if isinstance(given, str) else given or ()
-    parts = (part.strip() for text in texts for part in text.split(","))
-    return tuple(dict.fromkeys(part for part in parts if part))
+    found: list[str] = []
+    for text in texts:
+        parts = [part.strip() for part in text.split(",")]
+        names = [part for part in parts if part]
+        if names and names != parts:
+            raise ConfigError(
+                f"{option} {text!r} has an empty name".strip(), hint=f"{option} {','.join(names)}".strip()
+            )
+        found += names
+    return tuple(dict.fromkeys(found))

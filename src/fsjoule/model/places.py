@@ -71,7 +71,12 @@ class Usage:
     faults: Mapping[str, int]
 
     @property
-    def utilisation(self) -> float | None:
+    def used(self) -> float:
+        """The share of the window in which runs held the place."""
+        return self.held_s / WINDOWS_S[self.window]
+
+    @property
+    def efficiency(self) -> float | None:
         """The time of measuring over the time that the place was held; None if it was not."""
         return self.measuring_s / self.held_s if self.held_s else None
 
@@ -98,7 +103,7 @@ class LabPlace:
     last_runs: tuple[PlaceRun, ...]
     day_runs: tuple[PlaceRun, ...] = ()
 
-    def used(self, window: str) -> Usage:
+    def usage_in(self, window: str) -> Usage:
         return next(each for each in self.usage if each.window == window)
 
 
@@ -136,16 +141,20 @@ class Lab:
     def count(self, health: PlaceHealth) -> int:
         return sum(place.health is health for place in self.places)
 
-    def utilisation(self, window: str) -> float | None:
-        """Of all places together."""
-        held_s = sum(place.used(window).held_s for place in self.places)
-        return sum(place.used(window).measuring_s for place in self.places) / held_s if held_s else None
+    def used(self, window: str) -> float | None:
+        """The share of the window in which runs held a place, of all places together; None without places."""
+        return sum(place.usage_in(window).used for place in self.places) / len(self.places) if self.places else None
+
+    def efficiency(self, window: str) -> float | None:
+        """The time of measuring over the time that places were held; None if none was."""
+        held_s = sum(place.usage_in(window).held_s for place in self.places)
+        return sum(place.usage_in(window).measuring_s for place in self.places) / held_s if held_s else None
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts that had faults in the last week, those with most first."""
         counts: dict[str, int] = {}
         for place in self.places:
-            for part, number in place.used("week").faults.items():
+            for part, number in place.usage_in("week").faults.items():
                 counts[part] = counts.get(part, 0) + number
         return tuple(sorted(counts, key=lambda part: (-counts[part], part)))

@@ -80,7 +80,9 @@ class Plan:
     """The user's request, and the order from the seed.
 
     `size_factors` multiply the sizes of published suites or parts; `left_out` tells which parts of a suite are not
-    measured, and why; `adjusted` tells what is measured differently from the suite.
+    measured, and why; `adjusted` tells what is measured differently from the suite. With `until_decided` repetitions
+    go on until each statement about two filesystems is decided: `repeat` is the most that there may be, and once the
+    run is complete what there was.
     """
 
     suite: str
@@ -92,6 +94,7 @@ class Plan:
     entries: tuple[Planned, ...]
     left_out: tuple[str, ...] = ()
     adjusted: tuple[str, ...] = ()
+    until_decided: bool = False
 
     def test_id(self, entry: Planned) -> str:
         """The entry's name in pytest: `07-r1-ext4-write-16k`; with several kernels `07-r1-6.1-ext4-write-16k`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -105,6 +105,31 @@ class BoardFacts:
     storage_bus: str
     root_filesystem: str
     tick_hz: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad:
+    """How busy the computer was: load averages of a minute, the first and the highest one of the run.
+
+    A load is how many processes want a processor, of which there are `cores`. An emulated board in real time is itself
+    one or two of them.
+    """
+
+    cores: int
+    first: float
+    most: float
+
+    @property
+    def is_busy(self) -> bool:
+        return self.most > self.cores
+
+    @property
+    def text(self) -> str:
+        """`load 7.1 on 2 processor cores`."""
+        return f"load {self.most:.1f} on {self.cores} processor core{'s' * (self.cores > 1)}"
+
+    def with_later(self, later: HostLoad) -> HostLoad:
+        return replace(self, most=max(self.most, later.most))
 
 
 class KernelOrigin(StrEnum):
@@ -219,7 +244,7 @@ class Run:
     which LAVA job (None outside of LAVA). A run on several places names the first one as its `lab`; in real time
     each has its own meter, and `meter` is None.
     `ended_early` says why a complete run measured less than planned. `resumed_utc` are the times when an aborted run
-    was resumed. `faults` are attempts that ended in an error.
+    was resumed. `faults` are attempts that ended in an error. `load` is the computer's that controls the board.
     """
 
     run_id: str
@@ -243,7 +268,13 @@ class Run:
     command: tuple[str, ...] = ()
     measurements: tuple[str, ...] = ()
     places: tuple[PoolPlace, ...] = ()
+    load: HostLoad | None = None
     schema: Literal["fsjoule.run/8"] = RUN_SCHEMA
+
+    @property
+    def by_bench(self) -> bool:
+        """Whether a bench has made it, with a plan. `fsjoule gate` and `fsjoule trend` decide as they go."""
+        return self.command[:1] == ("pytest",) or self.command[:2] == ("fsjoule", "bench")
 
     @property
     def board(self) -> BoardFacts | None:

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fsjoule.model import FioWorkload, Workload
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
-from fsjoule.report.numbers import ABSENT, advantage_text
-from fsjoule.report.summary import Summary
+from fsjoule.report.numbers import ABSENT, advantage_text, decimals_for, mean_text
+from fsjoule.report.summary import FioRow, Summary
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.filesystems import Contest, Preferred, rule_of
 
 UNDECIDED: Final = "not yet decided"
+_RULE: Final = rule_of(guest_time=False)
+RULE: Final = (
+    f"better: at most {100 * _RULE.false_discoveries:g} % of what a run says is false; equal: "
+    f"{100 * _RULE.equal_within:g} % is excluded"
+)
+"""How sure the answer is, in a line of a terminal."""
 _ENERGY: Final = (Metric.ENERGY, Metric.OPERATION_ENERGY)
 # A sentence or a cell names this many filesystems; the rest is counted.
 _NAMED: Final = 3
@@ -60,32 +66,32 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`headline` is the whole answer in a sentence or two, `rules` how sure it is; `lines` may be empty."""
+    """`headline` is the whole answer in a sentence or two, `rules` how sure it is; `lines` may be empty.
+
+    `tiles` are what the page shows in large letters: all operations, or none of very many; of a single filesystem the
+    figures themselves.
+    """
 
     headline: str
     lines: tuple[Line, ...] = ()
     rules: str = ""
+    tiles: tuple[Line, ...] = ()
 
     @property
     def has_energy(self) -> bool:
         return any(line.energy for line in self.lines)
 
-    @property
-    def tiles(self) -> tuple[Line, ...]:
-        """The operations that the page shows in large letters: all, or none of very many."""
-        return self.lines if len(self.lines) <= _MOST_TILES else ()
-
 
 def answer(summary: Summary, contests: Sequence[Contest]) -> Answer:
     """The run's answer; without a second filesystem, or without a valid figure, its headline says so."""
     if not contests:
-        return Answer(_nothing(summary))
+        return Answer(_nothing(summary), tiles=_figures(summary))
     figures: dict[tuple[str, str], dict[bool, Figure]] = {}
     for each in _in_order(summary, contests):
-        cells = figures.setdefault((each.workload.label, _where(summary, each)), {})
+        cells = figures.setdefault((each.workload.label, _where(summary, each.suite, each.storage, each.kernel)), {})
         cells[each.metric in _ENERGY] = _figure(each)
     lines = tuple(Line(*name, cells.get(False), cells.get(True)) for name, cells in figures.items())
-    return Answer(_headline(contests), lines, _rules(contests))
+    return Answer(_headline(contests), lines, _rules(contests), lines if len(lines) <= _MOST_TILES else ())
 
 
 def answer_table(found: Answer, *, simulated: bool) -> Table:
@@ -109,14 +115,24 @@ def answer_document(summary: Summary, contests: Sequence[Contest]) -> dict[str, 
     return {
         "headline": answer(summary, contests).headline,
         "decided": sum(each.decided for each in contests),
-        "figures": [_document(each) for each in contests],
+        "figures": [_document(each) for each in _in_order(summary, contests)],
     }
 
 
 def progress_text(contests: Sequence[Contest], boots: int) -> str:
-    """`after 2 boots: 12 of 14 figures decided so far`."""
+    """`after 2 boots: 12 of 14 figures decided`."""
     done = sum(each.decided for each in contests)
-    return f"after {counted(boots, 'boot')}: {done} of {counted(len(contests), 'figure')} decided so far"
+    return f"after {counted(boots, 'boot')}: {done} of {counted(len(contests), 'figure')} decided"
+
+
+def first_decided(contests: Sequence[Contest]) -> str:
+    """The first statement that shows a filesystem to be better than all others, in words; empty if none does."""
+    won = (one for one in contests if one.has_winner)
+    return next((f"{one.workload.label}: {one.names[0]} {_verb(one)} {_figure(one).why}" for one in won), "")
+
+
+def _verb(one: Contest) -> str:
+    return "uses" if one.metric in _ENERGY else "is"
 
 
 def _document(one: Contest) -> dict[str, object]:
@@ -173,11 +189,31 @@ def _in_order(summary: Summary, contests: Sequence[Contest]) -> list[Contest]:
     return sorted(contests, key=lambda one: order.get((one.suite, one.workload, one.storage, one.kernel), len(order)))
 
 
-def _where(summary: Summary, one: Contest) -> str:
-    parts = [one.suite.split("/")[-1]] if summary.several_parts else []
-    parts += [one.storage] if summary.several_storages else []
-    parts += [f"kernel {one.kernel}"] if summary.several_kernels else []
+def _where(summary: Summary, suite: str, storage: str, kernel: str) -> str:
+    parts = [suite.rpartition("/")[2]] if summary.several_parts else []
+    parts += [storage] if summary.several_storages else []
+    parts += [f"kernel {kernel}"] if summary.several_kernels else []
     return ", ".join(parts)
+
+
+def _figures(summary: Summary) -> tuple[Line, ...]:
+    """The figures of a run with a single filesystem, fio's jobs first."""
+    rows = [row for row in (*summary.fio, *summary.timed) if row.valid]
+    if len({row.label for row in rows}) != 1:
+        return ()
+    lines = [
+        Line(
+            row.workload.label,
+            _where(summary, row.series.suite, row.series.storage, row.kernel),
+            *(
+                Figure(f"{mean_text(figure, decimals_for([replace(figure, sd=None)]))} {unit}", "") if figure else None
+                for figure, unit in zip(row.with_card, units, strict=True)
+            ),
+        )
+        for row in rows
+        for units in [("MiB/s", "mJ/MiB") if isinstance(row, FioRow) else ("s", "mJ")]
+    ]
+    return tuple(lines[:_MOST_TILES])
 
 
 def _name(line: Line) -> str:
@@ -231,7 +267,7 @@ def _advantage(one: Preferred, other: str = "") -> str:
 def _more(one: Contest) -> str:
     """How many boots would decide it: `4 more boots`."""
     if one.more_boots is None or one.more_boots > _ADVISED:
-        return f"boots spread too much: more than {_ADVISED} more"
+        return f"more than {_ADVISED} more boots"
     return counted(one.more_boots, "more boot")
 
 
@@ -270,7 +306,7 @@ def _winners(contests: Sequence[Contest]) -> Iterable[str]:
 
 
 def _best(contests: Sequence[Contest]) -> str:
-    """The largest advantage over the nearest other filesystem, of fio's jobs first: `read 16 KiB: 1.7 times as fast`."""
+    """The largest advantage over the nearest other one, of fio's jobs first: `read 16 KiB: 1.7 times as fast`."""
     jobs = [one for one in contests if isinstance(one.workload, FioWorkload)] or contests
     nearest = {one: min(one.findings, key=lambda each: abs(each.lost)) for one in jobs}
     largest = max(nearest, key=lambda one: abs(nearest[one].lost))
@@ -278,12 +314,11 @@ def _best(contests: Sequence[Contest]) -> str:
 
 
 def _rules(contests: Sequence[Contest]) -> str:
-    rule = rule_of(guest_time=False)
     with_card = any(one.with_card for one in contests)
     return (
         "Figures are geometric means over boots, with a 95 % interval of their ratio. Better: at most "
-        f"{100 * rule.false_discoveries:g} % of what is said is false, over all figures and pairs of the run "
-        f"together, whenever it stops (e-values, e-BH). Equal: a difference of {100 * rule.equal_within:g} % is "
+        f"{100 * _RULE.false_discoveries:g} % of what is said is false, over all figures and pairs of the run "
+        f"together, whenever it stops (e-values, e-BH). Equal: a difference of {100 * _RULE.equal_within:g} % is "
         "excluded (docs/statistics.md)"
         + (". With the card: the kernel's path as measured, and the time and energy of a projected card" * with_card)
     )

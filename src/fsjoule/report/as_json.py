@@ -16,7 +16,10 @@ SHOW_SCHEMA: Final = "fsjoule.show/1"
 
 
 def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
-    """`run`, `answer` (which filesystem is better), `summary` (fio, timed, phases and so on) and `measurements`; absent figures are null, never zero."""
+    """`run`, `answer` (which filesystem is better), `summary` (fio, timed, phases and so on) and `measurements`.
+
+    Absent figures are null, never zero.
+    """
     shown = asdict(summary)
     run = shown.pop("run")
     shown["invalid"] = [

@@ -188,7 +188,10 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
                 ("size factor", ", ".join(f"{name} {factor:g}" for name, factor in plan.size_factors.items())),
                 ("left out", "; ".join(plan.left_out)),
                 ("adjusted", "; ".join(plan.adjusted)),
-                ("repetitions", str(plan.repeat)),
+                (
+                    "repetitions",
+                    f"{plan.repeat}, until each figure was decided" if plan.until_decided else str(plan.repeat),
+                ),
                 ("seed of the order", str(plan.seed)),
                 ("workloads", ", ".join(dict.fromkeys(entry.workload.label for entry in plan.entries))),
             ],
@@ -202,6 +205,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
             for image in run.images
         ),
         *_meters_facts(run),
+        ("Computer", [("highest load of a minute", run.load.text)] if run.load else []),
         ("Versions", list(run.versions.items())),
     ]
     return [(name, facts) for name, facts in groups if facts]

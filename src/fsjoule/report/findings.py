@@ -32,12 +32,13 @@ TONES: Final = {
     Outcome.NOT_REGRESSED: Tone.PLAIN,
     Outcome.UNDECIDED: Tone.DOUBT,
 }
+_SMALLEST_P: Final = 0.0001
 _COLUMNS: Final = (
     Column("series", is_figure=False, head=True),
     Column("figure", is_figure=False, head=True),
     Column("change"),
     Column("95 % interval"),
-    Column("means", is_figure=False),
+    Column("verdict", is_figure=False),
 )
 
 
@@ -63,7 +64,7 @@ def shown_text(shown: Sequence[Finding[object]], rest: Sequence[Finding[object]]
 
 
 def rest_text(rest: Sequence[Finding[object]]) -> str:
-    """`40 more figures: 38 unchanged, 2 not decided`."""
+    """`40 more figures: 38 equal within 5 %, 2 not yet decided`."""
     return f"{counted(len(rest), 'more figure')}: {counts_text(rest)}"
 
 
@@ -99,7 +100,13 @@ def _cells(one: Finding[object], shared: str) -> tuple[Cell, ...]:
 
 
 def comparison_table(title: str, findings: Sequence[Judged], *, simulated: bool) -> Table:
-    return finding_table(title, findings, _COMPARED, simulated=simulated)
+    """Columns of the rank test are there only if a figure has them: pairs of neighbouring boots have another one."""
+    more = {
+        column: text
+        for column, text in _COMPARED.items()
+        if column not in _RANKS or any(text(one) != ABSENT for one in findings)
+    }
+    return finding_table(title, findings, more, simulated=simulated)
 
 
 def share_text(share: float | None) -> str:
@@ -112,6 +119,13 @@ def share_text(share: float | None) -> str:
     return f"{percent:.2g} %" if percent >= _TINY else f"< {_TINY:g} %"
 
 
+def probability_text(p: float | None) -> str:
+    """A p-value with two significant digits, down to 0.0001."""
+    if p is None:
+        return ABSENT
+    return f"{p:.2g}" if p >= _SMALLEST_P else f"< {_SMALLEST_P:g}"
+
+
 def _counts(one: Judged) -> str:
     baseline, candidate = one.boots
     return str(baseline) if baseline == candidate else f"{baseline}, {candidate}"
@@ -122,10 +136,13 @@ _COMPARED: Final[dict[Column, Callable[[Judged], str]]] = {
     Column("candidate", optional=True): lambda one: figure_text(one.candidate),
     Column("unit", is_figure=False, optional=True): lambda one: one.metric.unit,
     Column("n", optional=True): _counts,
-    Column("p", optional=True): lambda one: share_text(one.basis.p),
+    Column("p", optional=True): lambda one: probability_text(one.basis.p),
     Column("q", optional=True): lambda one: share_text(one.basis.q),
     Column("detectable", optional=True): lambda one: share_text(one.basis.detectable),
 }
+
+
+_RANKS: Final = frozenset(column for column in _COMPARED if column.name in ("p", "q", "detectable"))
 
 
 def gate_table(title: str, findings: Sequence[Tested], *, simulated: bool) -> Table:
@@ -145,11 +162,12 @@ _NOTED: Final[dict[Column, Callable[[Tested], str]]] = {Column("baseline to cand
 
 
 def _evidence(one: Tested) -> str:
-    """The share of the evidence that either decision takes."""
+    """How much of the evidence that a decision takes is there, for the nearer of both: `worse 60 %`."""
     state = one.basis
     if not state.pairs:
         return ABSENT
-    return f"{100 * state.towards_regressed:.0f} / {100 * state.towards_not_regressed:.0f} %"
+    worse, not_worse = state.towards_regressed, state.towards_not_regressed
+    return f"{'worse' if worse > not_worse else 'not worse'} {min(100 * max(worse, not_worse, 0), 100):.0f} %"
 
 
 def _noise(one: Tested) -> str:

@@ -1,4 +1,4 @@
-"""Forest plots of findings: the change of each series with its interval, one plot and one scale per metric."""
+"""Forest plots of findings: the change of each series with its interval, one plot per metric and one scale for all."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _COLOURS: Final = {
 }
 _BETTER: Final = {True: "more is better", False: "less is better"}
 NOTE: Final = (
-    "Change of the candidate against the baseline in percent, with its 95 % interval; all series of a figure have one "
-    "scale. Between the dashed lines no change matters. Red is worse, green is better, grey is unchanged; hollow "
-    "points are undecided."
+    "Change of the candidate against the baseline in percent, with its 95 % interval, on one scale for all figures; an "
+    "undecided interval may go on beyond the edge. Between the dashed lines no change matters. Red is worse, green is "
+    "better, grey is equal; hollow points are undecided."
 )
 
 Findings = Sequence[Finding[object]]
@@ -44,7 +44,7 @@ def forest_charts(findings: Findings, *, simulated: bool) -> list[str]:
     """One SVG per metric that has a ratio, in the enumeration's order.
 
     A point is the ratio minus one in percent, a bar its 95 % interval; changes between the dashed lines do not matter.
-    Filled points are decided, hollow points are not.
+    Filled points are decided, hollow points are not. All plots have the same scale.
     """
     return [
         draw(_plot(metric, rows, findings), {metric.value: rows}, _title(metric), simulated=simulated)
@@ -76,7 +76,7 @@ def _plot(metric: Metric, rows: Rows, findings: Findings) -> dict[str, object]:
     names = [str(row["series"]) for row in rows]
     # The same for all plots, so that plots and letters have one size.
     room = min(_LABEL, _LETTER * max(len(one.subject.name) for one in findings))
-    scale = alt.Scale(domain=_domain(rows, matters), nice=True)
+    scale = alt.Scale(domain=_domain(findings), nice=True)
     axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
     x = alt.X("change:Q", title=f"{metric.value}, change in %", scale=scale, axis=axis)
     # Long names differ at their ends, which Vega would cut off.
@@ -91,7 +91,7 @@ def _plot(metric: Metric, rows: Rows, findings: Findings) -> dict[str, object]:
         legend=None,
     )
     lines = [_line(base, 0.0, []), _line(base, matters, [3, 3]), _line(base, -matters, [3, 3])]
-    intervals = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour)
+    intervals = base.mark_rule(strokeWidth=2, clip=True).encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour)
     filled = base.transform_filter("datum.decided == 1").mark_point(filled=True, size=70, opacity=1)
     hollow = base.transform_filter("datum.decided == 0").mark_point(filled=False, size=60, opacity=1)
     points = [mark.encode(x=x, y=y, color=colour) for mark in (filled, hollow)]
@@ -117,9 +117,12 @@ def _rows(findings: Findings, metric: Metric) -> Rows:
     ]
 
 
-def _domain(rows: Rows, matters: float) -> list[float]:
-    """The axis' range in percent: as wide as the intervals, and wider than the changes that do not matter."""
-    bounds = [float(row[name] or 0.0) for row in rows for name in ("low", "high", "change")]
-    low, high = min(*bounds, -matters), max(*bounds, matters)
+def _domain(findings: Findings) -> list[float]:
+    """The range of all axes in percent: all points, decided intervals, and the changes that do not matter."""
+    ratios = [one.ratio for one in findings if one.ratio is not None]
+    for one in findings:
+        ratios += [1 - one.matters, 1 + one.matters]
+        ratios += [one.interval.low, one.interval.high] if one.interval and not one.undecided else []
+    low, high = 100 * (min(ratios) - 1), 100 * (max(ratios) - 1)
     margin = max(0.05 * (high - low), _MARGIN)
     return [math.floor(low - margin), math.ceil(high + margin)]

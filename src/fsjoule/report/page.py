@@ -93,7 +93,7 @@ def render_page(
         answer=answer(summary, contests(measurements)),
         gate=None if gated is None else _gate(gated),
         advice=[_advice(one) for one in advice],
-        advice_rules=advice_words.rules(advice[0].criteria) if advice else "",
+        advice_rules=advice_words.rules(advice[0]) if advice else "",
         valid=summary.measured - len(summary.invalid),
         all_well=not (
             summary.invalid or summary.damaged or summary.samples.lost or run.status is not RunStatus.COMPLETE

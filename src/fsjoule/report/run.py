@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
-from fsjoule.errors import ResultError, StorageError
+from fsjoule.errors import ResultError, not_written
 from fsjoule.model import Trace
 from fsjoule.report.answer import answer
 from fsjoule.report.summary import Summary, summarise
@@ -29,7 +29,7 @@ _MOST_TRACES: Final = 60
 def write_report(folder: Path, file: Path | None = None) -> Path:
     """Write `report.html` into a run folder, or its page into `file`.
 
-    Raises ResultError if the folder cannot be read, StorageError.
+    Raises ResultError if the folder cannot be read, ConfigError or StorageError if the page cannot be written.
     """
     loaded = load_run(folder)
     path = file or loaded.path / PAGE
@@ -39,7 +39,7 @@ def write_report(folder: Path, file: Path | None = None) -> Path:
         # It replaces the old file, which may be a link to another place.
         write_file(path, page.encode())
     except OSError as error:
-        raise StorageError(f"{path} could not be written: {error.strerror}") from error
+        raise not_written(f"{path} could not be written", error, hint="name another file: --output FILE") from error
     return path
 
 
@@ -76,9 +76,8 @@ def _gate_of(loaded: LoadedRun) -> Gated | None:
     return from_document(content)
 
 
-def show_run(folder: Path, console: Console, *, wide: bool = False) -> None:
-    """Print the tables of a run folder. Raises ResultError if it cannot be read."""
-    loaded = load_run(folder)
+def show_run(loaded: LoadedRun, console: Console, *, wide: bool = False) -> None:
+    """Print the tables of a run."""
     page = loaded.path / PAGE
     summary = summary_of(loaded)
     found = answer(summary, contests(loaded.measurements))

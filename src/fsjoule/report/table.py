@@ -10,7 +10,7 @@ from typing import Final
 
 GAP: Final = 2
 # Words are shortened to this before any figure is left out, and to the shortest before the last ones are.
-_USUAL: Final = 24
+_USUAL: Final = 30
 _SHORTEST: Final = 12
 _ELLIPSIS: Final = "…"
 

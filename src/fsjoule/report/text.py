@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.model import RunStatus
-from fsjoule.report.answer import Answer, answer_table
+from fsjoule.report.answer import RULE, Answer, answer_table
 from fsjoule.report.facts import kernels_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
@@ -40,7 +40,7 @@ def print_summary(
     page: Path | None = None,
     wide: bool = False,
 ) -> None:
-    """Print the answer, the tables of a run, the measurements left out and why, and the paths of folder and page.
+    """Print the answer, the tables of a run, what was left out and why, the paths of folder and page, and the answer.
 
     `wide` shows all columns, and what is about the run: the kernel's path without the card, published figures, times.
     """
@@ -50,6 +50,8 @@ def print_summary(
         if path is not None:
             # Paths are for copying: neither wrapped nor coloured.
             console.print(f"{name:<11} {path}", soft_wrap=True, markup=False, highlight=False)
+    if answer is not None and answer.lines:
+        console.print(_headline_of(answer, summary))  # the tables may have scrolled the first one away
 
 
 def _renderables(summary: Summary, answer: Answer | None, room: int | None) -> Iterator[ConsoleRenderable]:
@@ -78,13 +80,17 @@ def _renderables(summary: Summary, answer: Answer | None, room: int | None) -> I
 
 def _answer(answer: Answer, summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
     if answer.headline:
-        text = Text(f"\n{answer.headline}", style="bold green")
-        if summary.simulated:
-            text.append("  simulated", style="bold yellow")
-        yield text
+        yield _headline_of(answer, summary)
     if answer.lines:
         yield from table_lines(answer_table(answer, simulated=summary.simulated), room)
-        yield footnote(f"{answer.rules}.")
+        yield footnote(RULE)
+
+
+def _headline_of(answer: Answer, summary: Summary) -> Text:
+    text = Text(f"\n{answer.headline}", style="bold green")
+    if summary.simulated:
+        text.append("  simulated", style="bold yellow")
+    return text
 
 
 def _about(summary: Summary) -> Iterator[ConsoleRenderable]:
@@ -135,6 +141,8 @@ def _headline(summary: Summary) -> Text:
         text.append("  simulated", style="bold yellow")
     valid = summary.measured - len(summary.invalid)
     text.append(f"\n{summary.measured} of {len(run.plan.entries)} measurements taken, {valid} valid", style="not bold")
+    if summary.damaged:
+        text.append(f", {len(summary.damaged)} damaged and left out", style="red")
     if summary.samples.expected:
         text.append(f"; {samples_text(summary.samples)}", style="not bold")
     if run.labs:

@@ -30,4 +30,4 @@ def _read(name: str) -> Markup:
         file = Path(folder) / "static" / name
         if file.is_file():
             return Markup(file.read_text(encoding="utf-8"))  # noqa: S704 - the library's own
-    raise FsjouleError(f"the package uplot-python has no {name}", hint="install it again: pip install uplot-python")
+    raise FsjouleError(f"the package uplot-python has no {name}", hint="install the package uplot-python again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from fsjoule.report.run import PAGE
 from fsjoule.report.site import Site
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.template import marked_up, render
+from fsjoule.report.words import means
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.explanation.changes import Explanation
 
@@ -46,7 +48,8 @@ class VerdictPage:
 
     def render(self, place: Path | Site) -> str:
         """The page as HTML: a file that links to the pages of its runs that are there, or a page of a site."""
-        counts = {outcome: sum(one.outcome is outcome for one in self.findings) for outcome in Outcome}
+        tones = {means(one): TONES[one.outcome] for one in self.findings}
+        counts = Counter(means(one) for one in sorted(self.findings, key=lambda one: list(Outcome).index(one.outcome)))
         return render(
             "verdict.html.j2",
             site=place if isinstance(place, Site) else None,
@@ -55,7 +58,7 @@ class VerdictPage:
             headline=self.headline,
             tone=self.tone,
             simulated=self.simulated,
-            tiles=[(outcome.value, count, TONES[outcome]) for outcome, count in counts.items() if count],
+            tiles=[(meant, count, tones[meant]) for meant, count in counts.items()],
             figures=counted(len(self.findings), "figure"),
             notes=self.notes,
             shown=self.shown,

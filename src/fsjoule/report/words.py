@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from fsjoule.report.numbers import change_text
+from fsjoule.report.numbers import advantage_text
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.finding import FAR_FROM_EQUAL, Finding, important_first
 
 _NAMED: Final = 3
-_MEANS: Final = {Outcome.UNDECIDED: "not decided", Outcome.TOO_FEW: "too few boots"}
+_OPEN: Final = (Outcome.UNDECIDED, Outcome.TOO_FEW, Outcome.NOT_REPRODUCIBLE)
 
 
 def means(one: Finding[object]) -> str:
@@ -20,24 +20,26 @@ def means(one: Finding[object]) -> str:
         return "far apart" if one.far else f"within {100 * FAR_FROM_EQUAL:g} %"
     if one.ratio is None and one.outcome is Outcome.UNDECIDED:
         return "no figures"
-    return _MEANS.get(one.outcome, one.outcome.value)
+    if one.outcome is Outcome.UNCHANGED:
+        return f"equal within {100 * one.matters:g} %"
+    return "not yet decided" if one.outcome in _OPEN else one.outcome.value
 
 
 def counts_text(findings: Sequence[Finding[object]]) -> str:
-    """`38 unchanged, 2 not decided`, most frequent first."""
+    """`38 equal within 5 %, 2 not yet decided`, most frequent first."""
     return ", ".join(f"{count} {meant}" for meant, count in Counter(map(means, findings)).most_common())
 
 
 def named(findings: Sequence[Finding[object]]) -> str:
-    """The largest: `ext4 write-16k 1.1 % slower, 0.9 % more energy; ext4 read-16k 1.0 % slower and 2 more`."""
+    """The largest: `ext4 write-16k 5.1 % slower (95 %: 3.9 to 6.2 %), 0.9 % more energy (...); and 2 more`."""
     by_subject: dict[str, list[str]] = {}
     for one in important_first(findings)[:_NAMED]:
         by_subject.setdefault(one.subject.name, []).append(metric_change(one))
     rest = len(findings) - _NAMED
     parts = (f"{name} {', '.join(told)}" for name, told in by_subject.items())
-    return "; ".join(parts) + (f" and {rest} more" if rest > 0 else "")
+    return "; ".join(parts) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def metric_change(one: Finding[object]) -> str:
-    """`7.1 % slower`, or the figure's name without a ratio."""
-    return one.metric.value if one.ratio is None else change_text(one.metric, one.ratio)
+    """`5.1 % slower (95 %: 3.9 to 6.2 %)`, or the figure's name without a ratio."""
+    return one.metric.value if one.ratio is None else advantage_text(one.metric, one.ratio, one.interval)

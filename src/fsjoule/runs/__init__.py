@@ -13,6 +13,7 @@ Entry points:
 - `resume.resume`: a run that ended early goes on in its own folder.
 - `pairs.measure_pairs`: a baseline and a candidate boot in turn until the caller has seen enough.
 - `parallel`: boards in guest time that boot at once, for such pairs.
+- `advise.benches`, `advise.measure`: what a usage profile lacks on a board, its cost, and the benches for it.
 - `gate.gate_measured`, `gate.gate_recorded`: the gate on fresh boots and on recorded ones.
 - `confirm.confirm_changes`: fresh boots confirm or refute the changes that a trend nominates.
 - `meter.open_meter`: the one meter that an address, a virtual lab or an environment file names.

@@ -11,6 +11,7 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import SAMPLED, Measurement, SeriesKey, Symbols
 from fsjoule.model.labels import series_labels
+from fsjoule.runs.names import matching
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.profiler import with_profiles
 from fsjoule.runs.request import Choice
@@ -53,12 +54,12 @@ def explain_run(
     candidate: str,
     *,
     filesystems: tuple[str, ...] = (),
-    workload: str | None = None,
+    select: str | None = None,
     series: Container[SeriesKey] | None = None,
 ) -> tuple[Explanation, ...]:
     """Explain the difference between two kernels of a run with profiles, for each series.
 
-    `filesystems`, `workload` and `series` choose the series; the default is all.
+    `filesystems`, `select` (-k, by their titles) and `series` choose the series; the default is all.
     Raises ConfigError for what the run has not, ResultError for a run without profiles, or without a boot's symbols.
     """
     for kernel in (baseline, candidate):
@@ -69,8 +70,12 @@ def explain_run(
     kept = _Kept(loaded)
     valid = [each for each in loaded.measurements if _is_usable(each) and each.kernel in (baseline, candidate)]
     valid = _with(valid, "filesystem", filesystems, lambda each: (each.series.filesystem,))
-    names = () if workload is None else (workload,)
-    valid = _with(valid, "workload", names, lambda each: (each.workload.slug, each.workload.operation.value))
+    wanted = matching(select)
+    names = {each.series: f"{each.series.filesystem}-{each.workload.slug}" for each in valid}
+    valid = [each for each in valid if wanted(names[each.series])]
+    if not valid:
+        known = ", ".join(dict.fromkeys(names.values()))
+        raise ConfigError(f"-k {select}: no measurement has a name that matches", hint=f"there are {known}")
     chosen = [each for each in valid if series is None or each.series in series]
     sides = [_Side(name, kept, [each for each in chosen if each.kernel == name]) for name in (baseline, candidate)]
     return _explained(*sides)

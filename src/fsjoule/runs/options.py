@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -9,10 +10,20 @@ from typing import Any, Final
 DEFAULT_SUITE: Final = "quick"
 DEFAULT_KERNEL: Final = "6.1"
 DEFAULT_RESULTS: Final = "results"
+UNTIL_DECIDED: Final = "auto"
 
 PLACE_TAG: Final = "any place with these tags, instead of the one that LG_PLACE names (docs/lab.md)"
 WAIT: Final = "wait at most so long for a place that others use: 90s, 30m, 2h (default: do not wait)"
 PRIORITY: Final = "who waits with the highest priority gets a place first (default: 0)"
+
+
+def repetitions(text: str) -> int | str:
+    """A number, or `auto`. Raises argparse's error."""
+    try:
+        return text if text == UNTIL_DECIDED else int(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is no number: for example 3, or {UNTIL_DECIDED}") from error
+
 
 # By name: the type, the word for the value, and the help.
 OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
@@ -22,7 +33,14 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
         f"kernels to boot: names, package files (.deb), build folders; several alternate (default: {DEFAULT_KERNEL})",
     ),
     "--suite": (str, "NAME", f"what to measure (default: {DEFAULT_SUITE})"),
-    "--repeat": (int, "N", "repetitions, each a boot (default: the suite's)"),
+    "--workload": (str, "NAME[,NAME]", "only these of the suite: read-16k, or all that read (default: all)"),
+    "--repeat": (
+        *(repetitions, "N|auto"),
+        (
+            "repetitions, each a boot; auto goes on until each figure of two filesystems is decided, or equal within "
+            "5 %, for at most 12 (default: auto). With --resume it adds repetitions, also to a complete run"
+        ),
+    ),
     "--provision": (
         *(str, "root|scratch"),
         (
@@ -38,7 +56,7 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
     "--results": (Path, "DIR", f"where run folders go (default: {DEFAULT_RESULTS})"),
     "--resume": (
         *(Path, "RUN"),
-        "resume an aborted run in its folder, with its plan and seed; measure only missing entries",
+        "go on with a run (its folder, the start of its id, or last), with its plan and seed: only what is missing",
     ),
     "--seed": (int, "N", "seed for the order and all random choices (default: new, recorded)"),
     "--boards": (

@@ -27,8 +27,8 @@ from fsjoule.model.places import (
     Waiting,
 )
 from fsjoule.report.summary import MEASURING
-from fsjoule.store.index.run_rows import runs_below
 from fsjoule.store.reader import load_run_file
+from fsjoule.store.run_folders import runs_below
 
 # Phases that are not spent at the board, or that others are part of.
 _NOT_HELD: Final = ("setup", "board_on")

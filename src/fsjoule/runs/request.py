@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from fsjoule import images, lab
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, ResultError
 from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.kernels import check_kernel
-from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Planned, Provision, Reach
-from fsjoule.model.labels import listed
+from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Planned, Provision, Reach, RunStatus
+from fsjoule.model.labels import counted, listed
+from fsjoule.runs.names import matching
+from fsjoule.runs.options import UNTIL_DECIDED
+from fsjoule.runs.repetition import least_boots
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.runs.virtual import check_room
 from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
+from fsjoule.verdicts.filesystems import rule_of
 
 # Each repetition is a boot: this many take at least a day. A policy's budget has the same limit.
 _MOST_REPETITIONS: Final = 1000
@@ -34,7 +38,7 @@ class Choice:
     `storages` are None if the suite decides, `size_factor` if the environment file decides. With `resumed` the plan is
     that run's. With `profiled` each measurement has a profile; with `sampled` it is nothing else
     (perf makes it on the board). `workloads` are the slugs to measure, None for all. `boards` is how many
-    boards boot at once.
+    boards boot at once. With `until_decided` `repeat` is the most repetitions that there may be.
     """
 
     suite: Suite
@@ -53,9 +57,12 @@ class Choice:
     sampled: bool = False
     workloads: tuple[str, ...] | None = None
     boards: int = 1
+    until_decided: bool = False
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:
-        """The factor for the sizes of a published suite or part on a board."""
+        """The factor for the sizes of a published suite or part on a board; that of a resumed run."""
+        if self.resumed is not None:
+            return self.resumed.run.plan.size_factors.get(name, 1.0)
         return profile.factor_for(name) if self.size_factor is None else self.size_factor
 
 
@@ -64,7 +71,7 @@ def choose(
     suite_name: str,
     filesystems: str | None,
     kernels: str | tuple[str, str],
-    repeat: int | None,
+    repeat: int | str | None,
     provision: str | None,
     results: Path,
     seed: int | None,
@@ -74,37 +81,32 @@ def choose(
     environment: lab.EnvironmentFile | None = None,
     profiled: bool = False,
     workload: str | None = None,
+    select: str | None = None,
     boards: int = 1,
 ) -> Choice:
     """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
 
     Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
-    number. The environment's board decides which kernels exist; the default is the usual virtual board. `workload` is a
-    slug of the suite's, or an operation.
+    number. With `auto` there are as many as two or more filesystems need, or the suite's number for a single one. The
+    environment's board decides which kernels exist; the default is the usual virtual board. `workload` has slugs of the
+    suite's, or operations; `select` (-k) leaves out the workloads of which no measurement's name matches.
     Raises ConfigError, which lists the choices for an unknown name.
     """
     chosen = suite(suite_name)
     names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    wanted = listed(kernels) if isinstance(kernels, str) else kernels
+    wanted = listed(kernels, option="--kernel") if isinstance(kernels, str) else kernels
     if not wanted:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     recipe = DEFAULT_RECIPE if environment is None else environment.profile.recipe
     modules = modules_of(names)
     for kernel in wanted:
         check_kernel(kernel, recipe, modules)
-    if repeat is None:
-        repeat = max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat
-    if repeat > _MOST_REPETITIONS:
-        raise ConfigError(
-            f"{repeat} repetitions are too many: each is a boot", hint=f"choose at most {_MOST_REPETITIONS}"
-        )
-    if repeat < 1:
-        raise ConfigError(f"--repeat {repeat}: at least one repetition is needed", hint="for example --repeat 3")
+    number, until_decided = _repetitions(chosen, repeat, names, size_factor, environment)
     if provision not in {None, *(p.value for p in Provision)}:
         raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
-    if storages is not None and not listed(storages):
+    if storages is not None and not listed(storages, option="--storage"):
         raise ConfigError("--storage names no storage device", hint="for example --storage card")
     if size_factor is not None and not 0 < size_factor <= 1:
         raise ConfigError(
@@ -115,7 +117,7 @@ def choose(
         chosen,
         names,
         wanted,
-        repeat,
+        number,
         None if provision is None else Provision(provision),
         results,
         secrets.randbits(32) if seed is None else seed,
@@ -124,9 +126,46 @@ def choose(
         size_factor=size_factor,
         storages=None if storages is None else listed(storages),
         profiled=profiled,
-        workloads=None if workload is None else slugs_of(chosen, workload),
+        workloads=_workloads(chosen, names, workload, select),
         boards=check_boards(boards, environment),
+        until_decided=until_decided,
     )
+
+
+def _workloads(
+    chosen: Suite, filesystems: tuple[str, ...], workload: str | None, select: str | None
+) -> tuple[str, ...] | None:
+    """The slugs of the workloads to measure, None for all. Raises ConfigError."""
+    if select is not None:
+        return selected_workloads(chosen, filesystems, select)
+    return None if workload is None else workloads_of(chosen, workload)
+
+
+def _repetitions(
+    chosen: Suite,
+    repeat: int | str | None,
+    filesystems: tuple[str, ...],
+    size_factor: float | None,
+    environment: lab.EnvironmentFile | None,
+) -> tuple[int, bool]:
+    """How many repetitions, and whether fewer may do. Raises ConfigError for an impossible number."""
+    if repeat == UNTIL_DECIDED and len(filesystems) > 1:
+        return _most(chosen, environment), True
+    if repeat is None or isinstance(repeat, str):
+        return max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat, False
+    if repeat > _MOST_REPETITIONS:
+        raise ConfigError(
+            f"{repeat} repetitions are too many: each is a boot", hint=f"choose at most {_MOST_REPETITIONS}"
+        )
+    if repeat < 1:
+        raise ConfigError(f"--repeat {repeat}: at least one repetition is needed", hint="for example --repeat 3")
+    return repeat, False
+
+
+def _most(chosen: Suite, environment: lab.EnvironmentFile | None) -> int:
+    """The most repetitions of a run that goes on until its statements are decided."""
+    rule = rule_of(guest_time=environment is not None and environment.profile.guest_time)
+    return max(rule.most_boots, least_boots(chosen, rule))
 
 
 def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
@@ -171,12 +210,32 @@ def check_apart(entries: Iterable[Planned]) -> None:
         )
 
 
-def slugs_of(suite: Suite, workload: str) -> tuple[str, ...]:
-    """The slugs of the workloads that are called so or do that: `read-16k`, `read`. Raises ConfigError for none."""
+def workloads_of(suite: Suite, names: str) -> tuple[str, ...]:
+    """The slugs of the workloads (a list with commas) that are called so or do that: `read-16k`, `read`.
+
+    Raises ConfigError for an unknown one.
+    """
     known = list(chain.from_iterable(part.workloads for part in suite.leaves))
-    found = dict.fromkeys(each.slug for each in known if workload in (each.slug, each.operation.value))
+    found: dict[str, None] = {}
+    for name in listed(names):
+        here = [each.slug for each in known if name in (each.slug, each.operation.value)]
+        if not here:
+            raise ConfigError.unknown(f"workload of suite {suite.name!r}", name, [each.slug for each in known])
+        found |= dict.fromkeys(here)
     if not found:
-        raise ConfigError.unknown(f"workload of suite {suite.name!r}", workload, [each.slug for each in known])
+        raise ConfigError("--workload names no workload", hint=f"for example --workload {known[0].slug}")
+    return tuple(found)
+
+
+def selected_workloads(suite: Suite, filesystems: Iterable[str], select: str) -> tuple[str, ...]:
+    """The slugs of the workloads that `-k` chooses on one of these filesystems. Raises ConfigError for none."""
+    wanted = matching(select)
+    slugs = dict.fromkeys(each.slug for part in suite.leaves for each in part.workloads)
+    names = [(slug, f"{each.replace(':', '.')}-{slug}") for slug in slugs for each in filesystems]
+    found = dict.fromkeys(slug for slug, name in names if wanted(name))
+    if not found:
+        hint = f"it has {', '.join(name for _, name in names)}"
+        raise ConfigError(f"-k {select}: no measurement of suite {suite.name!r} has a name that matches", hint=hint)
     return tuple(found)
 
 
@@ -187,12 +246,14 @@ def choose_resumed(
     meter_program: Path | None = None,
     profiled: bool = False,
     boards: int = 1,
+    environment: lab.EnvironmentFile | None = None,
 ) -> Choice:
-    """The request of an unfinished run. `given` has further options of the user, by name.
+    """The request of a run that goes on. `given` has further options of the user, by name: only `--repeat` changes it.
 
     Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
     """
-    resumed = resume(path)
+    repeat = given.get("--repeat")
+    resumed = resume(path, finished=repeat is not None)
     asked = dict(given)
     if given.get("--fs") is not None:
         asked["--fs"] = _filesystems(str(given["--fs"]))
@@ -202,23 +263,37 @@ def choose_resumed(
         asked["--storage"] = tuple(sorted(listed(str(given["--storage"]))))
     resumed.check_options(asked)
     plan = resumed.run.plan
+    chosen, until_decided = suite(plan.suite), plan.until_decided if repeat is None else repeat == UNTIL_DECIDED
+    most = max(plan.repeat, _most(chosen, environment)) if until_decided else plan.repeat
+    number = repeat if isinstance(repeat, int) else most
+    if resumed.run.status is RunStatus.COMPLETE and number <= plan.repeat and not until_decided:
+        raise ResultError(
+            f"{resumed.path} is complete: it has {counted(plan.repeat, 'repetition')}",
+            hint=f"--repeat {plan.repeat + 1} or more adds boots",
+        )
+    if number < resumed.begun or number > _MOST_REPETITIONS:
+        raise ConfigError(
+            f"--repeat {number}: {path} has measurements of {counted(resumed.begun, 'repetition')} already",
+            hint=f"choose {resumed.begun} to {_MOST_REPETITIONS}",
+        )
     return Choice(
-        suite(plan.suite),
+        chosen,
         plan.filesystems,
         resumed.kernels,
-        plan.repeat,
-        provision=None,
+        number,
+        provision=resumed.provision,
         results=resumed.path.parent,
         seed=plan.seed,
         meter_program=meter_program,
         resumed=resumed,
         profiled=profiled,
         boards=boards,
+        until_decided=until_decided,
     )
 
 
 def _filesystems(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filesystem(name).name for name in listed(text)))
+    return tuple(dict.fromkeys(filesystem(name).name for name in listed(text, option="--fs")))
 
 
 def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
@@ -243,6 +318,10 @@ def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> A
         workloads=choice.workloads,
     )
     arranged = plan_entries(choice.suite, wanted)
+    if choice.until_decided:
+        first = sum(entry.repetition == 1 for entry in arranged.entries)
+        most = max(1, _MOST_MEASUREMENTS // first)
+        arranged = replace(arranged, entries=tuple(each for each in arranged.entries if each.repetition <= most))
     if len(arranged.entries) > _MOST_MEASUREMENTS:
         raise ConfigError(
             f"a plan of {len(arranged.entries)} measurements is too long: the limit is {_MOST_MEASUREMENTS}",

@@ -1,27 +1,39 @@
-"""Resuming an unfinished run in its folder, and the checks that board, kernels and programs are still the same."""
+"""A run that goes on in its folder, and the checks that board, kernels and programs are still the same."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.lab import EnvironmentFile
-from fsjoule.model import CARD, ImageFacts, KernelFacts, LabFacts, Measurement, Run, RunStatus
+from fsjoule.model import (
+    CARD,
+    ImageFacts,
+    KernelFacts,
+    LabFacts,
+    Measurement,
+    Plan,
+    Planned,
+    Provision,
+    Run,
+    RunStatus,
+)
 from fsjoule.store.folder import RunFolder
+from fsjoule.store.named_runs import named_run
 from fsjoule.store.reader import LoadedRun, load_run
 
-_COMMAND: Final = "pytest"  # `fsjoule gate` and `fsjoule trend` have no plan: they decide as they go
 _NONE: Final = "none"
+_MORE: Final = 4  # repetitions that a hint offers
 _START_ANEW: Final = "old and new measurements would not be comparable: start a new run"
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An unfinished run and its measurements so far."""
+    """A run that goes on, and its measurements so far."""
 
     path: Path
     run: Run
@@ -35,7 +47,6 @@ class Resumed:
             "--suite": plan.suite,
             "--fs": plan.filesystems,
             "--kernel": self.kernels,
-            "--repeat": plan.repeat,
             "--seed": plan.seed,
             "--storage": self.storages,
             "--results": self.path.resolve().parent,
@@ -53,6 +64,32 @@ class Resumed:
         if wrong:
             hint = "leave these options out: they are the run's own"
             raise ConfigError(f"cannot go on with {self.path}: {'; '.join(wrong)}", hint=hint)
+
+    @property
+    def begun(self) -> int:
+        """How many repetitions have a measurement."""
+        return max((each.repetition for each in self.kept), default=0)
+
+    @property
+    def provision(self) -> Provision | None:
+        """How all filesystems got onto the board; None if the parts of the suite differ."""
+        provisions = {entry.provision for entry in self.run.plan.entries}
+        return provisions.pop() if len(provisions) == 1 else None
+
+    def plan(self, repeat: int, plan_again: Callable[[tuple[str, ...] | None], Sequence[Planned]]) -> Plan:
+        """The run's plan with so many repetitions. `plan_again` makes its entries anew, on these storage devices.
+
+        Raises ConfigError if the suite's plan is no longer the run's.
+        """
+        plan = self.run.plan
+        entries = tuple(each for each in plan.entries if each.repetition <= repeat)
+        if repeat > plan.repeat:
+            longer = [tuple(plan_again(storages)) for storages in dict.fromkeys((None, self.storages))]
+            found = next((each for each in longer if each[: len(entries)] == entries), None)
+            if found is None:
+                self._refuse([f"suite {plan.suite} is planned differently now, so nothing can be added to it"])
+            entries = found or entries
+        return dataclasses.replace(plan, repeat=entries[-1].repetition, entries=entries)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -133,10 +170,11 @@ class Resumed:
             if then.get((now.kernel_choice, now.root_filesystem), now.card_sha256) != now.card_sha256
         )
 
-    def going_on(self, utc: str) -> Run:
+    def going_on(self, utc: str, plan: Plan) -> Run:
         """The run's record from the time `utc` on."""
         return dataclasses.replace(
             self.run,
+            plan=plan,
             status=RunStatus.RUNNING,
             abort_reason=None,
             finished_utc=None,
@@ -152,17 +190,21 @@ class Resumed:
             raise ConfigError(f"cannot go on with {self.path}: {'; '.join(found)}", hint=hint)
 
 
-def resume(path: Path) -> Resumed:
-    """Read an unfinished run. Raises ResultError if it is complete, running, damaged, or not a run of pytest."""
-    loaded = load_run(path)
+def resume(path: Path, *, finished: bool = False) -> Resumed:
+    """Read a run that is to go on: an unfinished one, or with `finished` a complete one, too.
+
+    Raises ResultError if it is running, damaged, or not a run of a bench.
+    """
+    loaded = load_run(named_run(path))
     run = loaded.run
-    if run.status is RunStatus.COMPLETE:
-        raise ResultError(f"{loaded.path} is complete: nothing is left to measure", hint="start a new run")
+    if run.status is RunStatus.COMPLETE and not finished:
+        hint = f"--repeat {run.plan.repeat + _MORE} adds boots to it, --repeat auto as many as it takes"
+        raise ResultError(f"{loaded.path} is complete: nothing is left to measure", hint=hint)
     if run.status is RunStatus.RUNNING:
         raise ResultError(f"{loaded.path} is being measured right now", hint="wait for it, or stop it")
-    if run.command[:1] != (_COMMAND,):
+    if not run.by_bench:
         by = " ".join(run.command[:2]) or "something else"
-        raise ResultError(f"{loaded.path} was measured by `{by}`; only runs of pytest can go on", hint="start it again")
+        raise ResultError(f"{loaded.path} was measured by `{by}`; only a bench can go on", hint="start it again")
     if damaged := _damaged(loaded):
         hint = "to measure them again, move their folders out of the run"
         raise ResultError(f"{loaded.path} has damaged measurements: {'; '.join(damaged)}", hint=hint)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import os
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +20,12 @@ from rich.console import Console
 from fsjoule import images, kernels, lab
 from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
-from fsjoule.errors import FsjouleError, also
+from fsjoule.errors import FsjouleError, ResultError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
-from fsjoule.model import BoardProfile, LabFacts, Measurement, Plan, Planned, Run, RunStatus
+from fsjoule.model import BoardProfile, HostLoad, LabFacts, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.equipment import Equipment, equipment
@@ -33,12 +35,13 @@ from fsjoule.runs.parallel.boards import Boards
 from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.parallel.pace import BoardsPace
 from fsjoule.runs.profiler import LabProfiler, check_profiled
+from fsjoule.runs.repetition import Repetition
 from fsjoule.runs.request import Choice, check_apart, planned, root_filesystems
 from fsjoule.runs.versions import lava_job, revision, versions
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
-from fsjoule.store.reader import load_run_file
+from fsjoule.store.reader import load_run, load_run_file
 from fsjoule.suites import Pace, check_modules
 
 # Two runs with one id would pass for copies in an index of many boards and years.
@@ -71,7 +74,8 @@ class Session:
     `coordinator` is the address of labgrid's coordinator, and overrides the environment. `taken` are the choice's
     kernels, if they have been taken already. `held` is a lab that is up and held around several runs.
     `cards` is the folder of the card images; without it, the cache. `observer` hears of the run.
-    With a `pace` each measurement is followed by the time that is left. `to_do` are the plan's entries to be measured.
+    With a `pace` each measurement is followed by the time that is left. `to_do` are the plan's entries to be measured;
+    with a `repetition` fewer may do.
     """
 
     choice: Choice
@@ -90,6 +94,11 @@ class Session:
     stopped: str | None = field(default=None, init=False)
     pace: Pace | BoardsPace | None = field(default=None, init=False)
     to_do: tuple[Planned, ...] = field(default=(), init=False)
+    repetition: Repetition | None = field(default=None, init=False)
+    _selected: frozenset[int] = field(default=frozenset(), init=False)
+    _bench: AnyBench | None = field(default=None, init=False)
+    _judged: int = field(default=0, init=False)
+    _told: dict[int, Measurement] = field(default_factory=dict[int, Measurement], init=False)
     _setup_s: float = field(default=0.0, init=False)
     _folder: Path | None = field(default=None, init=False)
     _phases_s: Mapping[str, float] = field(default_factory=dict[str, float], init=False)
@@ -124,6 +133,7 @@ class Session:
         taken = tuple(kernel.facts.label for kernel in self.taken)
         self.plan = self._plan(taken or kernels.kernel_labels(self.choice.kernels, self.profile.recipe))
         self.to_do = self.plan.entries
+        self._decide_repetitions()
         for line in plan_lines(self.plan.left_out, self.plan.adjusted):
             self.say(line)
         self._setup_s = time.monotonic() - started_s + _make_setup_s()
@@ -137,11 +147,79 @@ class Session:
         started_s = time.monotonic()
         if self.choice.boards > 1:
             check_apart(self.to_do)
+        self._warn_of_load()
         with interrupts.interruptible():
             self._build()
         if self.held is None and self.choice.boards == 1:
             self.lab.bring_up(self._kernels, meter_program=self.choice.meter_program)
         self._setup_s += time.monotonic() - started_s
+
+    def _decide_repetitions(self) -> None:
+        """Prepare for a plan that goes on until it is decided. Raises ResultError if it is."""
+        if not self.plan.until_decided:
+            return
+        self.repetition = Repetition.of(
+            self.plan,
+            self.choice.suite,
+            guest_time=self.profile.guest_time,
+            boards=self.choice.boards,
+            measured=self._kept,
+        )
+        resumed = self.choice.resumed
+        if resumed is not None and resumed.run.status is RunStatus.COMPLETE:
+            begun = resumed.begun
+            line = self.repetition.go_on(self._kept) if self.repetition.until == begun else ""
+            if self.repetition.until == begun:
+                hint = f"--repeat {begun + 1} adds a boot all the same"
+                raise ResultError(
+                    f"{resumed.path} needs no more boots: {line or 'nothing is to be decided'}", hint=hint
+                )
+        self.say(self.repetition.intent())
+
+    def select(self, numbers: Iterable[int]) -> None:
+        """Measure only these entries of the plan, those of a resumed run apart."""
+        kept = {each.number for each in self._kept}
+        self._selected = frozenset(numbers) | kept
+        self.to_do = tuple(entry for entry in self.plan.entries if entry.number in self._selected - kept)
+        self._expect()
+
+    def _expect(self) -> None:
+        """Count what is to be measured, as far as that is known."""
+        until = self.plan.repeat if self.repetition is None else self.repetition.until
+        entries = [entry for entry in self.plan.entries if entry.number in self._selected and entry.repetition <= until]
+        self.expected = len(entries)
+        entries = [entry for entry in self.to_do if entry.repetition <= until]
+        if isinstance(self.pace, Pace):
+            self.pace.entries = entries
+        elif self.pace is None:
+            self.pace = Pace(entries)
+
+    def wants(self, entry: Planned) -> bool:
+        """Whether an entry is to be measured. Between two boots it is judged whether more are."""
+        if self.repetition is None or entry.repetition <= self.repetition.until:
+            return True
+        if self._bench is None or self._judged == self.repetition.until:
+            return False
+        self._judged = self.repetition.until
+        if line := self.repetition.go_on(self._bench.results):
+            self.say(line)
+        self._expect()
+        if isinstance(self._bench, ParallelBench):
+            self._bench.release(self.repetition.until)
+        return entry.repetition <= self.repetition.until
+
+    @property
+    def _kept(self) -> tuple[Measurement, ...]:
+        return () if self.choice.resumed is None else self.choice.resumed.kept
+
+    def _warn_of_load(self) -> None:
+        average, cores = HostClock().load()
+        if self.profile.simulated and not self.profile.guest_time and average > cores:
+            load = HostLoad(cores, average, average).text
+            self.say(
+                f"warning: the computer is busy ({load}): an emulated board in real time is too slow then; one in "
+                "guest time does not care (env/deterministic.yaml)"
+            )
 
     def preview(self) -> Plan:
         """The plan, without building anything; kernels have the user's names. Raises ConfigError."""
@@ -175,13 +253,15 @@ class Session:
     def _plan(self, labels: tuple[str, ...]) -> Plan:
         choice = self.choice
         if choice.resumed is not None:
-            return choice.resumed.run.plan
+            plan = choice.resumed.run.plan
+            more = functools.partial(self._planned_on, plan.kernels)
+            return dataclasses.replace(choice.resumed.plan(choice.repeat, more), until_decided=choice.until_decided)
         arranged = planned(choice, self.profile, labels)
         return Plan(
             suite=choice.suite.name,
             filesystems=choice.filesystems,
             kernels=labels,
-            repeat=choice.repeat,
+            repeat=arranged.entries[-1].repetition,
             seed=choice.seed,
             size_factors={
                 part.name: choice.factor_for(part.name, self.profile) for part in choice.suite.leaves if part.source
@@ -189,7 +269,11 @@ class Session:
             entries=arranged.entries,
             left_out=arranged.left_out,
             adjusted=arranged.adjusted,
+            until_decided=choice.until_decided,
         )
+
+    def _planned_on(self, labels: tuple[str, ...], storages: tuple[str, ...] | None) -> tuple[Planned, ...]:
+        return planned(dataclasses.replace(self.choice, storages=storages), self.profile, labels).entries
 
     def close(self) -> None:
         """Release the place, and take down the lab that `open` brought up."""
@@ -239,7 +323,10 @@ class Session:
         run, kept, folder = self._begun(clock.utc(), boards.lab)
         blocks = not self.profile.guest_time
         bench = ParallelBench(run, boards, folder, clock, self.say, self._measured, self.to_do, kept, blocks=blocks)
+        if self.repetition is not None:
+            bench.release(self.repetition.until)
         self.pace = BoardsPace(boards, may_end_early=self.choice.paired)
+        boards.on_measured = self._tell
         with self._kept_in(folder, bench, kept):
             yield bench
 
@@ -253,10 +340,11 @@ class Session:
             resumed.check_boards(self.choice.boards)
         if self.choice.boards == 1:  # else the boards are alike, in whichever lab
             resumed.check_lab(lab_facts, self.say)
-        self.say(f"{len(resumed.kept)} of {len(self.plan.entries)} measurements are already there")
+        self.say(f"{len(resumed.kept)} of {self.expected} measurements are already there")
         for each in resumed.kept:
             self._note_energy(each)
-        return resumed.going_on(utc), resumed.kept, resumed.folder()
+            self._told[each.number] = each
+        return resumed.going_on(utc, self.plan), resumed.kept, resumed.folder()
 
     @contextmanager
     def _kept_in(self, folder: RunFolder, bench: AnyBench, kept: Sequence[Measurement]) -> Generator[None]:
@@ -264,7 +352,7 @@ class Session:
         bench.begin()
         self._phases_s = bench.phases.spent_s
         self._spent_s = self._spent()
-        self._folder = folder.path
+        self._folder, self._bench = folder.path, bench
         if self.choice.profiled:
             programs = card_programs(self.profile.recipe, progress=self.say)
             folder.keep(PROGRAMS_FILE, encode_programs(programs))
@@ -283,6 +371,8 @@ class Session:
     def _finish(self, bench: AnyBench, folder: Path, reason: str | None) -> None:
         interrupts.tell(self.say)
         reason = self._interrupted(bench) or self.stopped or reason
+        if self.repetition is not None and reason is None and len(bench.results) >= self.expected:
+            bench.run = dataclasses.replace(bench.run, plan=self.repetition.ended())
         run = bench.finish(reason, expected=self.expected, ended_early=self.ended_early)
         if self.observer is not None:
             self.observer.closed(run)
@@ -324,7 +414,7 @@ class Session:
 
     def show(self, console: Console, *, wide: bool) -> None:
         if self._folder is not None:
-            show_run(self._folder, console, wide=wide)
+            show_run(load_run(self._folder), console, wide=wide)
 
     def lost_energy(self) -> str:
         """How many measurements lost their energy, and why; empty if none did. A board without a meter loses none."""
@@ -344,11 +434,21 @@ class Session:
 
     def _measured(self, measurement: Measurement) -> None:
         self._note_energy(measurement)
-        line = one_line(measurement, kernel=len(self.plan.kernels) > 1, card=not self.choice.paired)
-        left = self._left(measurement)
-        self.say(f"[{self._measurements:>3}/{self.expected}] {line}{f'; {left}' if left else ''}")
+        self._tell(0, measurement)
         if self.observer is not None:
             self.observer.stored(measurement)
+
+    def _tell(self, board: int, measurement: Measurement) -> None:
+        """A line for a measurement, once: one of several boards (from 1) is told before its boot is done."""
+        if measurement.number in self._told:
+            return
+        self._told[measurement.number] = measurement
+        where = f"board {board}: " if board else ""
+        line = one_line(measurement, kernel=len(self.plan.kernels) > 1, card=not self.choice.paired)
+        left = self._left(measurement)
+        self.say(f"[{len(self._told):>3}/{self.expected}] {where}{line}{f'; {left}' if left else ''}")
+        if self.repetition is not None and (news := self.repetition.news(tuple(self._told.values()))):
+            self.say(news)
 
     def _left(self, measurement: Measurement) -> str:
         """The time that is left, in words; nothing before it is known."""

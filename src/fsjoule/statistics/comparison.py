@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -17,16 +17,13 @@ from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ranks import (
     detectable,
     least_p,
-    least_paired_p,
-    pairs_for_alpha,
     rank_test,
     relative_noise,
     repetitions_for_alpha,
     repetitions_for_effect,
-    signed_rank_test,
 )
-from fsjoule.statistics.ratios import Floats, Ratio, median_of_ratios, ratio_of_medians
-from fsjoule.statistics.superiority import e_bh
+from fsjoule.statistics.ratios import Floats, Interval, Ratio, ratio_of_medians
+from fsjoule.statistics.superiority import KERNELS, Statement, e_bh, statements
 
 S = TypeVar("S")
 
@@ -35,7 +32,7 @@ S = TypeVar("S")
 class Comparison(Generic[S]):
     """One metric of one series on both sides, one figure per boot, in the metric's unit. `subject` is the caller's.
 
-    With `paired` the figures of both sides at one position share a level, that of their board, and are compared with
+    With `paired` the figures of both sides at one position are neighbours in time, on one board, and are compared with
     each other only. `runs` is given where the sides ran in different runs: the medians of all runs in the order of
     time, each with whether it is the candidate's. Then runs are compared, by a rule that knows memory, and not boots.
     """
@@ -52,8 +49,9 @@ class Comparison(Generic[S]):
 class Verdict(Generic[S]):
     """The result of one comparison.
 
-    `ratio` is candidate over baseline. `p` is the rank test's, `q` the same after Benjamini and Hochberg. `detectable`
-    is the minimum detectable effect, None if there are too few repetitions. `n_*` count usable figures; `more_*` are
+    `ratio` is candidate over baseline: of geometric means over pairs, else of medians. `p` is the rank test's, `q` the
+    same after Benjamini and Hochberg, `detectable` the minimum detectable effect; all are None for pairs, and without
+    enough repetitions. `n_*` count usable figures; `more_*` are
     the further boots that each side needs for a verdict, None if more alone would not help. `left_out` names unused
     figures, `reason` says why there is no verdict.
     """
@@ -85,10 +83,13 @@ class _Tested(Generic[S]):
 def compare(comparisons: Sequence[Comparison[S]], criteria: Criteria | None = None) -> tuple[Verdict[S], ...]:
     """One verdict per comparison, in the same order.
 
-    All comparisons of a request belong in one call: the false discovery rate holds for all of them (Benjamini,
-    Hochberg, JRSS B 57, 1995, 289-300). Figures that are missing, not finite or not above zero are left out and named.
+    All comparisons of a request belong in one call, all paired or none: the false discovery rate holds for all of them.
+    Pairs are judged by `superiority`, other samples by the rank test (Benjamini, Hochberg, JRSS B 57, 1995, 289-300).
+    Figures that are missing, not finite or not above zero are left out and named.
     """
     wanted = criteria or Criteria()
+    if any(comparison.paired for comparison in comparisons):
+        return _of_pairs(comparisons, wanted)
     by_runs = iter(_by_runs([each for each in comparisons if each.runs is not None], wanted))
     by_boots = iter(_by_boots([each for each in comparisons if each.runs is None], wanted))
     return tuple(next(by_boots if each.runs is None else by_runs) for each in comparisons)
@@ -171,8 +172,6 @@ def _adjusted(known: list[float]) -> list[float]:
 
 
 def _test(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
-    if comparison.paired:
-        return _test_pairs(comparison, criteria)
     baseline, left_out = _usable("baseline", comparison.baseline)
     candidate, more_left_out = _usable("candidate", comparison.candidate)
     p = None
@@ -181,24 +180,62 @@ def _test(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
     return _Tested(comparison, baseline, candidate, left_out + more_left_out, p)
 
 
-def _test_pairs(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
-    """A pair that lacks a figure is left out whole."""
-    left_out = tuple(
-        f"pair {number}: {side}: {wrong}"
-        for number, pair in enumerate(zip(comparison.baseline, comparison.candidate, strict=True), start=1)
-        for side, figure in zip(("baseline", "candidate"), pair, strict=True)
-        if (wrong := complaint(figure))
+def _of_pairs(comparisons: Sequence[Comparison[S]], criteria: Criteria) -> tuple[Verdict[S], ...]:
+    rule = replace(
+        KERNELS,
+        false_discoveries=criteria.false_discoveries,
+        smallest_effect=min(KERNELS.smallest_effect, math.log1p(criteria.smallest_effect)),
+        equal_within=math.log1p(criteria.smallest_effect),
     )
+    usable = [usable_pairs(comparison) for comparison in comparisons]
+    differences = [
+        [(1.0 if comparison.metric.more_is_better else -1.0) * (np.log(candidate) - np.log(baseline))]
+        for comparison, (baseline, candidate) in zip(comparisons, usable, strict=True)
+    ]
+    judged = statements(differences, rule)
+    return tuple(_of_pair(each, one, criteria) for each, (one,) in zip(comparisons, judged, strict=True))
+
+
+def usable_pairs(comparison: Comparison[S]) -> tuple[Floats, Floats]:
+    """Both sides' figures of the pairs that have both, shape (pairs,) each."""
     kept = [
         (one, two)
         for one, two in zip(comparison.baseline, comparison.candidate, strict=True)
         if one is not None and two is not None and not complaint(one) and not complaint(two)
     ]
     baseline, candidate = np.array(kept, dtype=np.float64).reshape(-1, 2).T
-    p = None
-    if least_paired_p(len(kept)) <= criteria.alpha:
-        p = signed_rank_test(np.log(candidate) - np.log(baseline))
-    return _Tested(comparison, baseline, candidate, left_out, p)
+    return baseline, candidate
+
+
+def _of_pair(comparison: Comparison[S], statement: Statement, criteria: Criteria) -> Verdict[S]:
+    left_out = tuple(
+        f"pair {number}: {side}: {wrong}"
+        for number, pair in enumerate(zip(comparison.baseline, comparison.candidate, strict=True), start=1)
+        for side, figure in zip(("baseline", "candidate"), pair, strict=True)
+        if (wrong := complaint(figure))
+    )
+    ratio, interval = statement.change(more_is_better=comparison.metric.more_is_better)
+    outcome, more = statement.outcome, statement.more_boots
+    if ratio is not None and statement.decided and abs(math.log(ratio)) < criteria.negligible:
+        outcome = Outcome.UNCHANGED
+    unusable = _too_many_unusable(comparison.baseline, comparison.candidate, criteria.most_unusable)
+    if unusable and statement.boots:
+        outcome, more = Outcome.NOT_REPRODUCIBLE, None
+    return Verdict(
+        subject=comparison.subject,
+        metric=comparison.metric,
+        outcome=outcome,
+        ratio=None if ratio is None else Ratio(ratio, interval or Interval(ratio, ratio)),
+        p=None,
+        q=None,
+        detectable=None,
+        n_baseline=statement.boots,
+        n_candidate=statement.boots,
+        more_baseline=more,
+        more_candidate=more,
+        left_out=left_out,
+        reason=unusable if outcome is Outcome.NOT_REPRODUCIBLE else "",
+    )
 
 
 def _usable(side: str, figures: tuple[Figure, ...]) -> tuple[Floats, tuple[str, ...]]:
@@ -209,11 +246,10 @@ def _usable(side: str, figures: tuple[Figure, ...]) -> tuple[Floats, tuple[str, 
 
 def _judge(tested: _Tested[S], q: float | None, level: float, criteria: Criteria) -> Verdict[S]:
     comparison, baseline, candidate = tested.comparison, tested.baseline, tested.candidate
-    of_ratio = median_of_ratios if comparison.paired else ratio_of_medians
-    ratio = of_ratio(baseline, candidate, seed=criteria.seed) if len(baseline) and len(candidate) else None
-    noise = _noise(tested)
+    ratio = ratio_of_medians(baseline, candidate, seed=criteria.seed) if len(baseline) and len(candidate) else None
+    noise = relative_noise(baseline, candidate)
     least = None
-    if noise is not None and (not comparison.paired or least_paired_p(len(baseline)) <= level):
+    if noise is not None:
         least = detectable(noise, len(baseline), len(candidate), alpha=level, power=criteria.power)
     outcome, needed, reason = _outcome(tested, ratio, q, level, criteria)
     return Verdict(
@@ -237,12 +273,10 @@ def _outcome(
     tested: _Tested[S], ratio: Ratio | None, q: float | None, level: float, criteria: Criteria
 ) -> tuple[Outcome, int | None, str]:
     """The outcome, the repetitions per side that would decide it (0 if decided), and why it is undecided."""
-    paired = tested.comparison.paired
-    at_least = pairs_for_alpha(level) if paired else repetitions_for_alpha(level)
-    reached = least_paired_p(len(tested.baseline)) if paired else least_p(len(tested.baseline), len(tested.candidate))
+    at_least = repetitions_for_alpha(level)
+    reached = least_p(len(tested.baseline), len(tested.candidate))
     if ratio is None or tested.p is None or q is None:
-        needs = "signed-rank test of pairs" if paired else "rank test"
-        return Outcome.TOO_FEW, at_least, f"the {needs} needs {at_least} repetitions of each side"
+        return Outcome.TOO_FEW, at_least, f"the rank test needs {at_least} repetitions of each side"
     unusable = _too_many_unusable(tested.comparison.baseline, tested.comparison.candidate, criteria.most_unusable)
     if unusable:
         return Outcome.NOT_REPRODUCIBLE, None, unusable
@@ -271,22 +305,14 @@ def _direction(ratio: float, metric: Metric, criteria: Criteria) -> Outcome:
 
 def _enough(tested: _Tested[S], level: float, criteria: Criteria) -> int | None:
     """Repetitions per side that resolve the smallest effect; at least one more than now."""
-    noise = _noise(tested)
+    noise = relative_noise(tested.baseline, tested.candidate)
     one_more = max(len(tested.baseline), len(tested.candidate)) + 1
     if noise is None:
         return one_more
     enough = repetitions_for_effect(noise, criteria.smallest_effect, alpha=level, power=criteria.power)
     if enough is None:
         return None
-    return max(enough, one_more, pairs_for_alpha(level) if tested.comparison.paired else 0)
-
-
-def _noise(tested: _Tested[S]) -> float | None:
-    """The relative standard deviation of a boot; of pairs without the level that both sides share."""
-    if not tested.comparison.paired:
-        return relative_noise(tested.baseline, tested.candidate)
-    within = relative_noise(tested.candidate / tested.baseline, np.array([]))
-    return None if within is None else within / math.sqrt(2)
+    return max(enough, one_more)
 
 
 def _too_noisy(ratio: Ratio, criteria: Criteria) -> str:

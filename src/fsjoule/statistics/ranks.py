@@ -15,7 +15,6 @@ from fsjoule.statistics.ratios import Floats
 _EXACT_UP_TO: Final = 2500
 _MOST_REPETITIONS: Final = 10_000
 _MOST_PAIRED: Final = 2000
-_EXACT_PAIRS: Final = 200
 # Median distance of two standard normal figures: sqrt(2) * 0.6745.
 _MEDIAN_DISTANCE: Final = 0.9539
 
@@ -53,41 +52,6 @@ def _rank_sums(ranks: npt.NDArray[np.int64], chosen: int) -> Floats:
     for rank in ranks.tolist():
         ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank].copy()
     return ways[chosen]
-
-
-def signed_rank_test(differences: Floats) -> float:
-    """The two-sided p-value of Wilcoxon's signed-rank test (Biometrics Bulletin 1, 1945, 80-83), exact with ties.
-
-    `differences` are those within pairs, one-dimensional and finite; zeros are dropped, as Wilcoxon does. Beyond 200
-    pairs it is the normal approximation. Raises ValueError for an empty sample.
-    """
-    from scipy import stats
-
-    if not len(differences):
-        raise ValueError("the signed-rank test needs at least one pair")
-    apart = differences[differences != 0]
-    if not len(apart):
-        return 1.0
-    if len(apart) > _EXACT_PAIRS:
-        return float(stats.wilcoxon(apart, method="approx").pvalue)
-    # Twice the mean rank is a whole number, with ties too.
-    ranks = np.rint(2 * stats.rankdata(np.abs(apart))).astype(np.int64)
-    ways = np.zeros(int(ranks.sum()) + 1)
-    ways[0] = 1
-    for rank in ranks.tolist():
-        ways[rank:] += ways[: len(ways) - rank].copy()
-    observed = int(ranks[apart > 0].sum())
-    return min(1.0, 2 * float(min(ways[: observed + 1].sum(), ways[observed:].sum()) / ways.sum()))
-
-
-def least_paired_p(pairs: int) -> float:
-    """The smallest p-value that the signed-rank test can give, when all pairs differ in one direction."""
-    return min(1.0, 2.0 * 0.5**pairs)
-
-
-def pairs_for_alpha(alpha: float) -> int:
-    """The pairs with which the signed-rank test can reach alpha."""
-    return next(n for n in range(1, _MOST_REPETITIONS) if least_paired_p(n) <= alpha)
 
 
 def least_p(n_baseline: int, n_candidate: int) -> float:

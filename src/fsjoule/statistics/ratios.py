@@ -64,27 +64,6 @@ def ratio_of_medians(
     return Ratio(math.exp(value), Interval(math.exp(low), math.exp(high)))
 
 
-def median_of_ratios(
-    baseline: Floats, candidate: Floats, *, seed: int = 0, confidence: float = CONFIDENCE, resamples: int = RESAMPLES
-) -> Ratio:
-    """The median of the ratios within pairs with a percentile bootstrap interval, which resamples whole pairs.
-
-    A level that both sides of a pair share, such as their board's, cancels out. Samples as for `ratio_of_medians`, of
-    one length. Swapping them inverts the result. Raises ValueError for no pair.
-    """
-    if not len(baseline):
-        raise ValueError("a ratio needs at least one pair")
-    ratios = np.sort(np.log(candidate) - np.log(baseline))
-    draws = np.random.default_rng(seed).random((resamples // 2, len(ratios)))
-    medians = _drawn_medians(ratios, draws)
-    # Each half of the draws serves the ratios and their inverses, so that swapping the samples only changes the sign.
-    turned = -_drawn_medians(np.sort(-ratios), draws)
-    differences = np.sort(np.concatenate([medians, turned]))
-    cut = math.floor((1 - confidence) / 2 * (len(differences) - 1))
-    low, high = float(differences[cut]), float(differences[-1 - cut])
-    return Ratio(math.exp(float(np.median(ratios))), Interval(math.exp(low), math.exp(high)))
-
-
 def _drawn_medians(sample: Floats, draws: Floats) -> Floats:
     """The median of each resample; `draws`, shape (resamples, at least n), are uniform on [0, 1)."""
     n = len(sample)

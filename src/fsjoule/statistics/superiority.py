@@ -59,6 +59,8 @@ class Rule:
 REAL_TIME: Final = Rule(least_noise=0.005, least_boots=3)
 # Most figures do not move at all there, but a single boot can jump by 2 % (docs/deterministic-figures.md).
 GUEST_TIME: Final = Rule(least_noise=0.01, least_boots=2)
+# Two kernels whose boots take turns, on any board: each has its own boot, whose level all its figures share.
+KERNELS: Final = Rule(least_noise=0.01, least_boots=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,13 @@ class Statement:
     def decided(self) -> bool:
         return self.outcome is not Outcome.UNDECIDED
 
+    def change(self, *, more_is_better: bool) -> tuple[float | None, Interval | None]:
+        """`ratio` and `interval` as the first side's figure over the second's, where less may be better."""
+        if more_is_better or self.ratio is None:
+            return self.ratio, self.interval
+        turned = None if self.interval is None else Interval(1 / self.interval.high, 1 / self.interval.low)
+        return 1 / self.ratio, turned
+
 
 def residual_noise(figures: Sequence[Sequence[Floats]]) -> float | None:
     """The relative standard deviation of a boot, from differences of one run; None without two boots of anything.
@@ -107,15 +116,16 @@ def statements(figures: Sequence[Sequence[Floats]], rule: Rule) -> list[list[Sta
     noise = max(residual_noise(figures) or 0.0, rule.least_noise)
     every = [_Evidence(differences, noise, rule) for pairs in figures for differences in pairs]
     e_values = np.array([[each.better, each.worse] for each in every]).reshape(-1)
-    rejected = e_bh(e_values, rule.false_discoveries).reshape(-1, 2)
+    rejected = [(bool(better), bool(worse)) for better, worse in e_bh(e_values, rule.false_discoveries).reshape(-1, 2)]
     # One more statement than now: a forecast for those that are open.
-    needed = math.log(e_values.size / (rule.false_discoveries * min(rejected.sum() + 1, max(e_values.size, 1))) or 1)
-    judged = iter([each.statement(*two, needed) for each, two in zip(every, rejected.tolist(), strict=True)])
+    tests = max(e_values.size, 1)
+    needed = math.log(tests / (rule.false_discoveries * min(sum(map(sum, rejected)) + 1, tests)))
+    judged = iter([each.statement(*two, needed) for each, two in zip(every, rejected, strict=True)])
     return [[next(judged) for _ in pairs] for pairs in figures]
 
 
 def e_bh(log_e_values: Floats, rate: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which hypotheses e-BH rejects at this rate of false discoveries: the k largest with e >= n / (rate k); shape (n,)."""
+    """Which hypotheses e-BH rejects at this rate of false discoveries: the k largest, e >= n / (rate k); shape (n,)."""
     count = len(log_e_values)
     order = np.argsort(-log_e_values, kind="stable")
     enough = log_e_values[order] >= math.log(count or 1) - math.log(rate) - np.log(np.arange(1, count + 1))
@@ -125,12 +135,39 @@ def e_bh(log_e_values: Floats, rate: float) -> np.ndarray[tuple[int], np.dtype[n
     return rejected
 
 
+def evidence(
+    boots: Floats, mean: Floats, squares: Floats, noise: Floats | float, rule: Rule
+) -> tuple[Floats, Floats, Floats]:
+    """The logarithms of the evidence for better, worse and equal; all arrays broadcast, shape (...,).
+
+    `mean` is that of the differences of so many boots, `squares` the sum of their squares about it; both are 0 without
+    a boot. `noise` is the run's.
+    """
+    prior = _PRIOR_BOOTS * np.square(noise)
+    grid = _effects(rule.smallest_effect).reshape(-1, *[1] * np.ndim(mean))
+
+    def likelihood(effects: Floats | float) -> Floats:
+        about = prior + (squares + boots * np.square(mean - effects)) / 2
+        return -(boots + _PRIOR_BOOTS) / 2 * np.log(about)
+
+    def mean_likelihood(sign: float) -> Floats:
+        each = likelihood(sign * grid)
+        largest = each.max(axis=0)
+        return largest + np.log(np.exp(each - largest).mean(axis=0))
+
+    better = mean_likelihood(1.0) - likelihood(np.minimum(mean, 0.0))
+    worse = mean_likelihood(-1.0) - likelihood(np.maximum(mean, 0.0))
+    bound = rule.equal_within
+    apart = np.maximum(likelihood(np.maximum(mean, bound)), likelihood(np.minimum(mean, -bound)))
+    return better, worse, likelihood(0.0) - apart
+
+
 class _Evidence:
     """The evidence of one statement, and the forecast of the boots that it takes."""
 
     def __init__(self, differences: Floats, noise: float, rule: Rule) -> None:
         self._rule = rule
-        self._prior = _PRIOR_BOOTS * noise**2
+        self._noise = noise
         self._boots = len(differences)
         self._mean = float(differences.mean()) if self._boots else 0.0
         self._squares = float(np.square(differences - self._mean).sum())
@@ -139,17 +176,9 @@ class _Evidence:
     def _after(self, boots: int) -> tuple[float, float, float]:
         """The three logarithms after so many boots, if all had the mean and the spread of those there are."""
         squares = self._squares * boots / self._boots if self._boots else 0.0
-
-        def likelihood(effects: Floats | float) -> Floats:
-            about = self._prior + (squares + boots * np.square(self._mean - np.asarray(effects))) / 2
-            return -(boots + _PRIOR_BOOTS) / 2 * np.log(about)
-
-        def evidence(sign: float) -> float:
-            return _log_mean(likelihood(sign * grid)) - float(likelihood(sign * min(0.0, sign * self._mean)))
-
-        grid, bound = _effects(self._rule.smallest_effect), self._rule.equal_within
-        apart = max(likelihood(max(bound, self._mean)), likelihood(min(-bound, self._mean)))
-        return evidence(1.0), evidence(-1.0), float(likelihood(0.0) - apart)
+        found = evidence(np.array(boots), np.array(self._mean), np.array(squares), self._noise, self._rule)
+        better, worse, equal = map(float, found)
+        return better, worse, equal
 
     def statement(self, better: bool, worse: bool, needed: float) -> Statement:
         if not self._boots:
@@ -191,7 +220,7 @@ class _Evidence:
         from scipy.special import stdtrit
 
         degrees = self._boots + _PRIOR_BOOTS - 1
-        variance = (2 * self._prior + self._squares) / degrees / self._boots
+        variance = (2 * _PRIOR_BOOTS * self._noise**2 + self._squares) / degrees / self._boots
         half = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(variance)
         return Interval(math.exp(self._mean - half), math.exp(self._mean + half))
 
@@ -207,9 +236,6 @@ def _first(enough: Callable[[int], bool], low: int, high: int, *, minus: int) ->
 
 def _effects(smallest: float) -> Floats:
     """Effects from the smallest one, each 15 % larger than the last, to eight times as much."""
-    return smallest * _STEP ** np.arange(math.ceil(math.log(_LARGEST / smallest, _STEP)) + 1)
-
-
-def _log_mean(logarithms: Floats) -> float:
-    largest = float(logarithms.max())
-    return largest + math.log(float(np.exp(logarithms - largest).mean()))
+    return np.asarray(
+        smallest * _STEP ** np.arange(math.ceil(math.log(_LARGEST / smallest, _STEP)) + 1), dtype=np.float64
+    )

@@ -132,7 +132,7 @@ def load_run_file(folder: Path) -> Run:
     """The contents of a folder's run.json. Raises ResultError if it is missing or damaged."""
     content = read_inside(folder, RUN_FILE, at_most=DOCUMENT_BYTES)
     if content is None:
-        hint = "give the folder below results/ that `pytest tests/bench` named at its end"
+        hint = "give the folder below results/ that `fsjoule bench` named at its end"
         raise ResultError(f"{shown(folder)} is not a run folder: it has no {RUN_FILE}", hint=hint)
     run = decode(RUN, content, RUN_SCHEMA, folder / RUN_FILE)
     if run.status is RunStatus.RUNNING and not _goes_on(folder):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Final
 
 from fsjoule.model import CARD, Measurement, Planned, Run
 
+# Phases of a run that are no measurement's: boots are counted apart, and `board_on` is the sum of others.
+_NOT_AROUND: Final = ("setup", "flash", "boot", "board_on")
 # The name of a storage device, and an I/O pattern or a timed operation.
 _On = tuple[str, str]
 
@@ -16,6 +19,7 @@ _On = tuple[str, str]
 class Rates:
     """A board's speed and power: MiB/s and seconds per storage device, seconds for a boot and around a measurement.
 
+    "Around" is all that a measurement takes beside its own work, and on a board in guest time nearly all.
     `mib_per_s` is by the device's name and the I/O pattern, `timed_s` by its name and the timed operation. `runs` is
     the number of runs behind it; with 0 it is a guess for a small board with a card.
     """
@@ -80,7 +84,8 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
         phases = run.phases_s
         booted = len({m.boot for m in measurements})
         boots.append((phases.get("boot", 0.0) + phases.get("flash", 0.0)) / booted)
-        around.append((phases.get("provisioning", 0.0) + phases.get("idle", 0.0)) / len(measurements))
+        spent_s = sum(seconds for name, seconds in phases.items() if name not in _NOT_AROUND)
+        around.append(max(0.0, spent_s - sum(m.duration_s or 0.0 for m in measurements)) / len(measurements))
     guess = Rates()
     return Rates(
         mib_per_s={key: fmean(found) for key, found in speeds.items()},

@@ -7,7 +7,7 @@ For: judgement. Words, tables and colours are `report`'s.
     names ── sides ──> Side, Side ── pairing ──> Comparison, ... ── statistics ──> Compared ── report
 
 Called by: `runs`, `report`, `ci`, `cli`.
-May call: `store` (index and run folders), `suites`, `statistics`, `model`, `errors`.
+May call: `store` (index and run folders), `suites`, `filesystems`, `statistics`, `model`, `errors`.
 
 Entry points: `sides.Sources` reads a side from an index or from run folders, `compare.compare_sides` judges two of
 them. A `gate.Judge` takes pairs of boots, fresh or from `recorded.recorded_pairs`, until it has seen enough. `trend/`

@@ -9,9 +9,10 @@ import numpy as np
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Figure, Metric
-from fsjoule.statistics.comparison import Comparison, Verdict, compare
+from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_pairs
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
+from fsjoule.statistics.ratios import Floats
 from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.records import Point
 from fsjoule.store.index.selection import comparable
@@ -36,7 +37,7 @@ from fsjoule.verdicts.remarks import (
 )
 from fsjoule.verdicts.sides import Side
 
-_PAIRED = (
+_SEVERAL_BOARDS = (
     "the run was measured on several boards: kernels were compared within a board, repetition by repetition, so that "
     "the boards' levels cancel out"
 )
@@ -55,8 +56,8 @@ def compare_sides(
 ) -> Compared:
     """One verdict per common series and metric; `metrics` limits the metrics.
 
-    In a run on several boards kernels are compared within a board, repetition by repetition. Different boards are
-    compared only with `across_boards`.
+    Kernels whose boots took turns in the same runs are compared repetition by repetition, within a board. Different
+    boards are compared only with `across_boards`.
 
     Two sides with one kernel each are compared whatever the kernels. If a side has several, each kernel is compared
     with itself. Raises ConfigError, which says what differs, for sides that share measurements or have nothing
@@ -65,7 +66,7 @@ def compare_sides(
     wanted = criteria or Criteria()
     _check_apart(baseline, candidate)
     check_boards(baseline, candidate, across=across_boards)
-    paired = shares_blocks(baseline, candidate)
+    several_boards = shares_blocks(baseline, candidate)
     ours, theirs = _valid(baseline), _valid(candidate)
     comparable(ours, theirs)
     by_kernel = any(len(_kernels(side)) > 1 for side in (ours, theirs))
@@ -75,16 +76,17 @@ def compare_sides(
     if not common:
         raise _no_kernel_in_common(baseline, candidate, ours, theirs)
     labels = series_names(baseline, candidate)
-    guest_time = baseline.guest_time and candidate.guest_time
     used, used_too = ([point for cell in common for point in side[cell]] for side in (our_cells, their_cells))
-    share = baseline_first(used, used_too)
-    # A board in guest time has no level that changes from run to run.
+    share, same_runs = baseline_first(used, used_too), _run_ids(used) == _run_ids(used_too)
+    paired = several_boards or (is_balanced(share) and same_runs)
+    # Boots of both sides did not take turns. A board in guest time has no level that changes from run to run.
     steady = baseline.steady and candidate.steady
-    in_order = not paired and not steady and (_ran_apart(ours, theirs) or not is_balanced(share))
+    in_order = not paired and not steady
     how = {"paired": paired, "in_order": in_order}
     comparisons, lacking = _comparisons(common, our_cells, their_cells, labels, metrics, **how)
     told = compared_side(baseline, used, [cell for cell in our_cells if cell not in their_cells], labels)
     told_too = compared_side(candidate, used_too, [cell for cell in their_cells if cell not in our_cells], labels)
+    guest_time = baseline.guest_time and candidate.guest_time
     findings = tuple(
         judged(comparison, verdict, wanted, guest_time=guest_time)
         for comparison, verdict in zip(comparisons, compare(comparisons, wanted), strict=True)
@@ -93,7 +95,7 @@ def compare_sides(
         *version_notes(baseline, candidate),
         *origin_notes(baseline, candidate),
         *order_notes(told, told_too, share),
-        *[_PAIRED] * paired,
+        *[_SEVERAL_BOARDS] * several_boards,
         *["each kernel was compared with itself, because the sides have several"] * by_kernel,
         *lacking,
         *single_notes(findings),
@@ -105,6 +107,7 @@ def compare_sides(
         findings=findings,
         baseline_first=share,
         interleaved=is_balanced(share),
+        paired=paired,
         notes=tuple(notes),
         damaged=dict(damaged or {}),
         folders={**baseline.folders, **candidate.folders},
@@ -122,6 +125,10 @@ def _check_apart(baseline: Side, candidate: Side) -> None:
     else:
         what = f"{len(shared)} measurements are on both sides: {baseline.title}, and {candidate.title}"
     raise ConfigError(what, hint="name two runs, kernels or branches; two kernels of one run: KERNEL@RUN KERNEL@RUN")
+
+
+def _run_ids(points: Iterable[Point]) -> set[str]:
+    return {point.run_id for point in points}
 
 
 def _valid(side: Side) -> dict[IndexedSeries, list[Point]]:
@@ -227,12 +234,6 @@ def _pairs(
     return one, two
 
 
-def _ran_apart(ours: Points, theirs: Points) -> bool:
-    """Whether the sides are not measured in the same runs, in which boots of both take turns."""
-    one, two = ({point.run_id for point in chain(*side.values())} for side in (ours, theirs))
-    return one != two
-
-
 def _runs(ours: Iterable[Point], theirs: Iterable[Point], metric: Metric) -> tuple[tuple[float, bool], ...]:
     """The median of each run's usable boots in the order of time, and whether it is the candidate's."""
     found: list[tuple[str, float, bool]] = []
@@ -252,6 +253,10 @@ def judged(
 ) -> Judged:
     boots = (verdict.n_baseline, verdict.n_candidate)
     ratio = verdict.ratio
+    if comparison.paired:
+        baseline, candidate = (geometric_mean(side) for side in usable_pairs(comparison))
+    else:
+        baseline, candidate = median(comparison.baseline), median(comparison.candidate)
     return Finding(
         subject=verdict.subject,
         metric=verdict.metric,
@@ -259,12 +264,16 @@ def judged(
         ratio=None if ratio is None else ratio.value,
         interval=None if ratio is None or min(boots) == 1 else ratio.interval,
         matters=criteria.smallest_effect,
-        baseline=median(comparison.baseline),
-        candidate=median(comparison.candidate),
+        baseline=baseline,
+        candidate=candidate,
         boots=boots,
         basis=verdict,
         guest_time=guest_time,
     )
+
+
+def geometric_mean(figures: Floats) -> Figure:
+    return float(np.exp(np.log(figures).mean())) if len(figures) else None
 
 
 def median(figures: Sequence[Figure]) -> Figure:

@@ -46,8 +46,9 @@ class ComparedSide:
 class Compared:
     """The result of a request. `baseline_first` is the share of pairs of boots in which the baseline's was earlier.
 
-    `notes` are remarks that a reader needs; `damaged` maps unreadable paths to reasons,
-    `folders` the ids of the runs to their folders, as far as they are known.
+    `paired` says that boots of both sides are neighbours, and are compared with each other only: then figures are
+    geometric means over pairs, else medians over boots. `notes` are remarks that a reader needs; `damaged` maps
+    unreadable paths to reasons, `folders` the ids of the runs to their folders, as far as they are known.
     """
 
     baseline: ComparedSide
@@ -58,6 +59,7 @@ class Compared:
     interleaved: bool
     notes: tuple[str, ...]
     damaged: dict[str, str]
+    paired: bool = False
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
     @property

@@ -15,7 +15,7 @@ from fsjoule.model.labels import series_labels
 from fsjoule.model.metrics import Figure, Metric, figure_of
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.statistics.ratios import Floats, Interval
+from fsjoule.statistics.ratios import Floats
 from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, Rule, Statement, statements
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.finding import Finding, Subject
@@ -151,10 +151,7 @@ class _Entered:
     def _finding(self, better: str, worse: str, statement: Statement, rule: Rule) -> Preferred:
         series, simulated = self.series[better], self.sample.simulated
         label = f"{better} against {worse}, {self.sample.workload.label}"
-        ratio, interval = statement.ratio, statement.interval
-        if not self.metric.more_is_better:
-            ratio = None if ratio is None else 1 / ratio
-            interval = None if interval is None else Interval(1 / interval.high, 1 / interval.low)
+        ratio, interval = statement.change(more_is_better=self.metric.more_is_better)
         return Finding(
             subject=Subject(IndexedSeries(series, simulated).key, series, simulated, label, self.sample.kernel),
             metric=self.metric,

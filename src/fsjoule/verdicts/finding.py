@@ -49,8 +49,9 @@ class Finding(Generic[B_co]):
 
     `ratio` is candidate over baseline, `interval` its 95 % interval; both are None without usable figures, the interval
     also if a side has a single boot, which shows no noise. `matters` is the smallest change that matters, as a fraction
-    of the baseline. `baseline` and `candidate` are medians in the metric's unit over `boots`. `guest_time` says that
-    the board's spread is known. `basis` is the method's own result: a comparison's verdict, or a gate test's state.
+    of the baseline. `baseline` and `candidate` are medians, or geometric means of pairs, in the metric's unit over
+    `boots`. `guest_time` says that the board's spread is known. `basis` is the method's own result: a comparison's
+    verdict, or a gate test's state.
     """
 
     subject: Subject

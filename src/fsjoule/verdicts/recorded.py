@@ -15,7 +15,7 @@ from fsjoule.verdicts.pairs import Pair, Test
 from fsjoule.verdicts.remarks import check_boards, origin_notes
 from fsjoule.verdicts.sides import Side
 
-_INTERLEAVE: Final = "measure both now: --lg-env FILE; or in one run: pytest tests/bench --kernel A,B --repeat N"
+_INTERLEAVE: Final = "measure both now: --lg-env FILE; or in one run: fsjoule bench --kernel A,B --repeat N"
 _ANYWAY: Final = "--drift-not-excluded takes them as they are"
 
 # A run and its repetition; without interleaving only the number of the boot on its side.

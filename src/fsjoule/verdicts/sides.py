@@ -18,12 +18,13 @@ from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.location import DEFAULT_NAME
 from fsjoule.store.index.queries import points, run_folders
 from fsjoule.store.index.records import Origin, Point, Where
-from fsjoule.store.index.run_rows import Fault
-from fsjoule.store.index.selection import Selection, resolve, resolve_kernel
+from fsjoule.store.index.selection import Selection, UnknownNameError, resolve, resolve_kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.named_runs import named_run
 from fsjoule.store.objects.address import is_address, parse_address
 from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.reader import load_run, load_run_file
+from fsjoule.store.run_folders import Fault
 
 _AT: Final = "@"
 # An index may have thousands of runs of a kernel; the newest name the programs.
@@ -80,9 +81,10 @@ class Sources:
     def side(self, text: str, where: Where, metrics: tuple[Metric, ...], *, within: str | None = None) -> Side:
         """The measurements that `text` names and `where` selects, with these figures.
 
-        `text` is a run folder (or one with runs below it, or an address of either), or a run, kernel or branch of the
-        index. A kernel within a run, a folder or a branch is `KERNEL@PLACE`, or `text` alone with the place in
-        `within`. Raises ConfigError for an unknown name, and as opening an index and fetching a run do.
+        `text` is a run folder (or one with runs below it, or an address of either), a run, kernel or branch of the
+        index, or else a run as `named_run` finds it. A kernel within a run, a folder or a branch is `KERNEL@PLACE`, or
+        `text` alone with the place in `within`. Raises ConfigError for an unknown name, and as opening an index and
+        fetching a run do.
         """
         what, at, place = text.partition(_AT)
         if self._is_folder(text) or not at:
@@ -114,6 +116,16 @@ class Sources:
             index, runs = self._read(text)
             title = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs of {text}"
             return index, Selection("run", title, Where())
+        try:
+            index = self._opened_index(text)
+            return index, resolve(index, text)
+        except (ResultError, UnknownNameError):
+            folder = _run_here(text) if self._takes_folders else None
+            if folder is None:
+                raise
+        return self._named(str(folder))
+
+    def _opened_index(self, text: str) -> Index:
         if self._index is None:
             try:
                 self._index = self._opened.enter_context(open_index(self._location))
@@ -121,7 +133,7 @@ class Sources:
                 absent = "/" in text and not Path(text).exists()
                 what = f"there is no folder {text}" if absent else f"{text} is not a run folder"
                 raise ResultError(f"{what}, and {error.what}", hint=error.hint) from error
-        return self._index, resolve(self._index, text)
+        return self._index
 
     def _read(self, text: str) -> tuple[Index, tuple[str, ...]]:
         """A temporary index of the runs at and below a folder, and their ids."""
@@ -174,6 +186,17 @@ def _is_folder(text: str) -> bool:
         or (path.name == RUN_FILE and path.is_file())
         or ("/" in text and path.is_dir())
     )
+
+
+def _run_here(text: str) -> Path | None:
+    """The folder of the run in `results` whose id starts so, or of the newest one for `last`; None for other names."""
+    name = text.removeprefix("run:")
+    if "/" in name or ":" in name or Path(name).exists():
+        return None
+    try:
+        return named_run(name)
+    except ResultError:
+        return None
 
 
 def _short(what: str, found: Selection) -> str:

@@ -71,6 +71,6 @@ def words(checks: Iterable[Check]) -> str:
 
 
 def exit_code(health: Health) -> int:
-    """0; as after a fault of the lab if broken; as after a measurement that is not to be believed if doubtful."""
+    """0; as after a fault of the lab if broken; as after a measurement that is invalid if doubtful."""
     codes = {Health.BROKEN: LabError.exit_code, Health.DOUBTFUL: MeasurementInvalid.exit_code}
     return codes.get(health, 0)

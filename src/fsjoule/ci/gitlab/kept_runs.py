@@ -30,8 +30,8 @@ from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.inside import read_inside
 from fsjoule.host.unpacking import DAMAGED, tar_within
 from fsjoule.store.folder import RUN_NAME
-from fsjoule.store.index.run_rows import check_folders, find_runs
 from fsjoule.store.reader import load_run, run_files
+from fsjoule.store.run_folders import check_folders, find_runs
 
 PACKAGE: Final = "fsjoule-run"
 _FILE: Final = "run.tar.gz"

@@ -12,8 +12,8 @@ from fsjoule.report.allure.words import TRENDS
 from fsjoule.report.gating.document import from_document
 from fsjoule.report.run import PAGE
 from fsjoule.store.folder import GATE_FILE
-from fsjoule.store.index.run_rows import find_runs
 from fsjoule.store.reader import load_run
+from fsjoule.store.run_folders import find_runs
 from fsjoule.verdicts.gated import Gated
 
 METRICS: Final = "metrics.txt"

@@ -39,7 +39,7 @@ class Bench:
     def command(self, helper: str, *more: str) -> str:
         """A helper's command line, as LAVA splits it."""
         words = [program(), "lava", helper, self.place, *more, "--lg-env", str(self.environment)]
-        words += ["--wait", f"{self.wait_s:g}"]
+        words += ["--wait", f"{self.wait_s:.0f}s"]
         words += [word for name, value in self.variables.items() for word in ("--set", f"{name}={value}")]
         return shlex.join(words)
 

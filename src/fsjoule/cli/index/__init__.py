@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Json, Remove, Wide, out, print_json, progress, progress_bar
+from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, out, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model.labels import counted
+from fsjoule.model.labels import counted, listed
 from fsjoule.model.metrics import Metric
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
@@ -21,11 +21,11 @@ from fsjoule.store.index.serieskeys import IndexedSeries
 if TYPE_CHECKING:
     from fsjoule.store.index.database import Index
     from fsjoule.store.index.importer import ImportReport
-    from fsjoule.store.index.run_rows import Fault
+    from fsjoule.store.run_folders import Fault
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
-_FOLDERS = "Run folders, folders that contain some, or s3://BUCKET/PREFIX."
-app = typer.Typer(no_args_is_help=True, help="The index of all runs: a database made from run folders.")
+_FOLDERS = "Runs, folders that contain some, or s3://BUCKET/PREFIX."
+app = typer.Typer(no_args_is_help=True, help="Keep an index of all runs: a database made from run folders.")
 
 RESULTS: Final = Path("results")
 _SHOWN_FAULTS: Final = 20
@@ -165,11 +165,12 @@ class _Wanted:
 
 def _wanted(paths: Sequence[Path]) -> _Wanted:
     """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
-    from fsjoule.store.index.run_rows import Fault, check_folders
+    from fsjoule.store.named_runs import named_folders
     from fsjoule.store.objects.address import is_address, parse_address
     from fsjoule.store.objects.cache import copies
+    from fsjoule.store.run_folders import Fault, check_folders
 
-    here = check_folders(path for path in paths if not is_address(path))
+    here = check_folders(named_folders(path for path in paths if not is_address(path)))
     wanted = _Wanted(here, {}, [])
     for address in [parse_address(path) for path in paths if is_address(path)]:
         with progress_bar("runs fetched") as watch:
@@ -216,24 +217,25 @@ def series(
     by: Annotated[Order, typer.Option("--by", help="Order of the points.")] = Order.TIME,
     metric: Annotated[list[Metric] | None, typer.Option("--metric", help=_METRIC)] = None,
     of: Annotated[str | None, typer.Option("--of", help="Only measurements of this run, kernel or branch.")] = None,
-    board: Annotated[list[str] | None, typer.Option("--board", help="Only this board; may be repeated.")] = None,
-    fs: Annotated[list[str] | None, typer.Option("--fs", help="Only this filesystem; may be repeated.")] = None,
+    board: BoardNames = None,
+    fs: Filesystems = None,
     with_invalid: Annotated[bool, typer.Option("--all", help="Also show invalid measurements.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Show at most this many figures, the newest; 0: all.")] = _LIMIT,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
-    """List all series, or the figures of one.
+    """List all series, or the figures of one. Lists take commas, and may be repeated.
 
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
     from fsjoule.cli.index.tables import show_list, show_points
     from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.queries import list_series, points
+    from fsjoule.store.index.queries import check_names, list_series, points
     from fsjoule.store.index.selection import resolve
 
-    where = Where(boards=tuple(board or ()), filesystems=tuple(fs or ()), invalid_too=with_invalid)
+    where = Where(boards=listed(board), filesystems=listed(fs), invalid_too=with_invalid)
     with open_index(index) as opened:
+        check_names(opened, where)
         if of is not None:
             chosen = resolve(opened, of).where
             where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)

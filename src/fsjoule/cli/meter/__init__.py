@@ -16,7 +16,7 @@ from fsjoule.cli.meter.record import record_command
 from fsjoule.cli.meter.run import run
 from fsjoule.cli.meter.selftest import selftest
 from fsjoule.cli.meter.watch import watch
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.clock import today
 from fsjoule.model import PlainInfo
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fsjoule.meter.links.found import Found
     from fsjoule.meter.protocol.frames import InfoFrame
 
-app = typer.Typer(no_args_is_help=True, help="The power meter: its state, its readings, its calibration and its tests.")
+app = typer.Typer(no_args_is_help=True, help="Read, record, calibrate and test the power meter.")
 
 
 @app.command("list")
@@ -35,7 +35,7 @@ def list_meters(wide: Wide = False, json_output: Json = False) -> None:
 
     It listens to each serial port and virtual lab for 1.5 s, and looks for instruments meanwhile: those of VISA and
     IIO, Joulescopes, PPK2s, and the processor's counters. Sends nothing to a serial port, and leaves alone what another
-    program has open. Benches are those of the files in env/ and labgrid/ here. Exit code 3 if there is no meter.
+    program has open. Benches are those of the files in env/ and labgrid/ here. Exit code 4 if there is no meter.
 
     Example: fsjoule meter list
     """
@@ -48,7 +48,7 @@ def list_meters(wide: Wide = False, json_output: Json = False) -> None:
         print_json([_found_document(each) | {"benches": benches[each.address]} for each in found])
     else:
         _show_meters(found, benches, wide=wide)
-    raise typer.Exit(0 if any(each.name for each in found) else 3)
+    raise typer.Exit(0 if any(each.name for each in found) else LabError.exit_code)
 
 
 def _found_document(found: Found) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from fsjoule.kernels.source_tree import (
     borrow,
     describe,
     find_revision,
-    has_any_changes,
     lacks,
     own_git,
 )
@@ -61,18 +60,13 @@ class Repository:
 def open_repository(tree: Path) -> Repository:
     """The repository at a path.
 
-    Raises ConfigError if that is no repository, has no commit of a kernel, is not whole (shallow, partial), or has
-    changes that are not committed: they are part of no commit and would not be measured.
+    Raises ConfigError if that is no repository, has no commit of a kernel, or is not whole (shallow, partial). Changes
+    that are not committed belong to no commit: they stay as they are, and are not measured.
     """
     found = find_revision(tree, "HEAD")
     if lacking := lacks(tree):
         raise ConfigError(
             f"{tree} {lacking}", hint="fetch the rest: git fetch --unshallow, or a new clone of all of it"
-        )
-    if has_any_changes(tree):
-        raise ConfigError(
-            f"{tree} has changes that are not committed: no commit of the range holds them",
-            hint="commit them, or put them aside (git stash)",
         )
     repository = Repository(tree, found.git_dir, found.workplace / "source")
     borrow(found.git_dir, repository.scratch)

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fsjoule.host.extras import how_to_install
 from fsjoule.lab.boards.files import TO_CHANGE, Wired
 from fsjoule.lab.boards.usb import UsbDevice, usb_devices
 from fsjoule.meter.links.finder import find, serial_ports
 
-_PIP: Final = "in a checkout of fsjoule: pip install '.[exporter]'"
+_EXTRA: Final = how_to_install("exporter")
 # Program, what it is for, how to get it.
 _PROGRAMS: Final = (
-    ("labgrid-exporter", "exports the devices", _PIP),
+    ("labgrid-exporter", "exports the devices", _EXTRA),
     ("ser2net", "serial ports over the network", "apt-get install ser2net"),
-    ("usbsdmux", "switches a USB-SD-Mux", _PIP),
+    ("usbsdmux", "switches a USB-SD-Mux", _EXTRA),
     ("bmaptool", "writes cards", "apt-get install bmap-tools"),
     ("sshd", "benches copy images to this computer over ssh", "apt-get install openssh-server"),
     ("udevadm", "udev: devices get their names and groups", "apt-get install udev"),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from fsjoule.errors import ConfigError, MeterError
+from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.iio import CHIPS, OHM, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.found import Found
@@ -191,7 +192,7 @@ def _library() -> Any:  # noqa: ANN401 - a module without types
     try:
         import iio  # noqa: PLC0415 - an extra of fsjoule
     except ImportError as error:
-        raise ConfigError("pylibiio is not installed", hint="pip install 'fsjoule[iio]'") from error
+        raise ConfigError("pylibiio is not installed", hint=how_to_install("iio")) from error
     except (AttributeError, OSError, TypeError) as error:  # its ctypes find no library, or another one
         raise ConfigError("libiio is not installed", hint="apt-get install libiio0") from error
     return iio

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from fsjoule.errors import ConfigError, MeterError
+from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.protocol.joulescope import JOULESCOPE, POWER, VOLTAGE, Message, StreamTrace
@@ -253,7 +254,7 @@ def _module() -> Any:  # noqa: ANN401 - a module without types
     try:
         return importlib.import_module(_module_name())  # an extra of fsjoule
     except ImportError as error:
-        hint = f"{_MODULE} names it" if _MODULE in os.environ else "pip install 'fsjoule[joulescope]'"
+        hint = f"{_MODULE} names it" if _MODULE in os.environ else how_to_install("joulescope")
         raise ConfigError(f"{_module_name()} is not installed", hint=hint) from error
 
 

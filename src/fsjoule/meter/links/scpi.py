@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError, MeterError
+from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.polled import Ask, PolledMeter
@@ -145,7 +146,7 @@ def _pyvisa() -> Any:  # noqa: ANN401 - a module without types
     try:
         import pyvisa  # noqa: PLC0415 - an extra of fsjoule
     except ImportError as error:
-        raise ConfigError("PyVISA is not installed", hint="pip install 'fsjoule[visa]'") from error
+        raise ConfigError("PyVISA is not installed", hint=how_to_install("visa")) from error
     return pyvisa
 
 

@@ -167,7 +167,11 @@ class NetworkStream:
         with self._sending:
             while rest:
                 left_s = deadline - time.monotonic()
-                if left_s <= 0 or not select.select([], [self._socket], [], left_s)[1]:
+                try:
+                    ready = left_s > 0 and select.select([], [self._socket], [], left_s)[1]
+                except ValueError as error:  # who reads has closed it meanwhile, in another thread
+                    raise ConnectionError("the connection has been closed") from error
+                if not ready:
                     raise TimeoutError("the other side takes no bytes")
                 with suppress(BlockingIOError):
                     rest = rest[self._socket.send(rest) :]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import Final, Protocol
 
 from fsjoule.errors import FsjouleError, MeasurementInvalid, MeterError
 from fsjoule.host import process
-from fsjoule.host.interrupts import heard
 from fsjoule.meter.energy import energy, instrument_of, validity
 from fsjoule.model import Energy, MarkSource, MeterInfo, Trace, Window
 
 # Pauses between recording and idle power, and between idle power and the command: the computer is not quite idle then.
 _MARGIN_S: Final = 0.05
-_SIGNAL_EXIT: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ def run_command(meter: DeskMeter, argv: Sequence[str], *, number: int, idle_s: f
     try:
         with marks:
             begin_s = time.monotonic()
-            exit_code = _to_its_end(argv)
+            exit_code = process.to_its_end(argv)
             seconds = time.monotonic() - begin_s
     except FsjouleError:
         meter.disarm()
@@ -135,28 +130,3 @@ def _window(trace: Trace, texts: tuple[str, str]) -> Window | None:
 def _idle_before(window: Window, idle_s: float) -> Window:
     stop_us = window.start_us - _MARGIN_S * 1e6
     return Window(stop_us - idle_s * 1e6, stop_us)
-
-
-def _to_its_end(argv: Sequence[str]) -> int:
-    """Run a command. Returns its exit code as a shell does: 128 plus the number of a signal that killed it.
-
-    Ctrl-C reaches the command directly and is left to it. SIGTERM and SIGHUP are passed on, even during its start.
-    """
-    started: list[subprocess.Popen[bytes]] = []
-    early: list[int] = []
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            return
-        if started:
-            started[0].send_signal(number)
-        else:
-            early.append(number)
-
-    with heard(pass_on):
-        command = process.foreground(argv)
-        started.append(command)
-        for number in early:
-            command.send_signal(number)
-        code = command.wait()
-    return code if code >= 0 else _SIGNAL_EXIT - code

@@ -27,8 +27,11 @@ def to_document(advice: Advice) -> dict[str, object]:
         "kernel": found.kernel,
         "runs": list(found.runs),
         "sensible": [one.label for one in advice.sensible],
+        "ranked": [one.label for one in advice.ranked],
+        "loses_files": [one.label for one in advice.unsafe],
         "filesystems": [_filesystem(one) for one in advice.figures],
         "relations": [_relation(one) for one in advice.relations],
+        "rule": asdict(advice.rule),
         "criteria": asdict(advice.criteria),
         "weights": {axis.value: weight for axis, weight in advice.weights.items()},
         "scores": {score.label: _estimate(score.value) for score in advice.scores},
@@ -42,7 +45,7 @@ def _filesystem(one: Figures) -> dict[str, object]:
     return {
         "filesystem": one.label,
         "energy_j_per_day": _estimate(one.energy_j),
-        "battery_hours": _estimate(one.battery_h),
+        "battery_days": _estimate(one.battery_days),
         "work_s_per_day": _estimate(one.work_s),
         "written_mib_per_day": _estimate(one.written_mib),
         "card_years": _estimate(one.years),
@@ -82,17 +85,14 @@ def _losses(losses: Losses | None) -> dict[str, object] | None:
 
 
 def _relation(one: Relation) -> dict[str, object]:
-    ratio = one.basis.ratio
     return {
         "axis": one.axis.value,
         "filesystems": [one.one, one.other],
         "less": one.less,
         "same": one.same,
-        "ratio": ratio.value if ratio else None,
-        "interval": [ratio.interval.low, ratio.interval.high] if ratio else None,
-        "p": one.basis.p,
-        "q": one.basis.q,
-        "more": [one.basis.more_baseline, one.basis.more_candidate],
+        "ratio": one.ratio,
+        "interval": [one.interval.low, one.interval.high] if one.interval else None,
+        "more": one.more,
     }
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fsjoule.model import FileFate
-from fsjoule.report.advice.words import short_figure
+from fsjoule.report.advice.words import MANY_DAYS, short_figure
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.statistics.estimate import Estimate
 from fsjoule.verdicts.advice.advise import Advice, Axis
-from fsjoule.verdicts.advice.figures import Figures
+from fsjoule.verdicts.advice.figures import DAYS_PER_YEAR, Figures
 
 _FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
 _MS: Final = 1e3
@@ -21,7 +21,7 @@ _Get = Callable[[Figures], Estimate | None]
 
 
 def figures_table(advice: Advice) -> Table:
-    """A row per filesystem; green is what no other was told to be less than, red what some other was."""
+    """A row per filesystem, the first choice first; green is less than another, and none less; red: another is less."""
     battery, card = advice.profile.battery, advice.profile.card
     columns: list[tuple[Column, _Get, Axis | None]] = [
         (Column("energy", "J a day"), lambda one: one.energy_j, Axis.ENERGY),
@@ -30,7 +30,9 @@ def figures_table(advice: Advice) -> Table:
         (Column("written", "MiB a day", optional=True), lambda one: one.written_mib, Axis.WEAR),
     ]
     if battery:
-        columns.insert(1, (Column("battery", "hours", optional=True), lambda one: one.battery_h, None))
+        in_years = all(one.battery_days.value > MANY_DAYS for one in advice.figures if one.battery_days)
+        unit, days = ("years", DAYS_PER_YEAR) if in_years else ("days", 1.0)
+        columns.insert(1, (Column("battery", unit, optional=True), lambda one: _over(one.battery_days, days), None))
     if card:
         columns.append((Column("card", "years", optional=True), lambda one: one.years, None))
     columns.append((Column("mount after a cut", "ms", optional=True), lambda one: _in_ms(one.mount_s), Axis.MOUNT))
@@ -38,14 +40,18 @@ def figures_table(advice: Advice) -> Table:
     used = [each for each in columns if any(each[1](one) for one in advice.figures)]
     rows = [
         (Cell(one.label), *(_cell(get(one), _tone(advice, axis, one)) for _, get, axis in used))
-        for one in advice.figures
+        for one in advice.ranked
     ]
     heads = (_FILESYSTEM, *(column for column, _, _ in used))
     return Table("A day and a year", advice.evidence.simulated, heads, tuple(rows) if used else ())
 
 
+def _over(estimate: Estimate | None, unit: float) -> Estimate | None:
+    return estimate.mapped(lambda value: value / unit) if estimate else None
+
+
 def _in_ms(estimate: Estimate | None) -> Estimate | None:
-    return estimate.mapped(lambda seconds: _MS * seconds) if estimate else None
+    return _over(estimate, 1 / _MS)
 
 
 def _cell(estimate: Estimate | None, tone: Tone) -> Cell:

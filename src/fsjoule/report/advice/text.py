@@ -26,10 +26,10 @@ def _renderables(advice: Advice, room: int | None) -> Iterator[ConsoleRenderable
     yield Text(words.headline(advice), style="bold")
     for table in tables(advice):
         yield from table_lines(table, room)
-    yield footnote(words.rules(advice.criteria))
+    yield footnote(words.rules(advice))
     sections = {
         "Ruled out": words.ruled_out(advice),
-        "Told apart": words.relations(advice),
+        "Which is less": words.relations(advice),
         "The question": words.facts(advice),
         "Damaged, left out": list(advice.evidence.damaged.items()),
     }

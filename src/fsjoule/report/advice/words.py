@@ -1,4 +1,4 @@
-"""Advice in words: the answer, what can be told apart, what was not measured, and what was assumed."""
+"""Advice in words: the answer, which filesystem is less, what was not measured, and what was assumed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Final
 from fsjoule.model import CARD
 from fsjoule.model.labels import counted
 from fsjoule.report.numbers import percent
-from fsjoule.statistics.criteria import Criteria
-from fsjoule.verdicts.advice.advise import DECISIVE, Advice, Axis, Relation, on_axis
-from fsjoule.verdicts.advice.figures import DAY_S, Figures
-from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS, SUITE, SUITE_OF
+from fsjoule.suites.profile import profile_names
+from fsjoule.verdicts.advice.advise import DECISIVE, PAIRED, Advice, Axis, Relation, on_axis
+from fsjoule.verdicts.advice.figures import DAY_S, DAYS_PER_YEAR, Figures
 
 LEAST: Final = {
     Axis.ENERGY: "the least energy",
@@ -32,6 +31,9 @@ UNITS: Final = {
 _MS: Final = 1e3
 _WHOLE: Final = 100
 _SMALLEST: Final = 1e-3
+MANY_DAYS: Final = 2 * DAYS_PER_YEAR
+# More boots than these are no advice.
+_MOST_ADVISED: Final = 100
 # Of 40 filesystems a sentence names the first; the table has all.
 _MOST_NAMED: Final = 6
 _FIRST_NAMED: Final = 4
@@ -45,77 +47,130 @@ def title(advice: Advice) -> str:
 
 
 def headline(advice: Advice) -> str:
-    """The answer in one line: the filesystems that are worth a choice, and what speaks for and against each."""
+    """The answer in one line: `f2fs for a logger on board's stick: the least energy, 333 J a day; or ext4 (...)`."""
     simulated = " (simulated)" if advice.evidence.simulated else ""
-    return f"{title(advice)}{simulated}: {answer(advice)}"
+    found = advice.evidence
+    where = found.board if found.storage == CARD else f"{found.board}'s {found.storage}"
+    name = advice.profile_name
+    whom = f"a {name.replace('-', ' ')}" if name in profile_names() else f"the profile {name}"
+    first, told = _answer(advice)
+    return f"{first} for {whom} on {where}{simulated}: {told}"
 
 
 def answer(advice: Advice) -> str:
     """The headline without the profile and the board."""
-    lacking = [axis.value for axis in DECISIVE if not any(on_axis(one, axis) for one in advice.figures)]
-    unknown = f"; not measured: {_listed(lacking)}" if 0 < len(lacking) < len(DECISIVE) else ""
-    return f"{_answer(advice)}{unknown}"
+    return ": ".join(_answer(advice))
 
 
-def _answer(advice: Advice) -> str:
-    if not any(on_axis(one, axis) for one in advice.figures for axis in DECISIVE):
-        return "no answer yet: nothing that this profile does was measured"
+def _answer(advice: Advice) -> tuple[str, str]:
+    """The first choice, and what is said of it and of the others."""
+    axes = [axis for axis in DECISIVE if _can_be_measured(advice, axis)]
+    lacking = [axis.value for axis in axes if not any(on_axis(one, axis) for one in advice.figures)]
+    if len(lacking) == len(axes):
+        return "no answer yet", "nothing that this profile does was measured"
+    first, told = _choice(advice)
+    return first, "; ".join([told, *([f"not measured: {_listed(lacking)}"] if lacking else [])])
+
+
+def _can_be_measured(advice: Advice, axis: Axis) -> bool:
+    if axis is Axis.LOSS:
+        return not advice.evidence.no_cuts and advice.profile.power_cuts_per_year > 0
+    return not (axis is Axis.WAIT and advice.evidence.guest_time)
+
+
+def _choice(advice: Advice) -> tuple[str, str]:
+    best = advice.ranked[0]
     if advice.scores:
-        best = advice.scores[0]
-        return f"{best.label} has the lowest score, {best.value.value:.2f}, with your weights"
+        told = f"the lowest score, {advice.scores[0].value.value:.2f}, with your weights"
+        return best.label, "; but ".join([told, *([_losing(best)] if _losing(best) else [])])
     if len(advice.figures) == 1:
-        return f"only {advice.figures[0].label} was measured{_told(_losing(advice.figures[0]))}"
-    groups = _groups(advice)
-    told = [_group(advice, axes, group) for axes, group in groups.items()]
-    if len(groups) == 1 and len(advice.sensible) > 1:
-        return f"{told[0]} cannot be told apart" if not next(iter(groups)) else f"{told[0]}, else not told apart"
-    return ", or ".join(told)
-
-
-def _groups(advice: Advice) -> dict[tuple[Axis, ...], list[Figures]]:
-    """The sensible filesystems by the axes that speak for them, those with most axes first."""
+        return best.label, "; but ".join(["the only one measured", *([_losing(best)] if _losing(best) else [])])
+    unsafe = advice.unsafe
     groups: dict[tuple[Axis, ...], list[Figures]] = {}
-    for one in advice.sensible:
-        groups.setdefault(_speaking(advice, one), []).append(one)
-    return dict(sorted(groups.items(), key=lambda group: -len(group[0])))
+    for one in advice.ranked:
+        if one in advice.sensible and one not in unsafe:
+            groups.setdefault(advice.speaking(one), []).append(one)
+    if not groups:  # each of them is beaten by another one
+        groups[()] = [one for one in advice.ranked if one not in unsafe]
+    (axes, first), *others = groups.items()
+    names = _listed([one.label for one in first], "or")
+    parts = [_reasons(advice, axes, first) or _open_choice(advice, first)]
+    parts += [f"or {_group(advice, *other)}" for other in others]
+    if last := [one for one in unsafe if one in advice.sensible]:
+        parts.append(_last(advice, last))
+    return names, "; ".join(parts)
 
 
-def _speaking(advice: Advice, one: Figures) -> tuple[Axis, ...]:
-    """The axes on which this filesystem was told to be less than another sensible one, and none to be less than it.
-
-    If there is only one sensible filesystem, less than any other.
-    """
-    others = advice.sensible if len(advice.sensible) > 1 else advice.figures
-    return tuple(
-        axis
-        for axis in DECISIVE
-        if one in advice.first(axis) and any(one.label in advice.less(axis, other.label) for other in others)
-    )
+def _open_choice(advice: Advice, first: Sequence[Figures]) -> str:
+    """What is known of filesystems for none of which anything speaks."""
+    if len(first) == 1 and advice.unsafe:
+        cuts = first[0].losses.cuts.n if first[0].losses else 0
+        return f"it lost no synced file in {counted(cuts, 'power cut')}" if cuts else "it flushes what is synced"
+    names = {one.label for one in first}
+    between = [one for one in advice.relations if {one.one, one.other} <= names and one.axis in DECISIVE]
+    if between and all(one.same for one in between if one.axis is not Axis.LOSS):
+        against = _against(first)
+        return "; ".join([f"equal within {100 * advice.rule.equal_within:g} %", *against])
+    needed = [one.more for one in between if one.more and one.axis in PAIRED]
+    more = f" ({counted(max(needed), 'more boot')})" if needed and max(needed) <= _MOST_ADVISED else ""
+    return "; ".join([f"not yet decided{more}", *_against(first)])
 
 
 def _group(advice: Advice, axes: Sequence[Axis], group: Sequence[Figures]) -> str:
-    """`ext4:nobarrier (the least energy, 38.5 J a day; but it lost files in 10 of 10 power cuts)`."""
+    """`ext4 (the fewest lost files)`."""
+    return f"{_listed([one.label for one in group], 'or')}{_told(_reasons(advice, axes, group))}"
+
+
+def _reasons(advice: Advice, axes: Sequence[Axis], group: Sequence[Figures]) -> str:
+    """`the least energy, 333 J a day; the shortest wait, 59 ms; but it lost files in 1 of 10 power cuts`."""
     alone = group[0] if len(group) == 1 else None
-    for_it = [_best(advice, axis, alone) for axis in axes]
+    return "; ".join([*(_best(advice, axis, alone) for axis in axes), *(_against(group) if axes else ())])
+
+
+def _against(group: Sequence[Figures]) -> list[str]:
     losing = [one for one in group if _losing(one)]
-    against = [f"but {_losing(one, named=alone is None)}" for one in losing]
-    if len(against) > _MOST_NAMED:
-        against = [f"but {len(losing)} of them lost files in power cuts"]
-    names = _listed([one.label for one in group], "or" if axes else "and")
-    return f"{names}{_told('; '.join((*for_it, *against)))}"
+    if len(losing) > _MOST_NAMED:
+        return [f"but {len(losing)} of them lost files in power cuts"]
+    return [f"but {_losing(one, named=len(group) > 1)}" for one in losing]
+
+
+def _last(advice: Advice, unsafe: Sequence[Figures]) -> str:
+    """`last ext4:nobarrier (the least energy, 346 J a day; but it lost files in 8 of 8 power cuts)`."""
+    if len(unsafe) > _MOST_NAMED:
+        return f"last {counted(len(unsafe), 'other')}, which lose synced files in power cuts"
+    told = [
+        "; ".join([*(_best(advice, axis, one) for axis in advice.speaking(one)), f"but {_losing(one)}"])
+        for one in unsafe
+    ]
+    return "last " + ", ".join(
+        f"{one.label} ({why.removeprefix('but ')})" for one, why in zip(unsafe, told, strict=True)
+    )
 
 
 def _best(advice: Advice, axis: Axis, one: Figures | None) -> str:
-    """`the least energy, 38.5 J a day`, with the filesystem whose figure is lower but cannot be told from it."""
+    """`the least energy, 38.5 J a day`, with the filesystem whose figure is lower but not shown to be."""
     figure = None if one is None or axis is Axis.LOSS else on_axis(one, axis)
-    if figure is None:
+    if one is None or figure is None:
         return LEAST[axis]
     factor = _MS if UNITS[axis] == "ms" else 1.0
     told = f"{LEAST[axis]}, {short_figure(factor * figure.value)} {UNITS[axis]}"
-    lower = {each.label: other.value for each in advice.figures if (other := on_axis(each, axis)) is not None}
+    if axis is Axis.ENERGY and one.battery_days:
+        told += f" and {battery_text(one.battery_days.value)} of battery"
+    lower = {
+        each.label: other.value
+        for each in advice.figures
+        if (one in advice.unsafe or each not in advice.unsafe) and (other := on_axis(each, axis)) is not None
+    }
     lowest = min(lower, key=lower.__getitem__)
     near = lower[lowest] < figure.value
-    return f"{told}, not told from {lowest}'s {short_figure(factor * lower[lowest])}" if near else told
+    return f"{told}, {lowest}'s {short_figure(factor * lower[lowest])} is not shown to be less" if near else told
+
+
+def battery_text(days: float) -> str:
+    """`13 days`, or from two years on `2.4 years`."""
+    if math.isinf(days):
+        return "∞"
+    return f"{short_figure(days / DAYS_PER_YEAR)} years" if days > MANY_DAYS else f"{short_figure(days)} days"
 
 
 def short_figure(value: float) -> str:
@@ -128,11 +183,12 @@ def short_figure(value: float) -> str:
 
 
 def _losing(one: Figures, *, named: bool = False) -> str:
-    losses = one.losses
-    if losses is None or not losses.cuts.count:
+    if not one.loses_files:
         return ""
     who = one.label if named else "it"
-    return f"{who} lost files in {losses.cuts.count} of {losses.cuts.n} power cuts"
+    if one.losses is None:
+        return f"{who} sends no flushes, so power cuts lose synced files"
+    return f"{who} lost files in {one.losses.cuts.count} of {one.losses.cuts.n} power cuts"
 
 
 def _told(text: str) -> str:
@@ -140,28 +196,30 @@ def _told(text: str) -> str:
 
 
 def ruled_out(advice: Advice) -> list[tuple[str, str]]:
-    """Filesystems that another one beats, with the reason."""
+    """Filesystems that another one beats, and those that lose synced files, with the reason."""
     found: list[tuple[str, str]] = []
-    sensible = {one.label for one in advice.sensible}
-    for one in advice.figures:
-        if one.label in sensible:
-            continue
-        told = [f"{axis}: {_listed(better)}" for axis in DECISIVE if (better := advice.less(axis, one.label))]
-        found.append((one.label, f"beaten in {'; '.join(told)}"))
+    sensible, unsafe = {one.label for one in advice.sensible}, {one.label for one in advice.unsafe}
+    for one in advice.ranked:
+        told = [_losing(one)] if one.label in unsafe else []
+        if one.label not in sensible:
+            better = {axis: advice.less(axis, one.label) for axis in DECISIVE}
+            told.append(f"beaten in {'; '.join(f'{axis}: {_listed(by)}' for axis, by in better.items() if by)}")
+        if told:
+            found.append((one.label, "; ".join(told)))
     return found
 
 
 def relations(advice: Advice) -> list[tuple[str, str]]:
-    """For each axis, which filesystems were told apart, which are the same, and what would decide the rest."""
+    """For each axis, which filesystem is less, which are equal, and what would decide the rest."""
     found: list[tuple[str, str]] = []
     for axis in Axis:
         here = [one for one in advice.relations if one.axis is axis]
         if here:
-            found.append((axis.value, "; ".join(_relations(here, advice.criteria))))
+            found.append((axis.value, "; ".join(_relations(here, advice))))
     return found
 
 
-def _relations(here: Sequence[Relation], criteria: Criteria) -> Iterable[str]:
+def _relations(here: Sequence[Relation], advice: Advice) -> Iterable[str]:
     less: dict[str, list[str]] = {}
     for one in here:
         if one.less is not None:
@@ -169,18 +227,10 @@ def _relations(here: Sequence[Relation], criteria: Criteria) -> Iterable[str]:
     for label, others in sorted(less.items(), key=lambda item: -len(item[1])):
         yield f"{label} is less than {_listed(others)}"
     if same := [f"{one.one} and {one.other}" for one in here if one.same]:
-        yield f"within {100 * criteria.smallest_effect:g} %: {_pairs(same)}"
-    yield from _open([one for one in here if one.less is None and not one.same], of=len(here))
-
-
-def _open(here: Sequence[Relation], *, of: int) -> Iterable[str]:
-    """Pairs that cannot be told apart, by what would help."""
-    by_need: dict[str, list[str]] = {}
-    for one in here:
-        by_need.setdefault(_more(one), []).append(f"{one.one} and {one.other}")
-    for need, pairs in by_need.items():
-        which = "no two" if len(pairs) == of > 1 else _pairs(pairs)
-        yield f"{which} can be told apart{need}" if len(pairs) == of > 1 else f"{which} cannot be told apart{need}"
+        yield f"equal within {100 * advice.rule.equal_within:g} %: {_pairs(same)}"
+    if rest := [one for one in here if one.less is None and not one.same]:
+        pairs = [f"{one.one} and {one.other}" for one in rest]
+        yield f"not yet decided: {'all' if len(rest) == len(here) > 1 else _pairs(pairs)}{_more(rest)}"
 
 
 def _other(one: Relation) -> str:
@@ -188,46 +238,31 @@ def _other(one: Relation) -> str:
 
 
 def _share(one: Relation) -> str:
-    """By how much it is less; nothing about losses, whose medians are mostly zero."""
-    ratio = one.basis.ratio
-    if ratio is None or one.axis is Axis.LOSS:
+    """By how much it is less."""
+    if one.ratio is None:
         return ""
-    return percent(1 - (ratio.value if one.less == one.other else 1 / ratio.value))
+    return percent(1 - (one.ratio if one.less == one.other else 1 / one.ratio))
 
 
-def _more(one: Relation) -> str:
-    what = "cut" if one.axis in (Axis.LOSS, Axis.MOUNT) else "boot"
-    more = max(one.basis.more_baseline or 0, one.basis.more_candidate or 0)
-    return f" ({counted(more, f'more {what}')} of each would help)" if more else ""
+def _more(here: Sequence[Relation]) -> str:
+    """How many boots or cuts would decide all of these, if that is known and not too many."""
+    needed = [one.more for one in here]
+    most = max(each or _MOST_ADVISED + 1 for each in needed)
+    what = "boot" if here[0].axis in PAIRED else "cut"
+    return f" ({counted(most, f'more {what}')} of each)" if most <= _MOST_ADVISED else ""
 
 
 def missing(advice: Advice) -> list[tuple[str, str]]:
-    """What was not measured, each with the command that measures it."""
-    by_slug: dict[str, list[str]] = {}
-    for one in advice.figures:
-        for slug in one.missing:
-            by_slug.setdefault(slug, []).append(one.filesystem.name)
-    by_command: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for slug, names in by_slug.items():
-        by_command.setdefault((SUITE_OF.get(slug, SUITE), tuple(names)), []).append(slug)
-    return [(", ".join(slugs), _command(advice, suite, names, slugs)) for (suite, names), slugs in by_command.items()]
-
-
-def _command(advice: Advice, suite: str, names: Sequence[str], slugs: Sequence[str]) -> str:
+    """What was not measured, with the command that measures it; empty if nothing is missing."""
+    slugs = dict.fromkeys(slug for one in advice.figures for slug in one.missing)
+    if not slugs:
+        return []
     found = advice.evidence
-    words = ["pytest", "tests/bench", "--lg-env", found.environment or "FILE", "--suite", suite]
-    words += ["--fs", ",".join(names)]
+    profile = advice.profile_name if advice.profile_name in profile_names() else "FILE"
+    words = ["fsjoule", "advise", "--profile", profile, "--lg-env", found.environment or "FILE"]
+    words += ["--fs", ",".join(dict.fromkeys(one.filesystem.name for one in advice.figures))]
     words += [] if found.storage == CARD else ["--storage", found.storage]
-    return shlex.join([*words, "-k", " or ".join(map(_pattern, slugs))])
-
-
-def _pattern(slug: str) -> str:
-    """The -k for a workload, whose name may be a part of another's: `write-4k`, `randwrite-4k-fsync1`."""
-    if slug in (POWER_LOSS, FSCK):
-        return slug
-    unlike = ["rand"] if not slug.startswith("rand") and "-" in slug and not slug.startswith("write_files") else []
-    unlike += [] if slug.endswith("fsync1") or slug.startswith("write_files") else ["fsync1"]
-    return f"({' and not '.join([slug, *unlike])})" if unlike else slug
+    return [(", ".join(slugs), shlex.join(words))]
 
 
 def notes(advice: Advice) -> list[str]:
@@ -246,6 +281,13 @@ def notes(advice: Advice) -> list[str]:
         for one in advice.figures
         if one.work_s and one.work_s.value > DAY_S
     ]
+    if found.guest_time:
+        told.append(
+            "energy has a projected card in it; there is no wait, because single requests are not projected: a board "
+            "in real time measures it"
+        )
+    if found.no_cuts and profile.power_cuts_per_year:
+        told.append(f"files lost are not measured: {found.no_cuts}")
     if any(one.written_mib for one in advice.figures):
         told.append(
             "years: of the bytes that the device was told to write. What its flash writes beyond them is not known: no "
@@ -265,12 +307,18 @@ def notes(advice: Advice) -> list[str]:
     return told
 
 
-def rules(criteria: Criteria) -> str:
+def rules(advice: Advice) -> str:
+    rule, criteria = advice.rule, advice.criteria
+    wait = "; wait: the longest p99 of what the profile does"
+    cuts = (
+        f"; files lost: of all power cuts, with the 95 % bounds of Hoeffding, a rank test at {100 * criteria.alpha:g} %"
+    )
     return (
-        "figures: means over boots with their 95 % interval, the meter's uncertainty included; files lost: of all "
-        "power cuts, with the 95 % bounds of Hoeffding; wait: the longest p99 of what the profile does; told apart: "
-        f"p <= {100 * criteria.alpha:g} % and q <= {100 * criteria.false_discoveries:g} % over all pairs and figures, "
-        "as in fsjoule compare (docs/advice.md)"
+        "figures: means over boots with their 95 % interval, the meter's uncertainty included; less: at most "
+        f"{100 * rule.false_discoveries:g} % of what is said is false, over all pairs and figures together (e-values, "
+        f"e-BH); equal: a difference of {100 * rule.equal_within:g} % is excluded"
+        f"{wait * any(one.wait_s for one in advice.figures)}{cuts * any(one.losses for one in advice.figures)} "
+        "(docs/advice.md)"
     )
 
 

@@ -90,7 +90,7 @@ def repeat_script(run: Run, measurement: Measurement, console: str) -> str:
 
 
 def _command(run: Run, measurement: Measurement) -> tuple[str, ...]:
-    if not run.command or Path(run.command[0]).name != "pytest":
+    if not run.by_bench:
         return run.command
     entry = next((each for each in run.plan.entries if each.number == measurement.number), None)
     chosen = ("-k", run.plan.test_id(entry)) if entry else ()

@@ -5,7 +5,8 @@ A build is all runs of one board and suite in a pipeline, or a single run withou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,8 +14,8 @@ from typing import Final
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Run
 from fsjoule.store.folder import board_name
-from fsjoule.store.index.run_rows import check_folders, find_runs
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+from fsjoule.store.run_folders import check_folders, find_runs
 
 MOST: Final = 60
 
@@ -24,12 +25,16 @@ _Found = tuple[tuple[Path, Run], ...]
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """Runs in the order of time, the earlier ones as builds; `problems` has reasons, `left_out` counts older runs."""
+    """Runs in the order of time, the earlier ones as builds; `problems` has reasons, `left_out` counts older runs.
+
+    `older` are folders of runs that were left out, but belong to the trends: as many builds of each board and suite.
+    """
 
     current: tuple[LoadedRun, ...]
     earlier: tuple[Build, ...]
     problems: tuple[str, ...]
     left_out: int
+    older: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,7 +79,19 @@ def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: in
     shown = {loaded.run.run_id for loaded in current}
     problems += [line for loaded in current for line in _lacks(loaded)]
     others = tuple(build for build in builds if shown.isdisjoint(loaded.run.run_id for loaded in build))
-    return Builds(_by_time(current), others, tuple(problems), left_out)
+    return Builds(_by_time(current), others, tuple(problems), left_out, _newest_of_each(limited[:-most], most))
+
+
+def _newest_of_each(left: Sequence[_Found], most: int) -> tuple[Path, ...]:
+    """The folders of the `most` newest builds of each board and suite."""
+    counts: Counter[tuple[str, str]] = Counter()
+    folders: list[Path] = []
+    for build in reversed(left):
+        folder, run = build[0]
+        counts[_kind(run, folder)] += 1
+        if counts[_kind(run, folder)] <= most:
+            folders += [each for each, _ in build]
+    return tuple(folders)
 
 
 def _folders(paths: Iterable[Path]) -> tuple[frozenset[Path], list[str]]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import process
+from fsjoule.host.extras import how_to_install
 from fsjoule.host.paths import cache_folder
 from fsjoule.report.allure.metrics import Legend, groups_of
 from fsjoule.report.allure.words import categories
@@ -132,7 +133,7 @@ def _node() -> Path:
         node = Path(folder) / "bin" / "node"
         if node.is_file():
             return node
-    hint = "install fsjoule with its reports' packages, in a checkout: pip install '.[report]'"
+    hint = how_to_install("report")
     system = shutil.which("node")
     if system is None:
         raise LabError("there is no Node, which Allure needs", hint=hint)

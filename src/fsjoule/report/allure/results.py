@@ -33,8 +33,11 @@ class WrittenResults:
     problems: tuple[str, ...]
 
 
-def write_results(builds: Builds, folder: Path, *, url: str = "") -> WrittenResults:
-    """Write the result files of the current runs into a new folder. Raises StorageError, also if it is not empty."""
+def write_results(builds: Builds, folder: Path, *, url: str = "", losses: Iterable[Result] = ()) -> WrittenResults:
+    """Write the result files of the current runs, and of the trend's open `losses`, into a new folder.
+
+    Raises StorageError, also if it is not empty.
+    """
     legend: Legend = {}
     trends: dict[str, str] = {}
     problems = list(builds.problems)
@@ -52,6 +55,9 @@ def write_results(builds: Builds, folder: Path, *, url: str = "") -> WrittenResu
                 _write_test(folder, test)
             legend |= _legend(loaded)
             trends |= {test.page_id: test.trend for test in tests if test.trend}
+        for test in losses:
+            _write_test(folder, test)
+            trends[test.page_id] = test.trend
         _write(folder / "environment.properties", properties(environment(builds.current)).encode())
         _write_json(folder / "executor.json", executor(builds.name, url))
         _write_json(folder / "fsjoule-globals.json", {"errors": [{"message": problem} for problem in problems]})

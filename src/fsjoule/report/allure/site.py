@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -15,21 +15,17 @@ from typing import Final
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.host.inside import shown
 from fsjoule.model.labels import counted
-from fsjoule.report.allure.builds import MOST, Builds, read_builds
+from fsjoule.report.allure.builds import MOST, read_builds
 from fsjoule.report.allure.generator import FIRST_PAGE, TRENDS_OF, Say, configuration, generate
 from fsjoule.report.allure.history import history_lines
 from fsjoule.report.allure.results import write_results
+from fsjoule.report.allure.trends import loss_tests, trends_of
 from fsjoule.report.allure.words import TRENDS
-from fsjoule.report.forge import Forge, forge_of
+from fsjoule.report.forge import forge_of
 from fsjoule.report.trend.page import trend_page
 from fsjoule.store.confirmations import FOLDER, Confirmation, confirmations
-from fsjoule.store.index.database import Index, open_index
-from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.records import Order, Where
-from fsjoule.verdicts.trend.trend import trend_of
 
 _MARK: Final = "fsjoule-report"
-_MOST_READ: Final = 60_000  # measurements of an index; reading them takes half a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +66,14 @@ def make_site(
     known, faults = _confirmations((*paths, *history))
     with _writing(folder) as (work, made):
         results, lines = work / "results", work / "history.jsonl"
-        written = write_results(builds, results, url=url)
+        by_time, by_kernel = trends_of(builds, known, index)
+        written = write_results(builds, results, url=url, losses=loss_tests(by_time))
         lines.write_text(history_lines(builds.earlier), encoding="utf-8")
         rest = f"; left out: {counted(builds.left_out, 'older run')}" if builds.left_out else ""
         say(f"{counted(len(builds.current), 'run')}, history of {counted(len(builds.earlier), 'earlier build')}{rest}")
         generate(results, configuration(builds.name, written.legend, lines, made), work, say=say)
         (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
-        (made / TRENDS).write_text(_trends(builds, known, index, work, commits), encoding="utf-8")
+        (made / TRENDS).write_text(trend_page(by_time, by_kernel, report=FIRST_PAGE, forge=commits), encoding="utf-8")
         (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")
     return Site(folder, len(builds.current), len(builds.earlier), (*written.problems, *faults))
 
@@ -84,7 +81,8 @@ def make_site(
 def check_report(folder: Path) -> None:
     """Raise ConfigError if the folder contains no report."""
     if not (folder / _MARK).is_file():
-        raise ConfigError(f"there is no report in {folder}", hint=f"make one: fsjoule report build --output {folder}")
+        made = f"make one: fsjoule report build --output {shlex.quote(str(folder))}"
+        raise ConfigError(f"there is no report in {folder}", hint=made)
 
 
 def _check_folder(folder: Path) -> None:
@@ -107,19 +105,6 @@ def _writing(folder: Path) -> Generator[tuple[Path, Path]]:
         raise StorageError(f"the report could not be written to {folder}: {error.strerror or error}") from error
 
 
-def _trends(
-    builds: Builds, known: Sequence[Confirmation], location: str | None, work: Path, forge: Forge | None
-) -> str:
-    if location is not None:
-        with open_index(location) as opened:
-            return _page(opened, known, forge)
-    with open_index(str(work / "index.sqlite"), create=True) as opened:
-        runs = [loaded.path for loaded in chain(*builds.earlier, builds.current)]
-        if runs:
-            import_runs(opened, runs)
-        return _page(opened, known, forge)
-
-
 def _confirmations(paths: Sequence[Path]) -> tuple[list[Confirmation], list[str]]:
     """The confirmations beside the runs, and faults. Links are not followed, because the folders may be anyone's."""
     known: list[Confirmation] = []
@@ -132,11 +117,3 @@ def _confirmations(paths: Sequence[Path]) -> tuple[list[Confirmation], list[str]
         known += found
         faults += wrong
     return known, faults
-
-
-def _page(opened: Index, known: Sequence[Confirmation], forge: Forge | None) -> str:
-    by_time, by_kernel = (
-        trend_of(opened, Where(), order=order, at_most=_MOST_READ, confirmations=known, all_names=True)
-        for order in (Order.TIME, Order.KERNEL)
-    )
-    return trend_page(by_time, by_kernel, report=FIRST_PAGE, forge=forge)

@@ -12,8 +12,7 @@ from fsjoule.report.findings import figure_text
 from fsjoule.report.gating.document import from_document
 from fsjoule.report.gating.words import command, headline
 from fsjoule.report.markdown import named_list, plain
-from fsjoule.report.numbers import range_text
-from fsjoule.report.words import metric_change
+from fsjoule.report.numbers import advantage_text
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun
@@ -64,11 +63,10 @@ def _description(gated: Gated, told: str) -> str:
 
 
 def _told(gated: Gated, one: Tested) -> str:
-    """`ext4 write-16k, throughput: 10.0 % slower (95 %: -11.0 to -9.1 %), 8.21 MiB/s against 9.12 MiB/s, 5 pairs`."""
+    """`ext4 write-16k, throughput: 10.0 % slower (95 %: 9.1 to 11.0 %), 8.21 MiB/s against 9.12 MiB/s, 5 pairs`."""
     known = [figure for figure in (one.candidate, one.baseline) if figure is not None]
     figures = " against ".join(f"{figure_text(figure)} {one.metric.unit}".strip() for figure in known)
-    interval = f" (95 %: {range_text(one.interval)})" if one.interval else ""
-    change = "" if one.ratio is None else f"{metric_change(one)}{interval}"
+    change = "" if one.ratio is None else advantage_text(one.metric, one.ratio, one.interval)
     simulated = " (simulated)" if one.subject.simulated else ""
     told = ", ".join(filter(None, (change, figures))) or "no figures"
     return (

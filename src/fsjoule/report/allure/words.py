@@ -9,6 +9,7 @@ from fsjoule.report.allure.documents import Status
 TRENDS: Final = "trends.html"
 
 REGRESSION: Final = "regression"
+OPEN_LOSS: Final = "open loss"
 INVALID: Final = "invalid measurement"
 LAB_TRANSIENT: Final = "lab fault, transient"
 LAB: Final = "lab fault"
@@ -18,6 +19,7 @@ UNDECIDED: Final = "not decided"
 BUG: Final = "bug"
 
 _CATEGORIES: Final = (
+    ("Open loss", Status.FAILED, OPEN_LOSS),
     ("Regression", Status.FAILED, REGRESSION),
     ("Invalid measurement", Status.BROKEN, INVALID),
     ("Lab fault, transient", Status.BROKEN, LAB_TRANSIENT),

@@ -12,7 +12,10 @@ COMPARE_SCHEMA: Final = "fsjoule.compare/1"
 
 
 def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, object]:
-    """The whole comparison. Effects, p and q are fractions; unknown values are null, never zero."""
+    """The whole comparison. Effects, p and q are fractions; unknown values are null, never zero.
+
+    `statistic` is what `baseline`, `candidate` and `ratio` of all verdicts are made of.
+    """
     shown = [one for one in compared.findings if one.changed or not only_changes]
     return {
         "schema": COMPARE_SCHEMA,
@@ -23,6 +26,7 @@ def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, 
         "criteria": asdict(compared.criteria),
         "counts": {outcome.value: count for outcome, count in compared.counts.items()},
         "interleaved": compared.interleaved,
+        "statistic": "geometric mean of neighbouring boots" if compared.paired else "median of boots",
         "baseline_first": compared.baseline_first,
         "notes": list(compared.notes),
         "damaged": compared.damaged,
@@ -31,7 +35,7 @@ def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, 
 
 
 def _verdict(one: Judged) -> dict[str, object]:
-    """The verdict's fields, with interval and subject flattened and the medians added."""
+    """The verdict's fields, with interval and subject flattened and both sides' figures added."""
     told = asdict(one.basis)
     subject = told.pop("subject")
     return {

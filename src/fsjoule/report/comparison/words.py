@@ -1,4 +1,4 @@
-"""A comparison in words: `btrfs randwrite-16k 7.1 % slower, 5.0 % more energy; 38 unchanged`."""
+"""A comparison in words: `btrfs randwrite-16k 5.1 % slower (95 %: 3.9 to 6.2 %); 38 equal within 5 %`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
 
 _ALL: Final = "all"
+# More boots than these are no advice.
+_ADVISED: Final = 100
 
 
 def headline(compared: Compared) -> str:
@@ -21,20 +23,26 @@ def headline(compared: Compared) -> str:
 
 
 def answer(compared: Compared) -> str:
-    """The same without the sides: `btrfs randwrite-16k 7.1 % slower, 5.0 % more energy; 38 unchanged`."""
+    """The same without the sides: `btrfs randwrite-16k 5.1 % slower (95 %: 3.9 to 6.2 %); 38 equal within 5 %`."""
     return "; ".join(_answer(compared))
 
 
 def _answer(compared: Compared) -> Iterator[str]:
     changes = [one for one in compared.findings if one.changed]
     far = [one for one in compared.findings if one.far]
-    if changes or not far:
-        yield named(changes) or "no change shown"
+    if changes:
+        yield named(changes)
     if far:
         yield f"no verdict on one boot of each side, but far beyond the board's own spread: {named(far)}"
     rest = [one for one in compared.findings if not one.changed and not one.far]
     if rest:
-        yield counts_text(rest)
+        yield counts_text(rest) + _forecast(rest)
+
+
+def _forecast(findings: Sequence[Judged]) -> str:
+    """How many boots would decide what is open, if that is known of all of it: ` (4 more boots)`."""
+    more = [max(one.basis.more_baseline or 0, one.basis.more_candidate or 0) for one in findings if one.undecided]
+    return f" ({counted(max(more), 'more boot')})" if more and all(0 < each <= _ADVISED for each in more) else ""
 
 
 def sides(baseline: ComparedSide, candidate: ComparedSide) -> str:
@@ -98,14 +106,21 @@ def unused(compared: Compared) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(title, lines) for title, lines in sections.items() if lines]
 
 
-def rules(criteria: Criteria) -> str:
+def rules(criteria: Criteria, *, paired: bool) -> str:
     """How to read the findings: order, intervals, error rates."""
     effect = f"{100 * criteria.smallest_effect:g} %"
+    if paired:
+        return (
+            f"order: the loss in units of the {effect} that matter; change: of geometric means over neighbouring "
+            f"boots, with its 95 % interval; regressed, improved: at most {100 * criteria.false_discoveries:g} % of "
+            f"these are false, over all figures (e-values, e-BH); equal: {effect} is excluded, or the change is "
+            f"certain and below {100 * criteria.negligible:g} % (docs/statistics.md)"
+        )
     return (
         f"order: the loss in units of the {effect} that matter; change: of medians, one figure per boot, with "
-        f"its 95 % interval; regressed, improved: p <= {100 * criteria.alpha:g} % and "
-        f"q <= {100 * criteria.false_discoveries:g} % (q: p over all figures of the request; Benjamini, Hochberg); "
-        f"unchanged: any change is below {effect}, or certain and below {100 * criteria.negligible:g} %; "
+        f"its 95 % interval; regressed, improved: p <= {criteria.alpha:g} and "
+        f"q <= {criteria.false_discoveries:g} (q: p over all figures of the request; Benjamini, Hochberg); "
+        f"equal: any change is below {effect}, or certain and below {100 * criteria.negligible:g} %; "
         f"detectable: the smallest loss seen with {100 * criteria.power:g} % probability (docs/compare.md)"
     )
 
@@ -113,7 +128,7 @@ def rules(criteria: Criteria) -> str:
 def _need(one: Judged, criteria: Criteria) -> str:
     verdict = one.basis
     if verdict.more_baseline is None or verdict.more_candidate is None:
-        return f"more boots alone would not help ({verdict.outcome}: {verdict.reason})"
+        return f"more boots alone would not help ({verdict.reason or 'boots spread too much'})"
     reason = verdict.reason
     if verdict.outcome is Outcome.NOT_REPRODUCIBLE:
         # The interval itself is in the table.
@@ -121,7 +136,7 @@ def _need(one: Judged, criteria: Criteria) -> str:
     more = counted(verdict.more_baseline, "more boot")
     same = verdict.more_baseline == verdict.more_candidate
     each = f"{more} of each side" if same else f"{more} of the baseline and {verdict.more_candidate} of the candidate"
-    return f"{each} ({verdict.outcome}: {reason})"
+    return f"{each} ({reason})" if reason else each
 
 
 def _side(side: ComparedSide) -> str:

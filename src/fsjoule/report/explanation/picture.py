@@ -24,9 +24,12 @@ _MARGIN: Final = 8
 _LEAST: Final = 0.4
 _LETTER: Final = 6.7
 _LETTERS: Final = 3
+# Also in the pages' own style sheet, because a service's pages may have no other.
 _STYLE: Final = (
     ".icicle text{font:12px ui-monospace,monospace;fill:#111}.icicle .t{font:bold 14px sans-serif}"
     ".icicle .n{font:12px sans-serif}"
+    "@media (prefers-color-scheme:dark){.icicle text{fill:#e6eaf0}.icicle .b{fill:#181f27}"
+    ".icicle .more{fill:#a3302a}.icicle .less{fill:#2f52b5}}"
 )
 
 
@@ -65,7 +68,7 @@ def draw(explanation: Explanation) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="icicle" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
         f'height="{height}">'
-        f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
+        f'<style>{_STYLE}</style><rect class="b" width="100%" height="100%" fill="#fff"/>'
         f'<text class="t" x="{_MARGIN}" y="18">{_shown(title)}</text>'
         f'<text class="n" x="{_MARGIN}" y="36">{_shown(note)}</text>{drawn}</svg>\n'
     )
@@ -76,11 +79,11 @@ class _Ink:
     explanation: Explanation
     strongest_ns: float
 
-    def colour(self, difference_ns: float) -> str:
-        """White for what did not change, by the root, so that smaller differences are seen, too."""
+    def fill(self, difference_ns: float) -> str:
+        """The more opaque the more has changed, by the root, so that smaller differences are seen, too."""
         part = math.sqrt(min(1.0, abs(difference_ns) / self.strongest_ns)) if self.strongest_ns else 0.0
-        pale = round(255 - 175 * part)
-        return f"rgb(255,{pale},{pale})" if difference_ns > 0 else f"rgb({pale},{pale},255)"
+        name, colour = ("more", "#ff5050") if difference_ns > 0 else ("less", "#5050ff")
+        return f'class="{name}" fill="{colour}" fill-opacity="{part:.3g}"'
 
 
 def _boxes(box: _Box, x: float, depth: int, scale: float, ink: _Ink) -> Iterable[str]:
@@ -96,7 +99,7 @@ def _boxes(box: _Box, x: float, depth: int, scale: float, ink: _Ink) -> Iterable
     )
     yield (
         f'<g><title>{_shown(told)}</title><rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{_ROW - 1}" '
-        f'fill="{ink.colour(box.difference_ns)}" stroke="#999" stroke-width="0.4"/>'
+        f'{ink.fill(box.difference_ns)} stroke="#999" stroke-width="0.4"/>'
     )
     if letters >= _LETTERS:
         yield f'<text x="{x + 3:.2f}" y="{y + 15}">{_shown(text)}</text>'

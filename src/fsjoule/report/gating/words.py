@@ -69,7 +69,7 @@ def rules(gated: Gated) -> str:
     policy = gated.policy
     return (
         "order: the loss in units of what matters; the interval of the change holds with 95 %, whenever "
-        "the gate ends. evidence: towards regressed / not regressed, of what either takes. Without any loss the gate "
+        "the gate ends. evidence: how far it is to the nearer decision. Without any loss the gate "
         f"says regressed with {100 * policy.alpha:g} % at most; a loss of what matters or more passes a figure with "
         f"{100 * policy.beta:g} % at most (docs/gate.md)"
     )

@@ -85,21 +85,23 @@ def _of_places(lab: Lab) -> Iterator[_Family]:
 def _of_use(lab: Lab) -> Iterator[_Family]:
     held = _Family("place_runs_held_seconds", "The time that runs held the place.")
     measuring = _Family("place_measuring_seconds", "The time of measuring.")
-    used = _Family("place_utilisation_ratio", "The time of measuring over the time that runs held the place.")
+    used = _Family("place_used_ratio", "The share of the window in which runs held the place.")
+    efficiency = _Family("place_efficiency_ratio", "The time of measuring over the time that runs held the place.")
     runs = _Family("place_runs", "Runs that began, by how they ended.")
     faults = _Family("place_faults", "Faults of runs that began, by the part of the lab that failed.")
     for place in lab.places:
         for window in WINDOWS_S:
-            usage = place.used(window)
+            usage = place.usage_in(window)
             where = {"place": place.name, "window": window}
             held.add(usage.held_s, **where)
             measuring.add(usage.measuring_s, **where)
-            used.add(usage.utilisation, **where)
+            used.add(usage.used, **where)
+            efficiency.add(usage.efficiency, **where)
             runs.add(usage.complete, **where, status="complete")
             runs.add(usage.aborted, **where, status="aborted")
             for part, number in sorted(usage.faults.items()):
                 faults.add(number, **where, part=part)
-    yield from (held, measuring, used, runs, faults)
+    yield from (held, measuring, used, efficiency, runs, faults)
 
 
 def _last_began_s(place: LabPlace) -> float | None:

@@ -18,7 +18,7 @@ from fsjoule.report.template import marked_up, render
 
 def render_page(lab: Lab, place: Path | Site) -> str:
     """The page as HTML: a file that links to the pages of its runs that are there, or a page of a site."""
-    day, week = (share_text(lab.utilisation(window)) for window in ("day", "week"))
+    day, week = (share_text(lab.used(window)) for window in ("day", "week"))
     return render(
         "lab.html.j2",
         site=place if isinstance(place, Site) else None,
@@ -34,6 +34,7 @@ def render_page(lab: Lab, place: Path | Site) -> str:
             ("held", str(sum(bool(place.holder) for place in lab.places)), f"of {len(lab.places)}"),
             ("waiting", str(len(lab.queue)), ""),
             ("used in the last day", day, f"in the week: {week}"),
+            ("efficiency in the week", share_text(lab.efficiency("week")), "measuring while held"),
         ],
         places=tables.places(lab),
         queue=tables.queue(lab),

@@ -23,6 +23,7 @@ def places(lab: Lab) -> Table:
         Column("faults", "in a row"),
         Column("used", "day"),
         Column("used", "week"),
+        Column("efficiency", "week"),
         Column("runs", "week"),
         Column("aborted", "week"),
     )
@@ -30,15 +31,16 @@ def places(lab: Lab) -> Table:
 
 
 def _place(place: LabPlace, now_s: float) -> tuple[str | Cell, ...]:
-    week = place.used("week")
+    week = place.usage_in("week")
     return (
         place.name,
         words.health(place),
         words.holder(place, now_s),
         words.why(place, now_s),
         Cell(str(place.faults_in_a_row or ABSENT), tone=Tone.BAD if place.faults_in_a_row else Tone.PLAIN),
-        share_text(place.used("day").utilisation),
-        share_text(week.utilisation),
+        share_text(place.usage_in("day").used),
+        share_text(week.used),
+        share_text(week.efficiency),
         str(week.complete + week.aborted),
         Cell(str(week.aborted), tone=Tone.BAD if week.aborted else Tone.PLAIN),
     )
@@ -64,9 +66,9 @@ def faults(lab: Lab) -> Table:
     """Faults of the last week by part, for places that had some."""
     columns = (word("place"), *(Column(part) for part in lab.parts))
     rows = [
-        (place.name, *(str(place.used("week").faults.get(part, ABSENT)) for part in lab.parts))
+        (place.name, *(str(place.usage_in("week").faults.get(part, ABSENT)) for part in lab.parts))
         for place in lab.places
-        if place.used("week").faults
+        if place.usage_in("week").faults
     ]
     return _named("Faults in the last week", listing(columns, rows))
 
@@ -85,7 +87,7 @@ def last_runs(lab: Lab) -> Table:
         (word("by", optional=True), [Cell(run.user) for _, run in runs]),
         (Column("measured"), [Cell(f"{run.measured}/{run.planned}") for _, run in runs]),
         (Column("took"), [Cell(_took(run, lab.looked_s)) for _, run in runs]),
-        (Column("used"), [Cell(share_text(_share(run))) for _, run in runs]),
+        (Column("efficiency"), [Cell(share_text(_share(run))) for _, run in runs]),
     ]
     return assembled("Last runs", columns, simulated=False, groups=names)
 

@@ -83,11 +83,11 @@ def headline(lab: Lab) -> str:
 def notes(lab: Lab) -> list[str]:
     """What the figures mean and lack."""
     told = [
-        "Used: the time of measuring over the time that runs held the place.",
+        "Used: the share of the time in which runs held the place; efficiency: of that, the share of measuring.",
         "Runs that go on do not count yet. A place that is held by hand, without a run, does not count as held.",
         "A place is held at least as long as shown: labgrid tells when it changed a place last.",
     ]
-    if any("unknown" in place.used("week").faults for place in lab.places):
+    if any("unknown" in place.usage_in("week").faults for place in lab.places):
         told.append("An unknown fault is one that the kernel under test may have caused, or one of an older fsjoule.")
     if lab.elsewhere:
         told.append(f"{counted(lab.elsewhere, 'run')} of other places or labs were left out.")

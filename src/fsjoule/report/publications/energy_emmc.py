@@ -41,7 +41,7 @@ def sections(view: View) -> list[Section]:
         "power ± the deviation of its samples, as in the publication; its other figures are of one run",
         "energy is gross; in the chart, the part above idle power is darker",
     )
-    charts = tuple(partial(chart, view.summary, with_card=True) for chart in (throughput_chart, energy_chart))
+    charts = tuple(partial(chart, view.summary, card=True) for chart in (throughput_chart, energy_chart))
     return [Section("Tables I to VI", "tables", tuple(tables), charts, notes)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,11 +16,9 @@ from fsjoule.store.confirmations import confirmations
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 
-CLOSED: Final = frozenset({ChangeState.ACCEPTED, ChangeState.REFUTED})
 _KEPT: Final = 4
 
 Shown = tuple[IndexedSeries, Metric]
@@ -70,15 +68,16 @@ class Overviews:
             )
 
 
-def is_open(change: Change) -> bool:
-    """Whether somebody should look at it."""
-    return change.state not in CLOSED
-
-
-def fits(change: Change, state: str) -> bool:
+def fits(change: Change, state: str, still: Collection[int]) -> bool:
+    """Whether a change is of that state; `still` are the ids of those that are still so and not closed."""
     if state in ("open", "worse"):
-        return is_open(change) and (change.worse or state == "open")
+        return id(change) in still and (change.worse or state == "open")
     return state in ("", "any") or change.state == state
+
+
+def still_so(trend: Trend) -> frozenset[int]:
+    """The ids of the changes that somebody should look at."""
+    return frozenset(id(change) for cause in trend.causes for change in cause.still)
 
 
 def changes_by_series(trend: Trend) -> dict[Shown, list[Change]]:
@@ -89,9 +88,9 @@ def changes_by_series(trend: Trend) -> dict[Shown, list[Change]]:
     return found
 
 
-def rank(changes: Sequence[Change]) -> float:
+def rank(changes: Sequence[Change], still: Collection[int]) -> float:
     """The largest open loss first, then series with another change, then the rest; as in `trends.js`."""
-    losses = [abs(math.log(change.ratio)) for change in changes if change.worse and is_open(change)]
+    losses = [abs(math.log(change.ratio)) for change in changes if fits(change, "worse", still)]
     return -(2 + max(losses)) if losses else -1 if changes else 0
 
 
@@ -101,9 +100,3 @@ def only(trend: Trend, shown: Sequence[Shown]) -> Trend:
     histories = tuple(each for each in trend.histories if (each.series, each.metric) in wanted)
     changes = tuple(each for each in trend.changes if (each.history.series, each.history.metric) in wanted)
     return replace(trend, histories=histories, changes=changes)
-
-
-def losses(trend: Trend) -> Iterator[Change]:
-    """Open changes for the worse, those of the newest points first."""
-    found = [change for change in trend.changes if change.worse and is_open(change)]
-    return iter(sorted(found, key=lambda change: (change.since.started_utc, abs(math.log(change.ratio))), reverse=True))

@@ -8,7 +8,8 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric, metrics_named
 from fsjoule.report.service.asked import AskedTrend
-from fsjoule.report.service.overview import Overviews, Shown, changes_by_series, fits, only, rank
+from fsjoule.report.service.overview import Overviews, Shown, changes_by_series, fits, only, rank, still_so
+from fsjoule.report.trend.cards import cards
 from fsjoule.report.trend.document import document
 from fsjoule.report.trend.page import Choice, trend_page
 from fsjoule.store.index.database import Index
@@ -35,7 +36,10 @@ class TrendPage:
         )
         whole = overviews.of(index, state, base, asked.by, metrics)
         self._all = changes_by_series(whole)
-        chosen = sorted(self._chosen(metrics), key=lambda one: rank(self._all[one]))
+        self._still = still_so(whole)
+        chosen = sorted(self._chosen(metrics), key=lambda one: rank(self._all[one], self._still))
+        keys_of_chosen = {f"{series.key}.{metric.value}" for series, metric in chosen}
+        self._cards = [card for card in cards(whole) if keys_of_chosen.intersection(card.keys)]
         self.total = len(chosen)
         self.pages = max(1, -(-self.total // SERIES_A_PAGE))
         if asked.page > self.pages:
@@ -69,7 +73,7 @@ class TrendPage:
                 continue
             if asked.series and not series.key.startswith(asked.series):
                 continue
-            if asked.state and not any(fits(change, asked.state) for change in changes):
+            if asked.state and not any(fits(change, asked.state, self._still) for change in changes):
                 continue
             if words:
                 options = " ".join((*key.make_options, *key.mount_options))
@@ -88,7 +92,13 @@ class TrendPage:
         choice = Choice(asked, self._options(), self.total, site.pager("trend", kept, self.asked.page, self.pages))
         forge = self._overviews.settings.forge
         return trend_page(
-            by_time, by_kernel, forge=forge, link=lambda run: site.run(run.run_id), site=site, choice=choice
+            by_time,
+            by_kernel,
+            forge=forge,
+            link=lambda run: site.run(run.run_id),
+            site=site,
+            choice=choice,
+            told=self._cards,
         )
 
     def _options(self) -> dict[str, list[str]]:

@@ -5,8 +5,10 @@ const data = JSON.parse(document.getElementById("data").textContent);
   const FILTERS = ["search", "fs", "workload", "metric", "board", "kernel", "view", "state"];
   // What a service has chosen before it sent the page: its controls ask for another page.
   const asked = new Set(data.asked || []);
-  const FEW = 5, CLOSED = ["accepted", "refuted"], SHOWN = 0.0005, LITTLE = 0.005, FULL = 0.1;
+  const CLOSED = ["accepted", "refuted"], SHOWN = 0.0005, LITTLE = 0.005, FULL = 0.1;
   const { short, median } = charts;
+  // Two kernels are a map already.
+  const HEAT_FIRST = data.series.some((one) => one.views.kernel.some((track) => track.kernel.length > 1));
   const kernelName = (number) => (number < 0 ? "unknown kernel" : data.kernels[number]);
   const day = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 16).replace("T", " ");
   const percent = (ratio) => `${ratio > 1 ? "+" : "−"}${(100 * Math.abs(ratio - 1)).toFixed(1)} %`;
@@ -43,6 +45,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
   for (const one of data.series) {
     for (const tracks of Object.values(one.views)) for (const track of tracks) track.changes.sort((a, b) => a.at - b.at);
   }
+  const isOpen = (change) => change.still && !CLOSED.includes(change.state);
   const changesOf = (one, view) => one.views[view].flatMap((track) => track.changes);
   const newest = (one, view) => changesOf(one, view).reduce((a, b) => (a && a.in.at[a.at] > b.in.at[b.at] ? a : b), null);
 
@@ -56,7 +59,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
   const chosen = () => Object.fromEntries(FILTERS.map((id) => [id, asked.has(id) && id !== "view" ? "" : byId(id).value]));
 
   const fits = (change, want) => {
-    if (want.state === "open") return !CLOSED.includes(change.state);
+    if (want.state === "open") return isOpen(change);
     return !want.state || want.state === "any" || change.state === want.state;
   };
 
@@ -82,17 +85,15 @@ const data = JSON.parse(document.getElementById("data").textContent);
     return href ? away(href, `run ${id}`) : `run ${id}`;
   }
 
-  function listed(change, named) {
-    const { in: track, at } = change, kernels = [at - 1, at].map((n) => kernelName(track.kernel[n]));
-    const item = made("li", {},
-      made("span", { className: `state ${change.state} ${change.worse ? "worse" : "better"}` }, change.state),
-      made("span", { className: `change ${change.worse ? "worse" : "better"}` }, change.text));
-    const where = made("span", { className: "text" }, `since ${kernels[1]}, `, runLink(track.run[at]), ` of ${day(track.at[at]).slice(0, 10)}`,
-      ...commitLinks(track.run[at - 1], track.run[at]), `; before: ${kernels[0]}, `, runLink(track.run[at - 1]));
-    if (named) item.append(made("span", { className: "named" }, opener(change.one), ` on ${change.one.board}, ${change.one.metric} `, ...badge(change.one)), made("small", {}, where));
-    else item.append(where);
-    if (change.told) item.append(made("small", {}, change.told));
-    return item;
+  function listed(change) {
+    const { in: track, at } = change, kernels = [at - 1, at].map((n) => kernelName(track.kernel[n])), way = change.worse ? "worse" : "better";
+    const over = change.still || CLOSED.includes(change.state) ? "" : ", over";
+    return made("li", {},
+      made("span", { className: `state ${change.state} ${way}` }, change.state + over),
+      made("span", { className: `change ${way}` }, change.text),
+      made("span", { className: "text" }, `since ${kernels[1]}, `, runLink(track.run[at]), ` of ${day(track.at[at]).slice(0, 10)}`,
+        ...commitLinks(track.run[at - 1], track.run[at]), `; before: ${kernels[0]}, `, runLink(track.run[at - 1])),
+      ...(change.told ? [made("small", {}, change.told)] : []));
   }
 
   const badge = (one) => (one.simulated ? [made("span", { className: "badge" }, "simulated")] : []);
@@ -103,17 +104,29 @@ const data = JSON.parse(document.getElementById("data").textContent);
     return button;
   }
 
-  function showChanges(found, want) {
-    const some = found.filter((change) => fits(change, want) && (!want.kernel || change.kernels.includes(Number(want.kernel))));
-    const few = show.all ? some : some.slice(0, FEW);
-    byId("found").replaceChildren(...few.map((change) => listed(change, true)));
-    byId("none").hidden = some.length > 0;
-    byId("rest").hidden = few.length === some.length;
-    byId("rest").textContent = `${some.length - few.length} more`;
-    const states = ["new", "confirmed", "explained", "bisected", "accepted", "refuted"];
-    byId("counted").textContent = states.map((state) => [some.filter((change) => change.state === state).length, state])
-      .filter(([count]) => count).map(([count, state]) => `${count} ${state}`).join(", ");
+  // The cards of causes stand in the page. A service has chosen them; else those of the chosen series are shown.
+  function showCards(found, want) {
+    const keys = new Set(found.map((one) => one.key)), wanted = want.kernel && kernelName(Number(want.kernel));
+    for (const view of document.querySelectorAll(".view")) {
+      view.hidden = !!view.dataset.view && view.dataset.view !== want.view;
+      for (const card of asked.size ? [] : view.querySelectorAll(".card")) {
+        const states = card.dataset.states.split(" ");
+        card.hidden = !card.dataset.series.split(" ").some((key) => keys.has(key)) ||
+          (wanted && !card.dataset.kernels.split("|").includes(wanted)) ||
+          (want.state && !states.some((state) => fits({ state, still: card.matches(".open, .gain") }, want)));
+      }
+      for (const folded of view.querySelectorAll("details")) folded.hidden = !folded.querySelector(".card:not([hidden])");
+    }
+    const all = [...document.querySelectorAll(".view:not([hidden]) .card")];
+    byId("none").hidden = !all.length || all.some((card) => !card.hidden);
   }
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-open]"), one = link && data.series.find(({ key }) => key === link.dataset.open);
+    if (!one || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    open(one);
+  });
 
   // --------------------------------------------------------------------------------------------------- series
 
@@ -150,7 +163,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 
   // Series with the largest open loss first, then those with another change, then the rest as they come.
   function rank(one, view) {
-    const found = changesOf(one, view), open = found.filter((change) => change.worse && !CLOSED.includes(change.state));
+    const found = changesOf(one, view), open = found.filter((change) => change.worse && isOpen(change));
     return open.length ? 2 + Math.max(...open.map((change) => Math.abs(Math.log(change.ratio)))) : found.length ? 1 : 0;
   }
 
@@ -165,7 +178,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 
   function showHeat(found, want) {
     const shown = found.map((one) => [one, one.views.kernel[0]]).filter(([, track]) => track);
-    const used = [...new Set(shown.flatMap(([, track]) => track.kernel))].sort((a, b) => a - b);
+    const used = [...new Set(shown.flatMap(([, track]) => track.kernel))].sort((a, b) => b - a);
     const kernels = want.kernel ? used.filter((number) => number === Number(want.kernel)) : used;
     const head = made("tr", {}, made("th", { scope: "col" }, "series"), ...kernels.map((number) => made("th", { scope: "col", className: "kernel" }, kernelName(number).split(" ")[0])));
     const body = shown.map(([one, track]) => {
@@ -197,7 +210,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
     shown = { one, view: byId("view").value };
     if (!one.views[shown.view].length) shown.view = shown.view === "time" ? "kernel" : "time";
     byId("one-title").replaceChildren(`${one.title}: ${one.metric} `, ...badge(one));
-    byId("one-about").textContent = `${one.board}, ${one.about}`;
+    byId("one-about").textContent = `${one.board}, ${one.about}${one.sees ? `; ${one.sees}` : ""}`;
     byId("one-way").textContent = `${one.unit || "ratio"}, ${one.more ? "more is better ↑" : "less is better ↓"}.`;
     const tracks = one.views[shown.view];
     byId("one-tracks").replaceChildren(...(tracks.length < 2 ? [] : tracks.map((track, n) => {
@@ -205,7 +218,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
       return made("span", { style: { "--light": light, "--dark": dark } }, track.label || "one kernel per run");
     })));
     coloured(byId("one-plot"), one);
-    byId("one-found").replaceChildren(...changesOf(one, shown.view).map((change) => listed(change, false)));
+    byId("one-found").replaceChildren(...changesOf(one, shown.view).map(listed));
     if (!dialog.open) dialog.showModal();
     draw();
     pairs();
@@ -263,13 +276,12 @@ const data = JSON.parse(document.getElementById("data").textContent);
     const word = off < SHOWN ? "the same" : `${(100 * off).toFixed(1)} % ${one.words[ratio > 1 ? 1 : 0]}`;
     const way = off < SHOWN ? "" : ratio > 1 === one.more ? "better" : "worse", runs = [a, b].map(({ track, n }) => track.run[n]);
     byId("compared").replaceChildren(made("span", { className: `change ${way}` }, word), `: ${short(figure(a))} to ${short(figure(b))} ${one.unit}; `,
-      `the intervals ${apart ? "are apart" : "overlap"}`, ...commitLinks(...runs), ". A verdict: ",
-      verdict(...runs.map((run) => data.runs[run][0])));
+      `the intervals ${apart ? "are apart" : "overlap"}`, ...commitLinks(...runs), ". Two nights are no verdict.", ...both(...runs));
   }
 
-  function verdict(baseline, candidate) {
-    if (!data.compare) return made("code", {}, `fsjoule compare ${baseline} ${candidate}`);
-    return away(`${data.compare}?${new URLSearchParams({ baseline: `run:${baseline}`, candidate: `run:${candidate}` })}`, "compare the two runs");
+  function both(...runs) {
+    const [baseline, candidate] = runs.map((run) => `run:${data.runs[run][0]}`);
+    return data.compare ? [" ", away(`${data.compare}?${new URLSearchParams({ baseline, candidate })}`, "all of both runs")] : [];
   }
 
   dialog.addEventListener("close", () => {
@@ -287,7 +299,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
   // What is chosen stands in the address, so that a link carries it.
   function remember() {
     const want = chosen(), entries = FILTERS.filter((id) => !asked.has(id) && want[id] && !(id === "view" && want[id] === "time")).map((id) => [id, want[id]]);
-    if (byId("show-heat").checked) entries.push(["show", "heat"]);
+    if (byId("show-heat").checked !== HEAT_FIRST) entries.push(["show", HEAT_FIRST ? "lines" : "heat"]);
     if (shown) entries.push(["series", shown.one.key]);
     const hash = new URLSearchParams(entries).toString();
     if (hash !== location.hash.slice(1)) history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
@@ -300,7 +312,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
       if (box.tagName === "INPUT") box.value = wanted;
       else box.value = [...box.options].some((option) => option.value === wanted) ? wanted : box.options[0].value;
     }
-    byId(wants.get("show") === "heat" ? "show-heat" : "show-lines").checked = true;
+    byId(`show-${wants.get("show") || (HEAT_FIRST ? "heat" : "lines")}`).checked = true;
     show();
     const one = data.series.find(({ key }) => key === wants.get("series"));
     if (one) open(one);
@@ -312,7 +324,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
     const ranks = new Map(found.map((one) => [one, rank(one, want.view)]));
     found.sort((a, b) => ranks.get(b) - ranks.get(a));
     byId("count").textContent = `${found.length} of ${data.total ?? data.series.length}`;
-    showChanges(data.changes.filter((change) => change.view === want.view && ranks.has(change.one)), want);
+    showCards(found, want);
     byId("rows").hidden = heat;
     byId("heat").hidden = !heat;
     if (heat) showHeat(found, want);
@@ -338,11 +350,10 @@ const data = JSON.parse(document.getElementById("data").textContent);
     addEventListener("pageshow", () => { for (const box of form.elements) box.disabled = false; });
   } else {
     byId("search").addEventListener("input", () => { clearTimeout(later); later = setTimeout(show, 80); });
-    form.addEventListener("change", () => { show.all = false; show(); });
+    form.addEventListener("change", show);
     form.addEventListener("submit", (event) => { event.preventDefault(); show(); });
   }
   for (const radio of document.getElementsByName("show")) radio.addEventListener("change", show);
-  byId("rest").addEventListener("click", () => { show.all = true; show(); });
   addEventListener("hashchange", recall);
   addEventListener("keydown", (event) => {
     const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName) && event.target.type !== "radio";

@@ -1,7 +1,7 @@
 "use strict";
 // Charts of a series' tracks, drawn by uPlot: a line as small as a row, and the chart of one series.
 const charts = (() => {
-  const HEIGHT = 320, SMALL = 40, STALLS = 20, NEAR = [0.7, 1.4], CUT = 0.05;
+  const HEIGHT = 320, SMALL = 40, STALLS = 20, CUT = 0.05, ABOUT = 3;
   const DASHES = { new: [5, 4], refuted: [1.5, 3] }, SIGNS = { new: "◇", accepted: "✓", refuted: "×" };
   const drawn = new Set();
   const colour = (element, name) => getComputedStyle(element).getPropertyValue(name).trim();
@@ -11,20 +11,26 @@ const charts = (() => {
     return s.length % 2 ? s[half] : (s[half - 1] + s[half]) / 2;
   };
 
-  // The scale ignores single stalls: one figure in twenty on either side may lie outside.
+  // The scale ignores single stalls: one figure in twenty on either side may lie outside. The points about a change and
+  // its levels never do, and a published figure is drawn only where the measured ones leave room for it.
   function range(one, tracks, fromZero) {
     const figures = tracks.flatMap((track) => track.figure).sort((a, b) => a - b);
-    const cut = Math.floor(figures.length / STALLS), from = figures[cut], to = figures[figures.length - 1 - cut];
+    const cut = Math.floor(figures.length / STALLS), changed = tracks.flatMap(aboutChanges);
+    const from = Math.min(figures[cut], ...changed), to = Math.max(figures[figures.length - 1 - cut], ...changed);
     const span = Math.max(to - from, to * 0.02);
     const within = (value) => Math.min(to + span / 2, Math.max(from - span / 2, value));
     let low = within(Math.min(...tracks.flatMap((track) => track.low))), high = within(Math.max(...tracks.flatMap((track) => track.high)));
-    const near = one.published !== null && one.published > low * NEAR[0] && one.published < high * NEAR[1];
-    if (near) { low = Math.min(low, one.published); high = Math.max(high, one.published); }
     low = fromZero ? 0 : Math.max(0, low - span * 0.08);
     high += span * 0.12;
     if (low < high * CUT) low = 0;
+    const near = one.published !== null && one.published > low && one.published < high;
     return { low, high, near, outside: figures.filter((figure) => figure < low || figure > high).length };
   }
+
+  const startsOf = (track) => [0, ...track.changes.map((change) => change.at), track.figure.length];
+  const levelsOf = (track) => startsOf(track).slice(1).map((end, n) => median(track.figure.slice(startsOf(track)[n], end)));
+  const aboutChanges = (track) => (track.changes.length ? levelsOf(track) : [])
+    .concat(track.changes.flatMap(({ at }) => track.figure.slice(Math.max(0, at - ABOUT), at + ABOUT)));
 
   function trackColour(element, tracks, number) {
     if (tracks.length === 1) return () => colour(element, "--c");
@@ -102,11 +108,8 @@ const charts = (() => {
         ctx.globalAlpha = 0.4;
         track.figure.forEach((_, n) => line(ctx, [[x(xs[n]), y(track.low[n])], [x(xs[n]), y(track.high[n])]], own, 1.5 * ratio));
         ctx.globalAlpha = 0.8;
-        const starts = [0, ...track.changes.map((change) => change.at), xs.length];
-        starts.slice(1).forEach((end, n) => {
-          const level = y(median(track.figure.slice(starts[n], end)));
-          line(ctx, [[x(xs[starts[n]]), level], [x(xs[end - 1]), level]], colour(element, "--text"), 1.5 * ratio);
-        });
+        const starts = startsOf(track);
+        levelsOf(track).forEach((level, n) => line(ctx, [[x(xs[starts[n]]), y(level)], [x(xs[starts[n + 1] - 1]), y(level)]], colour(element, "--text"), 1.5 * ratio));
         ctx.globalAlpha = 1;
       });
       if (near) line(ctx, [[u.bbox.left, y(one.published)], [u.bbox.left + u.bbox.width, y(one.published)]], colour(element, "--muted"), 1.5 * ratio, [8 * ratio, 4 * ratio]);

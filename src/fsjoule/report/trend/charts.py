@@ -25,8 +25,6 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9.]+")
 _WIDTH: Final = 560
 _HEIGHT: Final = 220
 _POINTS, _LEVELS, _CHANGES, _PUBLISHED = "points", "levels", "changes", "published"
-# A published figure farther away would flatten the history.
-_NEAR: Final = (0.7, 1.4)
 _DASHES: Final = {Status.CONFIRMED: [1, 0], Status.NOMINATED: [5, 4], Status.REFUTED: [1.5, 3]}
 
 
@@ -48,8 +46,8 @@ def _chart(history: History, changes: Sequence[Change], trend: Trend) -> str:
     at = [point.started_utc if over_time else words.kernel_text(point, trend) for point in history.points]
     figures = [point.figure for point in history.points]
     published = published_figure(history)
-    if published is not None and not min(figures) * _NEAR[0] < published < max(figures) * _NEAR[1]:
-        published = None
+    if published is not None and not min(figures) < published < max(figures):
+        published = None  # it would stretch the axis
     filesystem = history.series.series.filesystem
     colour = style.filesystem_colours([filesystem])[filesystem]
     x = _x(at, over_time=over_time)

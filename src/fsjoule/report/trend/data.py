@@ -6,7 +6,6 @@ same names.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import datetime
@@ -27,8 +26,6 @@ from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
 from fsjoule.verdicts.trend.trend import Trend
 
 _DIGITS: Final = 6
-# They need nobody's attention any more.
-_CLOSED: Final = (ChangeState.ACCEPTED, ChangeState.REFUTED)
 
 # The address of a run; empty where it has none.
 Link = Callable[[RunNames], str]
@@ -40,10 +37,11 @@ def page_data(by_time: Trend, by_kernel: Trend, *, forge: Forge | None, link: Li
     numbers = _Numbers(trends)
     shown = _series(trends)
     place = {id(history): number for number, one in enumerate(shown) for history in one.histories()}
+    still = {id(change) for trend in trends.values() for cause in trend.causes for change in cause.still}
     changes = [
-        _change(change, trend, place[id(change.history)], shown, numbers)
+        _change(change, trend, place[id(change.history)], shown) | {"still": id(change) in still}
         for trend in trends.values()
-        for change in sorted(trend.changes, key=_by_loss)
+        for change in trend.changes
     ]
     filesystems = sorted({one.first.series.series.filesystem for one in shown})
     colours = style.filesystem_colours(filesystems)
@@ -112,6 +110,7 @@ class _Shown:
             "more": metric.more_is_better,
             "words": (metric.change(0.5), metric.change(2.0)),
             "published": published_figure(self.first),
+            "sees": words.memory(self.first),
             "views": {
                 order.value: [_track(history, numbers) for history in tracks if history.points]
                 for order, tracks in self.tracks.items()
@@ -149,11 +148,11 @@ def _run(names: RunNames, link: Link) -> tuple[str, str, str, str]:
     return names.run_id, names.commit or "", link(names), names.origin.board or ""
 
 
-def _change(change: Change, trend: Trend, series: int, shown: list[_Shown], numbers: _Numbers) -> dict[str, object]:
+def _change(change: Change, trend: Trend, series: int, shown: list[_Shown]) -> dict[str, object]:
     """A change; `track` and `at` are the places of its track and of its first point there."""
     tracks = [history for history in shown[series].tracks[trend.order] if history.points]
-    told = [*words.kept(change), words.verdict(change)]
-    if change.state is ChangeState.NEW:
+    told = [*words.kept(change), words.verdict(change), words.nights(change)]
+    if change.state is ChangeState.NEW and not (change.verdict and change.verdict.decided):
         told.append(words.next_step(change, trend))
     return {
         "series": series,
@@ -165,13 +164,7 @@ def _change(change: Change, trend: Trend, series: int, shown: list[_Shown], numb
         "state": change.state.value,
         "text": change_text(change.history.metric, change.ratio),
         "told": "; ".join(filter(None, told)),
-        "kernels": sorted({numbers.kernel(point.kernel) for point in (change.last, change.since)}),
     }
-
-
-def _by_loss(change: Change) -> tuple[bool, bool, float]:
-    """The largest loss first, then gains; closed ones last."""
-    return change.state in _CLOSED, not change.worse, -abs(math.log(change.ratio))
 
 
 def _seconds(point: HistoryPoint) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from fsjoule.report.trend import words
 from fsjoule.suites.published.catalogue import figure_of_slug
+from fsjoule.verdicts.trend.causes import Cause
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
 from fsjoule.verdicts.trend.trend import Trend
@@ -24,7 +25,33 @@ def document(trend: Trend) -> dict[str, object]:
         "series_cut_short": trend.cut_short,
         "histories_too_short": trend.too_short,
         "histories_unchanged": trend.unchanged,
+        "causes": [cause_document(cause, trend) for cause in trend.causes],
         "histories": [_history(history, changes, trend) for history, changes in trend.with_changes()],
+    }
+
+
+def cause_document(cause: Cause, trend: Trend) -> dict[str, object]:
+    """A cause; `index` of its changes is their place in the points of the history of that series, metric and label."""
+    return {
+        "fate": cause.fate.value,
+        "worse": cause.worse,
+        "boards": list(cause.boards),
+        "simulated": cause.simulated,
+        "since": _names(cause.since, trend),
+        "last": _names(cause.last, trend),
+        "over_since_utc": cause.cured.started_utc if cause.cured else None,
+        "changes": [
+            {
+                "series": change.history.series.key,
+                "metric": change.history.metric.value,
+                "kernel_label": change.history.label or None,
+                "index": change.nomination.index,
+                "ratio": change.ratio,
+                "state": change.state.value,
+                "still": any(change is one for one in cause.still),
+            }
+            for change in cause.changes
+        ],
     }
 
 
@@ -37,6 +64,7 @@ def _history(history: History, changes: list[Change], trend: Trend) -> dict[str,
         "kernel_label": history.label or None,
         "published": published_figure(history),
         "unusable_boots": dict(history.unusable or {}),
+        "memory": asdict(history.memory) if history.memory else None,
         "points": [_point(point, trend) for point in history.points],
         "changes": [_change(change, trend) for change in changes],
     }
@@ -79,6 +107,7 @@ def _change(change: Change, trend: Trend) -> dict[str, object]:
         "last": _names(change.last, trend),
         "before": _names(change.before, trend),
         "after": _names(change.after, trend),
+        "verdict": asdict(change.verdict) if change.verdict else None,
         "confirmation": asdict(change.confirmation) if change.confirmation else None,
     }
 

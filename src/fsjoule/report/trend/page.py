@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
@@ -22,12 +22,17 @@ from fsjoule.report.forge import Forge
 from fsjoule.report.run import PAGE
 from fsjoule.report.site import Pager, Site
 from fsjoule.report.template import part, render
+from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, past_words
 from fsjoule.report.trend.data import Link, page_data
+from fsjoule.report.trend.words import drifts
 from fsjoule.store.index.newestrows import RunNames
+from fsjoule.store.index.records import Order
 from fsjoule.verdicts.trend.trend import Trend
 
 # Controls of the page that a service serves itself. Others, as the kernel, choose among what a page holds.
 _ASKED = ("search", "fs", "workload", "metric", "board", "view", "state")
+
+_FOLDED = ("workload", "metric", "state", "suite", "branch", "since", "until")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,11 @@ class Choice:
     options: Mapping[str, Sequence[str]]
     total: int
     pager: Pager
+
+    @property
+    def folded_is_asked(self) -> bool:
+        """Whether one of the controls that are usually folded has chosen something."""
+        return any(self.asked[name] for name in _FOLDED) or self.asked["by"] != Order.TIME.value
 
 
 def no_link(_run: RunNames) -> str:
@@ -68,11 +78,12 @@ def trend_page(
     link: Link = no_link,
     site: Site | None = None,
     choice: Choice | None = None,
+    told: Sequence[Card] | None = None,
 ) -> str:
     """The page as HTML, linked to the `report`. Both trends need the same series and the names of all runs.
 
     `link` gives the address of a run, empty where it has none; commits lead to the `forge`. A page of a `site` has its
-    `choice`, and its libraries in files of their own.
+    `choice`, the cards `told` of all that was asked for, and its libraries in files of their own.
     """
     data = page_data(by_time, by_kernel, forge=forge, link=link)
     if site and choice:
@@ -82,9 +93,17 @@ def trend_page(
     shown = f"{len(series)} series"
     if choice:
         shown = f"{len({(each.series, each.metric) for each in by_time.histories})} of {choice.total} series"
+    every = cards(by_time) if told is None else told
+    views = {"time": every, "kernel": cards(by_kernel)} if told is None else {"": every}
+    answer, tone = headline(every, by_time)
     return render(
         "trends.html.j2",
         site=site,
+        headline=answer,
+        tone=tone,
+        views=views,
+        links=Links(link, (lambda of: site.series(of.series, of.metric)) if site else _own_series, forge),
+        past_words=past_words,
         sheets=["trends.css"],
         choice=choice,
         report=report,
@@ -100,9 +119,15 @@ def trend_page(
     )
 
 
+def _own_series(of: Of) -> str:
+    return f"#{urlencode({'series': f'{of.series}.{of.metric}'})}"
+
+
 def _notes(trend: Trend) -> Iterator[str]:
     if trend.cut_short:
         yield f"Older measurements of {trend.cut_short} series were left out."
+    if trend.drifts:
+        yield f"{drifts(trend)}."
     if trend.too_short:
         yield f"{counted(trend.too_short, 'history', 'histories')} of fewer than 6 points cannot show a change."
 

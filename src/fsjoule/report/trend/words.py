@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -22,6 +23,9 @@ _WIDTH: Final = 48
 # One figure in this many on either side may be outside the scale.
 _STALLS: Final = 20
 _SHORT_KEY: Final = 8
+# From here on the nights of a series remember what they were: so many count as one.
+_REMEMBERS: Final = 2.0
+SAME_KERNEL: Final = "the kernel is the same before and after: look at lab, card and tools"
 
 
 def sentence(change: Change, trend: Trend) -> str:
@@ -38,6 +42,11 @@ def _beside(change: Change) -> tuple[tuple[HistoryPoint, HistoryPoint], tuple[Hi
 
 def title(history: History) -> str:
     return place(history, simulated=" (simulated)" if history.series.simulated else "")
+
+
+def workload(history: History) -> str:
+    """`btrfs randwrite-16k`, with the kernel's label where a run has several."""
+    return f"{history.series.label}{f', kernel {history.label}' if history.label else ''}"
 
 
 def place(history: History, *, simulated: str = "") -> str:
@@ -66,6 +75,12 @@ def point_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None
     return f"{kernel}, {several}{names.run_id} of {names.started_utc[:10]}{commit}{where}"
 
 
+def moved(change: Change, trend: Trend) -> str:
+    """That the two points were measured at different places, of one type of board; empty if at one, or if unknown."""
+    before, since = (trend.runs[point.run].origin.board for point in (change.last, change.since))
+    return f"measured at place {since}, before at place {before}" if before and since and before != since else ""
+
+
 def verdict(change: Change) -> str:
     """The fresh boots' answer; empty if the change has not been measured again."""
     told = change.confirmation
@@ -81,6 +96,45 @@ def verdict(change: Change) -> str:
 def _rate(told: Confirmation) -> str:
     rate = told.alpha if told.outcome is Confirmed.CONFIRMED else told.beta
     return f"wrong with at most {100 * rate:g} %"
+
+
+def nights(change: Change) -> str:
+    """What all nights before against all nights after say of it; empty where they were not judged."""
+    told = change.verdict
+    if told is None:
+        return ""
+    if not told.decided:
+        more = f", perhaps in {counted(told.more, 'more night')}" if told.more else ""
+        return f"not decided by its nights{more}: {told.reason}"
+    before, after = told.nights
+    way = 1 if told.ratio > 1 else -1
+    bounds = sorted(way * 100 * (each - 1) for each in (told.interval.low, told.interval.high)) if told.interval else ()
+    interval = f" (95 %: {bounds[0]:.1f} to {bounds[1]:.1f} %)" if bounds else ""
+    changed = change_text(change.history.metric, told.ratio)
+    return f"decided by all {before} nights before against {after} after: {changed}{interval}"
+
+
+def drifts(trend: Trend) -> str:
+    """`2 histories drift slowly, which is no change; the most: ext4 read-16k on virtual, throughput, 10.2 % slower`."""
+    found = {abs(math.log(one.memory.drift)): one for one in trend.drifts if one.memory and one.memory.drift}
+    if not found:
+        return ""
+    most = found[max(found)]
+    assert most.memory is not None
+    assert most.memory.drift is not None
+    count = counted(len(trend.drifts), "history drifts", "histories drift")
+    changed = change_text(most.metric, most.memory.drift)
+    return f"{count} slowly, which is no change; the most: {title(most)}, {most.metric}, {changed}"
+
+
+def memory(history: History) -> str:
+    """How large a step would be seen in a history; empty if it is too short to tell."""
+    known = history.memory
+    if known is None:
+        return ""
+    slow = "" if known.nights < _REMEMBERS else f", for its nights remember: {known.nights:.0f} of them count as one"
+    lost = change_text(history.metric, known.sees if history.metric.more_is_better else 1 / known.sees)
+    return f"a step of {lost} would be seen within ten nights{slow}"
 
 
 def kept(change: Change) -> Iterator[str]:
@@ -107,7 +161,7 @@ def confirm_command(change: Change, trend: Trend, index: str | None = None) -> s
 def next_step(change: Change, trend: Trend, index: str | None = None) -> str:
     """What to do about a new change: confirm it, or look elsewhere if no kernel can have made it."""
     if same_kernel(change):
-        return "the kernel is the same before and after: look at lab, card and tools (fsjoule compare RUN RUN)"
+        return SAME_KERNEL
     return f"confirm with: {confirm_command(change, trend, index)}"
 
 
@@ -140,10 +194,13 @@ def closing_lines(trend: Trend) -> Iterator[str]:
     counts = {status: sum(change.status is status for change in trend.changes) for status in Status}
     histories = counted(len(trend.histories), "history", "histories")
     yield (
-        f"{histories} of {trend.series} series, by {trend.order.value}, from "
-        f"{counted(trend.measurements, 'measurement')}: {trend.unchanged} without a change, "
-        + ", ".join(f"{counted(count, 'change')} {status.value}" for status, count in counts.items())
+        f"{histories} of {trend.series} series by {trend.order.value}, {counted(trend.measurements, 'measurement')}: "
+        f"{trend.unchanged} without a change"
     )
+    if trend.changes:
+        yield ", ".join(f"{counted(count, 'change')} {status.value}" for status, count in counts.items() if count)
+    if trend.drifts:
+        yield drifts(trend)
     if trend.too_short:
         yield (
             f"fewer than 6 {what} with a figure, too few to see a change: "

@@ -20,10 +20,10 @@ from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import drop, places
 from fsjoule.model import Measurement, Planned, Run
 from fsjoule.model.bisection import KernelBoot
-from fsjoule.model.labels import listed
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.ports import LikelyBoots
 from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.names import matching
 from fsjoule.runs.profiler import with_profiles
 from fsjoule.runs.request import Choice
 from fsjoule.runs.session import Session
@@ -41,10 +41,9 @@ class BoardBoots:
 
     The lab is brought up and the place held from the first boot until the end.
 
-    `choice` says what is measured, with any kernel; `select` names the measurements of it that count, by a part of
-    their names (several with commas; all without one). `metrics` are the figures that are wanted. In `cards` the card
-    images of the kernels that booted last are kept: of a hundred kernels they would fill the cache. Several boards may
-    share the folder.
+    `choice` says what is measured, with any kernel; `select` (-k) names the measurements of it that count. `metrics`
+    are the figures that are wanted. In `cards` the card images of the kernels that booted last are kept: of a hundred
+    kernels they would fill the cache. Several boards may share the folder.
     """
 
     choice: Choice
@@ -168,15 +167,15 @@ def figures_of_boot(
 
 
 def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric]) -> tuple[Planned, ...]:
-    """The measurements of a plan that count: those with a part of `select` in their names, and with a metric.
+    """The measurements of a plan that count: those whose names `select` (-k) matches, and with a metric.
 
     Raises ConfigError if there is none, or none with one of the metrics.
     """
-    parts = listed(select)
-    named = [each for each in entries if not parts or any(part in each.slug for part in parts)]
+    wanted = matching(select)
+    named = [each for each in entries if wanted(each.slug)]
     if not named:
         names = ", ".join(dict.fromkeys(each.slug for each in entries))
-        raise ConfigError(f"-k {select}: no measurement of the suite has this in its name", hint=f"it has {names}")
+        raise ConfigError(f"-k {select}: no measurement of the suite has a name that matches", hint=f"it has {names}")
     told = dict.fromkeys(metric for each in named for metric in metrics_of(each.workload))
     if lacking := [metric.value for metric in metrics if metric not in told]:
         raise ConfigError(

@@ -73,6 +73,10 @@ class ParallelBench:
         pins = {number: begun[each] for number, each in enumerate(repetitions) if each in begun}
         self.boards.begin(dataclasses.replace(self.run, phases_s={}, faults=()), self._boots, pins)
 
+    def release(self, repetition: int) -> None:
+        """Let boards measure up to this repetition, and no further."""
+        self.boards.release(sum(entries[0].repetition <= repetition for entries in self._boots))
+
     def measure(self, entry: Planned) -> Measurement:
         """The entry's measurement, stored, as soon as its boot is done. A kept one is returned as it is.
 
@@ -135,6 +139,7 @@ class ParallelBench:
             boards={**found.boards, **run.boards},
             images=(*run.images, *(each for each in found.images if each not in run.images)),
             faults=(*run.faults, *found.faults),
+            load=run.load.with_later(found.load) if run.load and found.load else run.load or found.load,
         )
         self.store.update(self.run)
         for name, seconds in found.phases_s.items():

@@ -20,8 +20,8 @@ from fsjoule.bench.instrument import check_board
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
-from fsjoule.model import BoardFacts, Fault, LabFacts, Planned, PoolPlace, Run
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
+from fsjoule.model import BoardFacts, Fault, LabFacts, Measurement, Planned, PoolPlace, Run
+from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.virtual import check_room
 from fsjoule.suites import Rates, estimate
@@ -47,6 +47,8 @@ class _Board:
     boot: int | None = None
     began_utc: str = ""
     began_s: float = 0.0
+    measured: int = 0
+    measured_s: float = 0.0
     faults: int = 0
 
     @property
@@ -59,12 +61,14 @@ class Boards:
     """The boards of a run. Call `begin`, `boot` for each unit in the order of the plan, and `end`.
 
     `pool`: they are places of one lab, and faults name them. `places` are those that were ready, with their meters.
+    `on_measured` hears of a measurement, with the board's number, before its boot is done.
     """
 
     processes: Processes
     boards: dict[int, _Board]
     pool: bool = False
     places: dict[str, PoolPlace] = field(default_factory=dict[str, PoolPlace])
+    on_measured: Callable[[int, Measurement], None] = lambda _board, _measurement: None
     _pins: Mapping[int, str] = field(default_factory=dict[int, str])
     _facts: dict[str, BoardFacts] = field(default_factory=dict[str, BoardFacts])
     _run: Run | None = None
@@ -74,26 +78,28 @@ class Boards:
     _faults: dict[int, dict[int, Done]] = field(default_factory=dict[int, dict[int, Done]])  # by boot and board
     _done: dict[int, Done] = field(default_factory=dict[int, Done])
     _errors: list[FsjouleError] = field(default_factory=list[FsjouleError])
+    _released: int | None = None
     _took_s: float = 0.0
     _guessed_s: float = 0.0
 
     @property
     def left_s(self) -> float | None:
-        """The seconds until all boots are done, about; None before the first one is, 0 after the last."""
-        working = [self.boards[n] for n in self.processes.left if self.boards[n].boot is not None]
-        if not self._guessed_s or not self.processes.left:
+        """The seconds until all boots are done, about; None before enough is measured, 0 after the last."""
+        boards = [self.boards[number] for number in self.processes.left]
+        working = [(each, each.boot) for each in boards if each.boot is not None]
+        guessed_s = self._guessed_s + sum(self._guess_s(boot, each.measured) for each, boot in working)
+        if not guessed_s or not self.processes.left:
             return None
+        # As far as the guesses were off for what is measured.
+        scale = (self._took_s + sum(each.measured_s for each, _ in working)) / guessed_s
         now_s = time.monotonic()
-        of_working = [max(0.0, self._expected_s(each.boot) - now_s + each.began_s) for each in working]
-        together_s = sum(of_working) + sum(map(self._expected_s, self._queue))
+        of_working = [max(0.0, scale * self._guess_s(boot) - now_s + each.began_s) for each, boot in working]
+        together_s = sum(of_working) + scale * sum(map(self._guess_s, self._waiting))
         return max(together_s / len(self.processes.left), *of_working, 0.0)
 
-    def _expected_s(self, number: int | None) -> float:
-        """The seconds that a boot takes, as far as the guesses for earlier ones were off."""
-        return 0.0 if number is None else self._guess_s(number) * self._took_s / self._guessed_s
-
-    def _guess_s(self, number: int) -> float:
-        return estimate(self._boots[number], Rates()).seconds
+    def _guess_s(self, number: int, entries: int | None = None) -> float:
+        """The seconds of a boot, or of its first entries."""
+        return estimate(self._boots[number][:entries], Rates()).seconds if entries != 0 else 0.0
 
     @property
     def emulator(self) -> str | None:
@@ -129,8 +135,18 @@ class Boards:
             self.places[place.lab.place] = replace(place if known is None else known, meter=place.meter, held_s=held_s)
         self._assign()
 
+    def release(self, count: int) -> None:
+        """Begin only the first `count` units, until more are released; without a call all are."""
+        self._released = count
+        self._assign()
+
+    @property
+    def _waiting(self) -> list[int]:
+        return [each for each in self._queue if self._released is None or each < self._released]
+
     def boot(self, number: int) -> tuple[Done, tuple[Done, ...]]:
         """A boot when it is done, and the tries before it that failed. Raises NoBoardError if no board is left."""
+        assert self._released is None or number < self._released, "no board makes this boot"
         while number not in self._done:
             if not self.processes.left:
                 raise NoBoardError(self._errors[-1])
@@ -172,6 +188,10 @@ class Boards:
                     self.places[board.place] = replace(before, lab=message.lab)
                 where = f", place {self.boards[number].place}" if self.pool else ""
                 self.processes.say(f"board {number} is ready{where}")
+            case Measured(measurement):
+                board = self.boards[number]
+                board.measured, board.measured_s = board.measured + 1, time.monotonic() - board.began_s
+                self.on_measured(number, measurement)
             case Done():
                 self._take(number, message)
             case _:
@@ -257,12 +277,12 @@ class Boards:
             board = self.boards[number]
             if board.boot is not None or board.ready is None:
                 continue
-            untried = (each for each in self._queue if number not in self._faults.get(each, {}))
+            untried = (each for each in self._waiting if number not in self._faults.get(each, {}))
             boot = next((each for each in untried if self._may_try(number, each)), None)
             if boot is not None:
                 self._queue.remove(boot)
                 board.boot, board.began_utc = boot, self._clock.utc()
-                board.began_s = time.monotonic()
+                board.began_s, board.measured, board.measured_s = time.monotonic(), 0, 0.0
                 meter = self.places[board.place].meter if board.place in self.places else None
                 run = replace(self._run, meter=self._run.meter or meter, places=())
                 self.processes.send(number, Boot(board.boot, run, self._boots[board.boot]))

@@ -56,6 +56,13 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """An entry of the boot has been measured. It counts once the boot is done."""
+
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """A boot, with what became known of the run in it. `boots`: with second tries. `fault` is why entries are missing.
 

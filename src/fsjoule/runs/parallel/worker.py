@@ -20,7 +20,7 @@ from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import Measurement, Planned, Run, Trace
 from fsjoule.runs.parallel.link import Link, serve
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready, Stored
+from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready, Stored
 from fsjoule.runs.profiler import LabProfiler
 from fsjoule.runs.session import Session
 
@@ -90,7 +90,8 @@ def _booted(
     store = BootStore(boot.run)
     with lab.recorded_steps() as take_steps:
         bench = Bench(
-            *(boot.run, session.profile, board, meter, store, HostClock(), link.say, _stored_quietly),
+            *(boot.run, session.profile, board, meter, store, HostClock(), link.say),
+            on_measured=lambda measurement: link.send(Measured(measurement)),
             take_steps=take_steps,
             diagnose=partial(_dead_parts, session, diagnose),
             profiler=LabProfiler(*session.lab.where) if session.choice.profiled else None,
@@ -137,10 +138,6 @@ def _dead_parts(session: Session, diagnose: Callable[[], tuple[str, ...]]) -> tu
 
 def _hear_nothing(_text: str) -> None:
     """The run has said already what all boards have in common."""
-
-
-def _stored_quietly(_measurement: Measurement) -> None:
-    """The run tells of measurements, in their order."""
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Writers take SQLite's lock at their begin, not halfway, and wait for each other.
 
 from __future__ import annotations
 
+import shlex
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,7 +17,15 @@ from urllib.parse import quote, unquote
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from fsjoule.errors import ConfigError, FsjouleError, LabError, ResultError, StorageError
+from fsjoule.errors import (
+    ConfigError,
+    FsjouleError,
+    IndexServerError,
+    LabError,
+    ResultError,
+    StorageError,
+    not_written,
+)
 from fsjoule.store.index.location import VARIABLE
 from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, is_newest, revision_of, upgrade
 
@@ -88,7 +97,7 @@ def open_index(
 
     `create` makes a missing index. With `read_only_s` nothing is ever written, also no newer schema, and writers are
     waited for so many seconds at most, whatever the URL says. Raises ConfigError for an invalid URL, ResultError for a
-    missing index, another schema or another file, LabError if the database cannot be reached.
+    missing index, another schema or another file, IndexServerError if the database cannot be reached.
     """
     url = index_url(location)
     read_only = read_only_s is not None
@@ -150,12 +159,19 @@ def index_url(location: str | Path) -> URL:
 
 
 def _check_file(file: Path, url: URL, *, create: bool) -> None:
-    """Check that the file exists, because SQLite would make an empty one. Raises ResultError, StorageError."""
+    """Check that the file exists, because SQLite would make an empty one.
+
+    Raises ResultError, StorageError, and ConfigError for a folder.
+    """
+    if file.is_dir():
+        raise ConfigError(
+            f"the index {file} cannot be opened: it is a folder", hint=f"name a file in it, or {_ANOTHER}"
+        )
     if create:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"{file.parent} cannot be made: {error.strerror}", hint=_ANOTHER) from error
+            raise not_written(f"{file.parent} cannot be made", error, hint=_ANOTHER) from error
     elif not file.exists():
         raise absent(_shown(url))
 
@@ -164,7 +180,7 @@ def absent(name: str) -> ResultError:
     """The error for an index that is not there."""
     return ResultError(
         f"there is no index at {name} yet",
-        hint=f"make it from run folders: fsjoule index rebuild results --index {name}",
+        hint=f"make it from run folders: fsjoule index rebuild results --index {shlex.quote(name)}",
     )
 
 
@@ -246,7 +262,7 @@ def _translated(error: DBAPIError, url: URL) -> FsjouleError:
     state = getattr(error.orig, "sqlstate", None) or ""
     lost = state[:2] in _LOST or state == _TOO_MANY or _is_operational(error.orig)
     if error.connection_invalidated or lost:
-        return LabError(f"{index} cannot be reached: {said}", transient=True, hint=f"is its server up? Or {_ANOTHER}")
+        return IndexServerError(f"{index} cannot be reached: {said}", hint=f"is its server up? Or {_ANOTHER}")
     return _held(index, url) if state == "55P03" else _from_postgresql(state, index, said)
 
 
@@ -279,7 +295,9 @@ def _from_sqlite(kind: str, index: str, said: str) -> FsjouleError:
         case "NOTADB" | "CORRUPT":
             hint = f"delete it and run: fsjoule index rebuild results; or {_ANOTHER}"
             return ResultError(f"{index} is damaged, or not an index: {said}", hint=hint)
-        case "READONLY" | "FULL" | "IOERR" | "CANTOPEN" | "PERM":
+        case "READONLY" | "CANTOPEN" | "PERM":
+            return ConfigError(f"{index} cannot be opened or written: {said}", hint=_ANOTHER)
+        case "FULL" | "IOERR":
             return StorageError(f"{index} cannot be opened or written: {said}", hint=f"make room or {_ANOTHER}")
         case _:
             return ResultError(f"{index} refused: {said}", hint=f"delete it and rebuild it, or {_ANOTHER}")

@@ -11,10 +11,11 @@ from typing import Final
 from sqlalchemy import select
 
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.run_rows import Fault, ReadRun, find_runs, read_run
+from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.writer import Writer, Written, portions, remove_runs
 from fsjoule.store.progress import Watcher, unwatched
+from fsjoule.store.run_folders import Fault, find_runs
 
 # Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000

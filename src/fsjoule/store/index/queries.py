@@ -6,14 +6,16 @@ zero.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from sqlalchemy import Column, ColumnElement, Connection, Integer, Row, Select, bindparam, func, select
 from sqlalchemy import cast as sql_cast
 
+from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
@@ -22,6 +24,8 @@ from fsjoule.store.index.records import EVERYTHING, Order, Origin, Point, Series
 from fsjoule.store.index.schema import measurements, runs
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.index.upgrade import revision_of
+
+_NAMED: Final = 20  # names in a hint
 
 
 def points(
@@ -89,6 +93,34 @@ def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, .
         chosen = restricted(select(*counts), where, catalogue, invalid_too=True).group_by(columns.series)
         found = [SeriesCount(catalogue.series[row[0]], *row[1:]) for row in connection.execute(chosen)]
     return tuple(sorted(found, key=lambda count: rank(count.series)))
+
+
+def check_names(index: Index, where: Where) -> None:
+    """Raises ConfigError if `where` names a board, filesystem, workload, suite, branch or series that no run has.
+
+    An index without series refuses nothing.
+    """
+    with index.reading() as connection:
+        series = Catalogue(connection).series.values()
+        branches = connection.scalars(select(runs.c.branch).distinct()).all() if where.branches else ()
+    keys = [one.series for one in series]
+    for what, wanted, known in (
+        ("board", where.boards, {key.board for key in keys}),
+        ("filesystem", where.filesystems, {key.filesystem for key in keys}),
+        ("workload", where.workloads, {key.workload for key in keys}),
+        ("suite", where.suites, {key.suite for key in keys}),
+        ("branch", where.branches, {branch for branch in branches if branch}),
+    ):
+        for name in wanted:
+            if keys and name not in known:
+                near = difflib.get_close_matches(name, known, n=3)
+                meant = f"did you mean {' or '.join(near)}? " if near else ""
+                few = sorted(known)[:_NAMED]
+                has = f"it has {', '.join(few) or 'none'}{', ...' if len(known) > len(few) else ''}"
+                raise ConfigError(f"the index has no {what} {name!r}", hint=f"{meant}{has}")
+    for start in where.series:
+        if keys and not any(one.key.startswith(start) for one in series):
+            raise ConfigError(f"the index has no series {start!r}", hint="list them with: fsjoule index series")
 
 
 def find_series(index: Index, start: str) -> list[IndexedSeries]:

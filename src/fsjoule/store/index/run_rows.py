@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,28 +12,22 @@ from typing import Final
 
 from pydantic_core import from_json
 
-from fsjoule.errors import ConfigError, ResultError
+from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside
-from fsjoule.host.plaintext import is_plain, plain_line
 from fsjoule.model import Measurement, Run, RunStatus
-from fsjoule.store.folder import FETCHED, MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
+from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 from fsjoule.store.index.columns import figures_of
 from fsjoule.store.index.kernels import Kernel, kernels_of
 from fsjoule.store.index.schema import DIGEST_BYTES
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.run_folders import Fault
 
 # A longer name is surely a mistake, and PostgreSQL could not index it.
 _LONGEST_NAME: Final = 99
 _LARGEST_NUMBER: Final = 2**31 - 1
 # Fields of run.json that never change; others may be added during the run.
 _FIXED: Final = ("run_id", "started_utc", "simulated", "plan")
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    path: Path
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,56 +53,6 @@ class ReadRun:
     columns: Mapping[str, object] = field(repr=False)
     measurements: tuple[ReadMeasurement, ...] = field(repr=False)
     damaged: tuple[Fault, ...]
-
-
-def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
-    """The run folders at and below `paths`, sorted by name, and faults. Raises ConfigError if there is none."""
-    wanted = check_folders(paths)
-    found, faults = runs_below(wanted)
-    if not found and not faults:
-        where = ", ".join(map(str, wanted)) or "(no path)"
-        raise ConfigError(f"there is no run folder at or below {where}", hint="give the folder that --results named")
-    return found, faults
-
-
-def runs_below(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
-    """As `find_runs`, where folders without a run are right too. Raises ConfigError if one is missing."""
-    found: dict[Path, None] = {}
-    faults: list[Fault] = []
-    for path in check_folders(paths):
-        for folder in _walk(path.resolve(), faults):
-            found[folder] = None
-    return sorted(found, key=lambda folder: (folder.name, folder)), faults
-
-
-def check_folders(paths: Iterable[Path]) -> list[Path]:
-    """The folders that `paths` name; a run.json means its folder. Raises ConfigError if one is missing."""
-    wanted = [path.parent if path.name == RUN_FILE else path for path in paths]
-    for path in wanted:
-        if not path.is_dir():
-            raise ConfigError(f"{path} is not a folder", hint="give run folders, or folders that contain some")
-    return wanted
-
-
-def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
-    """Run folders at and below `top`, without looking inside run folders or following links."""
-
-    def unreadable(error: OSError) -> None:
-        faults.append(Fault(Path(error.filename), f"it cannot be read: {error.strerror}"))
-
-    for folder, below, files in os.walk(top, onerror=unreadable):
-        below[:] = [name for name in below if not name.startswith(FETCHED)]
-        if not is_plain(folder):
-            below.clear()
-            faults.append(
-                Fault(Path(plain_line(folder)), "its name contains control characters, or is not UTF-8: rename it")
-            )
-        elif RUN_FILE in files:
-            below.clear()
-            yield Path(folder)
-        elif MEASUREMENTS_FOLDER in below:
-            below.clear()
-            faults.append(Fault(Path(folder), f"it has no {RUN_FILE}"))
 
 
 def read_run(folder: Path, known_as: str | None = None) -> ReadRun | Fault:

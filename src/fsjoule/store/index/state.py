@@ -27,7 +27,9 @@ _COUNTED: Final = text(
 
 
 def state_of(index: Index) -> str:
-    """The state, as 16 hexadecimal digits. Raises ResultError if the index is gone, LabError if it does not answer.
+    """The state, as 16 hexadecimal digits.
+
+    Raises ResultError if the index is gone, IndexServerError if its server does not answer.
 
     In PostgreSQL it changes ten seconds after a transaction at the latest. In SQLite looking takes 20 µs.
     """

@@ -17,9 +17,10 @@ from sqlalchemy import Connection, RowMapping, Table, delete, insert, select, up
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.run_rows import Fault, ReadMeasurement, ReadRun
+from fsjoule.store.index.run_rows import ReadMeasurement, ReadRun
 from fsjoule.store.index.schema import kernels, measurements, pruned_runs, run_kernels, runs, series
 from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.run_folders import Fault
 
 Digests = Mapping[int, bytes]
 _AT_ONCE: Final = 500

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from fsjoule.errors import ConfigError, ObjectStoreError, ResultError
+from fsjoule.host.extras import how_to_install
 from fsjoule.host.plaintext import plain_line
 from fsjoule.store.objects.access import Access, access_of
 from fsjoule.store.objects.address import Address
@@ -203,7 +204,7 @@ def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
     try:
         from obstore.store import S3Store  # noqa: PLC0415 - an extra of fsjoule
     except ImportError as error:
-        raise ConfigError("obstore is not installed", hint="pip install 'fsjoule[s3]'") from error
+        raise ConfigError("obstore is not installed", hint=how_to_install("s3")) from error
     client: ClientConfig = {
         "connect_timeout": timedelta(seconds=limits.connect_s),
         "read_timeout": timedelta(seconds=limits.stall_s),

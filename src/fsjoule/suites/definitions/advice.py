@@ -30,5 +30,6 @@ SUITE: Final = Suite(
         ),
         TimedWorkload(TimedKind.WRITE_FILES, _SMALL_FILES),
     ),
+    filesystems=("ext4", "btrfs", "f2fs"),
     repeat=8,
 )

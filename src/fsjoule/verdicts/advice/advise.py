@@ -1,21 +1,31 @@
-"""Judges which filesystems can be told apart on each axis, with the method of `fsjoule compare`. Pure."""
+"""Judges which filesystems differ on each axis, and in which order they are advised. Pure.
+
+Energy, wait and wear are paired by boot, and judged as a run's answer is (`statistics.superiority`). The three axes
+share the rate of false statements, and each has its own noise. Losses and mounts are of power cuts, which nothing
+pairs: they are judged with the rank test of `fsjoule compare`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
 from typing import Final
 
+import numpy as np
+
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
-from fsjoule.statistics.comparison import Comparison, Verdict, compare
+from fsjoule.statistics.comparison import Comparison, compare
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.estimate import Estimate
 from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.ratios import Floats, Interval
+from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, Rule, Statement, statements
 from fsjoule.suites.profile import UsageProfile
-from fsjoule.verdicts.advice.evidence import Evidence
+from fsjoule.verdicts.advice.evidence import Boot, Evidence
 from fsjoule.verdicts.advice.figures import Figures, figures_of
 
 
@@ -31,13 +41,16 @@ class Axis(StrEnum):
 
 # Axes without which a filesystem would not be advised; a mount after a cut is shown, and decides nothing.
 DECISIVE: Final = (Axis.ENERGY, Axis.LOSS, Axis.WAIT, Axis.WEAR)
+# Of boots, so that boots of two filesystems are pairs. The others are of power cuts.
+PAIRED: Final = (Axis.ENERGY, Axis.WAIT, Axis.WEAR)
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Two filesystems on one axis: `less` is the label of the one that was told to be less, None if neither was.
+    """Two filesystems on one axis: `less` is the label of the one that is shown to be less, None if neither is.
 
-    `same`: any difference is smaller than the smallest that matters. `basis` has the medians' ratio, other over one.
+    `same`: a difference that matters is excluded. `ratio` is other over one, with its 95 % interval; None where it is
+    not known. `more` is a forecast of the further boots (or cuts) of each that decide; None if none would help.
     """
 
     axis: Axis
@@ -45,7 +58,9 @@ class Relation:
     other: str
     less: str | None
     same: bool
-    basis: Verdict[tuple[Axis, str, str]]
+    ratio: float | None = None
+    interval: Interval | None = None
+    more: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +80,7 @@ class Advice:
     evidence: Evidence
     figures: tuple[Figures, ...]
     relations: tuple[Relation, ...]
+    rule: Rule
     criteria: Criteria
     weights: Mapping[Axis, float]
     scores: tuple[Score, ...]
@@ -80,24 +96,61 @@ class Advice:
         object.__setattr__(self, "_less", less)
 
     def less(self, axis: Axis, label: str) -> tuple[str, ...]:
-        """The filesystems that were told to be less than this one."""
+        """The filesystems that are shown to be less than this one."""
         return tuple(self._less.get((axis, label), ()))
-
-    def first(self, axis: Axis) -> tuple[Figures, ...]:
-        """The filesystems with this figure that none was told to be less than, the lowest first."""
-        known = [one for one in self.figures if on_axis(one, axis) is not None]
-        free = [one for one in known if not self.less(axis, one.label)]
-        return tuple(sorted(free, key=lambda one: _value(one, axis)))
 
     @property
     def sensible(self) -> tuple[Figures, ...]:
-        """The filesystems that no other is told to beat on an axis without being told to lose to it on another."""
+        """The filesystems that no other is shown to beat on an axis without losing to it on another."""
         return tuple(one for one in self.figures if not any(self._beats(other, one) for other in self.figures))
 
+    @property
+    def unsafe(self) -> tuple[Figures, ...]:
+        """The filesystems that lost synced files, or that send no flushes; none if all do. They are the last choice."""
+        found = tuple(one for one in self.figures if one.loses_files)
+        return found if len(found) < len(self.figures) else ()
+
+    @property
+    def ranked(self) -> tuple[Figures, ...]:
+        """All filesystems, the first choice first: by score, else sensible ones, what they beat, unsafe ones."""
+        if self.scores:
+            order = [score.label for score in self.scores]
+            return tuple(sorted(self.figures, key=lambda one: _place(one.label, order)))
+        unsafe, sensible = self.unsafe, self.sensible
+        return tuple(
+            sorted(
+                self.figures,
+                key=lambda one: (one in unsafe, one not in sensible, -len(self.speaking(one))),
+            )
+        )
+
+    def speaking(self, one: Figures) -> tuple[Axis, ...]:
+        """The axes on which it is shown to be less than another sensible one, and none to be less than it.
+
+        If there is only one sensible filesystem, less than any other. Unsafe ones are no measure for others.
+        """
+        unsafe = self.unsafe
+        sensible = [each for each in self.sensible if one in unsafe or each not in unsafe]
+        others = sensible if len(sensible) > 1 else self.figures
+        rivals = {each.label for each in self.figures if one in unsafe or each not in unsafe}
+        return tuple(
+            axis
+            for axis in DECISIVE
+            if on_axis(one, axis) is not None
+            and not rivals.intersection(self.less(axis, one.label))
+            and any(one.label in self.less(axis, other.label) for other in others)
+        )
+
     def _beats(self, one: Figures, other: Figures) -> bool:
+        if one.loses_files and not other.loses_files:
+            return False  # whatever it saves
         wins = any(one.label in self.less(axis, other.label) for axis in DECISIVE)
         loses = any(other.label in self.less(axis, one.label) for axis in DECISIVE)
         return wins and not loses
+
+
+def _place(label: str, order: Sequence[str]) -> int:
+    return order.index(label) if label in order else len(order)
 
 
 def advise(
@@ -106,14 +159,15 @@ def advise(
     profile: UsageProfile,
     *,
     weights: Mapping[Axis, float] | None = None,
-    criteria: Criteria | None = None,
 ) -> Advice:
     """Figures of each filesystem, and all pairs on all axes in one request, so that its error rate holds for all."""
-    wanted = criteria or Criteria()
+    criteria, rule = Criteria(), GUEST_TIME if evidence.guest_time else REAL_TIME
     figures = tuple(figures_of(one, profile, evidence) for one in evidence.filesystems)
-    relations = tuple(_relations(figures, wanted))
+    relations = (*_of_boots(figures, rule), *_of_cuts(figures, criteria))
+    order = {axis: i for i, axis in enumerate(Axis)}
+    relations = tuple(sorted(relations, key=lambda relation: order[relation.axis]))
     scores = tuple(sorted(_scores(figures, weights or {}), key=lambda score: score.value.value))
-    return Advice(name, profile, evidence, figures, relations, wanted, dict(weights or {}), scores)
+    return Advice(name, profile, evidence, figures, relations, rule, criteria, dict(weights or {}), scores)
 
 
 def on_axis(one: Figures, axis: Axis) -> Estimate | None:
@@ -133,54 +187,73 @@ def _value(one: Figures, axis: Axis) -> float:
     return found.value
 
 
-# Metrics of which less is better, and the figures per boot. Losses are counted from 1, because the comparison of ratios
-# takes no zeros; their order, all that the rank test sees, stays.
-_COMPARED: Final = {
-    Axis.ENERGY: Metric.OPERATION_ENERGY,
-    Axis.LOSS: Metric.DURATION,
-    Axis.WAIT: Metric.DURATION,
-    Axis.WEAR: Metric.WRITE_AMPLIFICATION,
-    Axis.MOUNT: Metric.DURATION,
-}
+def _pairs(figures: Sequence[Figures], axis: Axis) -> list[tuple[Figures, Figures]]:
+    return list(combinations([each for each in figures if on_axis(each, axis) is not None], 2))
 
 
-def _of_boots(one: Figures, axis: Axis) -> tuple[float, ...]:
-    return {
-        Axis.ENERGY: one.energy_of_boots,
-        Axis.LOSS: tuple(1.0 + lost for lost in one.losses.per_cut) if one.losses else (),
-        Axis.WAIT: one.wait_of_boots,
-        Axis.WEAR: one.written_of_boots,
-        Axis.MOUNT: one.mount_of_boots,
-    }[axis]
+def _of_boots(figures: Sequence[Figures], rule: Rule) -> list[Relation]:
+    """Relations on the axes that boots pair. Each has a third of the rate: they share it."""
+    share = replace(rule, false_discoveries=rule.false_discoveries / len(PAIRED))
+    found: list[Relation] = []
+    for axis in PAIRED:
+        pairs = _pairs(figures, axis)
+        judged = statements([[_differences(one, other, axis) for one, other in pairs]], share)[0] if pairs else []
+        found += [_of_statement(axis, *pair, one) for pair, one in zip(pairs, judged, strict=True)]
+    return found
 
 
-def _relations(figures: Sequence[Figures], criteria: Criteria) -> list[Relation]:
+def _boots(one: Figures, axis: Axis) -> Mapping[Boot, float]:
+    return {Axis.ENERGY: one.energy_of_boots, Axis.WAIT: one.wait_of_boots, Axis.WEAR: one.written_of_boots}[axis]
+
+
+def _differences(one: Figures, other: Figures, axis: Axis) -> Floats:
+    """log(other) - log(one) of each boot, above 0 where one is less; shape (boots,).
+
+    Filesystems that were measured in different runs have no boot in common: their first boots are a pair, and so on.
+    """
+    ours, theirs = _boots(one, axis), _boots(other, axis)
+    common = [boot for boot in ours if boot in theirs]
+    pairs = [(ours[boot], theirs[boot]) for boot in common] or list(zip(ours.values(), theirs.values(), strict=False))
+    usable = [math.log(b) - math.log(a) for a, b in pairs if a > 0 and b > 0]
+    return np.array(usable, dtype=np.float64)
+
+
+def _of_statement(axis: Axis, one: Figures, other: Figures, found: Statement) -> Relation:
+    less = {Outcome.IMPROVED: one.label, Outcome.REGRESSED: other.label}.get(found.outcome)
+    same = found.outcome is Outcome.UNCHANGED
+    return Relation(axis, one.label, other.label, less, same, found.ratio, found.interval, found.more_boots)
+
+
+def _of_cuts(figures: Sequence[Figures], criteria: Criteria) -> list[Relation]:
+    """Relations in losses and in mounts after a cut. Losses are counted from 1: the rank test sees only their order."""
     comparisons = [
-        Comparison((axis, one.label, other.label), _COMPARED[axis], _of_boots(one, axis), _of_boots(other, axis))
-        for axis in Axis
-        for one, other in combinations([each for each in figures if on_axis(each, axis) is not None], 2)
+        Comparison((axis, one, other), Metric.DURATION, _cuts(one, axis), _cuts(other, axis))
+        for axis in (Axis.LOSS, Axis.MOUNT)
+        for one, other in _pairs(figures, axis)
     ]
-    means = {(axis, one.label): on_axis(one, axis) for axis in Axis for one in figures}
-    return [_relation(verdict, means, criteria) for verdict in compare(comparisons, criteria)]
+    found: list[Relation] = []
+    for verdict in compare(comparisons, criteria):
+        axis, one, other = verdict.subject
+        more = max(verdict.more_baseline or 0, verdict.more_candidate or 0) or None
+        if axis is Axis.MOUNT:
+            less = {Outcome.IMPROVED: other.label, Outcome.REGRESSED: one.label}.get(verdict.outcome)
+            same = verdict.outcome is Outcome.UNCHANGED
+            ratio = verdict.ratio
+            measured = (ratio.value, ratio.interval) if ratio else (None, None)
+            found.append(Relation(axis, one.label, other.label, less, same, *measured, more))
+            continue
+        # Most cuts lose nothing, so that medians of losses tell nothing: the rank test at the same levels decides.
+        p, q = verdict.p, verdict.q
+        certain = p is not None and q is not None and p <= criteria.alpha and q <= criteria.false_discoveries
+        fewer = one if _value(one, axis) < _value(other, axis) else other
+        found.append(Relation(axis, one.label, other.label, fewer.label if certain else None, False, more=more))
+    return found
 
 
-def _relation(
-    verdict: Verdict[tuple[Axis, str, str]],
-    means: Mapping[tuple[Axis, str], Estimate | None],
-    criteria: Criteria,
-) -> Relation:
-    axis, one, other = verdict.subject
-    if axis is not Axis.LOSS:
-        less = {Outcome.IMPROVED: other, Outcome.REGRESSED: one}.get(verdict.outcome)
-        return Relation(axis, one, other, less, verdict.outcome is Outcome.UNCHANGED, verdict)
-    # Most cuts lose nothing, so that medians of losses tell nothing: the same rank test, at the same levels, decides.
-    p, q = verdict.p, verdict.q
-    certain = p is not None and q is not None and p <= criteria.alpha and q <= criteria.false_discoveries
-    ours, theirs = means[axis, one], means[axis, other]
-    assert ours is not None
-    assert theirs is not None
-    less = (one if ours.value < theirs.value else other) if certain else None
-    return Relation(axis, one, other, less, same=False, basis=verdict)
+def _cuts(one: Figures, axis: Axis) -> tuple[float, ...]:
+    if axis is Axis.MOUNT:
+        return one.mount_of_cuts
+    return tuple(1.0 + lost for lost in one.losses.per_cut) if one.losses else ()
 
 
 def _scores(figures: Sequence[Figures], weights: Mapping[Axis, float]) -> list[Score]:

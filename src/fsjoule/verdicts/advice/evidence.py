@@ -13,11 +13,12 @@ from fsjoule.model.labels import counted, series_labels
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.store.index.kernels import Kernel, is_of, kernels_of
-from fsjoule.store.index.run_rows import find_runs
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.run_folders import find_runs
 from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS
 
 Boot = tuple[str, str, int]
+GUEST_TIME_CUTS: Final = "a board in guest time stands still while it waits, so power is never cut at a random moment"
 _RAW: Final = "raw"
 
 
@@ -62,7 +63,8 @@ class Evidence:
 
     `idle_w` has the board's idle power, one per boot, `idle_uncertainty_w` the meter's own (k=1). `environment` is the
     environment file of the newest run ("" if unknown). `runs` are their folders by id. `invalid` counts measurements
-    that were not used.
+    that were not used. In `guest_time` the figures have a projected card's time and energy in them. `no_cuts` says why
+    a power cut cannot lose files there, or cannot be measured; empty if it can, or if that is not known.
     """
 
     board: str
@@ -76,6 +78,8 @@ class Evidence:
     environment: str
     invalid: int
     damaged: dict[str, str]
+    guest_time: bool = False
+    no_cuts: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,8 @@ class _Found:
 
     @property
     def boot(self) -> Boot:
-        return self.run.run_id, self.measurement.kernel, self.measurement.boot
+        """The repetition, which is a boot; where a run was interrupted, two boots that share its entries."""
+        return self.run.run_id, self.measurement.kernel, self.measurement.repetition
 
 
 def evidence(paths: Iterable[Path], *, kernel: str | None = None, storage: str | None = None) -> Evidence:
@@ -110,8 +115,12 @@ def evidence_of(
     *,
     kernel: str | None = None,
     storage: str | None = None,
+    like_newest: bool = False,
 ) -> Evidence:
-    """What these runs have; `damaged` are folders that could not be read, with the reason. Raises ConfigError."""
+    """What these runs have; `damaged` are folders that could not be read, with the reason. Raises ConfigError.
+
+    With `like_newest` runs of another place, device, meter or kernel than the newest run's are left out.
+    """
     faults = dict(damaged or {})
     found: list[_Found] = []
     invalid = 0
@@ -129,9 +138,10 @@ def evidence_of(
         why = f"their {counted(invalid, 'measurement')} of filesystems are invalid" if invalid else "they have none"
         raise ConfigError(
             f"no valid measurement of a filesystem on a scratch partition or storage device: {why}",
-            hint="measure one: pytest tests/bench --lg-env FILE --suite advice",
+            hint="measure one: fsjoule advise --profile NAME --lg-env FILE",
         )
-    found = _of_kernel(_of_storage(found, storage), kernel)
+    found = _of_storage(found, storage)
+    found = _like_newest(found) if like_newest else _of_kernel(found, kernel)
     _check_one_board(found)
     folders = {one.run.run_id: one.path for one in loaded}
     newest = max((one.run for one in found), key=lambda run: run.started_utc)
@@ -149,6 +159,8 @@ def evidence_of(
         environment=_environment(newest),
         invalid=invalid,
         damaged=faults,
+        guest_time=(guest_time := any(one.measurement.projected for one in found)),
+        no_cuts=GUEST_TIME_CUTS if guest_time else "",
     )
 
 
@@ -177,14 +189,7 @@ def _of_kernel(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
 
 def _check_one_board(found: Sequence[_Found]) -> None:
     """Raise ConfigError if the measurements are not of one board, device and meter: their figures do not add up."""
-    parts: dict[str, Callable[[_Found], str]] = {
-        "boards": lambda one: one.measurement.series.board,
-        "places": _place,
-        "devices": lambda one: one.measurement.series.storage,
-        "meters": lambda one: _meter(one) if one.measurement.energy else "",
-        "sorts": lambda one: "simulated" if one.measurement.simulated or one.run.simulated else "real",
-    }
-    for name, part in parts.items():
+    for name, part in _SAME.items():
         known = {part(one): one.run.run_id for one in found}
         known.pop("", None)
         if len(known) > 1:
@@ -192,6 +197,16 @@ def _check_one_board(found: Sequence[_Found]) -> None:
             raise ConfigError(
                 f"the runs are of different {name}: {said}", hint="advise on one board at a time: name its runs only"
             )
+
+
+def _like_newest(found: Sequence[_Found]) -> list[_Found]:
+    newest = max(found, key=lambda one: one.run.started_utc)
+
+    def alike(one: _Found) -> bool:
+        pairs = [(part(one), part(newest)) for part in _SAME.values()]
+        return one.kernel == newest.kernel and all(ours == theirs or "" in (ours, theirs) for ours, theirs in pairs)
+
+    return [one for one in found if alike(one)]
 
 
 def _own_place(one: _Found) -> PoolPlace | None:
@@ -213,6 +228,16 @@ def _meter(one: _Found) -> str:
     if own is not None:
         return own.meter.serial_number if own.meter is not None else ""
     return one.run.meter_names
+
+
+# What must be the same; "" is not known.
+_SAME: Final[dict[str, Callable[[_Found], str]]] = {
+    "boards": lambda one: one.measurement.series.board,
+    "places": _place,
+    "devices": lambda one: one.measurement.series.storage,
+    "meters": lambda one: _meter(one) if one.measurement.energy else "",
+    "sorts": lambda one: "simulated" if one.measurement.simulated or one.run.simulated else "real",
+}
 
 
 def _filesystems(found: Sequence[_Found]) -> Iterator[Filesystem]:
@@ -243,14 +268,22 @@ def _rows(found: Sequence[_Found]) -> dict[Boot, Row]:
 
 
 def _row(m: Measurement) -> Row:
-    """The figures of a fio job per MiB that it moved, those of an operation as they are."""
+    """The figures of a fio job per MiB that it moved, those of an operation as they are.
+
+    On a board in guest time they have the projected card in them, which a device in the field has. Single requests are
+    not projected: there is no p99.
+    """
     units = m.fio.io_bytes / MIB if m.fio else 1.0
-    p99_ms = _p99_ms(m)
+    p99_ms = None if m.projected else _p99_ms(m)
+    gross_mj = m.energy.gross_mj.value if m.energy else None
+    seconds = m.window_s
+    if m.projected:
+        gross_mj, seconds = m.projected.both_mj, m.projected.both_s
     written = m.counters.written_bytes / MIB / units if m.counters and units else None
     row = Row(
-        joules=m.energy.gross_mj.value / 1e3 / units if m.energy and units else None,
+        joules=gross_mj / 1e3 / units if gross_mj is not None and units else None,
         uncertainty_j=m.energy.gross_mj.uncertainty / 1e3 / units if m.energy and units else None,
-        seconds=m.window_s / units if m.window_s is not None and units else None,
+        seconds=seconds / units if seconds is not None and units else None,
         written_mib=written,
         p99_s=None if p99_ms is None else p99_ms / 1e3,
     )

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from fsjoule.filesystems import is_unflushed
 from fsjoule.model import FileFate
 from fsjoule.statistics.estimate import Estimate, bounded_mean, estimate_of
 from fsjoule.statistics.spread import Proportion, spread_of
 from fsjoule.suites.profile import UsageProfile
 from fsjoule.verdicts.advice.evidence import Boot, Cut, Evidence, Filesystem, Row
-from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS, Kind, Part, parts_of
+from fsjoule.verdicts.advice.parts import POWER_LOSS, Kind, Part, parts_of
 
 DAY_S: Final = 86_400.0
-_DAYS_PER_YEAR: Final = 365.25
+DAYS_PER_YEAR: Final = 365.25
 _MIB_PER_TIB: Final = 1024 * 1024
 _J_PER_WH: Final = 3600.0
 
@@ -57,15 +58,16 @@ class Figures:
     """One filesystem's figures; None where something was not measured, which `missing` names by slug of workload.
 
     `energy_j` is a day's energy, `work_s` the time that a day's I/O takes (more than a day: the board cannot do it),
-    `written_mib` what a day writes to the device, `wait_s` the longest p99 of the parts, that of `slowest`. The
-    `*_of_boots` have one figure per boot, for comparisons.
+    `written_mib` what a day writes to the device, `wait_s` the longest p99 of the parts, that of `slowest`.
+    `battery_days` and `years` are how long battery and card last. The `*_of_boots` have one figure per boot, for
+    comparisons, and `mount_of_cuts` one per power cut. `unflushed`: it sends its device no flushes.
     """
 
     filesystem: Filesystem
     missing: tuple[str, ...]
     shares: tuple[Share, ...] = ()
     energy_j: Estimate | None = None
-    battery_h: Estimate | None = None
+    battery_days: Estimate | None = None
     work_s: Estimate | None = None
     written_mib: Estimate | None = None
     years: Estimate | None = None
@@ -74,53 +76,61 @@ class Figures:
     losses: Losses | None = None
     mount_s: Estimate | None = None
     fsck_s: Estimate | None = None
-    energy_of_boots: tuple[float, ...] = ()
-    written_of_boots: tuple[float, ...] = ()
-    wait_of_boots: tuple[float, ...] = ()
-    mount_of_boots: tuple[float, ...] = ()
+    energy_of_boots: Mapping[Boot, float] = field(default_factory=dict[Boot, float])
+    written_of_boots: Mapping[Boot, float] = field(default_factory=dict[Boot, float])
+    wait_of_boots: Mapping[Boot, float] = field(default_factory=dict[Boot, float])
+    mount_of_cuts: tuple[float, ...] = ()
+    unflushed: bool = False
 
     @property
     def label(self) -> str:
         return self.filesystem.label
 
+    @property
+    def loses_files(self) -> bool:
+        """Whether power cuts lose files whose fsync had returned: seen in a cut, or certain where none was measured."""
+        return self.unflushed if self.losses is None else self.losses.cuts.count > 0
+
 
 def figures_of(filesystem: Filesystem, profile: UsageProfile, evidence: Evidence) -> Figures:
     parts = parts_of(profile)
     missing = [part.slug for part in parts if part.slug not in filesystem.rows]
-    missing += [POWER_LOSS] * (profile.power_cuts_per_year > 0 and not filesystem.cuts)
-    missing += [FSCK] * (not filesystem.fsck_s)
+    missing += [POWER_LOSS] * (profile.power_cuts_per_year > 0 and not evidence.no_cuts and not filesystem.cuts)
     mounts = tuple(cut.mount_s for cut in filesystem.cuts if cut.mount_s is not None)
     base = Figures(
         filesystem,
         missing=tuple(missing),
         losses=_losses(filesystem.cuts, profile.power_cuts_per_year),
         mount_s=estimate_of(mounts),
-        mount_of_boots=mounts,
+        mount_of_cuts=mounts,
         fsck_s=estimate_of([figure for figure in filesystem.fsck_s if figure is not None]),
+        unflushed=is_unflushed(filesystem.name),
     )
     boots = _boots(filesystem, parts)
     if not boots:
         return base
     energies = _energies(boots, profile, evidence)
-    energy = estimate_of(energies, _instrument_j(boots, profile, evidence))
+    energy = estimate_of(tuple(energies.values()), _instrument_j(boots, profile, evidence))
     writing = [part for part in parts if part.kind is not Kind.READ]
-    written = _totals(boots, writing, lambda row: row.written_mib) if writing else ()
-    written_mib = estimate_of(written)
+    written = _totals(boots, writing, lambda row: row.written_mib) if writing else {}
+    written_mib = estimate_of(tuple(written.values()))
     slowest, waits = _waits(boots, parts)
     battery, card = profile.battery, profile.card
     return replace(
         base,
         shares=tuple(_share(part, boots) for part in parts),
         energy_j=energy,
-        battery_h=energy.mapped(lambda joules: _hours(battery.wh, joules)) if battery and energy else None,
-        work_s=estimate_of(_totals(boots, parts, lambda row: row.seconds)),
+        battery_days=energy.mapped(lambda joules: _over(battery.wh * _J_PER_WH, joules))
+        if battery and energy
+        else None,
+        work_s=estimate_of(tuple(_totals(boots, parts, lambda row: row.seconds).values())),
         written_mib=written_mib,
         years=(
             written_mib.mapped(lambda mib: _years(card.endurance_tib, mib))
             if card and written_mib and written_mib.value > 0
             else None
         ),
-        wait_s=estimate_of(waits),
+        wait_s=estimate_of(tuple(waits.values())),
         slowest=slowest,
         energy_of_boots=energies,
         written_of_boots=written,
@@ -128,12 +138,8 @@ def figures_of(filesystem: Filesystem, profile: UsageProfile, evidence: Evidence
     )
 
 
-def _hours(wh: float, joules_per_day: float) -> float:
-    return _over(24 * wh * _J_PER_WH, joules_per_day)
-
-
 def _years(endurance_tib: float, mib_per_day: float) -> float:
-    return _over(endurance_tib * _MIB_PER_TIB, mib_per_day * _DAYS_PER_YEAR)
+    return _over(endurance_tib * _MIB_PER_TIB, mib_per_day * DAYS_PER_YEAR)
 
 
 def _over(amount: float, rate: float) -> float:
@@ -141,31 +147,31 @@ def _over(amount: float, rate: float) -> float:
     return amount / rate if rate > 0 else math.inf
 
 
-def _boots(filesystem: Filesystem, parts: Sequence[Part]) -> list[Rows]:
+def _boots(filesystem: Filesystem, parts: Sequence[Part]) -> dict[Boot, Rows]:
     """The rows of all parts per boot.
 
     If no boot has all parts (they are of several runs), the first boot of each part is put with the first of the others
-    and so on: boots of different runs are independent, whichever are put together.
+    and so on, under the name of the first part's: boots of different runs are independent, whichever are put together.
     """
     if not parts or any(part.slug not in filesystem.rows for part in parts):
-        return []
+        return {}
     by_part = {part: filesystem.rows[part.slug] for part in parts}
     first, *others = by_part.values()
     whole: list[Boot] = [boot for boot in first if all(boot in rows for rows in others)]
     if whole:
-        return [{part: rows[boot] for part, rows in by_part.items()} for boot in whole]
+        return {boot: {part: rows[boot] for part, rows in by_part.items()} for boot in whole}
     together = zip(*(rows.values() for rows in by_part.values()), strict=False)
-    return [dict(zip(by_part, rows, strict=True)) for rows in together]
+    return {boot: dict(zip(by_part, rows, strict=True)) for boot, rows in zip(first, together, strict=False)}
 
 
-def _totals(boots: Sequence[Rows], parts: Sequence[Part], get: Callable[[Row], float | None]) -> tuple[float, ...]:
+def _totals(boots: Mapping[Boot, Rows], parts: Sequence[Part], get: Callable[[Row], float | None]) -> dict[Boot, float]:
     """A day's sum over the parts, one per boot that has the figure of every part."""
-    found: list[float] = []
-    for rows in boots:
+    found: dict[Boot, float] = {}
+    for boot, rows in boots.items():
         figures = [(part.per_day, get(rows[part])) for part in parts]
         if all(figure is not None for _, figure in figures):
-            found.append(sum(per_day * (figure or 0.0) for per_day, figure in figures))
-    return tuple(found)
+            found[boot] = sum(per_day * (figure or 0.0) for per_day, figure in figures)
+    return found
 
 
 def _idle_s(rows: Rows, profile: UsageProfile) -> float:
@@ -173,46 +179,45 @@ def _idle_s(rows: Rows, profile: UsageProfile) -> float:
     return profile.idle_share * max(0.0, DAY_S - work_s)
 
 
-def _energies(boots: Sequence[Rows], profile: UsageProfile, evidence: Evidence) -> tuple[float, ...]:
+def _energies(boots: Mapping[Boot, Rows], profile: UsageProfile, evidence: Evidence) -> dict[Boot, float]:
     """A day's joules, one per boot. Idle power is the board's, the same for all boots and filesystems."""
     if profile.idle_share and not evidence.idle_w:
-        return ()
+        return {}
     idle = spread_of(evidence.idle_w)
     idle_w = idle.mean if idle else 0.0
-    return tuple(
-        joules + idle_w * _idle_s(rows, profile)
-        for rows in boots
-        for joules in _totals([rows], list(rows), lambda row: row.joules)
-    )
+    working = _totals(boots, list(next(iter(boots.values()))), lambda row: row.joules)
+    return {boot: joules + idle_w * _idle_s(boots[boot], profile) for boot, joules in working.items()}
 
 
-def _instrument_j(boots: Sequence[Rows], profile: UsageProfile, evidence: Evidence) -> float:
+def _instrument_j(boots: Mapping[Boot, Rows], profile: UsageProfile, evidence: Evidence) -> float:
     """The standard uncertainty of a day's joules that all boots share: the meter's, and that of idle power.
 
     Its parts are added as they are, not in quadrature: gain and shunt are off by the same share in all of them.
     """
-    worst = max(_totals(boots, list(boots[0]), lambda row: row.uncertainty_j), default=0.0)
+    parts = list(next(iter(boots.values())))
+    worst = max(_totals(boots, parts, lambda row: row.uncertainty_j).values(), default=0.0)
     idle = spread_of(evidence.idle_w)
     # All boots share the one figure of idle power, with what its own mean does not know.
     of_boots_w = idle.sd / math.sqrt(idle.n) if idle and idle.sd else 0.0
-    return worst + math.hypot(evidence.idle_uncertainty_w, of_boots_w) * max(_idle_s(rows, profile) for rows in boots)
+    longest_s = max(_idle_s(rows, profile) for rows in boots.values())
+    return worst + math.hypot(evidence.idle_uncertainty_w, of_boots_w) * longest_s
 
 
-def _waits(boots: Sequence[Rows], parts: Sequence[Part]) -> tuple[Kind | None, tuple[float, ...]]:
+def _waits(boots: Mapping[Boot, Rows], parts: Sequence[Part]) -> tuple[Kind | None, dict[Boot, float]]:
     """The longest p99 of reads, writes and fsyncs in each boot, and the kind that most often is the longest."""
     waiting = [part for part in parts if part.kind is not Kind.FILES]
-    longest: list[tuple[float, Kind]] = []
-    for rows in boots:
+    longest: dict[Boot, tuple[float, Kind]] = {}
+    for boot, rows in boots.items():
         found = [(p99_s, part.kind) for part in waiting if (p99_s := rows[part].p99_s) is not None]
         if waiting and len(found) == len(waiting):
-            longest.append(max(found))
-    kinds = [kind for _, kind in longest]
-    return max(kinds, key=kinds.count, default=None), tuple(wait_s for wait_s, _ in longest)
+            longest[boot] = max(found)
+    kinds = [kind for _, kind in longest.values()]
+    return max(kinds, key=kinds.count, default=None), {boot: wait_s for boot, (wait_s, _) in longest.items()}
 
 
-def _share(part: Part, boots: Sequence[Rows]) -> Share:
+def _share(part: Part, boots: Mapping[Boot, Rows]) -> Share:
     def mean(get: Callable[[Row], float | None]) -> float:
-        found = estimate_of(_totals(boots, [part], get))
+        found = estimate_of(tuple(_totals(boots, [part], get).values()))
         return found.value if found else 0.0
 
     return Share(part, mean(lambda row: row.joules), mean(lambda row: row.seconds), mean(lambda row: row.written_mib))

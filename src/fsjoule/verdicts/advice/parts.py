@@ -22,7 +22,7 @@ class Kind(StrEnum):
 SMALL_FILES: Final = "write_files-20k"
 POWER_LOSS: Final = "power-loss-async"
 FSCK: Final = "fsck"
-SUITE_OF: Final = {POWER_LOSS: "elc2015/power-loss", FSCK: "operations"}
+POWER_LOSS_SUITE: Final = "elc2015/power-loss"
 SUITE: Final = "advice"
 
 

@@ -2,8 +2,8 @@
 
 ::
 
-    index ── newest rows ── histories ── changes nominated ──> text, JSON, charts, a page
+    index ── newest rows ── histories ── changes nominated ── causes ──> text, JSON, charts, pages, Allure
                                            └─ fresh boots: confirmed or refuted, kept as a document
 
-Entry points: `trend.trend_of`, `history.histories`, `changes.changes_of`. docs/trend.md explains it.
+Entry points: `trend.trend_of`, `history.histories`, `changes.changes_of`, `causes.causes`. docs/trend.md explains it.
 """

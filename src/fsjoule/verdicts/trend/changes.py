@@ -17,7 +17,7 @@ from fsjoule.verdicts.trend.history import History, HistoryPoint
 
 
 class Status(StrEnum):
-    NOMINATED = "nominated"
+    NOMINATED = "suspected"
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
 

@@ -16,6 +16,7 @@ from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import Newest, RunNames, kernel_labels, reference_runs, run_names
 from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.states import kept_states
+from fsjoule.verdicts.trend.causes import Cause, causes
 from fsjoule.verdicts.trend.changes import Change, changes_of
 from fsjoule.verdicts.trend.history import USUAL, History, Labels, histories, several_kernels
 from fsjoule.verdicts.trend.judged import JudgedSeries, judged, made_from, question, rules
@@ -55,6 +56,14 @@ class Trend:
     def unchanged(self) -> int:
         """The number of histories that are long enough and have no change."""
         return len(self.histories) - self.too_short - len({id(change.history) for change in self.changes})
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        return causes(self.changes, self.kernels)
+
+    @property
+    def boards(self) -> frozenset[str]:
+        return frozenset(history.series.series.board for history in self.histories)
 
     @property
     def drifts(self) -> tuple[History, ...]:

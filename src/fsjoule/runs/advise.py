@@ -1,0 +1,249 @@
+"""Advice from a board: what a profile needs and nobody has measured yet, its cost, the benches, and the answer.
+
+Only complete runs count as measured when the benches are planned. So the same question has the same plan after an
+interruption, and a bench that was begun for it goes on in its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError
+from fsjoule.lab import EnvironmentFile, read_environment
+from fsjoule.model import CARD, Planned, Run, RunStatus
+from fsjoule.runs.earlier import earlier_rates, earlier_runs
+from fsjoule.runs.request import Choice, choose, planned
+from fsjoule.store.reader import LoadedRun
+from fsjoule.suites import Estimate, estimate, suite
+from fsjoule.suites.profile import UsageProfile
+from fsjoule.verdicts.advice.evidence import GUEST_TIME_CUTS, Evidence, evidence_of
+from fsjoule.verdicts.advice.parts import POWER_LOSS, POWER_LOSS_SUITE, SUITE, parts_of
+from fsjoule.virtual.board.config import Cache
+from fsjoule.virtual.lab.lab import REAL_TIME
+from fsjoule.virtual.lab.services import board_template
+
+# Boots that decide most figures (docs/statistics.md).
+_BOOTS_IN_GUEST_TIME: Final = 2
+_BOOTS: Final = 3
+_REFUSED: Final = ConfigError.exit_code
+_ALL_VALID: Final = 0
+_SOME_INVALID: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: a profile by name, on the board of an environment file; every name checked by `question`."""
+
+    name: str
+    profile: UsageProfile
+    environment: EnvironmentFile
+    filesystems: tuple[str, ...]
+    kernel: str
+    storage: str
+    repeat: int
+    results: Path
+    boards: int = 1
+
+    @property
+    def no_cuts(self) -> str:
+        """Why power cuts are not measured there; empty if they are, or if the profile has none."""
+        return no_cuts(self.environment, self.storage) if self.profile.power_cuts_per_year else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A bench to be run. `begun` is the unfinished run of it, if any; `cost` is that of the entries that are left."""
+
+    suite: str
+    filesystems: tuple[str, ...]
+    workloads: tuple[str, ...]
+    repeat: int
+    cost: Estimate
+    begun: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Benches:
+    """What is missing, and how many earlier runs of the board its cost was learned from (0: a guess)."""
+
+    missing: tuple[Missing, ...]
+    learned_from: int
+
+    @property
+    def cost(self) -> Estimate:
+        parts = [one.cost for one in self.missing]
+        return Estimate(
+            measurements=sum(one.measurements for one in parts),
+            boots=sum(one.boots for one in parts),
+            seconds=sum(one.seconds for one in parts),
+            written_bytes=sum(one.written_bytes for one in parts),
+            energy_j=sum(one.energy_j for one in parts),
+        )
+
+
+def question(
+    name: str,
+    profile: UsageProfile,
+    environment: EnvironmentFile,
+    *,
+    filesystems: str | None,
+    kernel: str,
+    storage: str | None,
+    repeat: int | None,
+    results: Path,
+    boards: int = 1,
+) -> Question:
+    """Check the options. Repetitions default to few boots. Raises ConfigError, which lists the choices."""
+    times = repeat or (_BOOTS_IN_GUEST_TIME if environment.profile.guest_time else _BOOTS)
+    asked = Question(name, profile, environment, (), kernel, storage or CARD, times, results, min(boards, times))
+    lacking = [part.slug for part in parts_of(profile) if part.slug not in _slugs(SUITE)]
+    if lacking:
+        raise ConfigError(
+            f"no suite measures {', '.join(lacking)} of the profile {name}",
+            hint="blocks of 4, 16, 64, 256 or 1024 KiB: reads.block_kib, writes.block_kib",
+        )
+    return replace(asked, filesystems=_choice(asked, SUITE, filesystems, None).filesystems)
+
+
+def no_cuts(environment: EnvironmentFile, storage: str) -> str:
+    """Why power cuts cannot show losses on a board's storage device; empty if they can, or if that is not known."""
+    if environment.profile.guest_time:
+        return GUEST_TIME_CUTS
+    if environment.virtual_lab is None:
+        return ""
+    disks = board_template(environment.virtual_board or REAL_TIME).disks
+    kept = storage == CARD or storage not in disks or disks[storage].cache is Cache.KEPT
+    return f"the emulated {storage} keeps all that has reached it, it has no volatile cache" if kept else ""
+
+
+def with_board(found: Evidence) -> Evidence:
+    """Recorded evidence, with what its environment file, if it is still there, says of power cuts."""
+    try:
+        environment = read_environment(Path(found.environment))
+    except ConfigError:
+        return found
+    known = environment.profile.name == found.board and not found.no_cuts
+    return replace(found, no_cuts=no_cuts(environment, found.storage)) if known else found
+
+
+def benches(asked: Question) -> Benches:
+    """What is still to be measured, with its cost. Raises ConfigError for an impossible plan."""
+    runs = list(_runs_of(asked))
+    rates = earlier_rates(asked.results, asked.environment.profile)
+    complete = [one for one in runs if one.run.status is RunStatus.COMPLETE]
+    found: list[Missing] = []
+    for (name, filesystems, repeat), workloads in _lacking(asked, _evidence(asked, complete)).items():
+        choice = _choice(replace(asked, repeat=repeat), name, ",".join(filesystems), workloads)
+        entries = planned(choice, asked.environment.profile, choice.kernels).entries
+        begun = next((one for one in runs if _is_begun(one.run, choice, asked)), None)
+        cost = estimate(entries if begun is None else _left(begun), rates)
+        found.append(Missing(name, filesystems, tuple(workloads), repeat, cost, begun and begun.path))
+    return Benches(tuple(found), rates.runs)
+
+
+def measure(asked: Question, missing: Iterable[Missing], bench: Callable[[Sequence[str]], int]) -> int:
+    """Run the benches one after the other; `bench` takes the options of `fsjoule bench` and returns its exit code.
+
+    Returns the exit code of the first one that ended early, else 0: invalid measurements are left out of the answer.
+    An unfinished run that cannot go on, because its lab or fsjoule has changed, is measured anew.
+    """
+    board = ["--lg-env", str(asked.environment.path), *(["--boards", str(asked.boards)] if asked.boards > 1 else [])]
+    for one in missing:
+        code = _REFUSED
+        if one.begun is not None:
+            code = bench([*board, "--resume", str(one.begun)])
+        if code == _REFUSED:
+            code = bench([*board, *_options(asked, one)])
+        if code not in (_ALL_VALID, _SOME_INVALID):
+            return code
+    return _ALL_VALID
+
+
+def answered(asked: Question) -> Evidence:
+    """What the board's runs have now. Raises ConfigError if there is nothing."""
+    found = _evidence(asked, list(_runs_of(asked)))
+    if found is None:
+        raise ConfigError("no valid measurement: there is no answer", hint="see the lines above, and start again")
+    return replace(found, no_cuts=asked.no_cuts, environment=str(asked.environment.path))
+
+
+def _options(asked: Question, one: Missing) -> list[str]:
+    words = ["--suite", one.suite, "--fs", ",".join(one.filesystems), "--workload", ",".join(one.workloads)]
+    words += ["--kernel", asked.kernel, "--repeat", str(one.repeat), "--results", str(asked.results)]
+    return words if asked.storage == CARD else [*words, "--storage", asked.storage]
+
+
+def _choice(asked: Question, name: str, filesystems: str | None, workloads: Iterable[str] | None) -> Choice:
+    return choose(
+        suite_name=name,
+        filesystems=filesystems,
+        kernels=asked.kernel,
+        repeat=asked.repeat,
+        provision=None,
+        results=asked.results,
+        seed=1,
+        storages=asked.storage,
+        environment=asked.environment,
+        boards=asked.boards,
+        workload=None if workloads is None else ",".join(workloads),
+    )
+
+
+def _slugs(name: str) -> set[str]:
+    return {each.slug for each in chain.from_iterable(leaf.workloads for leaf in suite(name).leaves)}
+
+
+def _runs_of(asked: Question) -> Iterator[LoadedRun]:
+    """The board's runs with this kernel alone, the newest first."""
+    for one in earlier_runs(asked.results, asked.environment.profile):
+        if [kernel.asked for kernel in one.run.kernels] == [asked.kernel]:
+            yield one
+
+
+def _evidence(asked: Question, runs: Sequence[LoadedRun]) -> Evidence | None:
+    """What these runs have of the filesystems, on the newest one's place, meter and kernel; None if nothing."""
+    try:
+        found = evidence_of(runs, storage=asked.storage, like_newest=True)
+    except ConfigError:
+        return None
+    wanted = tuple(one for one in found.filesystems if one.name in asked.filesystems)
+    return replace(found, filesystems=wanted) if wanted else None
+
+
+def _lacking(asked: Question, found: Evidence | None) -> Mapping[tuple[str, tuple[str, ...], int], list[str]]:
+    """The workloads that were measured in too few boots, by suite, filesystems and boots to be made."""
+    known = {one.name: one for one in found.filesystems} if found else {}
+    lacking: dict[tuple[str, tuple[str, ...], int], list[str]] = {}
+    for part in parts_of(asked.profile):
+        boots = {
+            name: asked.repeat - (len(known[name].rows.get(part.slug, ())) if name in known else 0)
+            for name in asked.filesystems
+        }
+        names = tuple(name for name, more in boots.items() if more > 0)
+        if names:
+            lacking.setdefault((SUITE, names, max(boots.values())), []).append(part.slug)
+    if asked.profile.power_cuts_per_year and not asked.no_cuts:
+        names = tuple(name for name in asked.filesystems if name not in known or not known[name].cuts)
+        if names:
+            lacking[POWER_LOSS_SUITE, names, suite(POWER_LOSS_SUITE).repeat] = [POWER_LOSS]
+    return lacking
+
+
+def _is_begun(run: Run, choice: Choice, asked: Question) -> bool:
+    """Whether a run ended early that had this plan."""
+    plan = run.plan
+    return (
+        run.status is RunStatus.ABORTED
+        and (plan.suite, plan.filesystems, plan.repeat) == (choice.suite.name, choice.filesystems, choice.repeat)
+        and {entry.storage for entry in plan.entries} == {asked.storage}
+        and {entry.workload.slug for entry in plan.entries} == set(choice.workloads or ())
+    )
+
+
+def _left(begun: LoadedRun) -> list[Planned]:
+    done = {each.number for each in begun.measurements}
+    return [entry for entry in begun.run.plan.entries if entry.number not in done]
