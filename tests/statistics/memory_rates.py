@@ -56,13 +56,13 @@ def stalls(rng: np.random.Generator, nights: int) -> Floats:
 
 
 def bursts(rng: np.random.Generator, nights: int, size: float = 0.1) -> Floats:
-    """One night in twenty begins a burst of three to six nights."""
+    """One night in twenty begins a burst of three to six nights, a week after the last one at least."""
     found, night = white(rng, nights), 0
     while night < nights:
         if rng.random() < 1 / 20:
             length = int(rng.integers(3, 7))
             found[night : night + length] += math.log1p(-size)
-            night += length
+            night += length + 6
         night += 1
     return found
 

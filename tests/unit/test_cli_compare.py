@@ -199,7 +199,7 @@ def test_a_chart_and_a_page_are_written(fsjoule: CommandLine, matrix: Path, tmp_
 
 
 def test_what_is_undecided_says_what_would_decide_it(fsjoule: CommandLine, tmp_path: Path) -> None:
-    few = write_kernels(tmp_path, speeds={"6.1": 1.0, "6.12": 0.5}, boots=3, in_turn=False)
+    few = write_kernels(tmp_path, speeds={"6.1": 1.0, "6.12": 0.5}, boots=3, in_turn=False, change=in_guest_time)
     done = fsjoule("compare", "6.1", "6.12", "--within", few, "--page", "few.html")
     assert done.code == 0
     text = " ".join(done.out.split())
@@ -209,7 +209,14 @@ def test_what_is_undecided_says_what_would_decide_it(fsjoule: CommandLine, tmp_p
     two = write_kernels(tmp_path, "cccccc", speeds={"6.1": 1.0, "6.12": 0.5}, boots=2)
     text = " ".join(fsjoule("compare", "6.1", "6.12", "--within", two).out.split())
     assert "1 more boot of each side: all" in text
-    noisy = write_kernels(tmp_path, "bbbbbb", speeds={"6.1": 1.0, "6.12": 1.0}, boots=8, noise=0.1, in_turn=False)
+    noisy = write_kernels(
+        *(tmp_path, "bbbbbb"),
+        speeds={"6.1": 1.0, "6.12": 1.0},
+        boots=8,
+        noise=0.1,
+        in_turn=False,
+        change=in_guest_time,
+    )
     text = " ".join(fsjoule("compare", "6.1", "6.12", "--within", noisy, "--fs", "ext4").out.split())
     assert re.search(r"\d+ more boots of each side \(the interval leaves room for 5 % or more\)", text)
     loose = fsjoule("compare", "6.1", "6.12", "--within", noisy, "--smallest-effect", "0.5", "--json").document

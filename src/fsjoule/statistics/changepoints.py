@@ -76,14 +76,14 @@ def nominate(
     edges = [0, *starts, len(values)]
     nominations: list[Nomination] = []
     for left, start, right in zip(edges, edges[1:], edges[2:], strict=False):
-        level = values[max(left, start - _MOST_A_SIDE) : min(right, start + _MOST_A_SIDE)]
+        around = values[max(left, start - _MOST_A_SIDE) : min(right, start + _MOST_A_SIDE)]
         nominations.append(
             Nomination(
                 index=places[start],
                 before=places[max(left, start - 1 - _MARGIN)],
                 after=places[min(right - 1, start + _MARGIN)],
                 ratio=math.exp(float(np.median(values[start:right]) - np.median(values[left:start]))),
-                verdict=nights_verdict(level, start - max(left, start - _MOST_A_SIDE), more_is_better=more_is_better),
+                verdict=nights_verdict(around, start - max(left, start - _MOST_A_SIDE), more_is_better=more_is_better),
             )
         )
     return Nominations(tuple(nominations), left_out, memory_of(values, starts))

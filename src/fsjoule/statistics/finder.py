@@ -104,9 +104,11 @@ class RupturesFinder:
         """The starts without a first or last level that may be a burst."""
         middle = [float(np.median(part)) for part in np.split(scaled, starts)]
         least = level if has_bursts or (starts and starts[-1] < _YOUNG) else self.least_points
-        if starts and _in_a_row(scaled[starts[-1] :], middle[-1], middle[-2]) < least:
+        # Two bursts with a night between them are no level either.
+        apart = 0 if has_bursts else 1
+        if starts and _in_a_row(scaled[starts[-1] :], middle[-1], middle[-2], apart) < least:
             starts, middle = starts[:-1], middle[:-1]
-        if starts and _in_a_row(scaled[: starts[0]], middle[0], middle[1]) < level:
+        if starts and _in_a_row(scaled[: starts[0]], middle[0], middle[1], apart) < level:
             starts = starts[1:]
         return starts
 
@@ -150,11 +152,11 @@ def _is_burst(edges: Sequence[int], mean: Sequence[float], k: int) -> bool:
     return edges[k + 1] - edges[k] < LEVEL_NIGHTS and abs(mean[k + 1] - mean[k - 1]) < away / 2
 
 
-def _in_a_row(values: Floats, own: float, other: float) -> int:
-    """The most nights at their own level rather than the other, in a row, single nights apart."""
+def _in_a_row(values: Floats, own: float, other: float, apart: int) -> int:
+    """The most nights at their own level rather than the other, in a row, up to `apart` nights between them."""
     most = row = gap = 0
     for nearer in (values - (own + other) / 2) * np.sign(own - other) > 0:
-        row, gap = (row + 1, 0) if nearer else (row if gap == 0 else 0, gap + 1)
+        row, gap = (row + 1, 0) if nearer else (row if gap < apart else 0, gap + 1)
         most = max(most, row)
     return most
 

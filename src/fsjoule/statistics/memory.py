@@ -168,7 +168,8 @@ class Levels:
     def _fit(self, chosen: Sequence[int]) -> tuple[Floats, Floats, Floats]:
         """Inverse (memories, c, c), coefficients (memories, c) and residual squares (memories,) of least squares."""
         # The least amount keeps columns apart that are one, such as steps at neighbouring points of a short history.
-        inverse: Floats = np.linalg.inv(self._gram[:, chosen][:, :, chosen] + _RIDGE * np.eye(len(chosen)))
+        normal: Floats = self._gram[:, chosen][:, :, chosen] + _RIDGE * np.eye(len(chosen))
+        inverse: Floats = np.asarray(np.linalg.inv(normal), dtype=np.float64)
         products = self._gram[:, chosen, 0]
         solution: Floats = np.einsum("gij,gj->gi", inverse, products)
         squares: Floats = self._gram[:, 0, 0] - (products * solution).sum(axis=1)

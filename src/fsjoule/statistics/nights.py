@@ -62,7 +62,8 @@ def sides_evidence(values: Floats, second: Sequence[bool]) -> SidesEvidence:
     """
     values, side = values[-MOST_POINTS:], np.array(second, dtype=np.float64)[-MOST_POINTS:]
     middle = np.where(side == 1, np.median(values[side == 1]), np.median(values[side == 0]))
-    noise = max(noise_of(values - middle), _LEAST_NOISE)
+    # Where a third of the nights is at another level, most of them agree and would make it a stall.
+    noise = max(noise_of(values - middle), float(np.std(values - middle)) / 2, _LEAST_NOISE)
     calm = about(values / noise, middle / noise)
     found = Levels(calm, [side])
     evidence = float(found.evidence([0], strict=True)[0])
