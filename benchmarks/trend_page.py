@@ -130,7 +130,9 @@ def _trends(series: int, points: int) -> tuple[Trend, Trend]:
             order,
             tuple(found),
             tuple(
-                changes_of(judged(found, RupturesFinder(), measurements=0, older=False).histories, [], order, kernels)
+                changes_of(
+                    judged(found, RupturesFinder(), order, measurements=0, older=False).histories, [], order, kernels
+                )
             ),
             kernels,
             runs,

@@ -340,6 +340,7 @@ _DATABASES: Final = tuple(
         prepare=database.server_with_runs,
         start=database.importing,
         again=database.importing,
+        codes=frozenset({7}),
     )
     for word, sig in _SIGNALS.items()
 )

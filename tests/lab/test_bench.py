@@ -139,8 +139,6 @@ def test_the_papers_formula_gives_the_same_energy(quick: tuple[str, LoadedRun]) 
 def test_the_output_says_simulated_and_where_everything_is(quick: tuple[str, LoadedRun]) -> None:
     output, run = quick
     assert "Throughput and energy  simulated" in output
-    assert "Where the time went" in output
-    assert "board utilisation" in output
     assert str(run.path) in output
     assert (run.path / "report.html").stat().st_size > 10_000
 

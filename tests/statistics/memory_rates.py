@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from output import Report, Share, arguments, told
+from output import Report, Row, Share, arguments, told
 
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.changepoints import nominate
@@ -155,7 +155,7 @@ def requests(name: str, sides: tuple[int, int], loss: float, count: int, seed: i
     return sum(request(rng, NOISES.get(name, name), sides, loss) for _ in range(count))
 
 
-def nomination_rows(names: list[str], trials: int, seed: int, pool: ProcessPoolExecutor) -> Iterator[dict[str, object]]:
+def nomination_rows(names: list[str], trials: int, seed: int, pool: ProcessPoolExecutor) -> Iterator[Row]:
     for name in names:
         drawn = series(name, trials, seed)
         without = list(pool.map(quiet, drawn))
