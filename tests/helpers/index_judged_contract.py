@@ -54,12 +54,12 @@ def boards_of(trend: Trend) -> set[str]:
     return {history.series.series.board for _, one in trend.news.judged.values() for history, _ in one.histories}
 
 
-def some_lab(results: Path, seed: int) -> list[Path]:
+def some_lab(results: Path, seed: int, count: int = NIGHTS) -> list[Path]:
     """Runs of two boards, some of a topic branch, some of two kernels, with changes of level and gaps."""
     rng = random.Random(seed)
     folders: list[Path] = []
     for number, board in enumerate(("one", "two")):
-        step, double = rng.randrange(4, NIGHTS), rng.random() < 0.5
+        step, double = rng.randrange(count // 3, count), rng.random() < 0.5
 
         def speed(night: int, _fs: str, _pattern: object, _kernel: str, step: int = step) -> Figure:
             return None if night % 7 == 3 else 0.8 if night >= step else 1.0
@@ -78,7 +78,7 @@ def some_lab(results: Path, seed: int) -> list[Path]:
             filesystems=("ext4",),
             boots=2,
         )
-        folders += nights.write(results, NIGHTS)
+        folders += nights.write(results, count)
     return folders
 
 
@@ -95,7 +95,7 @@ class JudgedContract:
             yield index
 
     def test_only_series_with_something_new_are_judged_again(self, index: Index, results: Path) -> None:
-        folders = some_lab(results, 1)
+        folders = some_lab(results, 1, 30)
         import_runs(index, [folder for folder in folders if folder != folders[-1]])
         first = looked_at(index)
         assert len(first.news.judged) == first.series == 4
@@ -198,7 +198,7 @@ class JudgedContract:
     def test_other_rules_judge_everything_again(
         self, index: Index, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        some_lab(results, 1)
+        some_lab(results, 1, 30)
         import_runs(index, [results])
         before = looked_at(index)
         assert before.changes

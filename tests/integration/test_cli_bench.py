@@ -72,7 +72,7 @@ def test_a_word_that_is_no_option_gets_the_option(ours: CommandLine, words: str,
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("--fs ext4,", "ERROR: 'ext4,': a name is missing beside a comma\n  hint: write ext4\n"),
+        ("--fs ext4,", "ERROR: --fs 'ext4,' has an empty name\n  hint: --fs ext4\n"),
         ("--size-factor x", "ERROR: argument --size-factor: invalid float value: 'x'\n  hint: fsjoule bench --help"),
     ],
 )
