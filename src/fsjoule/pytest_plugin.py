@@ -350,6 +350,7 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
     """The run: images built, place acquired, run folder open. The board is off and the place free afterwards."""
     session = pytestconfig.stash.get(_SESSION, None)
     if session is None:
+        # As labgrid does without --lg-env: a suite runs where there is no board, too. `fsjoule bench` refuses instead.
         pytest.skip(_NO_BOARD)
     from fsjoule.runs.parallel.boards import started_boards
 

@@ -13,6 +13,7 @@ from compared_runs import in_guest_time, write_kernels
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import Measurement
 from fsjoule.model.metrics import FIO_METRICS, Metric
+from fsjoule.report.comparison import words
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.database import open_index
@@ -214,6 +215,8 @@ def test_folders_need_not_be_imported_and_nothing_is_left_of_reading_them(
     told = judged(found, "btrfs randwrite-16k", Metric.THROUGHPUT).basis
     assert (told.outcome, told.more_baseline) == (Outcome.UNDECIDED, None)
     assert told.reason.startswith("the two sides ran one after the other: a change of the lab's level cannot be told")
+    assert "e-values over runs" in words.rules(found)
+    assert "p <=" not in words.rules(found)
     assert list(temporary.iterdir()) == []
     write_kernels(tmp_path / "one", "cccccc", speeds={"6.1": 1.0}, seed=3)
     assert compared(tmp_path / "one", other).baseline.title == f"2 runs of {tmp_path / 'one'}"

@@ -108,6 +108,7 @@ def compare_sides(
         baseline_first=share,
         interleaved=is_balanced(share),
         paired=paired,
+        by_runs=in_order,
         notes=tuple(notes),
         damaged=dict(damaged or {}),
         folders={**baseline.folders, **candidate.folders},

@@ -47,7 +47,8 @@ class Compared:
     """The result of a request. `baseline_first` is the share of pairs of boots in which the baseline's was earlier.
 
     `paired` says that boots of both sides are neighbours, and are compared with each other only: then figures are
-    geometric means over pairs, else medians over boots. `notes` are remarks that a reader needs; `damaged` maps
+    geometric means over pairs, else medians over boots. `by_runs` says that the sides' runs were judged, not their
+    boots, because they ran one after the other. `notes` are remarks that a reader needs; `damaged` maps
     unreadable paths to reasons, `folders` the ids of the runs to their folders, as far as they are known.
     """
 
@@ -60,6 +61,7 @@ class Compared:
     notes: tuple[str, ...]
     damaged: dict[str, str]
     paired: bool = False
+    by_runs: bool = False
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
     @property

@@ -26,12 +26,18 @@ def to_document(compared: Compared, *, only_changes: bool = False) -> dict[str, 
         "criteria": asdict(compared.criteria),
         "counts": {outcome.value: count for outcome, count in compared.counts.items()},
         "interleaved": compared.interleaved,
-        "statistic": "geometric mean of neighbouring boots" if compared.paired else "median of boots",
+        "statistic": _statistic(compared),
         "baseline_first": compared.baseline_first,
         "notes": list(compared.notes),
         "damaged": compared.damaged,
         "verdicts": [_verdict(one) for one in shown],
     }
+
+
+def _statistic(compared: Compared) -> str:
+    if compared.by_runs:
+        return "median of boots, ratio between runs"
+    return "geometric mean of neighbouring boots" if compared.paired else "median of boots"
 
 
 def _verdict(one: Judged) -> dict[str, object]:

@@ -32,4 +32,4 @@ def _lines(compared: Compared, *, only_changes: bool) -> Iterator[str]:
     for title, lines in (*([("To decide the rest", needs)] if needs else []), *words.unused(compared)):
         yield from folded(title, named_list(lines))
     yield ""
-    yield f"<sub>{plain(words.rules(compared.criteria, paired=compared.paired))}</sub>"
+    yield f"<sub>{plain(words.rules(compared))}</sub>"

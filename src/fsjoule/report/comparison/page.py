@@ -27,7 +27,7 @@ def render_page(compared: Compared, place: Path | Site, explanations: Sequence[E
         findings=compared.findings,
         shown=comparison_table("What matters", shown, simulated=compared.simulated),
         rest=comparison_table(rest_text(rest), rest, simulated=compared.simulated),
-        rules=words.rules(compared.criteria, paired=compared.paired),
+        rules=words.rules(compared),
         notes=compared.notes,
         lists=[
             ("What would decide the rest", needs),

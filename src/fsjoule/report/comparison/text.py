@@ -36,7 +36,7 @@ def _renderables(
     if shown:
         table = comparison_table(shown_text(shown, rest), shown, simulated=compared.simulated)
         yield from table_lines(table, room, more_text(rest))
-        yield footnote(words.rules(compared.criteria, paired=compared.paired))
+        yield footnote(words.rules(compared))
     yield Text("")
     for name, text in words.side_facts(compared):
         yield Text(f"{name:<10}{text}")

@@ -8,6 +8,7 @@ from typing import Final
 from fsjoule.model.labels import counted
 from fsjoule.report.words import counts_text, named
 from fsjoule.statistics.criteria import Criteria
+from fsjoule.statistics.nights import LEAST_RUNS
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
 
@@ -106,10 +107,18 @@ def unused(compared: Compared) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(title, lines) for title, lines in sections.items() if lines]
 
 
-def rules(criteria: Criteria, *, paired: bool) -> str:
+def rules(compared: Compared) -> str:
     """How to read the findings: order, intervals, error rates."""
+    criteria = compared.criteria
     effect = f"{100 * criteria.smallest_effect:g} %"
-    if paired:
+    if compared.by_runs:
+        return (
+            f"order: the loss in units of the {effect} that matter; change: between runs of both sides, whose memory "
+            f"is in its 95 % interval, the sides' own figures are medians of boots; regressed, improved: e-values over "
+            f"runs, e-BH at {100 * criteria.false_discoveries:g} %, from {LEAST_RUNS} runs of each side on; equal: any "
+            f"change is below {effect} (docs/statistics.md)"
+        )
+    if compared.paired:
         return (
             f"order: the loss in units of the {effect} that matter; change: of geometric means over neighbouring "
             f"boots, with its 95 % interval; regressed, improved: at most {100 * criteria.false_discoveries:g} % of "
