@@ -59,7 +59,7 @@ def test_what_is_open_says_how_many_boots_would_decide_it() -> None:
 
 def test_what_is_equal_says_within_what() -> None:
     found = answered(rivals({"ext4": 1.0, "btrfs": 1.0}, noise=0.002))
-    assert found.headline == "Equal within 5 %: 2 of 2 figures."
+    assert found.headline == "btrfs and ext4 are equal within 5 % in 2 of 2 figures."
     (line,) = found.lines
     assert line.speed is not None
     assert (line.speed.best, line.speed.why, line.speed.decided) == ("equal within 5 %", "btrfs and ext4", True)

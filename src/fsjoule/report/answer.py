@@ -276,14 +276,24 @@ def _headline(contests: Sequence[Contest]) -> str:
     sentences = [f"{text}." for text in _winners(contests)]
     equal = [one for one in contests if one.decided and not one.has_winner]
     if equal:
-        figures = counted(len(contests), "figure")
-        sentences.append(f"Equal within {100 * equal[0].findings[0].matters:g} %: {len(equal)} of {figures}.")
+        sentences.append(f"{_leaders(equal)} in {len(equal)} of {counted(len(contests), 'figure')}.")
     if rest := [one for one in contests if not one.decided]:
         boots = [one.more_boots for one in rest]
         needed = [each for each in boots if each is not None and each <= _ADVISED]
         for_ = counted(max(needed), "more boot") if len(needed) == len(rest) else "boots spread too much for some"
         sentences.append(f"{UNDECIDED.capitalize()}: {len(rest)} of {counted(len(contests), 'figure')} ({for_}).")
     return " ".join(sentences)
+
+
+def _leaders(equal: Sequence[Contest]) -> str:
+    """`ext4 and f2fs are equal within 5 %`, and better than the others if there are any."""
+    within = f"equal within {100 * equal[0].findings[0].matters:g} %"
+    leading = {frozenset([one.names[0], *one.those(Outcome.UNCHANGED)]) for one in equal}
+    if len(leading) > 1:
+        return f"Filesystems that lead are {within}"
+    names = " and ".join(_some(sorted(*leading)))
+    behind = any(one.those(Outcome.IMPROVED) for one in equal)
+    return f"{names} are {'better than the others and ' * behind}{within}"
 
 
 def _winners(contests: Sequence[Contest]) -> Iterable[str]:
