@@ -23,7 +23,7 @@ from fsjoule.store.index.schema import runs
 
 _LIMIT_S = 300.0
 _RUNS = 60  # more than one batch of an import
-_LAB_ERROR = 4
+_SERVER_ERROR = 7
 
 
 def _importer(location: str, *paths: Path) -> subprocess.Popen[bytes]:
@@ -75,7 +75,7 @@ def test_imports_into_a_server_that_is_killed_can_be_repeated(tmp_path: Path, *,
                 _kill_amidst(server, connection, last, start, len(shares))
             for importer in importers:
                 said = importer.communicate(timeout=_LIMIT_S)[1].decode()
-                assert importer.returncode == _LAB_ERROR, said
+                assert importer.returncode == _SERVER_ERROR, said
                 assert "cannot be reached" in said
             server.start()
             found = stats(index)
