@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule import pytest_exit
+from fsjoule.pytest_plugin import exit_code
 
 PROJECT = Path(__file__).parents[2]
 # Loading labgrid and the other plugins takes seconds. Where they are not tested, pytest starts without them.
@@ -95,8 +95,8 @@ LOST_CASES = {"measured": 4, "invalid": 4, "config": 2, "bug": 70}
 # All in one process: starting pytest takes seconds.
 MAIN = """\
 import json, pytest, sys
-from fsjoule.pytest_exit import ExitCode
-from fsjoule.pytest_output import Lines
+from fsjoule.pytest_plugin.exit_code import ExitCode
+from fsjoule.pytest_plugin.output import Lines
 printed = []
 
 class Quiet:
@@ -219,7 +219,7 @@ def test_wrong_input_is_told_without_a_board_and_so_is_what_would_be_measured(tm
         assert code == expected, (words, said)
         assert re.search(wanted, said), (words, said)
         # Wrong input is a line or two.
-        for trace in ("Traceback", "INTERNALERROR", "pytest_plugin.py", "lab is up"):
+        for trace in ("Traceback", "INTERNALERROR", "pytest_plugin", "lab is up"):
             assert trace not in said, (words, said)
         assert expected != 2 or "usage: " not in said, (words, said)
     assert not list(folder.iterdir())
@@ -251,7 +251,7 @@ def test_output_that_cannot_be_written_is_no_fault_of_the_lab(tmp_path: Path, br
 # A bench's session without a bench: what is around pytest's main function is the same.
 GUARDED = """\
 import pytest, sys
-from fsjoule.pytest_exit import OUTPUT, ExitCode, ending
+from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, ending
 
 class Bench:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -284,18 +284,18 @@ def test_a_crash_is_a_bug_and_told_as_one(tmp_path: Path) -> None:
         timeout=120,
         check=False,
     )
-    assert done.returncode == pytest_exit.BUG
+    assert done.returncode == exit_code.BUG
     assert "this is a bug in fsjoule; please report it" in done.stderr
 
 
 LEAKING = """\
 import socket, pytest
-from fsjoule import pytest_exit
+from fsjoule.pytest_plugin import exit_code
 
 class Forgiving:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config):
-        pytest_exit.forgive_leaks(config)
+        exit_code.forgive_leaks(config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_unconfigure(self):

@@ -3,7 +3,7 @@
 For: a real or virtual board behind `fsjoule.ports`. An environment file with `imports: [fsjoule.lab]` registers
 MeterDriver, Ppk2Driver, InstrumentDriver, BoardCounterDriver, MarkLineDriver, SdMuxFlasher, UmsFlasher,
 FastbootFlasher, TftpFlasher, InPlaceFlasher, KeptCard, SshServer and BoardStrategy.
-Called by: `ci`, `runs`, `cli`, `pytest_plugin`, `pytest_exit`.
+Called by: `ci`, `runs`, `cli`, `pytest_plugin`.
 May call: `meter`, `kernels`, `ports`, `host`, `model`, `errors`.
 
 Entry points:

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import pytest
 
 from fsjoule.host.paths import main_job_folder
-from fsjoule.pytest_exit import tell_usage
+from fsjoule.pytest_plugin.exit_code import tell_usage
 from fsjoule.runs.options import FLAGS, OPTIONS
 
 _OWN: Final = "fsjoule_"

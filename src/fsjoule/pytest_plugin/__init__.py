@@ -7,6 +7,10 @@ room that imports labgrid, because fsjoule's drivers would take the names of oth
 Fixtures: `bench` (the run), `meter`, `planned` (one entry of the plan; a test that uses it runs once per entry),
 `booted_board` (the shell of the board booted for the entry), `provisioned` (an empty directory on its filesystem),
 `measurement` (the entry measured and stored).
+
+For: a bench in pytest: `options`, which collide with nobody's, `output` instead of pytest's, `exit_code` by cause.
+Called by: pytest.
+May call: all rooms but `cli`.
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ import pytest
 
 from fsjoule.errors import ConfigError, FsjouleError, LabError, Part
 from fsjoule.host import interrupts
-from fsjoule.pytest_exit import OUTPUT, ExitCode, ending, forgive_leaks
-from fsjoule.pytest_options import add_options, asks_for_bench, command_of, options_of, typed_bench
-from fsjoule.pytest_output import Lines
+from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, ending, forgive_leaks
+from fsjoule.pytest_plugin.options import add_options, asks_for_bench, command_of, options_of, typed_bench
+from fsjoule.pytest_plugin.output import Lines
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, OPTIONS, UNTIL_DECIDED
 
 if TYPE_CHECKING:

@@ -183,7 +183,7 @@ def entry_name(item: pytest.Item) -> str:
 
 def code_of(error: BaseException) -> int:
     """The exit code for an exception of a test or a fixture."""
-    from fsjoule import lab  # noqa: PLC0415 - labgrid takes longer to import than all else that a bench's end needs
+    from fsjoule import lab
 
     match error:
         case MeasurementInvalid():

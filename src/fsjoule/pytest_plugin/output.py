@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 import pytest
 
 from fsjoule.errors import FsjouleError, LabError
-from fsjoule.pytest_exit import code_of, entry_name
+from fsjoule.pytest_plugin.exit_code import code_of, entry_name
 
 
 class Lines:
