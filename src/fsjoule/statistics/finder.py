@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +27,7 @@ from fsjoule.statistics.ratios import Floats
 # No level counts as calmer than this, in standard deviations of the noise.
 _LEAST_SD: Final = 0.5
 # A history of fewer nights before a change does not know whether this series has bursts.
-_YOUNG: Final = 50
+_YOUNG: Final = 56
 _ROUNDS: Final = 8
 
 
@@ -39,8 +40,8 @@ class RupturesFinder:
     Celisse, Harchaoui: A kernel multiple change-point algorithm, JMLR 20, 2019; Truong, Oudre, Vayatis: ruptures,
     Signal Processing 167, 2020). Then changes whose two levels differ with a p of `max_p` or more in a t test are
     dropped, weakest first, as in the merge step of Fleming et al., Hunter, ICPE 2023, and those that memory, a drift or
-    a slow curve explain as well (`statistics.memory`). A level shorter than a week that goes back is a burst. A new
-    level must hold for a week, single nights apart, unless the 50 nights before it had no burst.
+    a slow curve explain as well (`statistics.memory`). A level of a week or less that goes back is a burst. A new
+    level must hold for a week, single nights apart, unless 56 nights before it had no burst.
     """
 
     penalty: float = 3.0
@@ -60,7 +61,15 @@ class RupturesFinder:
         price = 3 * math.log(len(scaled))
         if _cost(left, len(scaled)) + price * (len(upon) + 1) < _cost(squares, len(scaled)) + price * len(starts):
             starts = upon
-        return tuple(cut + start for start in self._held(scaled, starts, level, bursts(scaled) + seen > 0))
+        if not starts:
+            return ()
+        # Nights of a level that may be a burst are no evidence for another one.
+        if not self._last_holds(scaled, starts, level, bursts(scaled) + seen > 0):
+            return self.find(values[: cut + starts[-1]], level)
+        if not _first_holds(scaled, starts, level, bursts(scaled) + seen > 0):
+            cut += starts[0]
+            return tuple(cut + start for start in self.find(values[cut:], level))
+        return tuple(cut + start for start in starts)
 
     def _about(self, scaled: Floats, base: Floats, rounds: int = _ROUNDS) -> tuple[list[int], float, int]:
         """Starts of levels about a base, the squares that they leave, and the bursts.
@@ -93,24 +102,22 @@ class RupturesFinder:
         found = Levels(calm, [step(len(calm), start) for start in starts])
         left = list(range(len(starts)))
         while left:
-            evidence = found.evidence(left)
-            weakest = int(np.argmin(evidence))
-            if evidence[weakest] >= needed(len(calm)):
+            edges = [0, *(starts[each] for each in left)]
+            enough = [needed(len(calm), calm[begin : begin if seen else end]) for begin, end in pairwise(edges)]
+            spare = found.evidence(left) - enough
+            weakest = int(np.argmin(spare))
+            if spare[weakest] >= 0:
                 break
             del left[weakest]
         return [starts[each] for each in left], seen
 
-    def _held(self, scaled: Floats, starts: list[int], level: int, has_bursts: bool) -> list[int]:
-        """The starts without a first or last level that may be a burst."""
-        middle = [float(np.median(part)) for part in np.split(scaled, starts)]
-        least = level if has_bursts or (starts and starts[-1] < _YOUNG) else self.least_points
-        # Two bursts with a night between them are no level either.
-        apart = 0 if has_bursts else 1
-        if starts and _in_a_row(scaled[starts[-1] :], middle[-1], middle[-2], apart) < least:
-            starts, middle = starts[:-1], middle[:-1]
-        if starts and _in_a_row(scaled[: starts[0]], middle[0], middle[1], apart) < level:
-            starts = starts[1:]
-        return starts
+    def _last_holds(self, scaled: Floats, starts: list[int], level: int, has_bursts: bool) -> bool:
+        least = level if has_bursts or starts[-1] < _YOUNG else self.least_points
+        return _in_a_row(scaled[starts[-1] :], scaled[[0, *starts][-2] : starts[-1]], has_bursts) >= least
+
+
+def _first_holds(scaled: Floats, starts: list[int], level: int, has_bursts: bool) -> bool:
+    return _in_a_row(scaled[: starts[0]], scaled[starts[0] : [*starts, len(scaled)][1]], has_bursts) >= level
 
 
 def drawn_in(values: Floats) -> Floats:
@@ -134,7 +141,7 @@ def _cost(squares: float, points: int) -> float:
 
 
 def _without_bursts(starts: list[int], calm: Floats) -> tuple[list[int], Floats, int]:
-    """Starts without levels of less than a week that go back, values without those bursts, and their number."""
+    """Starts without levels of a week or less that go back, values without those bursts, and their number."""
     calm, seen = calm.copy(), 0
     while True:
         edges = [0, *starts, len(calm)]
@@ -149,13 +156,18 @@ def _without_bursts(starts: list[int], calm: Floats) -> tuple[list[int], Floats,
 
 def _is_burst(edges: Sequence[int], mean: Sequence[float], k: int) -> bool:
     away = min(abs(mean[k] - mean[k - 1]), abs(mean[k] - mean[k + 1]))
-    return edges[k + 1] - edges[k] < LEVEL_NIGHTS and abs(mean[k + 1] - mean[k - 1]) < away / 2
+    return edges[k + 1] - edges[k] <= LEVEL_NIGHTS and abs(mean[k + 1] - mean[k - 1]) < away / 2
 
 
-def _in_a_row(values: Floats, own: float, other: float, apart: int) -> int:
-    """The most nights at their own level rather than the other, in a row, up to `apart` nights between them."""
+def _in_a_row(level: Floats, other: Floats, has_bursts: bool) -> int:
+    """The most nights of a level in a row that lie nearer to it than to the other.
+
+    Single nights apart do not end a row, but where there are bursts: two with a night between them are no level.
+    """
+    own, others = float(np.median(level)), float(np.median(other))
+    apart = 0 if has_bursts else 1
     most = row = gap = 0
-    for nearer in (values - (own + other) / 2) * np.sign(own - other) > 0:
+    for nearer in (level - (own + others) / 2) * np.sign(own - others) > 0:
         row, gap = (row + 1, 0) if nearer else (row if gap < apart else 0, gap + 1)
         most = max(most, row)
     return most

@@ -41,6 +41,11 @@ LEAST_POINTS: Final = 3
 _AROUND: Final = 12
 _FAR: Final = 2.0
 _SOON: Final = 10
+# A level of so many nights shows its memory: a correlation with the night before, or with five in sum, above these.
+_KNOWN_NIGHTS: Final = 50
+_NEXT_NIGHT: Final = 0.2
+_FIVE_NIGHTS: Final = 0.5
+_WITHOUT_MEMORY: Final = 4.0
 _RIDGE: Final = 1e-9
 _STEPS: Final = np.linspace(0.1, 60, 600)
 
@@ -72,9 +77,23 @@ class Effect:
     nights: float
 
 
-def needed(points: int) -> float:
-    """The evidence for a nomination, in nats; a short history does not know its memory."""
-    return 9.5 + 45 / points
+def needed(points: int, before: Floats) -> float:
+    """The evidence for a nomination, in nats, after a level with the points `before`.
+
+    A short history does not know its memory. A long level whose nights do not remember has shown that they do not:
+    there the chance of independent nights counts, which the t test limits.
+    """
+    return _WITHOUT_MEMORY if _forgets(before) else 10 + 50 / points
+
+
+def _forgets(level: Floats) -> bool:
+    """Whether a level is long enough to show memory and shows none: in correlations with the five nights before."""
+    if len(level) < _KNOWN_NIGHTS or bursts(level):
+        return False
+    off = level - level.mean()
+    squares = float(off @ off)
+    lags = np.cumsum([float(off[lag:] @ off[:-lag]) for lag in range(1, 6)])
+    return squares > 0 and lags[0] < _NEXT_NIGHT * squares and lags[-1] < _FIVE_NIGHTS * squares
 
 
 def noise_of(values: Floats) -> float:
@@ -133,7 +152,7 @@ class Levels:
         evidence = self._likelihood(squares, strict=False) - self._likelihood(lacking, strict=False)
         return float(evidence), float(solution[best, -1]) * (self._n - 1) / self._n
 
-    def seen(self, columns: Sequence[int], new: int) -> float:
+    def seen(self, columns: Sequence[int], new: int, enough: float) -> float:
         """The smallest size of the step `new` whose evidence would be expected to suffice."""
         without = np.full(len(_STEPS), -math.inf)
         with_it = -math.inf
@@ -145,8 +164,8 @@ class Levels:
             lacking = squares[:, None] + _STEPS**2 / inverse[:, -1, -1][:, None]
             with_it = max(with_it, float(self._likelihood(squares, strict=False)) - cost)
             without = np.maximum(without, self._likelihood(lacking, strict=False) - cost)
-        enough = with_it - without >= needed(self._n)
-        return float(_STEPS[int(np.argmax(enough))]) if enough.any() else float(_STEPS[-1])
+        seen = with_it - without >= enough
+        return float(_STEPS[int(np.argmax(seen))]) if seen.any() else float(_STEPS[-1])
 
     def effect(self, columns: Sequence[int], about_column: int) -> Effect:
         """The coefficient of a column, averaged over memories, and how many nights tell as much as one."""
@@ -201,14 +220,15 @@ def memory_of(values: Floats, starts: Sequence[int]) -> Memory | None:
     late -= late in starts
     found = Levels(calm, [*(step(n, start) for start in starts), step(n, late)])
     before = list(range(len(starts)))
+    enough = needed(n, calm[starts[-1] if starts else 0 : late])
     sure, rise = found.drift(before)
     told = found.effect([*before, len(starts)], len(starts))
     spread = float(np.median(np.abs(scaled - levels(scaled, starts)))) * _MAD_TO_SD
     return Memory(
         noise=noise * max(spread, 1.0),
         nights=told.nights,
-        sees=math.exp(-noise * (found.seen(before, len(starts)) + 1 / math.sqrt(_SOON))),
-        drift=math.exp(noise * rise) if sure >= needed(n) else None,
+        sees=math.exp(-noise * (found.seen(before, len(starts), enough) + 1 / math.sqrt(_SOON))),
+        drift=math.exp(noise * rise) if sure >= needed(n, np.array([])) else None,
         bursts=bursts(scaled),
     )
 
