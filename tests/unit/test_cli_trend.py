@@ -66,6 +66,19 @@ def test_a_loss_is_one_card_of_few_lines(run: CommandLine) -> None:
     assert max(map(len, done.out.splitlines())) <= 80
 
 
+def test_what_only_the_newest_nights_have_is_told_first(run: CommandLine, tmp_path: Path) -> None:
+    Nights(speed=slower_at(9, 0.88)).write(tmp_path / "young", 12)
+    assert run("index", "import", "young", "--index", "young.sqlite").code == 0
+    done = run("trend", "--index", "young.sqlite", "--page", "trend.html")
+    when, moved, *_ = done.out.splitlines()
+    assert when == "last 3 nights, a change if it lasts:"
+    assert re.fullmatch(r"  btrfs randwrite-16k: 1\d % slower, [89]\.\d % more energy \(virtual\)", moved)
+    assert run("trend", "--index", "young.sqlite").out == done.out, "kept verdicts say it, too"
+    page = (tmp_path / "trend.html").read_text()
+    assert "No open loss in 8 histories, but see the newest nights." in page
+    assert "Last 3 nights, a change if it lasts: btrfs randwrite-16k" in page
+
+
 def test_series_without_anything_new_are_not_judged_again_unless_asked(run: CommandLine) -> None:
     first = run("trend")
     assert "not judged again" not in first.err

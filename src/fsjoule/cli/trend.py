@@ -353,7 +353,7 @@ def _write_charts(folder: Path, found: Trend) -> None:
 
 def _show(found: Trend, index: str, *, everything: bool) -> None:
     from fsjoule.report.trend import words
-    from fsjoule.report.trend.cards import cards, left_out
+    from fsjoule.report.trend.cards import cards, lately, left_out
 
     if not found.series:
         progress("no valid measurement matches; see: fsjoule index series")
@@ -361,6 +361,11 @@ def _show(found: Trend, index: str, *, everything: bool) -> None:
     told = cards(found, None if index == DEFAULT_LOCATION else index)
     present = [card for card in told if card.cause.present]
     shown = told if everything else present[:_FEW]
+    for when, moved in lately(found):
+        out.print(f"{when}, a change if it lasts:", markup=False, highlight=False, soft_wrap=True)
+        for line in moved:
+            out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        out.print()
     for card in shown:
         _show_card(card)
     past = [] if everything else [card for card in told if not card.cause.present]

@@ -41,6 +41,8 @@ LEAST_POINTS: Final = 3
 _AROUND: Final = 12
 _FAR: Final = 2.0
 _SOON: Final = 10
+# Farther from the level than a quiet night in ten thousand.
+_OFF: Final = 4.0
 # A level of so many nights shows its memory: a correlation with the night before, or with five in sum, above these.
 _KNOWN_NIGHTS: Final = 50
 _NEXT_NIGHT: Final = 0.2
@@ -57,7 +59,7 @@ class Memory:
     `noise` is the standard deviation of a night about its level. `nights` of the series tell as much as one independent
     night. `sees` is the smallest step down that would be nominated within ten nights, as a ratio of levels. `drift` is
     the last level over the first one of a slow drift, None without one. `bursts` counts stretches of a few nights that
-    left the level and came back.
+    left the level and came back. `lately` are newest nights far off the level, which are no change yet.
     """
 
     noise: float
@@ -65,6 +67,15 @@ class Memory:
     sees: float
     drift: float | None = None
     bursts: int = 0
+    lately: Lately | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """The newest nights in a row that all lie far to one side of the level; their median over it is the `ratio`."""
+
+    nights: int
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +241,22 @@ def memory_of(values: Floats, starts: Sequence[int]) -> Memory | None:
         sees=math.exp(-noise * (found.seen(before, len(starts), enough) + 1 / math.sqrt(_SOON))),
         drift=math.exp(noise * rise) if sure >= needed(n, np.array([])) else None,
         bursts=bursts(scaled),
+        lately=_lately(scaled[starts[-1] if starts else 0 :], noise),
     )
+
+
+def _lately(level: Floats, noise: float) -> Lately | None:
+    """Newest nights far off their level, whose values are in units of the noise; None without."""
+    for nights in range(len(level) // 2, 0, -1):
+        before, after = np.split(level, [-nights])
+        if len(before) < 2 * LEAST_POINTS:
+            continue
+        middle = float(np.median(before))
+        spread = max(1.0, _MAD_TO_SD * float(np.median(np.abs(before - middle))))
+        off = (after - middle) / spread
+        if float(np.abs(off).min()) > _OFF and abs(int(np.sign(off).sum())) == nights:
+            return Lately(nights, math.exp(noise * spread * float(np.median(off))))
+    return None
 
 
 def newest(values: Floats, starts: Sequence[int]) -> tuple[Floats, list[int]]:

@@ -14,7 +14,7 @@ from fsjoule.report.service.runs import run_document, runs_table
 from fsjoule.report.site import Site
 from fsjoule.report.table import Tone
 from fsjoule.report.template import render
-from fsjoule.report.trend.cards import Card, Links, cards, past_words
+from fsjoule.report.trend.cards import Card, Links, cards, lately, past_words
 from fsjoule.report.trend.cards import headline as trend_headline
 from fsjoule.report.trend.document import cause_document
 from fsjoule.store.index.database import Index
@@ -73,6 +73,7 @@ def page(start: Start, site: Site, forge: Forge | None = None) -> str:
         site=site,
         version=version("fsjoule"),
         simulated=simulated,
+        newest=list(lately(start.trend)),
         headline=told,
         tone=tone,
         tiles=[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -18,6 +18,7 @@ from fsjoule.store.index.records import Order
 from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.causes import Cause, Fate
 from fsjoule.verdicts.trend.changes import Change
+from fsjoule.verdicts.trend.history import History
 from fsjoule.verdicts.trend.trend import Trend
 
 _FEW_BOARDS: Final = 3
@@ -117,7 +118,7 @@ def _card(cause: Cause, trend: Trend, index: str | None) -> Card:
         for change in cause.changes
         for told in (words.moved(change, trend), *words.kept(change), words.verdict(change))
     ]
-    workloads = list(_workloads(cause, trend))
+    workloads = list(_workloads(((one.history, one.ratio) for one in cause.changes), trend))
     verdict = _verdict(cause.still) if cause.present else ""
     step, command = _step(cause, trend, index) if cause.fate is Fate.OPEN else ("", "")
     return Card(
@@ -158,18 +159,19 @@ def _figures(cause: Cause) -> str:
     return f"{told}, {len(cause.still)} of them still so"
 
 
-def _workloads(cause: Cause, trend: Trend) -> Iterator[Of]:
-    by_label: dict[str, list[Change]] = {}
-    for change in cause.changes:
-        by_label.setdefault(words.workload(change.history), []).append(change)
-    for label, changes in by_label.items():
-        metrics: dict[Metric, list[float]] = {}
-        for change in changes:
-            metrics.setdefault(change.history.metric, []).append(change.ratio)
-        told = ", ".join(_range(metric, ratios) for metric, ratios in metrics.items())
-        boards = sorted({change.history.series.series.board for change in changes})
-        history = changes[0].history
-        yield Of(label, told, _boards(boards, trend), history.series.key, history.metric.value)
+def _workloads(found: Iterable[tuple[History, float]], trend: Trend) -> Iterator[Of]:
+    """By how much histories moved, a line for each workload."""
+    by_label: dict[str, list[tuple[History, float]]] = {}
+    for history, ratio in found:
+        by_label.setdefault(words.workload(history), []).append((history, ratio))
+    for label, moved in by_label.items():
+        metrics: dict[tuple[Metric, bool], list[float]] = {}
+        for history, ratio in moved:
+            metrics.setdefault((history.metric, ratio > 1), []).append(ratio)
+        told = ", ".join(_range(metric, ratios) for (metric, _), ratios in metrics.items())
+        boards = sorted({history.series.series.board for history, _ in moved})
+        first = moved[0][0]
+        yield Of(label, told, _boards(boards, trend), first.series.key, first.metric.value)
 
 
 def _range(metric: Metric, ratios: Sequence[float]) -> str:
@@ -231,6 +233,18 @@ def left_out(present: Sequence[Card], past: Sequence[Card]) -> Iterator[str]:
         yield f"{past_words(past)}: --all shows them"
 
 
+def lately(trend: Trend) -> Iterator[tuple[str, list[str]]]:
+    """What the newest nights have at another level: `last 3 nights`, `btrfs read-16k: 12 % slower (all 6 boards)`."""
+    by_nights: dict[int, list[tuple[History, float]]] = {}
+    for history, newest in trend.lately:
+        by_nights.setdefault(newest.nights, []).append((history, newest.ratio))
+    for nights, moved in sorted(by_nights.items()):
+        told = [f"{of.label}: {of.told} ({of.boards})" for of in _workloads(moved, trend)]
+        rest = len(told) - _FEW_WORKLOADS
+        more = [f"and {counted(rest, 'more workload')}"] if rest > 0 else []
+        yield ("last night" if nights == 1 else f"last {nights} nights"), [*told[:_FEW_WORKLOADS], *more]
+
+
 def past_words(past: Sequence[Card]) -> str:
     """`2 causes are over, 1 is accepted or refuted`."""
     over = sum(card.cause.fate is Fate.OVER for card in past)
@@ -249,7 +263,9 @@ def headline(told: Sequence[Card], trend: Trend) -> tuple[str, Tone]:
     if not enough:
         return "No series has enough runs to see a change.", Tone.PLAIN
     if not losses:
-        return f"No open loss in {counted(enough, 'history', 'histories')}.", Tone.GOOD
+        worse = any((newest.ratio < 1) is one.metric.more_is_better for one, newest in trend.lately)
+        found = f"No open loss in {counted(enough, 'history', 'histories')}"
+        return (f"{found}, but see the newest nights.", Tone.DOUBT) if worse else (f"{found}.", Tone.GOOD)
     newest = losses[0]
     since = f"since {newest.day} with" if newest.day else "since"
     which = "the newest " if len(losses) > 1 else ""

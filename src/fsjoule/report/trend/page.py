@@ -22,7 +22,7 @@ from fsjoule.report.forge import Forge
 from fsjoule.report.run import PAGE
 from fsjoule.report.site import Pager, Site
 from fsjoule.report.template import part, render
-from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, past_words
+from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, lately, past_words
 from fsjoule.report.trend.data import Link, page_data
 from fsjoule.report.trend.words import drifts
 from fsjoule.store.index.newestrows import RunNames
@@ -109,6 +109,7 @@ def trend_page(
         report=report,
         lead=f"{shown} on {counted(len(boards), 'board')}, {counted(by_time.measurements, 'measurement')}",
         simulated=bool(series) and all(one.simulated for one in series),
+        newest=list(lately(by_time)),
         notes=list(_notes(by_time)),
         footer=f"fsjoule {version('fsjoule')} · {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         library_css="" if site else uplot.style_sheet(),

@@ -18,7 +18,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.statistics import changepoints, figures, finder, memory, nights
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.statistics.memory import LEAST_POINTS, LEVEL_NIGHTS, Memory
+from fsjoule.statistics.memory import LEAST_POINTS, LEVEL_NIGHTS, Lately, Memory
 from fsjoule.statistics.nights import NightsVerdict
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Interval
@@ -128,8 +128,14 @@ def _history(series: IndexedSeries, kept: Mapping[str, Any]) -> History:
         HistoryPoint(run, kernel, started, figure, tuple(boots), runs)
         for run, kernel, started, figure, boots, runs in kept["points"]
     )
-    memory = kept["memory"] and Memory(*kept["memory"])
-    return History(series, Metric(kept["metric"]), points, kept["label"], kept["unusable"], memory)
+    return History(series, Metric(kept["metric"]), points, kept["label"], kept["unusable"], _memory(kept["memory"]))
+
+
+def _memory(kept: Sequence[Any] | None) -> Memory | None:
+    if kept is None:
+        return None
+    *others, lately = kept
+    return Memory(*others, lately=lately and Lately(*lately))
 
 
 def _nominations(kept: Mapping[str, Any]) -> tuple[Nomination, ...]:

@@ -9,6 +9,7 @@ from typing import Final
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.changepoints import ChangePointFinder
 from fsjoule.statistics.finder import RupturesFinder
+from fsjoule.statistics.memory import Lately
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts, may_keep
@@ -69,6 +70,15 @@ class Trend:
     def drifts(self) -> tuple[History, ...]:
         """Histories that drift slowly, which is no change."""
         return tuple(one for one in self.histories if one.memory is not None and one.memory.drift is not None)
+
+    @property
+    def lately(self) -> tuple[tuple[History, Lately], ...]:
+        """Histories whose newest nights are far off, which is no change yet; the worst first."""
+        # What is newest over kernels is the same nights once more.
+        known = self.histories if self.order is Order.TIME else ()
+        found = [(one, one.memory.lately) for one in known if one.memory and one.memory.lately]
+        gain = {id(one): newest.ratio if one.metric.more_is_better else 1 / newest.ratio for one, newest in found}
+        return tuple(sorted(found, key=lambda each: gain[id(each[0])]))
 
     def with_changes(self) -> list[tuple[History, list[Change]]]:
         """Every history with its changes, oldest first."""
