@@ -105,10 +105,14 @@ def one_with_two_levels(calm: float) -> Noise:
     return made
 
 
-def some_with_two_levels(rng: np.random.Generator, shape: Shape) -> Floats:
+def some_with_two_levels(calm: float) -> Noise:
     """One series in ten."""
-    has = rng.random((*shape[:3], 1)) < 0.1
-    return rng.normal(0, 0.01, shape) + has * 0.15 * rng.choice([-1, 1], shape)
+
+    def made(rng: np.random.Generator, shape: Shape) -> Floats:
+        has = rng.random((*shape[:3], 1)) < 0.1
+        return rng.normal(0, calm, shape) + has * 0.15 * rng.choice([-1, 1], shape)
+
+    return made
 
 
 def skewed(rng: np.random.Generator, shape: Shape) -> Floats:
@@ -186,9 +190,11 @@ NOISES: Final[dict[str, Noise]] = {
     "stalls of 5 %": stalls,
     "ticks of 10 ms": ticks,
     "guest time": guest_time,
+    "one figure with two levels, else 2 %": one_with_two_levels(0.02),
     "one figure with two levels, else 1 %": one_with_two_levels(0.01),
     "one figure with two levels, else 0.3 %": one_with_two_levels(0.003),
-    "one series in ten with two levels": some_with_two_levels,
+    "one series in ten with two levels, else 2 %": some_with_two_levels(0.02),
+    "one series in ten with two levels, else 1 %": some_with_two_levels(0.01),
     "skewed": skewed,
     "warming up within a boot": warming_up,
     "energy follows speed": energy_as_speed,
