@@ -40,3 +40,19 @@ def test_only_what_the_flasher_needs_is_asked(
     assert [each for each in devices if each in done.err] == [each for each in (device,) if each]
     exporter = (tmp_path / "labgrid" / "bone7" / "exporter.yaml").read_text()
     assert ("this-one" in exporter) == bool(device)
+
+
+def test_a_joulescope_takes_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = command_line(monkeypatch, capfd)
+    words = ("--from", "beaglebone-black", "--into", tmp_path, "--instrument")
+    where = ("--outlet-host", "http://outlet7.lab", "--console", "A50285BI", "--mux", "1234", "--marks", "A50285BJ")
+    assert run("board", "new", "bone7", *words, "joulescope:js110/002557", *where).code == 0
+    done = run("board", "check", tmp_path / "env" / "bone7.yaml", "--no-loader")
+    assert (done.code, "nothing wrong was found" in done.out) == (0, True)
+    assert "meter:" not in (tmp_path / "labgrid" / "bone7" / "exporter.yaml").read_text()
+    wrong = run("board", "new", "bone8", *words, "joulescope")
+    assert (wrong.code, "joulescope:MODEL/SERIAL" in wrong.err) == (2, True)
+    deaf = run("board", "new", "bone8", *words, "joulescope:js110/002557", "--marks-on-console")
+    assert (deaf.code, "only fsjoule's own meter hears the marks on the console" in deaf.err) == (2, True)

@@ -36,14 +36,19 @@ def board_list(wide: Wide = False) -> None:
     print_table(out, listing(columns, rows), wide=wide)
 
 
-def _check_ppk2(volts: float | None, marks: str | None) -> None:
-    """Raise ConfigError for a voltage that a PPK2 does not take, and for its marks without one."""
+def _check_meter(volts: float | None, instrument: str | None, marks: str | None) -> None:
+    """Raise ConfigError for a PPK2's wrong voltage, an instrument's wrong address, and marks without either."""
+    from fsjoule.errors import ConfigError
+    from fsjoule.meter.instruments import ADDRESSES, kind_at
     from fsjoule.meter.links.ppk2 import Ppk2Settings
 
-    if volts is None:
-        refuse("only --ppk2 takes", {"--marks": marks})
-    else:
+    if volts is None and instrument is None:
+        refuse("only --ppk2 and --instrument take", {"--marks": marks})
+    if volts is not None:
+        refuse("a board has one meter: --ppk2 or", {"--instrument": instrument})
         Ppk2Settings.read({"volts": str(volts)})
+    if instrument is not None and kind_at(instrument) is None:
+        raise ConfigError(f"--instrument: {instrument!r} is no address", hint=f"an address is {ADDRESSES}")
 
 
 @app.command("new")
@@ -69,9 +74,17 @@ def board_new(  # noqa: PLR0917 - typer
         float | None,
         typer.Option(metavar="VOLTS", help="The meter is a PPK2 in the board's supply of this voltage."),
     ] = None,
+    instrument: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="The meter is another instrument (fsjoule meter list): joulescope, iio:…, visa:…."
+        ),
+    ] = None,
     marks: Annotated[
         str | None,
-        typer.Option(help="With --ppk2, without --mark-gpio: serial number of the adapter at the mark line."),
+        typer.Option(
+            help="With --instrument, and --ppk2 without --mark-gpio: serial number of the adapter at the mark line."
+        ),
     ] = None,
     mux: Annotated[
         str | None,
@@ -111,6 +124,7 @@ def board_new(  # noqa: PLR0917 - typer
     )
     from fsjoule.lab.boards.ways import CONSOLE, SDMUX, SHELLS, WAYS, asked_of
 
+    _check_meter(ppk2, instrument, marks)
     asking = ask and sys.stdin.isatty()
 
     def answer(given: str | None, question: str, default: str) -> str:
@@ -135,15 +149,17 @@ def board_new(  # noqa: PLR0917 - typer
         answer(
             console, "Serial number of the console's USB adapter (fsjoule exporter check shows it)", default.console
         ),
-        answer(meter, "Serial number of the meter", default.meter),
+        default.meter if instrument else answer(meter, "Serial number of the meter", default.meter),
         answer(mux, device, default.mux) if device else default.mux,
         ppk2,
-        marks or default.marks,
+        instrument or default.instrument,
+        answer(marks, "Serial number of the adapter at the board's mark line", default.marks)
+        if instrument
+        else marks or default.marks,
     )
     folder = project_dir() if into is None else into
     paths = paths_of(name, folder)
     own: dict[str, str] = {}
-    _check_ppk2(ppk2, marks)
     if mark_gpio is not None and marks_on_console:
         raise ConfigError("marks go one way only", hint="--marks-on-console or --mark-gpio")
     if mark_gpio is not None:

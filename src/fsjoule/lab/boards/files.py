@@ -23,6 +23,7 @@ _CONSOLE: Final = re.compile(r"console=(?P<device>tty\w+),(?P<speed>\d+)")
 _PARTITION: Final = re.compile(r"/dev/(?P<disk>\w+?)(?P<p>p?)(?P<number>\d)")
 _METER_SPEED: Final = 1_000_000
 _MARK_SPEED: Final = 115200
+_MARK_LINE: Final = "      MarkLineDriver:\n        bindings:\n          port: marks\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class Wired:
     """How a board is wired to its lab: the outlet, and serial numbers of USB devices (udev's ID_SERIAL_SHORT).
 
     `mux` is the serial number of the SD mux, for a U-Boot with the card the ID_PATH of its USB socket, or its address.
-    With `ppk2_volts` the meter is a PPK2 in the board's supply of this voltage. `marks` is the serial number of the
-    adapter at the board's mark line: a PPK2 hears a GPIO only.
+    With `ppk2_volts` the meter is a PPK2 in the board's supply of this voltage, with `instrument` the one at this
+    address of `fsjoule meter`. `marks` is the serial number of the adapter at the board's mark line: a PPK2 hears a
+    GPIO only, other instruments none.
     """
 
     outlet_model: str = "shelly_gen2"
@@ -41,6 +43,7 @@ class Wired:
     meter: str = TO_CHANGE
     mux: str = TO_CHANGE
     ppk2_volts: float | None = None
+    instrument: str = ""
     marks: str = TO_CHANGE
 
 
@@ -90,14 +93,20 @@ def board_files(
             f"{recipe.file} describes no real board", hint="add [board] with title and memory_mib; docs/images.md"
         )
     flashed = way(flasher, recipe.board, card_devices(recipe).card)
-    speed, stamped = console_of(recipe).speed, not MarkLine(recipe.boot.mark_device).is_gpio
-    if wired.ppk2_volts is not None and recipe.boot.mark_device == console_line(recipe):
+    speed, on_gpio = console_of(recipe).speed, MarkLine(recipe.boot.mark_device).is_gpio
+    deaf = wired.ppk2_volts is not None or bool(wired.instrument)
+    if deaf and recipe.boot.mark_device == console_line(recipe):
         raise ConfigError(
-            "a PPK2 does not hear the marks on the console", hint="--mark-gpio, or a second UART for the marks"
+            "only fsjoule's own meter hears the marks on the console",
+            hint="a second UART for the marks" if wired.instrument else "--mark-gpio, or a second UART for the marks",
         )
+    if wired.instrument and on_gpio:
+        raise ConfigError("marks on a GPIO are for fsjoule's own meter and a PPK2", hint="a UART for the marks")
     return {
         "environment": _environment(name, recipe, flashed, shell(reached, recipe), wired),
-        "exporter": exporter_text(name, recipe.board.title, speed, wired, flashed.resource, stamped=stamped),
+        "exporter": exporter_text(
+            name, recipe.board.title, speed, wired, flashed.resource, stamped=deaf and not on_gpio
+        ),
         "places": _places(name, recipe),
     }
 
@@ -175,12 +184,14 @@ def write_new(texts: dict[str, str], paths: dict[str, Path]) -> None:
 
 def _meter(recipe: Recipe, wired: Wired) -> str:
     """The drivers of the meter, and of the mark line of an instrument that does not hear it."""
+    if wired.instrument:
+        return f"      InstrumentDriver:\n        address: '{wired.instrument}'\n{_MARK_LINE}"
     if wired.ppk2_volts is None:
         return "      MeterDriver:\n        bindings:\n          port: meter\n"
     driver = f"      Ppk2Driver:\n        bindings:\n          port: meter\n        volts: {wired.ppk2_volts:g}\n"
     if MarkLine(recipe.boot.mark_device).is_gpio:
         return f"{driver}        marks: D0\n"
-    return f"{driver}      MarkLineDriver:\n        bindings:\n          port: marks\n"
+    return f"{driver}{_MARK_LINE}"
 
 
 def _environment(name: str, recipe: Recipe, flashed: Way, reached: Shell, wired: Wired) -> str:
@@ -232,15 +243,23 @@ targets:
 """
 
 
-def _meter_port(wired: Wired, *, stamped: bool) -> str:
-    if wired.ppk2_volts is None:
-        return f"    speed: {_METER_SPEED}\n"
-    # Interface 3 of newer firmware is a shell.
-    port = "      ID_USB_INTERFACE_NUM: '01'\n"
+def _meter_ports(wired: Wired, *, stamped: bool) -> str:
+    """The meter's port, and that of the mark line for a meter that hears none."""
+    ports = ""
+    if not wired.instrument:
+        # Interface 3 of a PPK2's newer firmware is a shell.
+        last = "      ID_USB_INTERFACE_NUM: '01'\n" if wired.ppk2_volts is not None else f"    speed: {_METER_SPEED}\n"
+        ports = f"""\
+  ## The meter is a named serial port, so that stock labgrid tools know its class.
+  meter:
+    cls: USBSerialPort
+    match:
+      ID_SERIAL_SHORT: '{wired.meter}'
+{last}"""
     if not stamped:
-        return port
+        return ports
     return f"""\
-{port}\
+{ports}\
   ## A serial adapter at the board's mark line, for a meter that hears none.
   marks:
     cls: USBSerialPort
@@ -255,7 +274,7 @@ def exporter_text(
 ) -> str:
     """The exporter's file of one board, whose console has this speed; `card` are the lines of the card's device.
 
-    With `stamped` a PPK2's marks come from a serial adapter.
+    With `stamped` an instrument's marks come from a serial adapter.
 
     Raises ConfigError for a name that cannot be one, and for text that a file must not have.
     """
@@ -280,12 +299,7 @@ def exporter_text(
     match:
       ID_SERIAL_SHORT: '{wired.console}'
     speed: {console_speed}
-  ## The meter is a named serial port, so that stock labgrid tools know its class.
-  meter:
-    cls: USBSerialPort
-    match:
-      ID_SERIAL_SHORT: '{wired.meter}'
-{_meter_port(wired, stamped=stamped)}{filled(card, name, wired.mux)}"""
+{_meter_ports(wired, stamped=stamped)}{filled(card, name, wired.mux)}"""
 
 
 def _places(name: str, recipe: Recipe) -> str:
