@@ -2,7 +2,7 @@
 
 The kernel `dead` does not boot on any board. While the run's folder for results has a file `hold`, only the first boot
 is made. The boards whose labs its file `dead` names have lost a part; the other boards wait until each of them has
-failed, and said so in the file `tried`.
+failed, and said so in the file `tried`. With a file `endless` each boot stops after a few measurements.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from fsjoule.errors import LabError
 from fsjoule.model import Measurement
 from fsjoule.runs.parallel.link import Link, serve
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
-from fsjoule.runs.parallel.worker import BootStore
+from fsjoule.runs.parallel.worker import BootStore, make_boot
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 
 _LIMIT_S = 60.0
+_SOME = 3
 
 
 def _work(link: Link, name: str) -> None:
@@ -41,7 +42,7 @@ def _work(link: Link, name: str) -> None:
         _wait_until(lambda: len(_lines(results / "tried")) >= len(dead))
         if boot.number:
             _wait_until(lambda: not (results / "hold").exists())
-        link.send(_booted(boot, link))
+        link.send(_booted(boot, link, endless=(results / "endless").exists()))
 
 
 def _lines(file: Path) -> list[str]:
@@ -61,23 +62,21 @@ def _dead(name: str, boot: Boot) -> Done:
     return Done(boot.number, replace(boot.run, faults=(fault,)), boots=0, fault=error, dead=True)
 
 
-def _booted(boot: Boot, link: Link) -> Done:
+def _booted(boot: Boot, link: Link, endless: bool) -> Done:
     kernel = boot.entries[0].kernel
     if kernel == "dead":
         fault = LabError(f"{kernel} does not boot")
         return Done(boot.number, boot.run, fault=fault)
     store = BootStore(boot.run)
     board = FakeBoard(FakeShell(answer, dict(FILES)), FACTS, IMAGE)
-    bench = Bench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, _tell(link))
-    bench.begin()
-    for entry in boot.entries:
-        bench.measure(entry)
-    bench.finish()
-    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept))
 
+    def measured(measurement: Measurement) -> None:
+        link.send(Measured(measurement))
+        if endless and len(store.stored) == _SOME:
+            _wait_until(lambda: False)
 
-def _tell(link: Link) -> Callable[[Measurement], None]:
-    return lambda measurement: link.send(Measured(measurement))
+    bench = Bench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, measured)
+    return make_boot(bench, boot, store, link)
 
 
 if __name__ == "__main__":

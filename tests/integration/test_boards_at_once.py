@@ -165,6 +165,30 @@ def test_a_resumed_run_keeps_what_it_has_and_counts_on() -> None:
     assert min(each.boot for each in found[5:]) == max(each.boot for each in kept) + 1
 
 
+def test_what_was_told_is_kept_when_a_run_is_interrupted(tmp_path: Path) -> None:
+    (tmp_path / "endless").touch()
+    run, heard = run_of(2), set[int]()
+
+    def hear(_board: int, measurement: Measurement) -> None:
+        heard.add(measurement.number)
+        if len(heard) == 6:  # three of each boot
+            raise KeyboardInterrupt
+
+    with two_boards(run, results=tmp_path) as scene:
+        scene.bench.boards.on_measured = hear
+        with pytest.raises(KeyboardInterrupt):
+            scene.all()
+        done = scene.bench.finish("interrupted")
+    assert (done.status, done.faults) == (RunStatus.ABORTED, ())
+    kept = scene.store.measurements
+    assert {each.number for each in kept} == heard
+    assert {each.boot for each in kept} == {1, 2}
+    rest = [entry for entry in run.plan.entries if entry.number not in heard]
+    with two_boards(run, rest, kept) as scene:
+        assert [each.number for each in scene.all()] == [entry.number for entry in rest]
+        assert scene.bench.finish().status is RunStatus.COMPLETE
+
+
 def test_dead_boards_cost_no_boot_a_try_and_get_no_more_work(tmp_path: Path) -> None:
     """The first boot fails on both of them: on others than dead ones it would be given up."""
     (tmp_path / "dead").write_text("deterministic deterministic-2")

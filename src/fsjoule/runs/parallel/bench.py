@@ -14,7 +14,7 @@ from fsjoule.bench.run import closed, not_taken
 from fsjoule.model import Measurement, Plan, Planned, PoolPlace, Run
 from fsjoule.ports import Clock, ResultStore
 from fsjoule.runs.parallel.boards import Boards
-from fsjoule.runs.parallel.messages import Done
+from fsjoule.runs.parallel.messages import Done, Stored
 from fsjoule.store.profiles import symbols_file
 
 
@@ -95,6 +95,21 @@ class ParallelBench:
             raise done.fault
         if done.fault is None:
             self._failures = 0
+        return self._keep(stored, done, before)
+
+    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
+        """End the boards, and close the run as complete, or as aborted for a reason. See `Bench.finish`."""
+        self.boards.end()
+        if reason is not None and ended_early is None:
+            self._keep_rest()
+        wanted = len(self.plan.entries) if expected is None else expected
+        reason = reason or not_taken(wanted, len(self.results), ended_early)
+        self.run = dataclasses.replace(self.run, places=self._places())
+        self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
+        self.store.finish(self.run)
+        return self.run
+
+    def _keep(self, stored: Stored, done: Done, before: int) -> Measurement:
         boot = before + stored.measurement.boot
         measurement = dataclasses.replace(stored.measurement, boot=boot, place=done.place)
         with self.phases("store"):
@@ -103,25 +118,30 @@ class ParallelBench:
         self.on_measured(measurement)
         return measurement
 
-    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
-        """End the boards, and close the run as complete, or as aborted for a reason. See `Bench.finish`."""
-        self.boards.end()
-        wanted = len(self.plan.entries) if expected is None else expected
-        reason = reason or not_taken(wanted, len(self.results), ended_early)
-        self.run = dataclasses.replace(self.run, places=self._places())
-        self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
-        self.store.finish(self.run)
-        return self.run
+    def _keep_rest(self) -> None:
+        """Store what other boards have measured ahead, and in boots that were cut short."""
+        there = {each.number for each in self.results}
+        for done in self.boards.done:
+            if done.number not in self._taken:
+                self._taken[done.number] = self._learned(done)
+            for stored in done.stored:
+                if stored.measurement.number not in there:
+                    self._keep(stored, *self._taken[done.number])
 
     def _boot_of(self, entry: Planned) -> tuple[Done, int]:
         """The boot of an entry, and how many boots there were before it."""
         number = self._number[entry.number]
         if number not in self._taken:
             done, failed = self.boards.boot(number)
-            for each in (*failed, done):
+            for each in failed:
                 self._learn(each)
-            self._taken[number] = done, self._booted - done.boots
+            self._taken[number] = self._learned(done)
         return self._taken[number]
+
+    def _learned(self, done: Done) -> tuple[Done, int]:
+        """The boot, whose run is taken over, and how many boots there were before it."""
+        self._learn(done)
+        return done, self._booted - done.boots
 
     def _learn(self, done: Done) -> None:
         """Take over what became known of the run in a unit. Raises InstrumentError for another meter in guest time."""

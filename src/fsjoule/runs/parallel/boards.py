@@ -159,13 +159,24 @@ class Boards:
 
         Processes are killed after a time, and then their places are released.
         """
-        self.processes.end([number for number, each in self.boards.items() if each.boot is not None or not each.ready])
+        busy = [number for number, each in self.boards.items() if each.boot is not None or not each.ready]
+        self.processes.end(busy, self._hear_last)
         for board in self.boards.values():
             self._note_held(board)
         places = [self.boards[number].place for number in self.boards if self.processes.was_killed(number)]
         self.boards = {}
         for place in filter(None, places if self.pool else ()):
             lab.release_left(place, self.processes.say)
+
+    @property
+    def done(self) -> Sequence[Done]:
+        """Boots in the order of the plan, and after `end` those that it cut short."""
+        return [done for _, done in sorted(self._done.items())]
+
+    def _hear_last(self, number: int, message: Any) -> None:  # noqa: ANN401 - whatever a process sends
+        """Take over a boot that was cut short: it has measurements that were told."""
+        if isinstance(message, Done):
+            self._done.setdefault(message.number, self._noted(number, message))
 
     def _note_held(self, board: _Board) -> None:
         """Note how long the place has been held; once, when it is given back."""

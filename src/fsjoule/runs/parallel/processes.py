@@ -107,10 +107,10 @@ class Processes:
         code = self._each[number].popen.poll()
         return code is not None and code < 0 and -code not in _USERS
 
-    def end(self, busy: Collection[int]) -> None:
+    def end(self, busy: Collection[int], hear: Hear = lambda _board, _message: None) -> None:
         """End all: boards are off and their labs are down, or the processes are killed after a time.
 
-        Those that are `busy` are interrupted, the others are asked.
+        Those that are `busy` are interrupted, the others are asked. `hear` gets what they still send.
         """
         if self._ended:
             return
@@ -118,7 +118,7 @@ class Processes:
         for number in self.left:
             if number not in busy:
                 self.send(number, None)
-        self._drain([each.popen for number, each in self._each.items() if number in busy and not each.over])
+        self._drain([each.popen for number, each in self._each.items() if number in busy and not each.over], hear)
         for number, each in self._each.items():
             if each.popen.poll() is None:
                 self.say(f"board {number}: its process does not end and is killed")
@@ -163,7 +163,7 @@ class Processes:
             case _:
                 hear(number, message)
 
-    def _drain(self, busy: Sequence[Popen[bytes]]) -> None:
+    def _drain(self, busy: Sequence[Popen[bytes]], hear: Hear) -> None:
         """Wait for the end of all processes. Their messages are read, for they could not end while they are not.
 
         Those that are `busy` notice a signal just before a long wait only after that wait, so it is sent again.
@@ -176,8 +176,8 @@ class Processes:
                     each.terminate()  # not its group: programs that write the card are ended by the lab
                 again_s = now_s + _AGAIN_S
             ready = self._ready()
-            for each in [self._each[number] for number in self.left if self._each[number].connection in ready]:
+            for number in [number for number in self.left if self._each[number].connection in ready]:
                 try:
-                    each.connection.recv()
+                    hear(number, self._each[number].connection.recv())
                 except (EOFError, OSError):
-                    each.gone = True
+                    self._each[number].gone = True

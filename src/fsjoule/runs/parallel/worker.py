@@ -81,11 +81,7 @@ def _booted(
     boot: Boot,
     link: Link,
 ) -> tuple[Done, Part | None]:
-    """Measure the entries of a boot, or of a block of boots. A fault that a second try does not cure ends its boot.
-
-    The block goes on with its next boot, unless the board is why. Returns the part of the lab with whose fault it
-    ended, too.
-    """
+    """A boot, or a block of boots, and the part of the lab with whose fault it ended."""
     board, meter, diagnose = session.equipment(target)
     store = BootStore(boot.run)
     with lab.recorded_steps() as take_steps:
@@ -97,25 +93,40 @@ def _booted(
             profiler=LabProfiler(*session.lab.where) if session.choice.profiled else None,
             sampled=session.choice.sampled,
         )
-        fault: LabError | None = None
-        try:
-            bench.begin()
-            with interrupts.interruptible():
-                for _, entries in groupby(boot.entries, key=boot_key):
-                    found = _measure_all(bench, entries)
-                    fault = fault or found
-                    if found is not None and (found.part is not None or found.ends_run):
-                        break
-        except LabError as error:
-            fault = error
-        except BaseException as error:
-            with also(error, "switching the board off"):
-                bench.finish("the board's process ends")
-            raise
-        bench.finish(None if fault is None else fault.what)
+        done = make_boot(bench, boot, store, link)
         part = bench.failed_part(metered=session.environment.has_meter)
-    dead = fault is not None and part is not None
-    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault, dead), part
+    return replace(done, dead=done.fault is not None and part is not None), part
+
+
+def make_boot(bench: Bench, boot: Boot, store: BootStore, link: Link) -> Done:
+    """Measure the entries of a boot, or of a block of boots. A fault that a second try does not cure ends its boot.
+
+    The block goes on with its next boot, unless the board is why. If the process is ended, what was measured is sent
+    before.
+    """
+    fault: LabError | None = None
+    try:
+        bench.begin()
+        with interrupts.interruptible():
+            for _, entries in groupby(boot.entries, key=boot_key):
+                found = _measure_all(bench, entries)
+                fault = fault or found
+                if found is not None and (found.part is not None or found.ends_run):
+                    break
+    except LabError as error:
+        fault = error
+    except BaseException as error:
+        with also(error, "switching the board off"):
+            bench.finish("the board's process ends")
+        with also(error, "sending what was measured"):
+            link.send(_done(boot, store, bench, LabError("the board's process was ended")))
+        raise
+    bench.finish(None if fault is None else fault.what)
+    return _done(boot, store, bench, fault)
+
+
+def _done(boot: Boot, store: BootStore, bench: Bench, fault: LabError | None) -> Done:
+    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault)
 
 
 def _measure_all(bench: Bench, entries: Iterable[Planned]) -> LabError | None:
