@@ -451,12 +451,12 @@ class Session:
             self.say(news)
 
     def _left(self, measurement: Measurement) -> str:
-        """The time that is left, in words; nothing before it is known."""
+        """The time that is left, in words; nothing before it is known, and after the last measurement."""
         if self.pace is None:
             return ""
         before, self._spent_s = self._spent_s, self._spent()
         self.pace.note(measurement.number, self._spent_s[0] - before[0], self._spent_s[1] - before[1])
-        return self.pace.text
+        return self.pace.text if len(self._told) < self.expected else ""
 
     def _spent(self) -> tuple[float, float]:
         """The time now, and the seconds that boots have taken so far."""
