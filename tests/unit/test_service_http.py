@@ -221,6 +221,8 @@ def test_its_own_figures(made: Path) -> None:
         ("/trend?metric=speed", 400, "speed"),
         ("/trend?since=yesterday", 400, "is not a time"),
         ("/trend?since=0001-01-01T00:00%2B09:00", 400, "is not a time"),
+        ("/trend?board=virtul", 400, "did you mean virtual?"),
+        ("/trend?branch=topic", 400, "the index has no branch"),
         (f"/trend?search={'x' * 201}", 400, "search: "),
         (f"/trend?board={','.join(map(str, range(51)))}", 400, "board: "),
         (f"/search?q={'x' * 201}", 400, "200 characters"),

@@ -148,9 +148,7 @@ def test_the_document_of_trends_is_that_of_the_command(service: Service, run: Co
         ("state=worse&by=time", 2),
         ("state=accepted", 0),
         ("suite=quick", 12),
-        ("suite=none", 0),
         ("branch=main", 12),
-        ("branch=topic", 0),
         ("since=2026-01-10&until=2026-01-20", 8),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from fsjoule.errors import ConfigError
@@ -13,6 +14,7 @@ from fsjoule.report.trend.cards import cards
 from fsjoule.report.trend.document import document
 from fsjoule.report.trend.page import Choice, trend_page
 from fsjoule.store.index.database import Index
+from fsjoule.store.index.queries import check_names
 from fsjoule.store.index.records import Order, Where, utc_named
 from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.history import USUAL
@@ -34,6 +36,8 @@ class TrendPage:
             since_utc=utc_named("since", asked.since or None),
             until_utc=utc_named("until", asked.until or None),
         )
+        named = replace(base, boards=asked.board, filesystems=asked.fs, workloads=asked.workload)
+        check_names(index, replace(named, suites=asked.suite, series=asked.series))
         whole = overviews.of(index, state, base, asked.by, metrics)
         self._all = changes_by_series(whole)
         self._still = still_so(whole)
