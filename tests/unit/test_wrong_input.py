@@ -22,6 +22,8 @@ WRONG = {
     "show aaaaab": "aaaaab is not a run folder, and no run's id in results starts so",
     "schema": "fsjoule schema: missing argument 'folder'",
     "show run --wid": "no such option: --wid (Possible options: --wide)",
+    "trend --board": "fsjoule trend: option '--board' requires an argument",
+    "report serve --port": "fsjoule report serve: option '--port' requires an argument",
     "gate --baseline 6.1": "gate: no candidate is named",
     "gate": "gate: no baseline is named",
     "gate 6.1 6.12 --baseline 6.1": "gate: a side is named twice",
