@@ -28,6 +28,7 @@ WRONG = {
     "gate": "gate: no baseline is named",
     "gate 6.1 6.12 --baseline 6.1": "gate: a side is named twice",
     "advise run": "no --profile says what the device does",
+    "advise run --profile logger --lg-env": "RUNS are answered from as they are, without --lg-env",
     "compare 6.1 6.12 --within run --alpha two": "invalid value for '--alpha': Input should be a valid number",
     "compare 6.1 6.12 --within run --alpha 2": "--alpha 2 is not a fraction between 0 and 1",
     "compare 6.1 6.12 --within run --metric joy": "'joy' is not one of 'throughput'",
