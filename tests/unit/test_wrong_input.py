@@ -56,7 +56,7 @@ WRONG = {
     "advise run --profile logger --kernel 9.9": "unknown kernel of these runs '9.9'",
     "advise run --profile logger --kernel 6.1 --fs ext5": "unknown filesystem of these runs 'ext5'",
     "compare 6.1 9.9 --within run": "run aaaaaa has no kernel '9.9'",
-    "compare 6.1 6.12 --within run --fs ext5": "it has no matching measurement",
+    "compare 6.1 6.12 --within run --fs ext5": "run aaaaaa has no filesystem 'ext5'",
     "compare 6.1 6.1 --within run": "both sides are the same 30 measurements",
     "gate --baseline 6.1 --candidate 6.12 --lg-env VIRTUAL --suite fast": "unknown suite 'fast'",
     "gate --baseline 6.1 --candidate 6.12 --lg-env VIRTUAL --fs ext5": "unknown filesystem 'ext5'",
