@@ -27,6 +27,7 @@ EXT4 = "kernel/fs/ext4/ext4.ko"
 SPY = """\
 import json, os, pathlib
 pathlib.Path(os.environ["SPY_TELLS"]).write_text(json.dumps(dict(os.environ)))
+pathlib.Path(os.environ["SPY_TELLS"] + ".argv").write_text(pathlib.Path("/proc/self/cmdline").read_text())
 os._exit(0)
 """
 
@@ -93,6 +94,7 @@ def test_a_bench_is_given_the_labs_variables_and_no_token(board: Board, monkeypa
     assert board.poller(options=("-p", "spy")).once() == 1
     told: Mapping[str, str] = json.loads((board.folder / "told").read_text())
     assert told["LG_COORDINATOR"] == "lab:20408"
+    assert "\0--fsjoule-bench\0" in (board.folder / "told.argv").read_text(), "it is `fsjoule bench`"
     assert not {name for name, value in told.items() if TOKEN in value or KCIDB_TOKEN in value}
 
 

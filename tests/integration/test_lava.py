@@ -45,7 +45,9 @@ def test_a_gate_is_a_job_whose_result_is_the_verdict(fsjoule: CommandLine) -> No
 
 def test_many_cells_are_one_job_or_as_many(fsjoule: CommandLine, tmp_path: Path) -> None:
     words = ("lava", "job", "--lg-env", ENVIRONMENT, "--fs", "ext4,btrfs", "--kernel", "6.1,6.12")
-    assert "quick on ext4,btrfs, kernel 6.1,6.12" in fsjoule(*words).out
+    whole = fsjoule(*words).out
+    assert "quick on ext4,btrfs, kernel 6.1,6.12" in whole
+    assert "- fsjoule bench --suite quick --fs ext4,btrfs --kernel 6.1,6.12 --lg-env" in whole
     fsjoule(*words, "--each", "--output", tmp_path / "jobs")
     jobs = {path.stem: yaml.safe_load(path.read_text())["job_name"] for path in (tmp_path / "jobs").iterdir()}
     cells = [(kernel, filesystem) for kernel in ("6.1", "6.12") for filesystem in ("ext4", "btrfs")]

@@ -24,8 +24,8 @@ IMPORT = re.compile(r"^from (fsjoule[\w.]*) import (.+)$", re.MULTILINE)
 SOURCES = sorted((PROJECT / "src").rglob("*.py"))
 FENCED = re.compile(r"^ *```.*?$(.*?)^ *```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`]+)`")
-# A command ends at the shell's own characters, at an ellipsis, and at a sentence's end.
-COMMAND = re.compile(r"(?:^ *|[$:;&|(] +)(?:\.venv/bin/)?fsjoule((?: +[^\s|;&>#`,)\"']+)+)")
+# A command ends at the shell's own characters, at a command within it, at an ellipsis, and at a sentence's end.
+COMMAND = re.compile(r"(?:^ *|\$\(|[$:;&|(] +)(?:\.venv/bin/)?fsjoule((?: +(?!\$\()[^\s|;&>#`,)\"']+)+)")
 # A reader had to guess what these mean: "uses more energy", "not decided".
 UNPLAIN = re.compile(r"hungrier|thriftier|told apart|cannot be told\b(?! from)")
 APP: Any = typer.main.get_command(_app(""))

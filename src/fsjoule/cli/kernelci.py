@@ -20,7 +20,9 @@ def _group() -> None:
 @app.command("poll")
 def poll(
     api: Annotated[str, typer.Argument(help="KernelCI's API: https://api.kernelci.org/latest")],
-    more: Annotated[list[str] | None, typer.Argument(help="Further options of pytest, after --: -k write.")] = None,
+    more: Annotated[
+        list[str] | None, typer.Argument(help="Further options of `fsjoule bench`, after --: -k write.")
+    ] = None,
     *,
     runtime: Annotated[str, typer.Option(help="The lab's name in KernelCI's pipeline.")],
     platform: Annotated[str, typer.Option(help="The board's name in KernelCI's pipeline.")],

@@ -73,7 +73,9 @@ def device(
 
 @app.command("job")
 def job(
-    more: Annotated[list[str] | None, typer.Argument(help="Further options of pytest, after --: -k write.")] = None,
+    more: Annotated[
+        list[str] | None, typer.Argument(help="Further options of `fsjoule bench`, after --: -k write.")
+    ] = None,
     *,
     suite: Annotated[str, typer.Option(help="What to measure.")] = "quick",
     fs: Filesystems = None,

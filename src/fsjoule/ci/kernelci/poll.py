@@ -229,10 +229,12 @@ class Poller:
 
     def _bench(self, kernel: Path, log: Path, limit_s: float) -> int | None:
         """Measure; its exit code, None after `limit_s`. An interrupt ends the bench first."""
-        words = ["tests/bench", "-p", "no:cacheprovider", "--lg-env", str(self.lab.environment.path.resolve())]
-        words += ["--kernel", str(kernel), "--results", str(self.lab.results.resolve()), *self.lab.options]
+        # The program beside this Python: what its output tells to type is what a user types.
+        program = str(Path(sys.executable).with_name("fsjoule"))
+        words = [program, "bench", "--lg-env", str(self.lab.environment.path.resolve()), "--kernel", str(kernel)]
+        words += ["--results", str(self.lab.results.resolve()), *self.lab.options]
         self.say(f"measuring; the bench's output is in {log}")
-        bench = process.start([sys.executable, "-m", "pytest", *words], log=log, cwd=project_dir(), env=_NO_TOKENS)
+        bench = process.start(words, log=log, cwd=project_dir(), env=_NO_TOKENS)
         try:
             with interrupts.interruptible():
                 return bench.wait(limit_s)

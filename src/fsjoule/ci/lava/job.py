@@ -1,4 +1,4 @@
-"""A suite as a LAVA job: a shell on the worker, in which pytest measures as it does without LAVA."""
+"""A suite as a LAVA job: a shell on the worker, in which `fsjoule bench` measures as it does without LAVA."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GATE: Final = {0: "pass", 1: "fail", 3: "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job: its measurements (options of pytest), and how LAVA treats it. `wait_s` is the wait for its place.
+    """A job: its measurements (options of the program), and how LAVA treats it. `wait_s` is the wait for its place.
 
     `without` are lines about what the board does without, for the job's readers.
     """
@@ -43,7 +43,7 @@ class Job:
 
 def suite_job(job: Job) -> str:
     """The job that measures, in YAML. Raises ConfigError for a wrong priority or an impossible time."""
-    return _measuring(job, ["pytest", "tests/bench", "-p", "no:cacheprovider"], "bench", _BENCH)
+    return _measuring(job, ["fsjoule", "bench"], "bench", _BENCH)
 
 
 def gate_job(job: Job) -> str:
@@ -108,7 +108,7 @@ def definition(name: str, description: str, steps: Sequence[str]) -> dict[str, A
 
 
 def bench_options(given: Sequence[tuple[str, object]]) -> tuple[str, ...]:
-    """Options of pytest from names and values, without those that are None."""
+    """Options from names and values, without those that are None."""
     return tuple(word for name, value in given if value is not None for word in (name, str(value)))
 
 
