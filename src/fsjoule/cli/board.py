@@ -51,6 +51,13 @@ def _check_meter(volts: float | None, instrument: str | None, marks: str | None)
         raise ConfigError(f"--instrument: {instrument!r} is no address", hint=f"an address is {ADDRESSES}")
 
 
+def _meter(instrument: str | None, answered: str) -> tuple[str, str]:
+    """The address of the board's instrument ("" for fsjoule's own meter) and the serial number, whichever was typed."""
+    from fsjoule.meter.instruments import kind_at
+
+    return instrument or (answered if kind_at(answered) else ""), answered
+
+
 @app.command("new")
 def board_new(  # noqa: PLR0917 - typer
     name: Annotated[str, typer.Argument(help="Name of the board and of its place.")],
@@ -65,7 +72,9 @@ def board_new(  # noqa: PLR0917 - typer
         ),
     ] = None,
     shell: Annotated[str | None, typer.Option(help="How its programs are started: console or ssh.")] = None,
-    outlet_model: Annotated[str | None, typer.Option(help="labgrid's name for the outlet's kind.")] = None,
+    outlet_model: Annotated[
+        str | None, typer.Option(help="labgrid's name for the outlet's kind; manual: somebody switches when asked.")
+    ] = None,
     outlet_host: Annotated[str | None, typer.Option(help="The outlet's address.")] = None,
     outlet_index: Annotated[int, typer.Option(help="The outlet's socket.")] = 0,
     console: Annotated[str | None, typer.Option(help="Serial number of the console's USB adapter.")] = None,
@@ -77,7 +86,7 @@ def board_new(  # noqa: PLR0917 - typer
     instrument: Annotated[
         str | None,
         typer.Option(
-            metavar="ADDRESS", help="The meter is another instrument (fsjoule meter list): joulescope, iio:…, visa:…."
+            metavar="ADDRESS", help="The meter is another instrument (fsjoule meter list): joulescope:…, iio:…, visa:…."
         ),
     ] = None,
     marks: Annotated[
@@ -113,6 +122,7 @@ def board_new(  # noqa: PLR0917 - typer
     from fsjoule.host.paths import project_dir
     from fsjoule.kernels.recipe import load_recipe, parse_recipe, recipe_files, recipes_folder
     from fsjoule.lab.boards.files import (
+        MANUAL,
         TO_CHANGE,
         Wired,
         board_files,
@@ -127,8 +137,8 @@ def board_new(  # noqa: PLR0917 - typer
     _check_meter(ppk2, instrument, marks)
     asking = ask and sys.stdin.isatty()
 
-    def answer(given: str | None, question: str, default: str) -> str:
-        if given is not None or not asking:
+    def answer(given: str | None, question: str, default: str, *, asks: bool = True) -> str:
+        if given is not None or not (asking and asks):
             return default if given is None else given
         return str(typer.prompt(question, default=default, err=True))
 
@@ -142,21 +152,21 @@ def board_new(  # noqa: PLR0917 - typer
     written = answer(flasher, f"How its card is written ({', '.join(WAYS)})", SDMUX)
     device = asked_of(written)
     reached = answer(shell, f"How its programs are started ({', '.join(SHELLS)})", CONSOLE)
-    wired = Wired(
-        answer(outlet_model, "The outlet's model, a name of labgrid's NetworkPowerPort", default.outlet_model),
-        answer(outlet_host, "The outlet's address", default.outlet_host),
-        outlet_index,
-        answer(
-            console, "Serial number of the console's USB adapter (fsjoule exporter check shows it)", default.console
-        ),
-        default.meter if instrument else answer(meter, "Serial number of the meter", default.meter),
-        answer(mux, device, default.mux) if device else default.mux,
-        ppk2,
-        instrument or default.instrument,
-        answer(marks, "Serial number of the adapter at the board's mark line", default.marks)
-        if instrument
-        else marks or default.marks,
+    model = answer(
+        outlet_model,
+        f"The outlet's model, a name of labgrid's NetworkPowerPort; {MANUAL}: you switch when asked",
+        default.outlet_model,
     )
+    host = answer(outlet_host, "The outlet's address", default.outlet_host, asks=model != MANUAL)
+    console = answer(
+        console, "Serial number of the console's USB adapter (fsjoule exporter check shows it)", default.console
+    )
+    asked = "The meter: its serial number, or an instrument's address (fsjoule meter list)"
+    instrument, meter = _meter(instrument, answer(meter, asked, default.meter, asks=not instrument))
+    mux = answer(mux, device, default.mux, asks=bool(device))
+    asked = "Serial number of the adapter at the board's mark line"
+    marks = answer(marks, asked, default.marks, asks=bool(instrument))
+    wired = Wired(model, host, outlet_index, console, meter, mux, ppk2, instrument, marks)
     folder = project_dir() if into is None else into
     paths = paths_of(name, folder)
     own: dict[str, str] = {}

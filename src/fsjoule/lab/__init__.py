@@ -37,7 +37,7 @@ from fsjoule.lab.ssh_server import SshServer
 from fsjoule.lab.ssh_shell import SshShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.lab.target import check_places, guard, labgrid_target, read_again, variables, wants_virtual_lab
+from fsjoule.lab.target import ask_with, check_places, guard, labgrid_target, read_again, variables, wants_virtual_lab
 from fsjoule.lab.tftp import TftpFlasher
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 from fsjoule.lab.ums import UmsFlasher
@@ -69,6 +69,7 @@ __all__ = [
     "Wanted",
     "acquired_place",
     "acquired_places",
+    "ask_with",
     "board_counter",
     "board_facts",
     "board_meter",

@@ -92,7 +92,9 @@ class EnvironmentFile:
     def does_without(self) -> tuple[str, ...]:
         """A line for each part of a full lab that this board lacks, with the consequence."""
         meter = () if self.has_meter else ("without a meter: throughput only, no energy",)
-        return (*meter, *([f"without an SD mux: {self.without_mux}"] if self.without_mux else []))
+        by_hand = any(driver.cls == "ManualPowerDriver" for driver in self.drivers)
+        outlet = ("without an outlet: somebody must switch the board when asked",) if by_hand else ()
+        return (*meter, *outlet, *([f"without an SD mux: {self.without_mux}"] if self.without_mux else []))
 
     @property
     def variables(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import attr
 import pexpect
 from labgrid import Target
+from labgrid.driver import ManualPowerDriver
 from labgrid.exceptions import InvalidConfigError
 from labgrid.factory import target_factory
 from labgrid.step import step
@@ -32,6 +33,7 @@ from fsjoule.lab.ssh_server import SshServer
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _POWER_TIMEOUT_S: Final = 30.0
+_HAND_TIMEOUT_S: Final = 600.0  # for somebody who was asked to switch the board
 _CONSOLE_ATTEMPTS: Final = 3
 _CONSOLE_TIMEOUT_S: Final = 60.0
 _DRAIN_TIMEOUT_S: Final = 10.0
@@ -334,7 +336,8 @@ class BoardStrategy(Strategy):
     @contextlib.contextmanager
     def _switching(self, doing: str) -> Generator[None]:
         """What is done at the outlet: its faults are the power's, and it has a time limit."""
-        with lab_errors(doing, Part.POWER), time_limit(_POWER_TIMEOUT_S, doing, self.diagnose_power):
+        limit_s = _HAND_TIMEOUT_S if isinstance(self.power, ManualPowerDriver) else _POWER_TIMEOUT_S
+        with lab_errors(doing, Part.POWER), time_limit(limit_s, doing, self.diagnose_power):
             yield
 
     @property

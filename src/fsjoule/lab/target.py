@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import subprocess
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, cast
@@ -83,6 +83,11 @@ def read_again(config: Any) -> None:  # noqa: ANN401 - pytest's; it is not known
         environment.config = made(environment.config_file)
         if config.option.lg_coordinator is not None:
             environment.config.set_option("coordinator_address", config.option.lg_coordinator)
+
+
+def ask_with(config: Any, ask: Callable[[str], None]) -> None:  # noqa: ANN401 - pytest's; it is not known here
+    """Let labgrid's drivers that need a hand (ManualPowerDriver) ask so: their `input` does not reach past pytest."""
+    config.stash[LABGRID_ENV_KEY].interact = ask
 
 
 def close_ssh() -> None:

@@ -18,9 +18,11 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -289,9 +291,10 @@ def _start(session: Session, config: pytest.Config) -> None:
     """Build the cards and bring a virtual lab up, now that something is selected."""
     try:
         session.start()
-        if session.environment.wanted.tags:
-            from fsjoule import lab
+        from fsjoule import lab
 
+        lab.ask_with(config, partial(_by_hand, config))
+        if session.environment.wanted.tags:
             lab.read_again(config)
     except FsjouleError as error:
         # pytest would frame the message with exclamation marks, hint and all.
@@ -440,6 +443,18 @@ def _entry(item: pytest.Item) -> Planned | None:
 
     entry: Any = getattr(getattr(item, "callspec", None), "params", {}).get("planned")
     return entry if isinstance(entry, Planned) else None
+
+
+def _by_hand(config: pytest.Config, question: str) -> None:
+    """Wait until somebody at the terminal has done what is asked. Raises LabError without a terminal."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    capture.suspend_global_capture(in_=True)
+    try:
+        if not sys.stdin.isatty():
+            raise LabError(f"nobody is asked, without a terminal: {question}", hint="start the bench in a terminal")
+        input(f"{question} ")
+    finally:
+        capture.resume_global_capture()
 
 
 class _Warnings(logging.Handler):

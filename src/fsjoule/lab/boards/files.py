@@ -15,6 +15,7 @@ from fsjoule.model import MarkLine
 
 # Stands in a file until somebody writes the true value; `fsjoule board check` finds it.
 TO_CHANGE: Final = "CHANGE-ME"
+MANUAL: Final = "manual"  # the outlet's model where there is none
 PROMPT: Final = "=> "  # U-Boot's own, of a recipe that names none
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -30,6 +31,7 @@ _MARK_LINE: Final = "      MarkLineDriver:\n        bindings:\n          port: m
 class Wired:
     """How a board is wired to its lab: the outlet, and serial numbers of USB devices (udev's ID_SERIAL_SHORT).
 
+    With the outlet's model `manual` there is none: somebody switches the board when asked.
     `mux` is the serial number of the SD mux, for a U-Boot with the card the ID_PATH of its USB socket, or its address.
     With `ppk2_volts` the meter is a PPK2 in the board's supply of this voltage, with `instrument` the one at this
     address of `fsjoule meter`. `marks` is the serial number of the adapter at the board's mark line: a PPK2 hears a
@@ -213,7 +215,7 @@ targets:
         name: !template $LG_PLACE
 {reached.resources}\
     drivers:
-      NetworkPowerDriver: {{}}
+      {"ManualPowerDriver" if wired.outlet_model == MANUAL else "NetworkPowerDriver"}: {{}}
       SerialDriver:
         bindings:
           port: default
@@ -240,6 +242,17 @@ targets:
 {loader}\
         # The boot loader shows its prompt if it finds nothing to boot.
         boot_failure: '\\r\\n{regular(recipe.board.prompt)}'
+"""
+
+
+def _outlet(wired: Wired) -> str:
+    if wired.outlet_model == MANUAL:
+        return ""
+    return f"""\
+  NetworkPowerPort:
+    model: {wired.outlet_model}
+    host: '{wired.outlet_host}'
+    index: {wired.outlet_index}
 """
 
 
@@ -289,10 +302,7 @@ def exporter_text(
 ## Exporter of a board: {title}. `fsjoule exporter check` shows the serial numbers of
 ## the devices on its computer.
 {name}:
-  NetworkPowerPort:
-    model: {wired.outlet_model}
-    host: '{wired.outlet_host}'
-    index: {wired.outlet_index}
+{_outlet(wired)}\
   ## The console is called default, so that a SerialDriver without a name and `labgrid-client console` find it.
   default:
     cls: USBSerialPort
