@@ -97,6 +97,13 @@ def test_many_filesystems_keep_the_cell_short() -> None:
         ([], "Nothing was measured: there is no answer."),
         (rivals({"ext4": 1.0}), "Only ext4 has valid figures: there is nothing to compare it with."),
         (
+            rivals({"ext4": 1.0}, kernels=("6.1", "6.12")),
+            (
+                "Only ext4 has valid figures: there is nothing to compare it with. "
+                "To compare its kernels: fsjoule compare 6.1 6.12 --within k3v9q2"
+            ),
+        ),
+        (
             [replace(m, invalid_reasons=("no",)) for m in rivals({"ext4": 1.0, "btrfs": 0.8}, boots=1)],
             "No measurement is valid: there is no answer.",
         ),

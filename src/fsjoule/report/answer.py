@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -85,7 +86,7 @@ class Answer:
 def answer(summary: Summary, contests: Sequence[Contest]) -> Answer:
     """The run's answer; without a second filesystem, or without a valid figure, its headline says so."""
     if not contests:
-        return Answer(_nothing(summary), tiles=_figures(summary))
+        return Answer(f"{_nothing(summary)}{_compare(summary)}", tiles=_figures(summary))
     figures: dict[tuple[str, str], dict[bool, Figure]] = {}
     for each in _in_order(summary, contests):
         cells = figures.setdefault((each.workload.label, _where(summary, each.suite, each.storage, each.kernel)), {})
@@ -178,6 +179,15 @@ def _nothing(summary: Summary) -> str:
             return f"{len(filesystems)} filesystems are too many to compare each with each: there is no answer."
         return "No operation has valid figures of two filesystems: there is no answer."
     return f"Only {filesystems[0]} has valid figures: there is nothing to compare it with."
+
+
+def _compare(summary: Summary) -> str:
+    """The command for whoever has measured kernels, not filesystems."""
+    kernels = list(dict.fromkeys(row.kernel for row in (*summary.fio, *summary.timed) if row.valid))
+    if len(kernels) < 2:  # noqa: PLR2004 - a pair
+        return ""
+    words = ("fsjoule", "compare", kernels[0], kernels[-1], "--within", summary.run.run_id)
+    return f" To compare its kernels: {shlex.join(words)}"
 
 
 def _in_order(summary: Summary, contests: Sequence[Contest]) -> list[Contest]:
