@@ -311,6 +311,8 @@ def test_nothing_valid_and_nothing_of_that_kind_is_refused(matrix: Path, tmp_pat
 def test_a_name_without_an_index_says_both_ways(matrix: Path, tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"(?s)6\.12 is not a run folder, and there is no index at .*index rebuild"):
         compared(matrix, "6.12", index=tmp_path / "index.sqlite")
+    with pytest.raises(ResultError, match=r"^there is no folder no/where\n  hint: list the runs: fsjoule runs$"):
+        compared(matrix, "no/where", index=tmp_path / "index.sqlite")
 
 
 # ------------------------------------------------------------------------------------------------- what is told beside

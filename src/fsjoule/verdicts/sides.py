@@ -133,9 +133,9 @@ class Sources:
             try:
                 self._index = self._opened.enter_context(open_index(self._location))
             except ResultError as error:
-                absent = "/" in text and not Path(text).exists()
-                what = f"there is no folder {text}" if absent else f"{text} is not a run folder"
-                raise ResultError(f"{what}, and {error.what}", hint=error.hint) from error
+                if "/" in text and not Path(text).exists():
+                    raise ResultError(f"there is no folder {text}", hint="list the runs: fsjoule runs") from error
+                raise ResultError(f"{text} is not a run folder, and {error.what}", hint=error.hint) from error
         return self._index
 
     def _read(self, text: str) -> tuple[Index, tuple[str, ...]]:
