@@ -320,6 +320,7 @@ def test_other_wrong_input_is_refused(fsjoule: CommandLine, results: Path, tmp_p
         ({"lab": replace(LAB, place="rack-2")}, "the runs are of different places: rack-2 of fsjoule-virtual"),
         ({"meter": replace(METER, serial_number="T2")}, "the runs are of different meters: T1 (run aaaaaa), T2"),
         ({"kernel": "6.12"}, "the runs measured different kernels: 6.1.0-armmp (6.1.7-1), 6.12.0-armmp (6.12.7-1)"),
+        ({"kernel": "6.12"}, "hint: choose one, for example --kernel '6.12.0-armmp (6.12.7-1)'"),
         ({"simulated": False}, "the runs are of different sorts: real (run bbbbbb), simulated (run aaaaaa)"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -167,7 +168,9 @@ def evidence_of(
 def _of_storage(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
     names = sorted({one.storage for one in found})
     if wanted is None and len(names) > 1:
-        raise ConfigError(f"the runs measured several storage devices: {', '.join(names)}", hint="choose: --storage")
+        raise ConfigError(
+            f"the runs measured several storage devices: {', '.join(names)}", hint=f"choose one: --storage {names[0]}"
+        )
     if wanted is not None and wanted not in names:
         raise ConfigError.unknown("storage device of these runs", wanted, names)
     return [one for one in found if wanted in (None, one.storage)]
@@ -176,7 +179,10 @@ def _of_storage(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
 def _of_kernel(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
     kernels = {one.kernel.label if one.kernel else "an unknown kernel": one for one in found}
     if wanted is None and len(kernels) > 1:
-        raise ConfigError(f"the runs measured different kernels: {', '.join(sorted(kernels))}", hint="choose: --kernel")
+        names = sorted(kernels)
+        newest = max(kernels, key=lambda name: one.order if (one := kernels[name].kernel) else "")
+        hint = f"choose one, for example --kernel {shlex.quote(newest)}"
+        raise ConfigError(f"the runs measured different kernels: {', '.join(names)}", hint=hint)
     if wanted is None:
         return list(found)
     chosen = {
