@@ -292,6 +292,7 @@ def test_a_run_without_profiles_or_symbols_says_what_it_lacks(fsjoule: CommandLi
         done = fsjoule("explain", "6.1", "6.12", "--within", run)
         assert done.code == 2
         assert said in " ".join(done.err.split())
+        assert profiles or "fsjoule explain 6.1 6.12 --lg-env " in done.err
 
 
 def test_a_gate_explains_the_series_that_regressed(tmp_path: Path) -> None:

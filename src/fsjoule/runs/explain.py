@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError, ResultError
+from fsjoule.host.paths import project_dir
 from fsjoule.model import SAMPLED, Measurement, SeriesKey, Symbols
 from fsjoule.model.labels import series_labels
 from fsjoule.runs.names import matching
@@ -222,7 +224,10 @@ def _why_not(baseline: _Side, candidate: _Side) -> ResultError:
     lacking = baseline.kept.without() or candidate.kept.without()
     both = f"{baseline.kernel} and {candidate.kernel}"
     where = " and ".join(dict.fromkeys(str(side.kept.path) for side in (baseline, candidate)))
-    return lacking or ResultError(f"{where}: no profiles of both {both} for any series", hint=_KEEP)
+    board = str(project_dir() / "env" / "deterministic.yaml")
+    words = ("fsjoule", "explain", baseline.kernel, candidate.kernel, "--lg-env", board)
+    hint = f"measure them with profiles: {shlex.join(words)}"
+    return lacking or ResultError(f"{where}: no profiles of both {both} for any series", hint=hint)
 
 
 def _with(
