@@ -38,7 +38,7 @@ class _BoardByDefault(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own types are private
         words = list[str]()
-        for word, after in zip(args, [*args[1:], "-"], strict=True):
+        for word, after in zip(args, [*args[1:], "-"], strict=False):
             words += [word, str(guest_time_board())] if word == _BOARD and after.startswith("-") else [word]
         return super().parse_args(ctx, words)
 
