@@ -325,7 +325,7 @@ def test_its_page_and_the_report_of_its_run_begin_with_the_verdict(run: CommandL
     page = (tmp_path / "gate.html").read_text()
     headline = done.document["headline"]
     assert headline.startswith("regressed: btrfs randwrite-16k ")
-    assert f'<p class="answer bad">{headline}</p>' in page
+    assert f'<p class="answer bad">{headline.replace(" %", chr(160) + "%")}</p>' in page
     assert "Throughput: change, more is better (simulated)" in page
     assert page.count("<h2>What matters") == 1
     keep_gate(from_document(done.out.encode()), folder)
