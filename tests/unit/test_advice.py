@@ -1,4 +1,4 @@
-"""`fsjoule advise`: a day and a year by hand, what can be told apart, and what is refused."""
+"""`fsjoule advise`: a day and a year by hand, what differs, and what is refused."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def test_a_changed_figure_alone(fsjoule: CommandLine, matrix: Path) -> None:
     ("words", "said"),
     [
         (("6.1", "6.1"), "both sides are the same 36 measurements: kernel 6.1.0-armmp"),
-        (("6.1", "6.12", "--fs", "xfs"), "cannot be compared: it has no matching measurement"),
+        (("6.1", "6.12", "--fs", "xfs"), "run aaaaaa has no filesystem 'xfs'"),
         (("6.1", "6.12", "--alpha", "5"), "--alpha 5 is not a fraction between 0 and 1"),
         (("6.1", "6.12", "--smallest-effect", "nan"), "--smallest-effect nan is not a fraction"),
         (("6.1", "6.12", "--json", "--markdown"), "exclude each other"),

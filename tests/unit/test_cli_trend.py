@@ -146,6 +146,7 @@ def test_only_what_is_asked_for(run: CommandLine, words: Sequence[str], historie
         (("--fs", "btrfs,xfs"), "the index has no filesystem 'xfs'"),
         (("--workload", "read"), "the index has no workload 'read'"),
         (("--suite", "operations"), "the index has no suite 'operations'\n  hint: it has quick"),
+        (("--kernel", "5.4"), "the index has no kernel '5.4'"),
         (("--branch", "topic"), "the index has no branch 'topic'\n  hint: it has main"),
         (("--series", "zz"), "the index has no series 'zz'"),
     ],
@@ -154,6 +155,12 @@ def test_wrong_options_are_refused(run: CommandLine, words: Sequence[str], said:
     done = run("trend", *words)
     assert done.code == 2
     assert said in done.err
+
+
+def test_a_kernel_is_chosen_by_the_start_of_its_release(run: CommandLine) -> None:
+    words = ("trend", "--board", "virtual", "--metric", "throughput", "--json", "--kernel")
+    counts = {name: run(*words, name).document["measurements"] for name in ("6.1.100", "6.1.100,6.1.101", "6.1")}
+    assert counts == {"6.1.100": 36, "6.1.100,6.1.101": 72, "6.1": 432}
 
 
 def test_the_document_has_all_of_it(run: CommandLine) -> None:

@@ -26,6 +26,8 @@ FENCED = re.compile(r"^ *```.*?$(.*?)^ *```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`]+)`")
 # A command ends at the shell's own characters, at an ellipsis, and at a sentence's end.
 COMMAND = re.compile(r"(?:^ *|[$:;&|(] +)(?:\.venv/bin/)?fsjoule((?: +[^\s|;&>#`,)\"']+)+)")
+# A reader had to guess what these mean: "uses more energy", "not decided".
+UNPLAIN = re.compile(r"hungrier|thriftier|told apart|cannot be told\b(?! from)")
 APP: Any = typer.main.get_command(_app(""))
 
 
@@ -82,6 +84,11 @@ def test_the_architecture_has_every_room_and_module() -> None:
     rooms = {f"{init.parent.name}/" for init in package.glob("*/__init__.py")}
     modules = {module.name for module in package.glob("*.py") if module.name != "__init__.py"}
     assert {name for name in rooms | modules if f"| `{name}`" not in text} == set()
+
+
+def test_words_are_plain() -> None:
+    read = [page for page in PAGES if page.parent.name != "adr"] + SOURCES
+    assert [file.name for file in read if UNPLAIN.search(file.read_text())] == []
 
 
 def test_every_room_says_who_may_call_it_and_what_it_may_call() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -13,6 +14,7 @@ from fsjoule.model import Provision, SeriesKey
 from fsjoule.model.metrics import Metric
 from fsjoule.report.comparison.document import to_document
 from fsjoule.report.comparison.markdown import to_markdown
+from fsjoule.report.comparison.page import render_page
 from fsjoule.report.comparison.text import print_comparison
 from fsjoule.report.comparison.words import headline
 from fsjoule.report.findings import comparison_table, figure_text, share_text
@@ -89,6 +91,16 @@ def test_many_changes_are_counted_and_the_largest_named() -> None:
     found = compared(*(judged(ratio=(1 - n / 100, 0.5, 0.99), label=f"ext4 read-{n}k") for n in range(5, 10)))
     assert headline(found).startswith("kernel 6.12 against 6.1: ext4 read-9k 9.0 % slower")
     assert headline(found).endswith("and 2 more")
+
+
+def test_the_tiles_of_a_page_are_what_changed_most(tmp_path: Path) -> None:
+    quiet = judged(Outcome.UNCHANGED, ratio=(1.0, 0.99, 1.01), label="ext4 read-1k")
+    changed = [judged(ratio=(1 - n / 100, 0.5, 0.99), label=f"ext4 read-{n}k") for n in range(5, 10)]
+    page = render_page(compared(quiet, *changed), tmp_path / "page.html")
+    tiles = re.findall(r'<dt>(.*?)</dt><dd class="bad">(.*?)<small>regressed</small>', page)
+    assert tiles == [(f"ext4 read-{n}k, throughput", f"-{n}.0 %") for n in (9, 8, 7, 6)]
+    assert "9.0\u00a0% slower" in page
+    assert 'class="tiles"' not in render_page(compared(quiet), tmp_path / "page.html")
 
 
 def test_losses_come_first_in_units_of_what_matters() -> None:

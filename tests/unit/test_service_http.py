@@ -223,10 +223,14 @@ def test_its_own_figures(made: Path) -> None:
         ("/trend?since=0001-01-01T00:00%2B09:00", 400, "is not a time"),
         ("/trend?board=virtul", 400, "did you mean virtual?"),
         ("/trend?branch=topic", 400, "the index has no branch"),
+        ("/runs?board=virtul", 400, "did you mean virtual?"),
+        ("/runs?suite=fast", 400, "it has quick"),
+        ("/runs?status=odd", 400, "status.0: Input should be"),
         (f"/trend?search={'x' * 201}", 400, "search: "),
         (f"/trend?board={','.join(map(str, range(51)))}", 400, "board: "),
         (f"/search?q={'x' * 201}", 400, "200 characters"),
         ("/compare?baseline=5.4&candidate=6.1", 400, "no run, kernel or branch"),
+        ("/compare?baseline=run:aaaaaa&candidate=run:bbbbbb&fs=ext5", 400, "did you mean ext4?"),
     ],
 )
 def test_errors_look_like_pages_and_say_what_to_do(service: Service, address: str, status: int, told: str) -> None:

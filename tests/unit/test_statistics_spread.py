@@ -1,4 +1,4 @@
-"""Means with deviations, whether they are told apart, and how often something happens."""
+"""Means with deviations, whether they differ, and how often something happens."""
 
 from __future__ import annotations
 

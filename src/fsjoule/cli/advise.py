@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
-from fsjoule.cli.common import Boards, Json, Wait, Wide, out, output_file, print_json, progress, refuse, write_text
+from fsjoule.cli.common import (
+    Boards,
+    Json,
+    Wait,
+    Wide,
+    guest_time_board,
+    out,
+    output_file,
+    print_json,
+    progress,
+    refuse,
+    write_text,
+)
 from fsjoule.errors import ConfigError
 from fsjoule.runs.options import DEFAULT_KERNEL
 
@@ -17,9 +30,20 @@ if TYPE_CHECKING:
     from fsjoule.verdicts.advice.evidence import Evidence
 
 app = typer.Typer()
+_BOARD: Final = "--lg-env"
 
 
-@app.command("advise")
+class _BoardByDefault(TyperCommand):
+    """`--lg-env` without a file is the virtual board in guest time. typer has no options whose value may be absent."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own types are private
+        words = list[str]()
+        for word, after in zip(args, [*args[1:], "-"], strict=True):
+            words += [word, str(guest_time_board())] if word == _BOARD and after.startswith("-") else [word]
+        return super().parse_args(ctx, words)
+
+
+@app.command("advise", cls=_BoardByDefault)
 def advise(
     *,
     runs: Annotated[
@@ -32,8 +56,8 @@ def advise(
     lg_env: Annotated[
         Path | None,
         typer.Option(
-            "--lg-env",
-            metavar="FILE",
+            _BOARD,
+            metavar="[FILE]",
             help="Measure what is missing on this board (default without RUNS: the virtual board in guest time).",
         ),
     ] = None,
@@ -92,7 +116,7 @@ def advise(
     weighted = parse_weights(weights) if weights is not None else None
     if runs:
         given = {
-            "--lg-env": lg_env,
+            _BOARD: lg_env,
             "--repeat": repeat,
             "--results": results,
             "--boards": boards > 1,
@@ -102,14 +126,13 @@ def advise(
         refuse("RUNS are answered from as they are, without", given, hint="leave RUNS out to measure what is missing")
         found = _recorded(runs, kernel, storage, fs)
     else:
-        from fsjoule.host.paths import project_dir
         from fsjoule.lab import read_environment, wanted_place
         from fsjoule.runs.advise import answered, question
 
         asked = question(
             name,
             usage,
-            read_environment(lg_env or project_dir() / "env" / "deterministic.yaml", wanted_place(None, wait, None)),
+            read_environment(lg_env or guest_time_board(), wanted_place(None, wait, None)),
             filesystems=fs,
             kernel=kernel or DEFAULT_KERNEL,
             storage=storage,

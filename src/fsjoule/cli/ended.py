@@ -75,7 +75,7 @@ class Group(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own types are private
         try:
-            with _told_as_input():
+            with _told_as_input(ctx):
                 return super().invoke(ctx)
         except (OSError, EOFError) as error:
             raise _Unexpected from error
@@ -94,15 +94,17 @@ def _plain_type(shown_type: Callable[..., Any], ctx: Any) -> str:  # noqa: ANN40
 
 
 @contextmanager
-def _told_as_input() -> Generator[None]:
+def _told_as_input(group: Any = None) -> Generator[None]:  # noqa: ANN401 - typer's own types are private
     try:
         yield
     except TyperException as error:
         context = getattr(error, "ctx", None)
         message = error.format_message()
-        if context is None or message.startswith("Usage:"):
+        # typer's parser does not say whose option lacks its value: that of the command that `group` was about to call.
+        if (context is None and group is None) or message.startswith("Usage:"):
             raise  # a group without a command: typer shows the group's help
-        command = str(context.command_path)
+        command = str(context.command_path) if context else f"{group.command_path} {group.invoked_subcommand or ''}"
+        command = command.rstrip()
         message = message.replace("Value error, ", "").rstrip(".")
         raise ConfigError(f"{command}: {message[:1].lower()}{message[1:]}", hint=f"see {command} --help") from error
 

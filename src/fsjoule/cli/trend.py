@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -60,6 +61,7 @@ def trend(
     workload: Annotated[_Names, typer.Option("--workload", help="Only these workloads: randwrite-16k.")] = None,
     suite: Annotated[_Names, typer.Option("--suite", help="Only these suites.")] = None,
     branch: Annotated[_Names, typer.Option("--branch", help="Only runs of these branches.")] = None,
+    kernel: Annotated[_Names, typer.Option("--kernel", help="Only these kernels; 6.1 means every 6.1.")] = None,
     metric: Annotated[
         _Names, typer.Option("--metric", help="Figures to show, or all (default: throughput, duration and energy).")
     ] = None,
@@ -143,9 +145,10 @@ def trend(
     from fsjoule.store.change_points import remembered
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.queries import check_names
+    from fsjoule.store.index.selection import kernels_named
     from fsjoule.verdicts.trend.trend import trend_of
 
-    where = Where(
+    named = Where(
         series=listed(series),
         boards=listed(board),
         filesystems=listed(fs),
@@ -156,17 +159,17 @@ def trend(
         until_utc=utc_named("--until", until),
     )
     all_names = bool(json_output or page or svg)
-    wanted = metrics_named(listed(metric))
+    wanted, of_kernels = metrics_named(listed(metric)), listed(kernel)
 
     def look(opened: Index, order: Order) -> Trend:
-        check_names(opened, where)
+        check_names(opened, named)
         known, faults = confirmations(kept)
         for fault in faults:
             progress(f"left out: {fault}")
         with remembered(RupturesFinder()) as finder:
             return trend_of(
                 opened,
-                where,
+                replace(named, kernels=kernels_named(opened, of_kernels)),
                 order=order,
                 metrics=wanted,
                 at_most=MOST_READ if limit is None else limit or None,
@@ -215,7 +218,7 @@ def trend(
         _write_page(page, forge, found, other)
     if svg is not None:
         _write_charts(svg, found)
-    if limit is None and where == Where(branches=where.branches):
+    if limit is None and not of_kernels and named == Where(branches=named.branches):
         # A narrower or longer look reads other measurements of each series: the next night could not use its verdicts.
         _keep_verdicts(index, *filter(None, (found, other)))
 

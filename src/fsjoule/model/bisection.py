@@ -45,7 +45,7 @@ class KernelBoot:
 
     `unfit` is the reason why the kernel gave no figures in a healthy lab; `booted` is false if it did not even boot.
     `absent` says why a figure is lacking though its measurement went well: the kernel is not at fault. `board` tells
-    boards of one kind apart; it is empty if they are not told apart.
+    boards of one kind apart; it is empty if they are taken as one.
     """
 
     run_id: str

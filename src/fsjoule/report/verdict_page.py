@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -12,20 +11,21 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from fsjoule.model.labels import counted
 from fsjoule.report.explanation.section import section
 from fsjoule.report.findings import TONES
 from fsjoule.report.forest_chart import NOTE, Findings, forest_charts
+from fsjoule.report.numbers import signed
 from fsjoule.report.run import PAGE
 from fsjoule.report.site import Site
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.words import means
-from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.explanation.changes import Explanation
+from fsjoule.verdicts.finding import important_first
 
 Lines = list[tuple[str, str]]
 _MOST_LINKS: Final = 100
+_TILES: Final = 4  # what changed most
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,7 @@ class VerdictPage:
 
     def render(self, place: Path | Site) -> str:
         """The page as HTML: a file that links to the pages of its runs that are there, or a page of a site."""
-        tones = {means(one): TONES[one.outcome] for one in self.findings}
-        counts = Counter(means(one) for one in sorted(self.findings, key=lambda one: list(Outcome).index(one.outcome)))
+        changed = [one for one in important_first(self.findings) if one.changed][:_TILES]
         return render(
             "verdict.html.j2",
             site=place if isinstance(place, Site) else None,
@@ -58,8 +57,15 @@ class VerdictPage:
             headline=self.headline,
             tone=self.tone,
             simulated=self.simulated,
-            tiles=[(meant, count, tones[meant]) for meant, count in counts.items()],
-            figures=counted(len(self.findings), "figure"),
+            tiles=[
+                (
+                    f"{one.subject.name}, {one.metric.value}",
+                    signed(one.ratio, one.interval),
+                    means(one),
+                    TONES[one.outcome],
+                )
+                for one in changed
+            ],
             notes=self.notes,
             shown=self.shown,
             rest=self.rest,

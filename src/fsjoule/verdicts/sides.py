@@ -16,7 +16,7 @@ from fsjoule.store.folder import RUN_FILE
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.location import DEFAULT_NAME
-from fsjoule.store.index.queries import points, run_folders
+from fsjoule.store.index.queries import check_names, points, run_folders
 from fsjoule.store.index.records import Origin, Point, Where
 from fsjoule.store.index.selection import Selection, UnknownNameError, resolve, resolve_kernel
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -91,11 +91,14 @@ class Sources:
             what, place = text, within or ""
         if not place:
             index, found = self._named(what)
+            whole = found
         elif self._is_folder(what):
             raise ConfigError(f"{what} is a run folder, not a kernel within {place}", hint="write KERNEL@RUN")
         else:
-            index, inside = self._named(place)
-            found = resolve_kernel(index, what, inside)
+            index, whole = self._named(place)
+            found = resolve_kernel(index, what, whole)
+        # A folder's own index has its runs only.
+        check_names(index, where, "the index" if index is self._index else whole.title)
         narrowed = replace(
             where, runs=found.where.runs, kernels=found.where.kernels, branches=found.where.branches, invalid_too=True
         )

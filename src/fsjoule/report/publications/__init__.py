@@ -40,7 +40,7 @@ class SuitePage:
 
     @property
     def tally(self) -> str:
-        """How many statements hold: `9 hold, 3 do not hold, 5 cannot be told`."""
+        """How many statements hold: `9 hold, 3 do not hold, 5 not decided`."""
         return tally_text(self.statements)
 
 

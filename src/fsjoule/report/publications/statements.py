@@ -19,7 +19,7 @@ from fsjoule.suites.published.summary import Told
 
 NOTE: Final = (
     "A statement holds if in each pair one figure is above the other at 5 % (Welch's t test, one-sided). It does not "
-    "hold if one is below at 5 % over the number of pairs. Otherwise it cannot be told. Single figures are compared as "
+    "hold if one is below at 5 % over the number of pairs. Otherwise it is not decided. Single figures are compared as "
     "they are. Events that never or sometimes happen are counted, with the interval (95 %) of their share"
 )
 _WHOSE: Final = {
@@ -27,7 +27,7 @@ _WHOSE: Final = {
     Origin.TABLE: "its tables say so",
     Origin.OURS: "our expectation; the publication's figures for it are not among our data",
 }
-_TONES: Final = {Holds.YES: Tone.GOOD, Holds.NO: Tone.BAD, Holds.UNTOLD: Tone.DOUBT}
+_TONES: Final = {Holds.YES: Tone.GOOD, Holds.NO: Tone.BAD, Holds.UNDECIDED: Tone.DOUBT}
 _MOST_MISSING: Final = 4
 
 
@@ -56,7 +56,7 @@ def statement_lines(view: View) -> list[Line]:
 
 
 def tally_text(lines: Sequence[Line]) -> str:
-    """`9 hold, 3 do not hold, 5 cannot be told`."""
+    """`9 hold, 3 do not hold, 5 not decided`."""
     counts = Counter(line.holds for line in lines)
     words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
     return ", ".join(

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from fsjoule.model import RunStatus
 from fsjoule.model.labels import listed
 from fsjoule.store.index.records import Order
 
@@ -77,7 +78,9 @@ class AskedRuns(Asked):
     board: Annotated[Names, Field(description="Only these boards.")] = ()
     suite: Annotated[Names, Field(description="Only these suites.")] = ()
     branch: Annotated[Names, Field(description="Only these branches.")] = ()
-    status: Annotated[Names, Field(description="complete, aborted or running.")] = ()
+    status: Annotated[
+        tuple[RunStatus, ...], BeforeValidator(_names), Field(max_length=_MOST_NAMES, description="As runs have it.")
+    ] = ()
     page: PageNumber = 1
 
 

@@ -23,7 +23,7 @@ from fsjoule.report.table import Cell, Column, Table, Tone, listing, word
 from fsjoule.report.template import render
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.queries import points
+from fsjoule.store.index.queries import check_names, points
 from fsjoule.store.index.records import Point, Where
 from fsjoule.store.index.run_list import ListedRun, WhichRuns, count_runs, list_runs
 from fsjoule.store.index.serieskeys import IndexedSeries
@@ -51,6 +51,8 @@ class RunsPage:
         self.asked = asked
         which = WhichRuns((), asked.run, asked.board, asked.suite, asked.branch, asked.status)
         self.total = count_runs(index, which)
+        if not self.total:
+            check_names(index, Where(boards=asked.board, suites=asked.suite, branches=asked.branch))
         self.pages = max(1, -(-self.total // RUNS_A_PAGE))
         self.runs = list_runs(index, which, first=(asked.page - 1) * RUNS_A_PAGE, count=RUNS_A_PAGE)
 

@@ -95,10 +95,10 @@ def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, .
     return tuple(sorted(found, key=lambda count: rank(count.series)))
 
 
-def check_names(index: Index, where: Where) -> None:
+def check_names(index: Index, where: Where, title: str = "the index") -> None:
     """Raises ConfigError if `where` names a board, filesystem, workload, suite, branch or series that no run has.
 
-    An index without series refuses nothing.
+    An index without series refuses nothing. `title` is what the message calls the index.
     """
     with index.reading() as connection:
         series = Catalogue(connection).series.values()
@@ -117,10 +117,10 @@ def check_names(index: Index, where: Where) -> None:
                 meant = f"did you mean {' or '.join(near)}? " if near else ""
                 few = sorted(known)[:_NAMED]
                 has = f"it has {', '.join(few) or 'none'}{', ...' if len(known) > len(few) else ''}"
-                raise ConfigError(f"the index has no {what} {name!r}", hint=f"{meant}{has}")
+                raise ConfigError(f"{title} has no {what} {name!r}", hint=f"{meant}{has}")
     for start in where.series:
         if keys and not any(one.key.startswith(start) for one in series):
-            raise ConfigError(f"the index has no series {start!r}", hint="list them with: fsjoule index series")
+            raise ConfigError(f"{title} has no series {start!r}", hint="list them with: fsjoule index series")
 
 
 def find_series(index: Index, start: str) -> list[IndexedSeries]:

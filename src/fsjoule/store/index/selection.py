@@ -84,6 +84,23 @@ def resolve_kernel(index: Index, name: str, within: Selection) -> Selection:
     return _newest(found, wanted, runs=where.runs, branches=where.branches)
 
 
+def kernels_named(index: Index, names: Iterable[str]) -> tuple[Kernel, ...]:
+    """All kernels that these names mean, as `resolve` reads them: 6.1 is every 6.1 kernel.
+
+    Raises ConfigError, which lists the kernels, for a name without one.
+    """
+    found: dict[Kernel, None] = {}
+    with index.reading() as connection:
+        for name in names:
+            called_so = _called(connection, name)
+            if not called_so:
+                known = sorted(Catalogue(connection).kernels.values(), key=lambda kernel: kernel.order)
+                hint = f"it has {_some([kernel.label for kernel in known])}"
+                raise ConfigError(f"the index has no kernel {name!r}", hint=hint)
+            found |= dict.fromkeys(called_so)
+    return tuple(found)
+
+
 def comparable(one: Iterable[IndexedSeries], other: Iterable[IndexedSeries]) -> tuple[IndexedSeries, ...]:
     """The series that both sides have, in the first's order. Raises ConfigError, which tells how they differ."""
     ours, theirs = list(one), list(other)
@@ -112,12 +129,17 @@ def _run(connection: Connection, name: str) -> Selection | None:
 
 
 def _kernel(connection: Connection, name: str) -> Selection | None:
+    found = _called(connection, name)
+    return _newest(found, name) if found else None
+
+
+def _called(connection: Connection, name: str) -> set[Kernel]:
+    """The measured kernels of this name."""
     catalogue = Catalogue(connection)
     chosen = select(run_kernels.c.kernel).where(run_kernels.c.label == name).distinct()
     numbers = set(connection.execute(chosen).scalars())
     named = {number for number, kernel in catalogue.kernels.items() if _is_called(kernel, name)}
-    found = {catalogue.kernels[number] for number in numbers | named if _is_measured(connection, number)}
-    return _newest(found, name) if found else None
+    return {catalogue.kernels[number] for number in numbers | named if _is_measured(connection, number)}
 
 
 def _is_called(kernel: Kernel, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 A statement is a list of pairs, each a figure that should be above another. It holds if every pair does: each mean is
 above the other at 5 %, by Welch's t test, one-sided. It does not hold if a pair is the wrong way round at 5 % over the
-number of pairs, because one of many will seem so by chance. Otherwise it cannot be told. Figures without a deviation (a
+number of pairs, because one of many will seem so by chance. Otherwise it is not decided. Figures without a deviation (a
 single repetition, or a deviation that was not published) are compared as they are, and the answer says `single`.
 """
 
@@ -23,7 +23,7 @@ SIGNIFICANCE: Final = 0.05
 class Holds(StrEnum):
     YES = "holds"
     NO = "does not hold"
-    UNTOLD = "cannot be told"
+    UNDECIDED = "not decided"
 
 
 class Origin(StrEnum):
@@ -57,8 +57,8 @@ class Answer:
 
     @property
     def lacking(self) -> bool:
-        """Whether it cannot be told because figures are missing."""
-        return self.holds is Holds.UNTOLD and any(reading.found is None for reading in self.deciding)
+        """Whether it is not decided because figures are missing."""
+        return self.holds is Holds.UNDECIDED and any(reading.found is None for reading in self.deciding)
 
 
 class Rule(Protocol):
@@ -115,9 +115,9 @@ class Above:
         if contrary:
             return finding(Holds.NO, min(contrary, key=lambda each: (each.p_so, each.lead)).readings)
         if missing:
-            return finding(Holds.UNTOLD, missing)
+            return finding(Holds.UNDECIDED, missing)
         weakest = max(compared, key=lambda each: (each.p_not, -each.lead))
-        return finding(Holds.YES if len(agreeing) == len(compared) else Holds.UNTOLD, weakest.readings)
+        return finding(Holds.YES if len(agreeing) == len(compared) else Holds.UNDECIDED, weakest.readings)
 
 
 def _compared(pair: Pair, figures: Figures) -> _Compared | None:
@@ -153,7 +153,7 @@ class Without:
         if reading.found is not None:
             return Answer(Holds.NO, (reading,), agreeing=0)
         so = (self.cell.part, self.cell.filesystem) in figures.without
-        return Answer(Holds.YES if so else Holds.UNTOLD, (reading,), agreeing=int(so))
+        return Answer(Holds.YES if so else Holds.UNDECIDED, (reading,), agreeing=int(so))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Never:
         if False in told.values():
             return finding(Holds.NO, deciding=False)
         if None in told.values():
-            return finding(Holds.UNTOLD, deciding=None)
+            return finding(Holds.UNDECIDED, deciding=None)
         return finding(Holds.YES, deciding=True)
 
     def _so(self, found: Found | None) -> bool | None:

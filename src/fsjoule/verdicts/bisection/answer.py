@@ -60,7 +60,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Bisected:
-    """The answer: `commits` are the culprit, or the commits that cannot be told apart, oldest first; empty without.
+    """The answer: `commits` are the culprit, or the commits that are left, oldest first; empty without.
 
     `error` is the probability that it is wrong. `layout` and `cure` say what the second and third confirmation found,
     None if they were not possible. `parent` is the last good commit that was tested. `between` has what a scan saw,
