@@ -18,7 +18,8 @@ from fsjoule.statistics.memory import LEVEL_NIGHTS, MOST_POINTS, Levels, about, 
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Floats, Interval
 
-_ALPHA: Final = 0.01
+# Asked after each night, a hundredth let 1.5 % of the series with the longest memory be decided falsely.
+_ALPHA: Final = 0.004
 # Runs of each side, without which neither the level of a run nor memory is known.
 LEAST_RUNS: Final = 4
 _LEAST_NOISE: Final = 1e-4
