@@ -76,13 +76,17 @@ class Load:
 
 
 class LoadFeed:
-    """Writes the feed from construction to `close`: no current, or the load that `play` was given."""
+    """Writes the feed from construction to `close`: no current, or the load that `play` was given.
+
+    `late_s` is how late the records of the last load were on average. The meter takes the record before for a late one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._feed = FeedWriter(path)
         self._closing = threading.Event()
         self._next: Load | None = None
         self._done = threading.Event()
+        self.late_s = 0.0
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._thread.start()
 
@@ -100,18 +104,20 @@ class LoadFeed:
 
     def _run(self) -> None:
         at_ns = time.monotonic_ns()
-        load, index = None, 0
+        load, index, late_ns = None, 0, 0
         while not self._closing.is_set():
             while at_ns + STEP_NS <= time.monotonic_ns():
                 if load is None and self._next is not None:
-                    load, self._next, index = self._next, None, 0
+                    load, self._next, index, late_ns = self._next, None, 0, 0
                 at_ns += STEP_NS
                 if load is None:
                     self._feed.append(at_ns, SUPPLY_V, 0.0)
                     continue
                 self._feed.append(at_ns, float(load.volts[index]), float(load.amperes[index]))
                 index += 1
+                late_ns += time.monotonic_ns() - at_ns
                 if index == len(load.amperes):
+                    self.late_s = 1e-9 * late_ns / index
                     load = None
                     self._done.set()
             time.sleep(_PAUSE_S)

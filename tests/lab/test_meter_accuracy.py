@@ -23,6 +23,9 @@ from fsjoule.virtual.lab import lab, programs
 from fsjoule.virtual.lab.files import LabPaths
 
 _DURATION_S = 3.0
+# On average, with the pauses of who plays it (1 ms). 10 mJ are allowed, which a ramp of 2.5 W is off by if 4 ms late.
+_LATE_S = 0.003
+_TRIES = 5
 _IDLE_S = 0.3
 
 
@@ -33,7 +36,16 @@ class _Bench:
     marks: Path
 
     def record(self, load: Load) -> Ina219Trace:
-        """The load with a rest on both sides, each of the two marked in its middle."""
+        """The load with a rest on both sides, each of the two marked in its middle.
+
+        On a busy computer the load itself may be played late, and is played again.
+        """
+        trace, tries = self._recorded(load), 1
+        while self.feed.late_s > _LATE_S and tries < _TRIES:
+            trace, tries = self._recorded(load), tries + 1
+        return trace
+
+    def _recorded(self, load: Load) -> Ina219Trace:
         self.meter.arm()
         time.sleep(_IDLE_S)
         self.mark("S1")
