@@ -10,7 +10,7 @@ from fsjoule.bench.onboard.marks import Usage
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.meter import energy
-from fsjoule.meter.energy import validity
+from fsjoule.meter.energy import plausible, validity
 from fsjoule.model import (
     MIB,
     BoardProfile,
@@ -38,7 +38,8 @@ class Evidence:
     `marks` are the texts of the start and the stop mark. The first `idle_s` seconds of the trace show idle power, or
     the last ones with `idle_after` (after a boot). `duration_s` is the time by the board's clock, None without one;
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
-    any more. `busy` says that other work of the computer may have slowed an emulated board.
+    any more. `busy` says that other work of the computer may have slowed an emulated board. `off_w` is what the meter
+    read while the board was off; None if it was not asked then.
     """
 
     trace: Trace | None
@@ -58,6 +59,7 @@ class Evidence:
     fio: FioResult | None = None
     kernel_log: str = ""
     busy: str = ""
+    off_w: float | None = None
     complaints: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     attachments: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -194,9 +196,13 @@ def _metered(evidence: Evidence, allowed_s: float) -> Metered:
     slack_s = 0.0 if worked_s is None else max(0.0, window.duration_s - worked_s)
     try:
         result = energy.energy(trace, window, idle, slack_s=slack_s)
+        complaints += plausible.flow_complaints(trace, window, "the window")
+        complaints += plausible.flow_complaints(trace, idle, "the idle window")
     except MeasurementInvalid as error:
         return Metered(window, idle, None, (*complaints, *error.reasons), notes)
     complaints += validity.energy_complaints(result)
+    if evidence.off_w is not None:
+        complaints += plausible.off_complaints(evidence.off_w, result.idle_power_w.value)
     return Metered(window, idle, result, tuple(complaints), notes)
 
 
