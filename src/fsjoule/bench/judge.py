@@ -183,6 +183,7 @@ def _metered(evidence: Evidence, allowed_s: float) -> Metered:
     if trace is None:
         return Metered()
     complaints = validity.sample_complaints(trace.counts) + validity.mark_complaints(trace, evidence.marks)
+    complaints += validity.clock_complaints(trace)
     notes = tuple(validity.trace_notes(trace))
     window = _window(trace, evidence.marks)
     if window is None:

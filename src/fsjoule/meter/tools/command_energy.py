@@ -111,11 +111,14 @@ def judged(ran: Ran, trace: Trace, texts: tuple[str, str], idle_s: float) -> Ran
     if window is None:
         return replace(ran, remarks=("no energy: the marks of begin and end did not both arrive",))
     idle = _idle_before(window, idle_s) if idle_s else window
-    remarks = [*trace.faults, *validity.sample_complaints(trace.counts)]
+    remarks = [
+        *(each for each in trace.faults if each not in trace.clock_faults),
+        *validity.sample_complaints(trace.counts),
+    ]
     remarks += validity.clipping_complaints(trace, window, "the run")
     # The window is longer than the command by the delay of the marks.
     slack_s = max(0.0, window.duration_s - ran.seconds)
-    wrong: list[str] = []
+    wrong = list(trace.clock_faults)
     found = None
     try:
         found = energy(trace, window, idle, instrument_of(trace.info, MarkSource.HOST), slack_s=slack_s)
