@@ -41,10 +41,11 @@ _UNSEEN_US: Final = 60_000
 _SPANS: Final = 3
 # So much faster or slower than the host's clock the instrument's may be.
 _DRIFT: Final = 500e-6
-# At a trace's end, what came last may be this much later than before, or by this part of the trace.
+# At a trace's end, what came last may be this much later than before, and by so many times what a busy computer has
+# made good before: samples that are lost stay lost. It cannot be earlier, but for a first second that was late.
 _RECENT_US: Final = 500_000
-_LATE_US: Final = 25_000
-_LATE_PART: Final = 0.01
+_LATE_US: Final = 5_000
+_TIMES_MADE_GOOD: Final = 2
 _EARLY_US: Final = 100_000
 
 
@@ -233,6 +234,9 @@ class _Clock:
         self._usual_us: float | None = None
         self._first_us = 0
         self._late_us: list[int] = []
+        # The largest of the spans' least delays, and how much less a later one was.
+        self._highest_us: int | None = None
+        self._made_good_us = 0
         self._recent: deque[tuple[int, int]] = deque()
 
     @property
@@ -248,9 +252,9 @@ class _Clock:
         least_us, ran_us = min(delay for _, delay in self._recent), self._end_us - self.start_us
         late_us = round(least_us - self.offset_us)
         early_us = round(least_us - self._first_us + _DRIFT * ran_us)
-        if late_us > max(_LATE_US, _LATE_PART * ran_us):
+        if late_us > _LATE_US + _TIMES_MADE_GOOD * self._made_good_us + _DRIFT * ran_us:
             return late_us
-        return early_us if early_us < -max(_EARLY_US, _LATE_PART * ran_us) else 0
+        return early_us if early_us < -_EARLY_US else 0
 
     def heard(self, host_us: int, counted_us: int) -> int:
         """Samples of this length have arrived by this time. Returns the length of those that are missing."""
@@ -271,13 +275,15 @@ class _Clock:
 
     def _unseen_us(self, span_us: int) -> int:
         """At the end of a span: by how much what arrives has been late for some spans."""
+        self._highest_us = self._least_us if self._highest_us is None else max(self._highest_us, self._least_us)
+        self._made_good_us = max(self._made_good_us, self._highest_us - self._least_us)
         if self._usual_us is None:
             self._usual_us = self._first_us = self._least_us
             return 0
         self._late_us = [*self._late_us[1 - _SPANS :], self._least_us]
         unseen_us = int(min(self._late_us) - self._usual_us)
         if len(self._late_us) == _SPANS and unseen_us > _UNSEEN_US:
-            self._late_us = []
+            self._late_us, self._highest_us = [], None
             self._recent = deque((host_us, delay_us - unseen_us) for host_us, delay_us in self._recent)
             return unseen_us
         if self._least_us <= self._usual_us + _UNSEEN_US:
