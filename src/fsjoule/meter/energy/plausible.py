@@ -19,7 +19,7 @@ _LEAST_W: Final = 1e-3
 # Standard uncertainties, as in the +- of every energy.
 _FAR: Final = 2.0
 # A supply without current for so long is no pause of its converter: the board's capacitors do not last.
-_LONGEST_US: Final = 20_000
+_LONGEST_US: Final = 5_000
 # Of the power of the board at rest, what a powered signal line or a part before the outlet may draw while it is off.
 _MOST_LEFT: Final = 0.25
 _SUPPLY: Final = "is the meter in this board's supply, with all of its wires?"
