@@ -90,8 +90,8 @@ class Judge:
 
     @property
     def kernel_warnings(self) -> tuple[KernelWarning, ...]:
-        baseline, candidate = (enumerate(side[i] for side in self._warned) for i in (0, 1))
-        return kernel_warnings(baseline, candidate)
+        baseline, candidate = zip(*self._warned, strict=True) if self._warned else ((), ())
+        return kernel_warnings(enumerate(baseline), enumerate(candidate))
 
     @property
     def findings(self) -> tuple[Tested, ...]:
