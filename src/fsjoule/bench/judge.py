@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fsjoule.bench import kernel_log
 from fsjoule.bench.card_projection import project
-from fsjoule.bench.kernel_log import kernel_complaints
 from fsjoule.bench.onboard.marks import Usage
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.meter import energy
 from fsjoule.meter.energy import plausible, validity
 from fsjoule.model import (
+    KERNEL_WARNED,
     MIB,
     BoardProfile,
     Energy,
@@ -38,8 +39,9 @@ class Evidence:
     `marks` are the texts of the start and the stop mark. The first `idle_s` seconds of the trace show idle power, or
     the last ones with `idle_after` (after a boot). `duration_s` is the time by the board's clock, None without one;
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
-    any more. `busy` says that other work of the computer may have slowed an emulated board. `off_w` is what the meter
-    read while the board was off; None if it was not asked then.
+    any more. `busy` says that other work of the computer may have slowed an emulated board. `boot_log` is what the
+    kernel said of itself earlier in this boot. `off_w` is what the meter read while the board was off; None if it was
+    not asked then.
     """
 
     trace: Trace | None
@@ -58,6 +60,7 @@ class Evidence:
     moved_bytes: int = 0
     fio: FioResult | None = None
     kernel_log: str = ""
+    boot_log: str = ""
     busy: str = ""
     off_w: float | None = None
     complaints: list[str] = field(default_factory=list[str])
@@ -89,8 +92,13 @@ def judge(
     """The measurement, with every reason not to believe it; `card` is the board's, `storage` the device under test."""
     jobs = entry.workload.jobs
     metered = _metered(evidence, jobs * profile.window_excess_s)
+    said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
+    notes = [*evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
     if evidence.outcome is None:
-        complaints = [*evidence.complaints, *metered.complaints, *kernel_complaints(evidence.kernel_log)]
+        complaints = [*evidence.complaints, *metered.complaints, *kernel_log.complaints(said)]
+        damage = [each for each in earlier if each.kind.level is kernel_log.Level.BOOT]
+        complaints += [f"earlier in this boot {each}" for each in kernel_log.complaints(damage)]
+        notes += kernel_log.remarks(said)
         complaints += [evidence.busy] if evidence.busy and complaints else []
     else:
         # The kernel complains of a filesystem that was damaged on purpose, and an outcome needs no energy.
@@ -116,7 +124,7 @@ def judge(
         # An emulated meter says so itself, whatever the environment file says of the board.
         simulated=profile.simulated or (evidence.trace is not None and evidence.trace.info.simulated),
         invalid_reasons=tuple(complaints),
-        notes=(*evidence.notes, *metered.notes),
+        notes=(*notes, *metered.notes),
         window_s=metered.window.duration_s if metered.window else None,
         duration_s=duration_s,
         throughput_mib_per_s=moved_mib / duration_s if moved_mib and duration_s else None,
