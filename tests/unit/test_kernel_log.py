@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import Final
 
@@ -18,6 +19,7 @@ from fsjoule.bench.kernel_log import (
     remarks,
     warnings,
 )
+from fsjoule.lab.shell import PANIC
 
 # What the kernel prints after its time, and the kind's name with its detail.
 DOUBTFUL: Final = {
@@ -174,6 +176,12 @@ def test_a_board_without_python_finds_the_same_with_grep() -> None:
     done = subprocess.run(["sh", "-c", script], input=log(*lines), capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == log(*lines).splitlines()[1 : 1 + len(DOUBTFUL) + len(DAMAGE)]
     assert done.stderr == ""
+
+
+def test_the_echo_of_the_search_is_no_message_of_a_kernel() -> None:
+    typed = f"root@board:~# {grep_command(Part, Level)}\r\n"
+    assert not re.search(PANIC, typed)
+    assert list(messages(typed)) == []
 
 
 def test_each_kind_has_an_example_here() -> None:

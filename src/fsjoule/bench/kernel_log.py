@@ -271,6 +271,11 @@ def is_damaged(found: Iterable[Message]) -> bool:
 
 def grep_command(parts: Container[Part] = Part, levels: Container[Level] = _DOUBTFUL) -> str:
     """A shell command that prints those lines of a board's kernel log; it fails if there is none."""
-    harmless = "|".join(kind.pattern for kind in KINDS if kind.level is Level.HARMLESS)
-    wanted = "|".join(kind.pattern for kind in KINDS if kind.part in parts and kind.level in levels)
-    return f"dmesg | grep -Ev {shlex.quote(harmless)} | grep -E {shlex.quote(wanted)}"
+    harmless = [kind.pattern for kind in KINDS if kind.level is Level.HARMLESS]
+    wanted = [kind.pattern for kind in KINDS if kind.part in parts and kind.level in levels]
+    return f"dmesg | grep -Ev {_typed(harmless)} | grep -E {_typed(wanted)}"
+
+
+def _typed(patterns: Iterable[str]) -> str:
+    """The patterns for a shell, each word with a bracket: who listens to the console takes no echo for a panic."""
+    return shlex.quote(re.sub(r"(?<![\[\\A-Za-z-])([A-Za-z])(?=[A-Za-z]{2})", r"[\1]", "|".join(patterns)))
