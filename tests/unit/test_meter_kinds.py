@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from fsjoule.errors import MeterError
+from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.instruments import KINDS, Kind, kind_at, kind_named
+from fsjoule.meter.links.address import opener
 from fsjoule.meter.links.found import Found
 from fsjoule.runs import meter as meters
 from fsjoule.runs.meter_users import users
@@ -25,6 +26,12 @@ def test_a_row_has_a_module_that_opens_and_finds_and_one_of_errors(kind: Kind) -
     assert list(inspect.signature(errors.errors).parameters) == ["info", "marks"]
     assert kind.form.startswith(kind.prefix)
     assert kind_at(f"{kind.prefix}x") is kind_named(kind.name) is kind
+
+
+def test_a_wrong_address_is_answered_with_all_forms() -> None:
+    with pytest.raises(ConfigError) as failed:
+        opener("nonsense")
+    assert all(each in str(failed.value.hint) for each in ("rfc2217://", "lab:NAME", *(kind.form for kind in KINDS)))
 
 
 def test_an_address_of_our_own_meter_is_of_no_kind() -> None:

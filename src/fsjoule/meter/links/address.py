@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fsjoule.errors import ConfigError
+from fsjoule.meter.instruments import ADDRESSES
 from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
 
 _TELNET: Final = "rfc2217://"
@@ -21,5 +22,5 @@ def opener(address: str) -> Callable[[], Stream]:
     host, _, port = address.removeprefix(_TELNET).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) <= _LARGEST_PORT:
-        raise ConfigError(f"{address!r} is not a meter's address", hint=f"an address is {FORMS}")
+        raise ConfigError(f"{address!r} is not a meter's address", hint=f"an address is {FORMS}, lab:NAME, {ADDRESSES}")
     return lambda: NetworkStream(host, int(port), telnet=telnet)
