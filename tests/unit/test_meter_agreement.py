@@ -137,6 +137,23 @@ def test_a_recording_whose_marks_are_lost_says_so(fsjoule: CommandLine, tmp_path
     assert f"the recording is not whole: {said}" in done.err
 
 
+def test_contradictory_frames_add_no_joules_to_a_recording(fsjoule: CommandLine, tmp_path: Path) -> None:
+    def frames() -> Iterator[bytes]:
+        line = MeterLine()
+        yield line.info()
+        for number in count():
+            yield line.samples(_TWENTY, **({"energy_raw": 5 * 10**9} if number % 4 == 2 else {}))
+
+    with served(frames()) as address:
+        done = fsjoule("meter", "record", "--meter", address, "--seconds", "0.4", "--json", "-o", tmp_path / "t.csv")
+    document = done.document
+    damaged = document["line"]["damaged"]
+    assert damaged > 0
+    # The recording may begin behind such a frame, or end with one.
+    assert abs(document["lost"] - 20 * damaged) <= 20
+    assert document["mean_watts"] == pytest.approx(1.25)
+
+
 def test_a_watch_says_that_frames_are_lost(fsjoule: CommandLine) -> None:
     with served(_bad_line()) as address:
         done = fsjoule("meter", "watch", "--meter", address, "--seconds", "0.4", "--json")

@@ -14,6 +14,7 @@ from traces import trace_of
 from fsjoule.meter.energy import plausible
 from fsjoule.meter.tools.command_energy import Ran, judged
 from fsjoule.model import Mark, MarkSource, Measurement, Window
+from fsjoule.model.trace import BY_THE_CLOCK
 from fsjoule.testing import FakeBoard, FakeMeter, FakeShell
 
 _WINDOW = Window(1_300_000, 1_900_000)
@@ -36,6 +37,16 @@ def test_swapped_leads_make_a_measurement_invalid() -> None:
 def test_a_meter_beside_the_boards_supply_makes_it_invalid() -> None:
     reasons = _measured(3).invalid_reasons
     assert any("mW flowed: is the meter in this board's supply" in each for each in reasons), reasons
+
+
+def test_samples_that_are_missing_by_the_clock_make_it_invalid() -> None:
+    fault = f"66 ms of samples are missing {BY_THE_CLOCK}"
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter())
+    wanted = entry(bench, "write-16k")
+    trace = traced(f"S{wanted.number}", f"E{wanted.number}", runtime_s=runtime_s() + 0.01)
+    measured = replace(bench, meter=FakeMeter(replace(trace, faults=(fault,)))).measure(wanted)
+    assert measured.invalid_reasons == (f"the meter reported: {fault}",)
+    assert fault not in " ".join(measured.notes)
 
 
 @pytest.mark.parametrize(("ticks", "said"), [(4, False), (5, True)])
