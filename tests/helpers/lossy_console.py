@@ -7,9 +7,11 @@ import pty
 import random
 import re
 import select
+import shlex
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +19,10 @@ from typing import Any
 import pexpect
 from labgrid.util import PtxExpect
 
+from fsjoule.errors import LabError
 from fsjoule.lab import LabgridShell
 from fsjoule.lab.console import ConsoleRecorder
+from fsjoule.ports import Command, CommandResult
 
 PROMPT = "root@board:~# "
 
@@ -92,3 +96,43 @@ def lossy_shell(shell: str, folder: Path, seed: int = 1) -> Generator[tuple[Labg
         yield LabgridShell(driver, ConsoleRecorder(console), lambda: None, files=f"{folder}/.fsjoule"), console
     finally:
         console.close()
+
+
+@dataclass
+class Outcome:
+    """What became of commands; `wrong` are results that are not the command's, and commands that ran otherwise."""
+
+    right: int = 0
+    errors: list[str] = field(default_factory=list[str])
+    wrong: list[str] = field(default_factory=list[str])
+
+
+def tried(run: Callable[[Command], CommandResult], folder: Path, count: int, seed: int) -> Outcome:
+    """Run commands with an output or none, an exit code, and something that they leave, each once."""
+    outcome, chance, ran = Outcome(), random.Random(seed), folder / "ran"
+    ran.touch()
+    asked: list[str] = []
+    for number in range(count):
+        code = chance.choice((0, 0, 0, 1, 10))
+        words = f"--name={number} --size={chance.randrange(1 << 40)} --bs=16384 'it is'"
+        printed = "".join(f"{chance.randrange(1 << 60)} of {number}\n" for _ in range(chance.choice((0, 0, 1, 3, 12))))
+        script = f"echo {shlex.quote(words)} >>{ran}; printf %s {shlex.quote(printed)}; exit {code}"
+        try:
+            result = run(Command(("sh", "-c", script)))
+        except LabError as error:
+            outcome.errors.append(str(error))
+            words = f"({words})"
+        else:
+            if (result.exit_code, result.stdout) == (code, printed):
+                outcome.right += 1
+            else:
+                outcome.wrong.append(f"{words}: {result.exit_code} {result.stdout!r}")
+        asked.append(words)
+    done = ran.read_text().splitlines()
+    for words in asked:
+        if done and done[0] == words.strip("()"):
+            del done[0]
+        elif not words.startswith("("):  # a command of which nothing is known may have run or not
+            outcome.wrong.append(f"{words} did not run")
+    outcome.wrong += [f"{words!r} ran" for words in done]
+    return outcome

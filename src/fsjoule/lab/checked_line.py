@@ -25,9 +25,9 @@ _DIGITS: Final = 8
 # How much of an output's SHA-256 the answer has.
 _DIGEST: Final = 16
 
-# What is on the console only because of all this; the rest is for people.
+# What is on the console only because of all this, also where a line editor has divided it; the rest is for people.
 TRAFFIC: Final = re.compile(
-    r"\bfsj \d+ \d+ \d+ '.*|^<\d{8}[.>:].*|<\d{8}:\d*:\d*:[0-9a-f]*:\d+>|FD='FO=.*", re.MULTILINE
+    r"\bfsj \d+ \d+ \d+(?:\s+'[^']*')+|F\d+='[^']*'; printf '.*|<\d{8}(?:[.]\d+|:\d*:\d*:[0-9a-f]*:\d+)?>"
 )
 
 DAMAGED: Final = r"<fsj\?>"

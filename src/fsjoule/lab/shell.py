@@ -37,8 +37,7 @@ _FILES: Final = "/tmp/.fsjoule"  # noqa: S108
 # The line editor of busybox cuts lines at 1024 characters.
 _LINE_LIMIT: Final = 1000
 _CHUNK: Final = 720
-# The same where some line has been damaged.
-_NOISY_LINE: Final = 400
+# What comes back at once, where the line damages more.
 _PIECE: Final = 200
 # A terminal in line mode holds 4095 characters.
 _LINE_BYTES: Final = 4000
@@ -50,15 +49,19 @@ _LOOK_S: Final = 3.0
 # So long a board may say nothing of a line before Enter is pressed, and so often. Enter does no harm.
 _SILENT_S: Final = 3.0
 _NUDGES: Final = 3
-_QUIET_S: Final = 0.3
+_QUIET_S: Final = 0.1
+_NOTICE_S: Final = 1.0
+# busybox asks the terminal where its cursor is.
+_CURSOR: Final = r"(?:\x1b\[[0-9;?]*[A-Za-z])*"
 # A shell's prompt for more of a line.
-_OPEN_QUOTE: Final = r"\n> $"
+_OPEN_QUOTE: Final = rf"\n> {_CURSOR}$"
 _ANSWERED: Final = 0
 _BEGUN: Final = 1
 # The kernel under test writes what is unpacked here: a MiB of zeros comes as a KiB.
 _FILE_LIMIT_BYTES: Final = 64 * MIB
 _SHOWN_BYTES: Final = 2000
 _SHOWN_LINES: Final = 20
+_SHOWN_COMMAND: Final = 300
 
 
 class BoardShell(Shell, Protocol):
@@ -156,7 +159,6 @@ class LabgridShell:
         self._driver = shell_driver
         self._files = files
         self._taught = False
-        self._noisy = False
         self._recorder = recorder
         self._lost = lost
         self._diagnose = diagnose
@@ -197,14 +199,11 @@ class LabgridShell:
     def put(self, path: str, content: bytes) -> None:
         """See ports.Shell. The received file is checked by its checksum."""
         text = base64.b64encode(gzip.compress(content, mtime=0)).decode()
-        begin = 0
-        while begin < len(text):
-            chunk = text[begin : begin + (_PIECE if self._noisy else _CHUNK)]
-            add = f"echo {chunk} {'>>' if begin else '>'}{self._files}-upload"
+        for begin in range(0, len(text), _CHUNK):
+            add = f"echo {text[begin : begin + _CHUNK]} {'>>' if begin else '>'}{self._files}-upload"
             told = self._ask([_Line(add, f"writing {path}", _TRANSFER_TIMEOUT_S)])
             if told.exit_code != 0:
                 raise LabError(f"the board cannot take a file: {told.outputs[0].strip()}", transient=True)
-            begin += len(chunk)
         if not self._unpack(path, content):
             raise self._damaged(f"{path} on its way to the board", 1)
 
@@ -280,8 +279,7 @@ class LabgridShell:
             raise self._failure(index, f"{what} of an upload", _TRANSFER_TIMEOUT_S)
 
     def _fits(self, lines: Sequence[_Line]) -> bool:
-        limit = _NOISY_LINE if self._noisy else _LINE_LIMIT
-        return len(CheckedLine.of([line.command for line in lines]).text) <= limit
+        return len(CheckedLine.of([line.command for line in lines]).text) <= _LINE_LIMIT
 
     def _in_a_file(self, line: _Line) -> _Line:
         """A command that is too long for a line."""
@@ -310,7 +308,7 @@ class LabgridShell:
         driver = self._driver
         # A prompt as the last that came means that nothing runs any more; `> ` waits for the end of a quote.
         patterns = [checked.answered, checked.begun, PANIC, driver.login_prompt, DAMAGED]
-        patterns += [rf"(?:{driver.prompt})$", _OPEN_QUOTE]
+        patterns += [rf"(?:{driver.prompt}){_CURSOR}$", _OPEN_QUOTE]
         with lab_errors(f"running {lines[0].shown!r} on the board", Part.CONSOLE):
             self._type(checked)
             asking = _Asking(lines)
@@ -337,7 +335,6 @@ class LabgridShell:
     def _type_again(self, line: CheckedLine, asking: _Asking, pattern: str, before: bytes) -> None:
         if not asking.again():
             raise self._damaged(f"{asking.shown!r} or its answer", _ATTEMPTS)
-        self._noisy = True
         if pattern in {line.answered, DAMAGED}:
             self._settle(quietly=False)
         elif pattern == _OPEN_QUOTE:
@@ -359,7 +356,6 @@ class LabgridShell:
             if all(told) and self._tells(f'eval "{"".join(f"${name}" for name in pieces)}"', "", "", attempts):
                 self._taught = True
                 return
-            self._noisy = True
         raise self._damaged("the functions that check each command", _ATTEMPTS)
 
     def _tells(self, command: str, words: str, wanted: str, attempts: int) -> bool:
@@ -386,7 +382,7 @@ class LabgridShell:
             if expect([".+", pexpect.TIMEOUT], _QUIET_S)[0] == 1:
                 return
         while not quietly and time.monotonic() < deadline:
-            if expect([self._driver.prompt, pexpect.TIMEOUT], _SILENT_S)[0] == 0:
+            if expect([self._driver.prompt, pexpect.TIMEOUT], _NOTICE_S)[0] == 0:
                 return
             self._driver.console.sendline("")
 
@@ -450,19 +446,27 @@ class LabgridShell:
 
     def _interrupt(self) -> bool:
         """Press Ctrl-C. Returns whether the prompt came back."""
-        console, marker = self._driver.console, gen_marker()
+        console = self._driver.console
+        deadline = time.monotonic() + _PROMPT_TIMEOUT_S
         try:
-            console.sendcontrol("c")
-            console.sendline(f"echo '{marker[:4]}''{marker[4:]}'")
-            console.expect(rf"{marker}\s+{self._driver.prompt}", timeout=_PROMPT_TIMEOUT_S)
-        except (pexpect.TIMEOUT, pexpect.EOF, OSError):
-            return False
-        return True
+            while time.monotonic() < deadline:
+                marker = gen_marker()
+                console.sendcontrol("c")
+                # dash notices it at the end of a line, and throws that away.
+                console.sendline("")
+                console.expect([self._driver.prompt, pexpect.TIMEOUT], timeout=_NOTICE_S)
+                console.sendline(f"echo '{marker[:4]}''{marker[4:]}'")
+                prompt = rf"{marker}\s+{self._driver.prompt}"
+                if console.expect([prompt, pexpect.TIMEOUT], timeout=_SILENT_S)[0] == 0:
+                    return True
+        except (pexpect.EOF, OSError):
+            pass
+        return False
 
 
 def _line(command: Command) -> _Line:
-    shown = shlex.join(command.argv)
-    return _Line(shown, shown, command.timeout_s)
+    text = shlex.join(command.argv)
+    return _Line(text, text if len(text) <= _SHOWN_COMMAND else f"{text[:_SHOWN_COMMAND]}...", command.timeout_s)
 
 
 def _unpacked(text: str, paths: Sequence[str]) -> tuple[bytes, ...]:
