@@ -35,19 +35,24 @@ DAMAGED: Final = r"<fsj\?>"
 
 @dataclass(frozen=True, slots=True)
 class CheckedLine:
-    """Commands on their way to the board. They run until one fails; `+` before one leaves its output on the console."""
+    """Commands on their way to the board. They run until one fails; `+` before one leaves its output on the console.
+
+    What matches `alarms` must come from the board itself: its echo of the line does not match them.
+    """
 
     number: int
     commands: tuple[str, ...]
+    alarms: str = "$^"
 
     @classmethod
-    def of(cls, commands: Sequence[str]) -> CheckedLine:
+    def of(cls, commands: Sequence[str], *alarms: str) -> CheckedLine:
         # Not Python's common generator: who seeds it would have the numbers of before again.
-        return cls(10 ** (_DIGITS - 1) + secrets.randbelow(9 * 10 ** (_DIGITS - 1)), tuple(commands))
+        number = 10 ** (_DIGITS - 1) + secrets.randbelow(9 * 10 ** (_DIGITS - 1))
+        return cls(number, tuple(commands), "|".join(f"(?:{each})" for each in alarms) or cls.alarms)
 
     @property
     def text(self) -> str:
-        escaped = [_escaped(command) for command in self.commands]
+        escaped = [_escaped(command, re.compile(self.alarms)) for command in self.commands]
         quoted = " ".join(f"'{each}'" for each in escaped)
         return f"fsj {_sum(_BETWEEN.join(escaped))} {self.number} {self.number} {quoted}"
 
@@ -110,10 +115,13 @@ def functions(output: str) -> str:
     )
 
 
-def _escaped(command: str) -> str:
+def _escaped(command: str, alarms: re.Pattern[str]) -> str:
     """A command in the alphabet."""
     return "".join(
-        chr(byte) if chr(byte) in _ALPHABET and byte != ord("\\") else f"\\0{byte:03o}" for byte in command.encode()
+        character
+        if character in _ALPHABET and character != "\\" and not alarms.match(f"{command}\n", place)
+        else "".join(f"\\0{byte:03o}" for byte in character.encode())
+        for place, character in enumerate(command)
     )
 
 

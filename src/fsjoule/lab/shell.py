@@ -279,7 +279,10 @@ class LabgridShell:
             raise self._failure(index, f"{what} of an upload", _TRANSFER_TIMEOUT_S)
 
     def _fits(self, lines: Sequence[_Line]) -> bool:
-        return len(CheckedLine.of([line.command for line in lines]).text) <= _LINE_LIMIT
+        return len(self._checked(lines).text) <= _LINE_LIMIT
+
+    def _checked(self, lines: Sequence[_Line]) -> CheckedLine:
+        return CheckedLine.of([line.command for line in lines], PANIC, self._driver.login_prompt)
 
     def _in_a_file(self, line: _Line) -> _Line:
         """A command that is too long for a line."""
@@ -304,7 +307,7 @@ class LabgridShell:
 
         With `only_begun` return as soon as the board says that it has begun. Raises BoardError, LabError.
         """
-        checked = CheckedLine.of([line.command for line in lines])
+        checked = self._checked(lines)
         driver = self._driver
         # A prompt as the last that came means that nothing runs any more; `> ` waits for the end of a quote.
         patterns = [checked.answered, checked.begun, PANIC, driver.login_prompt, DAMAGED]

@@ -54,8 +54,8 @@ class Mailbox:
         """Take typed input, like a terminal's line editor; `prompt` is the board's last line so far.
 
         An empty line does not reach the board. A client that sends one to find the prompt gets it again, unless the
-        board is busy, and the board's time does not depend on the number of tries. Ctrl-C interrupts the board's program over the serial line,
-        and so at a moment that no other run has.
+        board is busy, and the board's time does not depend on the number of tries. Ctrl-C interrupts the board's
+        program over the serial line, and so at a moment that no other run has.
         """
         echo, to_uart = bytearray(), bytearray()
         for byte in typed:
