@@ -115,9 +115,13 @@ def _cut(write: Callable[[bytes], int]) -> Callable[[bytes], int]:
 
 # A board on a console: its UART loses four characters of the burst BURST, at AT.
 OVERRUN = """\
-import os, pty, select, sys
-os.write(1, b"Starting kernel ...\\r\\nboard login: ")
-while not os.read(0, 4096).endswith((b"\\r", b"\\n")): pass
+import os, pty, select, sys, time
+time.sleep(1)
+os.write(1, b"Starting kernel ...\\r\\n")
+typed = b"\\n"
+while not typed.strip():
+    os.write(1, b"board login: ")
+    typed = os.read(0, 4096) or sys.exit()
 pid, shell = pty.fork()
 if pid == 0:
     os.environ.update(PS1="root@board:~# ", TERM="dumb")
@@ -127,8 +131,8 @@ while True:
     ready, _, _ = select.select([0, shell], [], [], 1)
     if 0 in ready:
         typed = os.read(0, 4096) or sys.exit()
-        bursts += len(typed) > 100
-        if len(typed) > 100 and bursts == BURST:
+        bursts += len(typed) > 40
+        if len(typed) > 40 and bursts == BURST:
             typed = typed[:AT] + typed[AT + 4:]
         os.write(shell, typed)
     if shell in ready:
@@ -136,7 +140,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize(("burst", "at"), [(1, 300), (2, 60), (3, 112), (3, 4)])
+@pytest.mark.parametrize(("burst", "at"), [(1, 300), (2, 60)])
 def test_a_burst_of_four_lost_characters_changes_no_command(burst: int, at: int, tmp_path: Path) -> None:
     program = OVERRUN.replace("BURST", str(burst)).replace("AT", str(at))
     with program_board(tmp_path, program) as target:
