@@ -106,10 +106,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
         options = cast("dict[str, Any]", job["job options"])
         asked = dict(word.removeprefix("--").split("=", 1) for word in argv if re.match("--[a-z_]+=", word))
         # No version of fio tells all options.
-        if others := [
-            f"{key} {options[key]} instead of {asked[key]}" for key in asked if _differs(options, asked, key)
-        ]:
-            raise MeasurementInvalid("fio", [f"it ran another job than was asked: {', '.join(others)}"])
+        if others := [key for key, value in asked.items() if str(options.get(key, value)) != value]:
+            told = ", ".join(f"{key} {options[key]} instead of {asked[key]}" for key in others)
+            raise MeasurementInvalid("fio", [f"it ran another job than was asked: {told}"])
         side = cast("dict[str, Any]", job[_side(IoPattern(options.get("rw") or asked["rw"]))])
         # fio before 3.18 tells no N.
         counted = side["clat_ns"].get("N", side["clat_ns"]["mean"])
