@@ -70,8 +70,9 @@ class LossyConsole:
         self._expect.sendcontrol(char)
 
     def expect(self, pattern: Any, timeout: float) -> tuple[int, bytes, re.Match[bytes], bytes]:
-        index = self._expect.expect(pattern, timeout=timeout)
-        return index, self._expect.before, self._expect.match, self._expect.after
+        expecting: Any = self._expect
+        index = expecting.expect(pattern, timeout=timeout)
+        return index, expecting.before, expecting.match, expecting.after
 
     def _carried(self, data: bytes) -> bytes:
         if not self.rate:

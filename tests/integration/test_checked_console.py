@@ -76,9 +76,10 @@ def test_files_come_whole_or_not_at_all(
     board[1].rate = 0
     monkeypatch.setattr(shell_module, "_FILE_LIMIT_BYTES", 1 << 20)
     (tmp_path / "bomb").write_bytes(bytes(1 << 21))
-    for read in (shell.get, lambda path: shell.get_all([path])):
-        with pytest.raises(LabError, match="bomb of the board is larger than 1 MiB"):
-            read(f"{tmp_path}/bomb")
+    with pytest.raises(LabError, match="bomb of the board is larger than 1 MiB"):
+        shell.get(f"{tmp_path}/bomb")
+    with pytest.raises(LabError, match="bomb of the board is larger than 1 MiB"):
+        shell.get_all([f"{tmp_path}/bomb"])
 
 
 def test_long_commands_that_come_together_are_each_their_own(shell: LabgridShell) -> None:

@@ -18,6 +18,7 @@ from typing import Final
 # a word or a command if a quote were lost, is escaped as printf's %b takes it.
 _ALPHABET: Final = "etasrinodlcpmfuj -/.=0123456789_hbgkvwxyzqABCDEFGHIJKLMNOPQRSTUVWXYZ:,+@%\\[]{}*?~#!"
 _BETWEEN: Final = "^"
+_NOTHING: Final = r"(?!)"
 _FACTOR: Final = 97
 # Sums stay below 2^31 with it: not every board's shell has 64 bits.
 _PRIME: Final = 16777213
@@ -42,13 +43,13 @@ class CheckedLine:
 
     number: int
     commands: tuple[str, ...]
-    alarms: str = "$^"
+    alarms: str
 
     @classmethod
     def of(cls, commands: Sequence[str], *alarms: str) -> CheckedLine:
         # Not Python's common generator: who seeds it would have the numbers of before again.
         number = 10 ** (_DIGITS - 1) + secrets.randbelow(9 * 10 ** (_DIGITS - 1))
-        return cls(number, tuple(commands), "|".join(f"(?:{each})" for each in alarms) or cls.alarms)
+        return cls(number, tuple(commands), "|".join(f"(?:{each})" for each in alarms) or _NOTHING)
 
     @property
     def text(self) -> str:
