@@ -25,6 +25,7 @@ from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.ports import Command, CommandResult
 
 PROMPT = "root@board:~# "
+_WRITTEN_BYTES = 100
 
 
 class LossyConsole:
@@ -40,6 +41,8 @@ class LossyConsole:
             command = shell.split()
             os.environ.update(PS1=PROMPT, TERM="dumb")
             os.execvp(command[0], [*command, "-i"])
+        os.set_blocking(self._master, False)
+        self._said = b""
         self._expect = PtxExpect(self)
         self.expect(PROMPT, 10)
 
@@ -50,17 +53,28 @@ class LossyConsole:
 
     def read(self, size: int = 1, timeout: float = 0.0) -> bytes:
         del size
-        if not select.select([self._master], [], [], timeout)[0]:
+        if not self._said:
+            self._hear(timeout)
+        if not self._said:
             raise pexpect.TIMEOUT("nothing")
-        data = os.read(self._master, 65536)
-        self.received_bytes += len(data)
-        return self._carried(data)
+        said, self._said = self._said, b""
+        return said
+
+    def _hear(self, timeout: float) -> None:
+        if select.select([self._master], [], [], timeout)[0]:
+            data = os.read(self._master, 65536)
+            self.received_bytes += len(data)
+            self._said += self._carried(data)
 
     def write(self, data: bytes) -> int:
         carried = self._carried(data)
         self.sent_bytes += len(data)
         while carried:
-            carried = carried[os.write(self._master, carried) :]
+            self._hear(0.0)  # a shell that nobody listens to stops listening
+            try:
+                carried = carried[os.write(self._master, carried[:_WRITTEN_BYTES]) :]
+            except BlockingIOError:
+                self._hear(1.0)
         return len(data)
 
     def sendline(self, line: str) -> None:

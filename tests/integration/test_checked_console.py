@@ -34,7 +34,7 @@ def _run(shell: LabgridShell) -> Callable[[Command], CommandResult]:
     return lambda command: shell.run(command.argv, timeout_s=command.timeout_s)
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", SHELLS[:2])
 def test_no_damage_makes_a_wrong_result(shell: str, tmp_path: Path) -> None:
     with lossy_shell(shell, tmp_path, seed=3) as (board, console):
         assert board.run(["true"]).exit_code == 0
