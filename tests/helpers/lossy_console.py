@@ -9,6 +9,7 @@ import re
 import select
 import shlex
 import signal
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -143,11 +144,11 @@ def tried(run: Callable[[Command], CommandResult], folder: Path, count: int, see
             else:
                 outcome.wrong.append(f"{words}: {result.exit_code} {result.stdout!r}")
         asked.append(words)
-    done = ran.read_text().splitlines()
+    done = Counter(ran.read_text().splitlines())
     for words in asked:
-        if done and done[0] == words.strip("()"):
-            del done[0]
-        elif not words.startswith("("):  # a command of which nothing is known may have run or not
-            outcome.wrong.append(f"{words} did not run")
+        times = done.pop(words.strip("()"), 0)
+        # A command of which nothing is known may have run.
+        if times > 1 or (times == 0 and not words.startswith("(")):
+            outcome.wrong.append(f"{words} ran {times} times")
     outcome.wrong += [f"{words!r} ran" for words in done]
     return outcome

@@ -15,7 +15,7 @@ from fsjoule.lab import BoardStrategy, loader_help
 from fsjoule.lab.u_boot import without_power
 
 # It says something, and shows its prompt at a key.
-U_BOOT = """\
+_U_BOOT = """\
 import os, time
 os.write(1, b"U-Boot 2026.01\\r\\n")
 typed = b""
@@ -32,8 +32,8 @@ while got := os.read(0, 1000):
     typed = b""
     time.sleep(0.4)
 """
-DEAF = U_BOOT.replace("SAID", "b'ums', b'umr'")
-U_BOOT = U_BOOT.replace("SAID", "b'', b''")
+DEAF = _U_BOOT.replace("SAID", "b'ums', b'umr'")
+U_BOOT = _U_BOOT.replace("SAID", "b'', b''")
 HALF = U_BOOT.replace('0x800\\r\\n")', '0x8"), time.sleep(2), os.write(1, b"00\\r\\n")')
 NOISE = "    while True: time.sleep(0.1), os.write(1, b'noise')"
 SILENT = "import os, time; os.write(1, b'U-Boot'); time.sleep(3600)"

@@ -52,3 +52,10 @@ def test_a_damaged_line_runs_nothing_else_and_the_same_line_once(shell: str, tmp
     assert said.count("<fsj?>") > len(damaged)
     assert len(re.findall(line.answered, said)) < len(damaged) / 10
     assert (tmp_path / "ran").read_text() == "--size=33554432 :; mkfs\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_an_older_line_out_of_the_history_does_not_run(shell: str, tmp_path: Path) -> None:
+    old, new = CheckedLine.of(["echo old >>ran"]), CheckedLine.of(["echo new >>ran"])
+    assert evaluated(shell, tmp_path, [old.text, new.text, old.text, new.text]).count("<fsj?>") == 1
+    assert (tmp_path / "ran").read_text() == "old\nnew\n"

@@ -2,16 +2,18 @@
 
 A UART that is served late loses characters, and a console's lines have no checksum. A line has a sum of its commands,
 and the board evaluates it only if its own sum is the same. Its number, twice, makes it run once: the same line typed
-again only repeats the answer. The shell itself makes the sums: a program would take a slow board 0.05 s.
+again only repeats the answer, and an older one, out of a shell's history, does not run. The shell itself makes the sums:
+a program would take a slow board 0.05 s.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 # All that a command has between its quotes on the line, the usual first. Whatever else it has, also all that could end
@@ -22,14 +24,17 @@ _NOTHING: Final = r"(?!)"
 _FACTOR: Final = 97
 # Sums stay below 2^31 with it: not every board's shell has 64 bits.
 _PRIME: Final = 16777213
-_DIGITS: Final = 8
+_DIGITS: Final = 9
 # How much of an output's SHA-256 the answer has.
 _DIGEST: Final = 16
 
 # What is on the console only because of all this, also where a line editor has divided it; the rest is for people.
 TRAFFIC: Final = re.compile(
-    r"\bfsj \d+ \d+ \d+(?:\s+'[^']*')+|F\d+='[^']*'; printf '.*|<\d{8}(?:[.]\d+|:\d*:\d*:[0-9a-f]*:\d+)?>"
+    r"\bfsj \d+ \d+ \d+(?:\s+'[^']*')+|F\d+='[^']*'; printf '.*|<\d{9}(?:[.]\d+|:\d*:\d*:[0-9a-f]*:\d+)?>"
 )
+
+# They rise, also from one process to the next on a board that stays on: a hundred a second.
+_NUMBERS: Final = count(10**8 + int(time.time() * 100) % (9 * 10**8 - 10**6))
 
 DAMAGED: Final = r"<fsj\?>"
 
@@ -47,9 +52,7 @@ class CheckedLine:
 
     @classmethod
     def of(cls, commands: Sequence[str], *alarms: str) -> CheckedLine:
-        # Not Python's common generator: who seeds it would have the numbers of before again.
-        number = 10 ** (_DIGITS - 1) + secrets.randbelow(9 * 10 ** (_DIGITS - 1))
-        return cls(number, tuple(commands), "|".join(f"(?:{each})" for each in alarms) or _NOTHING)
+        return cls(next(_NUMBERS), tuple(commands), "|".join(f"(?:{each})" for each in alarms) or _NOTHING)
 
     @property
     def text(self) -> str:
@@ -101,7 +104,7 @@ def functions(output: str) -> str:
         f'FO={output}; FT="{alphabet}"; Fh() {{ Fs=0; OPTIND=1; while getopts : Fo "-x$1"; do '
         f'Fp=${{FT%%"${{OPTARG:-:}}"*}}; Fs=$(((Fs*{_FACTOR}+${{#Fp}}+1)%{_PRIME})); done; }}; '
         "fsj() { Fa=$1 Fs=; "
-        f'if [ $# -gt 3 ] && [ ${{#2}} = {_DIGITS} ] && [ "$2" = "$3" ]; then '
+        f'if [ $# -gt 3 ] && [ ${{#2}} = {_DIGITS} ] && [ "$2" = "$3" ] && [ "$2" -ge ${{Fn:-0}} ]; then '
         'Fm=$2; shift 3; IFS=^; Fh "$*"; unset IFS; fi; '
         '[ "$Fs" = "$Fa" ] || { echo "<fsj?>"; return; }; '
         'if [ "$Fm" != "$Fn" ]; then Fn=$Fm Fk=0 Fr=; for Fc in "$@"; do '
