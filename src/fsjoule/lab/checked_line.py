@@ -2,7 +2,7 @@
 
 A UART that is served late loses characters, and a console's lines have no checksum. A line has a sum of its commands,
 and the board evaluates it only if its own sum is the same. Its number, twice, makes it run once: the same line typed
-again only repeats the answer, and an older one, out of a shell's history, does not run. The shell itself makes the sums:
+again only repeats the answer, and an older one, out of the history, does not run. The shell itself makes the sums:
 a program would take a slow board 0.05 s.
 """
 
