@@ -66,7 +66,8 @@ class _Board(FakeBoard):
         kernel, _ = self.prepared[-1]
         self.board_facts = replace(self.board_facts, kernel_release=self.releases[kernel])
         fio = json.loads(FIO_JSON)
-        fio["jobs"][0]["write"]["runtime"] = round(_RUNTIME_MS / self.speeds.get(kernel, 1.0))
+        for side in ("read", "write", "mixed"):
+            fio["jobs"][0][side]["runtime"] = round(_RUNTIME_MS / self.speeds.get(kernel, 1.0))
         self.shell.files[onboard.RESULT] = json.dumps(fio).encode()
         return super().boot(seed)
 

@@ -76,7 +76,7 @@ def meter():
         return FakeMeter()  # it is silent: drawing traces takes seconds
     # One of the measurements has its marks; all others that send some are invalid for the lack of them.
     number = next(each.number for each in RUN.plan.entries if each.workload.slug == "write-16k")
-    stop_us = 2_510_000 + fio.parse(FIO_JSON.decode()).runtime_ns // 1000
+    stop_us = 2_510_000 + fio.parse(FIO_JSON.decode(), ["--rw=write"]).runtime_ns // 1000
     marks = [Mark(2_500_000, f"S{number}"), Mark(stop_us, f"E{number}")]
     return FakeMeter(trace_of(np.full(3000, 2500), marks=marks))
 

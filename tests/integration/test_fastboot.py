@@ -48,10 +48,15 @@ targets:
 U_BOOT = """\
 import os, re, sys, zlib
 os.write(1, b"U-Boot 2026.01\\r\\n")
-while typed := os.read(0, 1000):
-    line = typed.decode(errors="replace")
-    with open(sys.argv[0] + ".typed", "a") as log:
-        log.write(line)
+typed = b""
+while got := os.read(0, 1000):
+    os.write(1, got)
+    with open(sys.argv[0] + ".typed", "ab") as log:
+        log.write(got)
+    typed = b"" if got == b"\\x03" else typed + got
+    if typed.strip() and not typed.endswith(b"\\n"):
+        continue
+    line, typed = typed.decode(errors="replace"), b""
     ran = re.search(r"echo '(\\w+)''(\\w+)'; .*echo \\"\\$\\?\\"", line)
     told, code = "", 0
     if "printenv" in line:
@@ -70,7 +75,7 @@ while typed := os.read(0, 1000):
     prompt = "\\r\\n=> "
     if line.startswith("fastboot"):
         said, prompt = @ANSWER@
-    os.write(1, (said + prompt).encode())
+    os.write(1, ("\\r\\n" + said + prompt).encode())
 """
 LISTENS = '"Listening for fastboot command on 10.0.2.15\\r\\n", ""'
 LISTENS_TCP = '"Listening for fastboot command on tcp 10.0.2.15\\r\\n", ""'

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from fsjoule.errors import BoardError, LabError
-from fsjoule.lab import SshShell
+from fsjoule.lab import SshShell, ssh_shell
+from fsjoule.model import MIB
 from fsjoule.ports import CommandResult
 
 # As ssh: what it starts lives on when it is killed.
@@ -94,6 +95,18 @@ def test_files_arrive_whole_or_say_why(shell: SshShell, tmp_path: Path) -> None:
         shell.get(str(tmp_path / "none"))
     with pytest.raises(LabError, match=r"cannot be written on the board: .*none"):
         shell.put(str(tmp_path / "none" / "x"), b"x")
+
+
+def test_a_board_that_says_too_much_is_named(
+    shell: SshShell, console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_shell, "_LIMIT_BYTES", MIB)
+    (tmp_path / "large").write_bytes(bytes(2 * MIB))
+    with pytest.raises(BoardError, match=r"'cat .*large' sent more than 1 MiB over ssh"):
+        shell.get(str(tmp_path / "large"))
+    with pytest.raises(BoardError, match=r"'cat .*large' sent more than 1 MiB over ssh"):
+        shell.run(["cat", str(tmp_path / "large")])
+    assert console.is_lost
 
 
 def test_a_command_at_its_limit_is_ended_with_all_that_it_started(

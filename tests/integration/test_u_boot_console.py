@@ -15,17 +15,25 @@ from fsjoule.lab import BoardStrategy, loader_help
 from fsjoule.lab.u_boot import without_power
 
 # It says something, and shows its prompt at a key.
-U_BOOT = """\
+_U_BOOT = """\
 import os, time
 os.write(1, b"U-Boot 2026.01\\r\\n")
-while typed := os.read(0, 1000):
+typed = b""
+while got := os.read(0, 1000):
+    os.write(1, got.replace(SAID))
+    typed = b"" if got == b"\\x03" else typed + got
+    if typed.strip() and not typed.endswith(b"\\n"):
+        continue
     if b"ums 0" in typed:
         os.write(1, b"UMS: LUN 0, dev mmc 0, hwpart 0, sector 0x0, count 0x800\\r\\n")
         time.sleep(3600)
     os.write(1, b"bootz     - boot a zImage\\r\\n" if b"help" in typed else b"")
-    os.write(1, typed.replace(b"'", b"").replace(b"echo ", b"") + b"\\r\\n=> ")
+    os.write(1, b"\\r\\n" + typed.replace(b"'", b"").replace(b"echo ", b"") + b"\\r\\n=> ")
+    typed = b""
     time.sleep(0.4)
 """
+DEAF = _U_BOOT.replace("SAID", "b'ums', b'umr'")
+U_BOOT = _U_BOOT.replace("SAID", "b'', b''")
 HALF = U_BOOT.replace('0x800\\r\\n")', '0x8"), time.sleep(2), os.write(1, b"00\\r\\n")')
 NOISE = "    while True: time.sleep(0.1), os.write(1, b'noise')"
 SILENT = "import os, time; os.write(1, b'U-Boot'); time.sleep(3600)"
@@ -79,6 +87,16 @@ def test_a_failed_search_for_the_cause_does_not_hide_what_failed(board: Any, tmp
     with pytest.raises(LabError, match=r"USB disk did not appear on the exporter within 0 s") as caught:
         strategy.flasher.flash(tmp_path / "card.img", strategy)
     assert caught.value.__notes__ == ["looking for the cause failed too: the lab does not answer"]
+
+
+@pytest.mark.parametrize("board", [(DEAF, 60)], indirect=True)
+def test_a_command_whose_echo_is_another_is_never_run(board: Any, tmp_path: Path) -> None:
+    strategy: Any = board.get_driver("BoardStrategy")
+    strategy.transition("off")
+    (tmp_path / "card.img").write_bytes(b"image")
+    with pytest.raises(BoardError, match=r"damages what is typed at its boot loader's prompt, 5 times: 'ums 0 mmc 0'"):
+        strategy.flasher.flash(tmp_path / "card.img", strategy)
+    assert "UMS: LUN" not in strategy.recorder.text()
 
 
 @pytest.mark.parametrize("board", [(HALF, 60)], indirect=True)

@@ -37,6 +37,29 @@ def test_complaints_before_the_json_are_skipped() -> None:
     assert fio.parse(text).io_bytes == 4 * MIB
 
 
+def test_the_last_report_is_read_whatever_is_around_it() -> None:
+    report = (DATA / "fio-3.33-write.json").read_text()
+    other = report.replace('"error" : 0', '"error" : 5')
+    for text in (f"fio: pid {{1}}: no {{x: y\n{report}", f"{report}\nfio: done {{\n", f"note {{}}\n{other}{report}"):
+        assert fio.parse(text).error == 0
+
+
+def test_old_versions_are_read() -> None:
+    document = json.loads((DATA / "fio-3.33-write.json").read_text())
+    del document["jobs"][0]["write"]["clat_ns"]["N"]
+    assert fio.parse(json.dumps(document)).latency_mean_ns > 0
+
+
+def test_another_job_than_was_asked_is_invalid() -> None:
+    document = json.loads((DATA / "fio-3.33-write.json").read_text())
+    options = document["jobs"][0]["job options"]
+    argv = tuple(f"--{name}={value}" for name, value in options.items())
+    assert fio.parse(json.dumps(document), ("fio", "--output=o", *argv, "--ramp_time=0")).io_bytes == 4 * MIB
+    options["size"] = "4432"
+    with pytest.raises(MeasurementInvalid, match=r"another job than was asked: size 4432 instead of 4M"):
+        fio.parse(json.dumps(document), argv)
+
+
 def test_reads_and_writes_of_a_mixed_job_are_one() -> None:
     result = fio.parse((DATA / "fio-3.33-randrw.json").read_text())
     assert (result.io_bytes, result.ios, result.runtime_ns) == (266_010_624, 16_236, 504_000_000)
@@ -74,7 +97,7 @@ def test_files_of_all_jobs_have_one_name() -> None:
 def test_a_device_is_written_before_it_is_read() -> None:
     workload = FioWorkload(IoPattern.RANDRW, 16 * KIB, 8 * MIB, jobs=4, depth=8, io_bytes=64 * MIB, runtime_s=3.0)
     run = fio.run_argv(workload, "/dev/sda", output="o", before="b", after="a", seed=7)
-    assert {"--filename=/dev/sda", "--unified_rw_reporting=mixed", "--rw=randrw"} <= set(run)
+    assert {"--filename=/dev/sda", "--unified_rw_reporting=1", "--rw=randrw"} <= set(run)
     layout = fio.layout_argv(workload, "/dev/sda")
     assert {"--filename=/dev/sda", "--rw=write", "--size=8388608", "--numjobs=1"} <= set(layout)
     assert not any(option.startswith(("--runtime", "--io_size", "--create_only", "--directory")) for option in layout)

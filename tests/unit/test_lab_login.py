@@ -12,6 +12,7 @@ import pexpect
 import pytest
 
 from fsjoule.errors import BoardError, Part
+from fsjoule.lab import boot_failures, login
 from fsjoule.lab.login import await_login
 
 PROMPT = "fsjoule login: "
@@ -40,7 +41,7 @@ class Console:
         return timed_out
 
     def text(self) -> str:
-        return ""
+        return self.unread
 
     def tail(self) -> list[str]:
         return ["Starting kernel ..."]
@@ -52,6 +53,7 @@ def board(console: Console, *, longest_s: float | None, hang_after_s: float | No
         recorder=console,
         shell=SimpleNamespace(login_prompt=PROMPT),
         boot_loader=False,
+        flasher=None,
         boot_failure="",
         boot_timeout=limit_s,
         silence_timeout=limit_s,
@@ -110,3 +112,34 @@ def test_a_board_whose_boot_loader_never_spoke_has_failed_and_else_its_kernel_ma
     with pytest.raises(BoardError) as caught:
         await_login(silent, look_s=0.1)
     assert caught.value.part is part
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (("U-Boot SPL 2025.01\nU-Boot 2025.01 (a)\n", 0.01) * 2, r"it starts again and again: 2 times so far \(U-Boot"),
+        (("[    0.0] Linux version 6.1\n", 0.01) * 3, r"it starts again and again: 3 times so far \(\[    0.0\] Linux"),
+        (("\x00\ufffd\x1c\ufffd" * 100, 0.01), "its console sends no text(.|\n)*the same speed"),
+        (("Internal error: Oops: 5 [#1] SMP ARM\n", 0.01), "failed and went on: Internal error: Oops: 5 .#1. SMP ARM"),
+    ],
+)
+def test_a_boot_that_comes_to_no_login_is_named_early(
+    said: Sequence[str | float], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "_GARBLED_S", 0.05)
+    monkeypatch.setattr(login, "_AFTER_OOPS_S", 0.05)
+    begin = time.monotonic()
+    with pytest.raises(BoardError, match=f"did not boot: .*{told}"):
+        await_login(board(Console(*said), longest_s=None, hang_after_s=None), look_s=0.01)
+    assert time.monotonic() - begin < _LIMIT_S
+
+
+def test_one_boot_is_no_loop_and_its_colours_are_text() -> None:
+    said = (
+        "\nU-Boot SPL 2025.01\nU-Boot 2025.01 (a)\nLinux version 6.1\nLinux version 6.1\n"
+        + "Starting kernel ...\n" * 20
+    )
+    assert not boot_failures.loop(said)
+    assert boot_failures.loop(said * 2)
+    assert not boot_failures.loop(said * 2, restarts=1)
+    assert not boot_failures.is_garbled(said)

@@ -119,11 +119,14 @@ def test_the_board_waits_until_there_is_a_line(mailbox: Mailbox, client: Client)
 
 
 def test_an_empty_line_shows_the_prompt_and_is_not_for_the_board(mailbox: Mailbox, client: Client) -> None:
+    assert mailbox.type(b"\n", PROMPT).echo == b"\r\n", "the board is busy: its last line is no prompt"
+    client.request(0, LINE_OFFSET, 512)
+    wait_until(lambda: mailbox.waiting)
     typed = mailbox.type(b"\n \r", PROMPT)
     assert typed.echo == b"\r\n" + PROMPT + b" \r\n" + PROMPT
     assert typed.to_uart == b""
-    mailbox.type(b"x\n", PROMPT)
-    assert client.line() == b"x"
+    assert mailbox.type(b"x\n\n", PROMPT).echo == b"x\r\n\r\n"
+    assert client.answer(512).rstrip(b"\0") == b"x"
 
 
 def test_what_is_typed_can_be_corrected(mailbox: Mailbox, client: Client) -> None:

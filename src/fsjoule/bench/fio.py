@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -87,23 +89,30 @@ def _job(workload: FioWorkload, place: str) -> tuple[str, ...]:
     if workload.runtime_s:
         options |= {"time_based": 1, "runtime": f"{round(workload.runtime_s * 1000)}ms"}
     if workload.operation.reads and workload.operation.writes:
-        options["unified_rw_reporting"] = "mixed"
+        # fio before 3.27 knows no "mixed", which is what 1 still means.
+        options["unified_rw_reporting"] = 1
     return tuple(f"--{key}={value}" for key, value in options.items())
 
 
-def parse(text: str) -> FioResult:
-    """Read fio's JSON output (fio 3.x, one group).
+def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
+    """Read fio's JSON output (fio 3.x, one group), the last report if there are several.
 
-    Raises MeasurementInvalid if it is not fio's JSON or lacks a field. A job that failed by fio's own account is
-    returned, with its `error` and `errors`.
+    Raises MeasurementInvalid if it has no report, the report lacks a field, or names another value of an option than
+    `argv`. A job that failed by fio's own account is returned, with its `error` and `errors`.
     """
-    start = text.find("{")  # fio prints its complaints before the JSON
     try:
-        document = cast("dict[str, Any]", json.loads(text[max(start, 0) :]))
+        document = _report(text)
         job = cast("dict[str, Any]", document["jobs"][0])
         options = cast("dict[str, Any]", job["job options"])
-        side = cast("dict[str, Any]", job[_side(IoPattern(options["rw"]))])
-        latency = side["clat_ns"] if side["clat_ns"]["N"] else side["lat_ns"]
+        asked = dict(word.removeprefix("--").split("=", 1) for word in argv if re.match("--[a-z_]+=", word))
+        # No version of fio tells all options.
+        if others := [key for key, value in asked.items() if str(options.get(key, value)) != value]:
+            told = ", ".join(f"{key} {options[key]} instead of {asked[key]}" for key in others)
+            raise MeasurementInvalid("fio", [f"it ran another job than was asked: {told}"])
+        side = cast("dict[str, Any]", job[_side(IoPattern(options.get("rw") or asked["rw"]))])
+        # fio before 3.18 tells no N.
+        counted = side["clat_ns"].get("N", side["clat_ns"]["mean"])
+        latency = side["clat_ns"] if counted else side["lat_ns"]
         return FioResult(
             version=str(document["fio version"]),
             runtime_ns=int(side["runtime"]) * 1_000_000,
@@ -118,11 +127,27 @@ def parse(text: str) -> FioResult:
             error=int(job["error"]),
             fsync_percentiles_ns=_percentiles_ns(job.get("sync", {}).get("lat_ns", {})),
         )
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         first = text.strip().splitlines()[:3]
         raise MeasurementInvalid(
             "fio", [f"its output cannot be read ({error!r}): {' | '.join(first)[:300]}"]
         ) from error
+
+
+def _report(text: str) -> dict[str, Any]:
+    """The last report in fio's output, which has its complaints, too: they may have braces. Raises ValueError."""
+    decoder, found, place = json.JSONDecoder(), None, text.find("{")
+    while place >= 0:
+        try:
+            document, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            end = place + 1
+        else:
+            found = document if "jobs" in document else found
+        place = text.find("{", end)
+    if found is None:
+        raise ValueError("no report")
+    return cast("dict[str, Any]", found)
 
 
 def _percentiles_ns(latency: dict[str, Any]) -> dict[str, int]:

@@ -286,7 +286,7 @@ class Measurer:
             evidence.kernel_threads_s = onboard.kernel_threads_s(*map(_decoded, readings))
         evidence.attachments["fio.json"] = text
         try:
-            evidence.fio = fio.parse(text.decode(errors="replace"))
+            evidence.fio = fio.parse(text.decode(errors="replace"), argv)
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
         else:

@@ -1,4 +1,4 @@
-"""U-Boot's messages when it cannot boot, and their meaning."""
+"""What a console says of a boot that does not come to its login: a loader's last words, a loop, an Oops, no text."""
 
 from __future__ import annotations
 
@@ -26,6 +26,35 @@ _NO_TABLE: Final = re.compile(r"No partition table|Couldn't find partition mmc")
 _FOUND: Final = re.compile(
     r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)|Booting bootflow '\S+' with extlinux"
 )
+# A boot says each once, in pieces of one line; some kernels repeat theirs when another console takes over.
+_BANNERS: Final = {r"^U-Boot SPL 20\d\d\.": 1, r"^U-Boot 20\d\d\.": 1, r"^(?:\[ *[\d.]+\] )?Linux version \d": 2}
+_OOPS: Final = re.compile(
+    r"Internal error: Oops.*|Unable to handle kernel .*|BUG: unable to handle .*|BUG: kernel NULL pointer .*|Oops: .*"
+)
+_SOME_TEXT: Final = 200
+_LAST_TEXT: Final = 1000
+_TEXT: Final = re.compile(r"[\x20-\x7e\n\t]")
+
+
+def loop(said: str, restarts: int = 0) -> str:
+    """Words for a board that starts again and again, more often than it may; empty for one that does not."""
+    for banner, once in _BANNERS.items():
+        starts = re.findall(f"{banner}.*", said, re.MULTILINE)
+        if len(starts) > once * (1 + restarts):
+            return f"it starts again and again: {len(starts)} times so far ({starts[-1].strip()})"
+    return ""
+
+
+def oops(said: str) -> str:
+    """Words for a kernel that went wrong without a panic; empty if it did not say so."""
+    found = _OOPS.search(said)
+    return f"the kernel failed and went on: {found[0].strip()}" if found else ""
+
+
+def is_garbled(said: str) -> bool:
+    """Whether the console's last output is no text, as at a wrong speed."""
+    last = said[-_LAST_TEXT:]
+    return len(last) >= _SOME_TEXT and len(_TEXT.findall(last)) < len(last) * 2 / 3
 
 
 def last_words(lines: Sequence[str]) -> str:

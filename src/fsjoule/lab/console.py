@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from labgrid.step import steps
 
+from fsjoule.lab.checked_line import TRAFFIC
+
 _KEPT_BYTES: Final = 256 * 1024
 # Colours and cursor movements, which a shell's line editor and some boot loaders send; a character that is taken back.
 _ESCAPES: Final = re.compile(r"[^\n]\x08|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]")
@@ -32,7 +34,9 @@ class ConsoleRecorder:
         return _ESCAPES.sub("", b"".join(self._chunks).decode(errors="replace")).replace("\r", "")
 
     def tail(self, lines: int = 20) -> list[str]:
-        return [line.rstrip() for line in self.text().splitlines() if line.strip()][-lines:]
+        """The last lines, without what only the shell's own checks need."""
+        said = TRAFFIC.sub("", self.text())
+        return [line.rstrip() for line in said.splitlines() if line.strip()][-lines:]
 
     def _notice(self, event: Any) -> None:  # noqa: ANN401 - a StepEvent, which has no types
         step = event.step

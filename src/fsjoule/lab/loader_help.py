@@ -10,6 +10,7 @@ import pexpect
 
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
+from fsjoule.lab.u_boot import type_line
 
 _KEY: Final = " "  # any key ends U-Boot's countdown, and a space before a command does no harm
 _KEY_EVERY_S: Final = 0.3
@@ -63,7 +64,7 @@ def _answer(board: BoardStrategy, ending: str) -> str:
     while board.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)[0] == 0:  # the keys that were too many
         if time.monotonic() > deadline:
             raise board.error(f"still talks at its boot loader's prompt after {board.boot_timeout} s")
-    board.console.sendline("help")
+    type_line(board.console, ending, "help", board.error)
     index, before, _, _ = board.console.expect([ending, pexpect.TIMEOUT], timeout=_HELP_TIMEOUT_S)
     if index == 1:
         raise board.error(f"did not answer `help` within {_HELP_TIMEOUT_S:.0f} s")

@@ -10,12 +10,16 @@ import pexpect
 
 from fsjoule.errors import BoardError, Part
 from fsjoule.lab import boot_failures
+from fsjoule.lab.flashers import KernelKeeper
 from fsjoule.lab.shell import PANIC
 
 if TYPE_CHECKING:
     from fsjoule.lab.strategy import BoardStrategy
 
 _LOOK_S: Final = 2.0
+_AFTER_OOPS_S: Final = 20.0
+# A boot ROM may have another speed than what it starts.
+_GARBLED_S: Final = 30.0
 # A busy computer makes every pause of an emulated board longer.
 _TIMES_AS_LONG: Final = 4
 
@@ -46,12 +50,29 @@ def await_login(board: BoardStrategy, unless: str = "", *, look_s: float = _LOOK
             raise _silent(board, did_not_boot(board, what))
         if causes := board.look():
             raise did_not_boot(board, f"given up {waited_s:.0f} s after power-on", causes)
+        _check_said(board, time.monotonic() - quiet_since, waited_s)
         if _hangs(board, time.monotonic() - quiet_since):
             known = f"no boot before was for more than {board.longest_silence_s:.0f} s"
             raise did_not_boot(board, f"it hangs: silent for {time.monotonic() - quiet_since:.0f} s, and {known}")
-    guess = boot_failures.last_words(board.recorder.tail())
+    oops = boot_failures.oops(board.recorder.text())
+    guess = f": {oops}" if oops else boot_failures.last_words(board.recorder.tail())
     error = did_not_boot(board, f"no login within {board.boot_timeout} s of power-on{guess}")
     raise error if received else _silent(board, error)
+
+
+def _check_said(board: BoardStrategy, quiet_s: float, waited_s: float) -> None:
+    """Raise BoardError for a boot of which the console says that it will not come to a login."""
+    said = board.recorder.text()
+    # The kept kernel starts by itself where a new one has failed.
+    if loop := boot_failures.loop(said, restarts=int(isinstance(board.flasher, KernelKeeper))):
+        raise did_not_boot(board, loop)
+    if quiet_s > _AFTER_OOPS_S and (oops := boot_failures.oops(said)):
+        raise did_not_boot(board, oops)
+    if waited_s > _GARBLED_S and boot_failures.is_garbled(said):
+        error = did_not_boot(board, "its console sends no text")
+        error.transient, error.part = False, Part.CONSOLE
+        error.hint = "the exporter's serial port and the board must have the same speed (`speed`), and a common ground"
+        raise error
 
 
 def _silent(board: BoardStrategy, error: BoardError) -> BoardError:

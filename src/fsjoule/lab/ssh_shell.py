@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from labgrid.step import step
 from labgrid.util import gen_marker
@@ -20,6 +20,7 @@ from labgrid.util import gen_marker
 from fsjoule.errors import BoardError, LabError
 from fsjoule.host import process
 from fsjoule.lab.shell import LabgridShell
+from fsjoule.model import MIB
 from fsjoule.ports import Command, CommandResult
 
 # A program's output stays on the board until it ends: the network carries nothing while it runs.
@@ -38,6 +39,8 @@ _GLANCE_S: Final = 0.05
 _LAST_WORDS_S: Final = 3.0
 _END_TIMEOUT_S: Final = 60.0
 _CHUNK_BYTES: Final = 65536
+# The kernel under test says how much: this computer's memory and disk are not its own.
+_LIMIT_BYTES: Final = 64 * MIB
 
 
 class SshShell:
@@ -151,6 +154,8 @@ class SshShell:
                 self._console.watch(shown, _GLANCE_S)
             elif chunk := self._socket.recv(_CHUNK_BYTES):
                 self._said += chunk
+                if len(self._said) > _LIMIT_BYTES:
+                    raise self._console.lost(_too_long(shown).what)
             else:
                 raise self._broken(shown, bytes(self._said), marker)
         return _between(self._said, marker)
@@ -167,11 +172,13 @@ class SshShell:
             given.seek(0)
             client = process.start(self._ssh(remote), stdin=given, log=told)
             try:
-                ended = self._ends(client, shown, deadline)
+                ended = self._ends(client, told, shown, deadline)
             finally:
                 process.stop(client)
             told.seek(0)
-            said = told.read()
+            said = told.read(_LIMIT_BYTES + 1)
+        if len(said) > _LIMIT_BYTES:
+            raise _too_long(shown)
         if not ended:
             limit = f"{shown!r} did not end within {timeout_s:.0f} s"
             self._end(marker, limit)
@@ -181,9 +188,9 @@ class SshShell:
             raise self._broken(shown, said, marker)
         return answer
 
-    def _ends(self, client: subprocess.Popen[bytes], shown: str, deadline: float) -> bool:
-        """Whether a program of this computer ends before the deadline. Raises BoardError."""
-        while (left_s := deadline - time.monotonic()) > 0:
+    def _ends(self, client: subprocess.Popen[bytes], told: IO[bytes], shown: str, deadline: float) -> bool:
+        """Whether a program of this computer ends before the deadline, or has said too much. Raises BoardError."""
+        while (left_s := deadline - time.monotonic()) > 0 and os.fstat(told.fileno()).st_size <= _LIMIT_BYTES:
             try:
                 client.wait(min(_LOOK_S, left_s))
             except subprocess.TimeoutExpired:
@@ -221,6 +228,10 @@ class SshShell:
             self._console.run(["sh", "-c", script], timeout_s=_END_TIMEOUT_S)
         except BoardError as error:
             raise self._console.lost(f"{what}, and the board does not answer on its console either") from error
+
+
+def _too_long(shown: str) -> BoardError:
+    return BoardError(f"{shown!r} sent more than {_LIMIT_BYTES // MIB} MiB over ssh", transient=False)
 
 
 def _between(said: bytes | bytearray, marker: str) -> tuple[int, bytes] | None:

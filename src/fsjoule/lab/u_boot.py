@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
 import pexpect
 from labgrid import Target
+from labgrid.util import gen_marker
 
-from fsjoule.errors import BoardError, LabError
+from fsjoule.errors import BoardError, LabError, Part
 from fsjoule.lab import boot_failures
 from fsjoule.lab.flashers import FlashedBoard
 from fsjoule.lab.shell import PANIC
@@ -25,6 +26,13 @@ _OFFER_TIMEOUT_S: Final = 30.0
 _END_TIMEOUT_S: Final = 30.0
 _LISTEN_S: Final = 0.5
 _CTRL_C: Final = b"\x03"
+_TIMESTAMP: Final = re.compile(r"^\[ *[0-9.]+\] *")
+_MARKS: Final = 2
+_ATTEMPTS: Final = 5
+_ECHO_S: Final = 5.0
+_MORE_S: Final = 0.05
+_VISIBLE: Final = re.compile(r"[!-~]")
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CRC: Final = re.compile(r"==> ([0-9a-f]{8})")
 _UNKNOWN: Final = r"Unknown command '[^']*'"
 _STARTED_AGAIN: Final = re.compile(r"^U-Boot (?:SPL )?20\d\d\.", re.MULTILINE)
@@ -96,12 +104,19 @@ class UBootConsole:
         """The lines that a command says. Raises BoardError with `failure` and the last of them."""
         doing = f"waiting for U-Boot's {command!r}"
         with time_limit(timeout_s + 15.0, doing, self.board.look), lab_errors(doing):
+            marker = gen_marker()
+            mark = f"echo '{marker[:4]}''{marker[4:]}'"
+            self._type(f'{mark}; {command}; echo "$?"; {mark};')
             try:
-                said, _, code = self.uboot.run(command, timeout=timeout_s)
+                _, before, _, _ = self.uboot.console.expect(self.uboot.prompt, timeout=timeout_s)
             except pexpect.TIMEOUT as error:
                 raise self.board.error(f"{failure}: no answer to {command!r} within {timeout_s} s") from error
-        lines = [line.strip() for line in said if line.strip()]
-        if code:
+        said = [_TIMESTAMP.sub("", line).strip() for line in _text(before).replace("\r", "").split("\n")]
+        if said.count(marker) != _MARKS:
+            raise self.board.error(f"answered {command!r} with a line that was damaged")
+        begin, end = (place for place, line in enumerate(said) if line == marker)
+        *lines, code = [line for line in said[begin + 1 : end] if line] or ["no exit code"]
+        if code != "0":
             telling = [line for line in lines if "error" in line.lower()] or lines or ["it said nothing"]
             raise self.board.error(f"{failure}: {telling[-1]}")
         return lines or [""]
@@ -112,7 +127,9 @@ class UBootConsole:
         Raises LabError for a card that is not there or is smaller.
         """
         self.run(device.replace(" ", " dev "), "does not find its card")
-        [said] = self.run("printenv kernel_addr_r", "has no kernel_addr_r")[-1:]
+        [said], [again] = (self.run("printenv kernel_addr_r", "has no kernel_addr_r")[-1:] for _ in range(2))
+        if again != said:
+            raise self.board.error(f"does not tell its kernel_addr_r: {said}, and then {again}")
         try:
             address = int(said.partition("=")[2], 16)
         except ValueError:
@@ -151,7 +168,7 @@ class UBootConsole:
         """
         self.board.recorder.clear()
         with lab_errors(f"typing {command}"):
-            self.uboot.console.sendline(command)
+            self._type(command)
         begin = time.monotonic()
         while (waited_s := time.monotonic() - begin) < _OFFER_TIMEOUT_S:
             with lab_errors(f"waiting for U-Boot's {command}"):
@@ -188,6 +205,9 @@ class UBootConsole:
         if index == 1:
             raise self.board.error(f"did not end {command!r} within {_END_TIMEOUT_S:.0f} s of Ctrl-C")
 
+    def _type(self, line: str) -> None:
+        type_line(self.uboot.console, self.uboot.prompt, line, self.board.error)
+
     def _left(self, command: str) -> tuple[str, ...]:
         if found := re.search(f"(?:{self.uboot.prompt})$", self.board.recorder.text()):
             said = " ".join(self.board.recorder.text()[: found.start()].splitlines()[-1:])
@@ -202,6 +222,23 @@ class UBootConsole:
                 index, _, _, _ = self.uboot.console.expect([".+", pexpect.TIMEOUT], timeout=0.1)
                 if index == 1:
                     return
+
+
+def type_line(console: Any, prompt: str, line: str, error: Callable[[str], BoardError]) -> None:  # noqa: ANN401 - labgrid's
+    """Type a line at a boot loader's prompt, and press Enter only when its echo is right. Raises BoardError."""
+    other = rf"(?s).{{{len(line)}}}"
+    for _ in range(_ATTEMPTS):
+        console.write(line.encode())
+        index, before, _, _ = console.expect([re.escape(line), other, pexpect.TIMEOUT], timeout=_ECHO_S)
+        same = index == 0 and not _VISIBLE.search(_ESCAPES.sub("", _text(before)))
+        if same and console.expect([".", pexpect.TIMEOUT], timeout=_MORE_S)[0] == 1:
+            console.write(b"\n")
+            return
+        console.write(_CTRL_C)
+        console.expect([prompt, pexpect.TIMEOUT], timeout=_ECHO_S)
+    failure = error(f"damages what is typed at its boot loader's prompt, {_ATTEMPTS} times: {line!r}")
+    failure.part = Part.CONSOLE
+    raise failure
 
 
 def _text(said: Any) -> str:  # noqa: ANN401 - labgrid's bytes, untyped

@@ -53,14 +53,14 @@ class Mailbox:
     def type(self, typed: bytes, prompt: bytes) -> Typed:
         """Take typed input, like a terminal's line editor; `prompt` is the board's last line so far.
 
-        An empty line does not reach the board. A client that sends one to find the prompt gets it again, and the
-        board's time does not depend on the number of tries. Ctrl-C interrupts the board's program over the serial line,
-        and so at a moment that no other run has.
+        An empty line does not reach the board. A client that sends one to find the prompt gets it again, unless the
+        board is busy, and the board's time does not depend on the number of tries. Ctrl-C interrupts the board's
+        program over the serial line, and so at a moment that no other run has.
         """
         echo, to_uart = bytearray(), bytearray()
         for byte in typed:
             if byte in b"\r\n":
-                echo += b"\r\n" if self._enter() else b"\r\n" + prompt
+                echo += b"\r\n" if self._enter() or self._lines or not self._waiting else b"\r\n" + prompt
             elif byte == _INTERRUPT:
                 echo += b"^C\r\n" + prompt if self._waiting else b"^C"
                 to_uart += b"" if self._waiting else bytes((byte,))
