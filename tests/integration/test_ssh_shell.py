@@ -84,18 +84,18 @@ def shell(tmp_path: Path, console: Console) -> Generator[SshShell]:
 )
 def test_a_machine_that_is_not_the_board_is_refused(tmp_path: Path, console: Console, elsewhere: str) -> None:
     """It would have got `mkfs`: an address of DHCP goes to the next machine, or is mistyped."""
-    target = SimpleNamespace(activate=lambda _driver: None)
+    target = SimpleNamespace(activate=id)
 
     def connection(elsewhere: str) -> SshConnection:
         made: Any = SshConnection
         return made(target, driver(tmp_path, elsewhere), None)
 
-    board: Any = SimpleNamespace(error=lambda what: BoardError(f"board {what}"))
+    board: Any = SimpleNamespace(error=BoardError)
     witness: Any = console
     same = connection("")
     assert same.open(witness, board).run(["echo", "here"]).stdout == "here\n"
     same.close()
-    with pytest.raises(BoardError, match="board is not the machine that ssh reaches at root@board, port 22") as caught:
+    with pytest.raises(BoardError, match="is not the machine that ssh reaches at root@board, port 22") as caught:
         connection(elsewhere).open(witness, board)
     assert not caught.value.transient
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.lab.disks import BoardsDisk, Disk, look
+from fsjoule.lab.disks import BoardsDisk, Disk, check_words, look
 from fsjoule.model import MIB
 
 READER = Disk(
@@ -81,3 +82,19 @@ def test_a_file_and_nothing_are_no_disks(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"card.img is not a disk; nothing was written") as caught:
         BoardsDisk(simulated=True).check(_Resource(str(card)), 1)
     assert not caught.value.transient
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("control_path", "/dev/sg0; id >/tmp/root"),
+        ("path", "/dev/sdb\n"),
+        ("control_serial", "$(id)"),
+        ("host", "-oProxyCommand=id"),
+    ],
+)
+def test_an_exporters_words_that_a_shell_would_run_are_refused(name: str, word: str) -> None:
+    plain = {"host": "lab-pc", "path": "/dev/sdb", "control_path": "/dev/usb-sd-mux/id-00048.00636", "address": None}
+    check_words(SimpleNamespace(**plain))
+    with pytest.raises(LabError, match=f"has the {name} .*no command is given that"):
+        check_words(SimpleNamespace(**plain | {name: word}))

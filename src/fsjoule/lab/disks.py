@@ -7,6 +7,7 @@ files. The exporter's kernel is asked right before the writer starts.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from fsjoule.model import MIB
 _TIMEOUT_S: Final = 30.0
 _TAIL: Final = 300
 _LARGEST_MIB: Final = 256 * 1024
+_WORDS: Final = ("host", "path", "control_path", "control_serial", "address", "protocol")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/._:][A-Za-z0-9/._:%-]*")
 
 # Runs on the exporter, which has Python for labgrid. An exclusive open fails while anything of the disk is mounted,
 # swapped to or part of another device, in whatever container.
@@ -156,6 +159,21 @@ def look(resource: Any) -> Disk:  # noqa: ANN401 - a labgrid resource
     except (ValueError, ValidationError) as error:
         said = (done.stderr or done.stdout).decode(errors="replace").strip()[-_TAIL:]
         raise LabError(f"{doing} failed with exit code {done.returncode}: {said}", transient=True) from error
+
+
+def check_words(resource: Any) -> None:  # noqa: ANN401 - a labgrid resource
+    """Raise LabError for words of an exporter's that would be more than a name to a shell or to ssh.
+
+    labgrid hands some of them to the exporter's shell unquoted: https://github.com/labgrid-project/labgrid,
+    USBSDMuxDriver.set_mode. Whoever reaches the coordinator can be an exporter.
+    """
+    for name in _WORDS:
+        word = getattr(resource, name, None)
+        if word and not _PLAIN.fullmatch(str(word)):
+            raise LabError(
+                f"the exporter's {type(resource).__name__} has the {name} {word!r}: no command is given that",
+                hint="A-Z, a-z, 0-9 and / . _ : % - are accepted; who has changed the place's exporter?",
+            )
 
 
 def serial_argument() -> Any:  # noqa: ANN401 - like attrs

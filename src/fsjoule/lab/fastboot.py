@@ -16,6 +16,7 @@ from labgrid.step import step
 
 from fsjoule.errors import LabError, also
 from fsjoule.lab.cardwriter import end_writers, on_exporter, run_writer
+from fsjoule.lab.disks import check_words
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name
 from fsjoule.lab.sparse_image import SECTOR_BYTES, Piece, pieces, write_sparse
 from fsjoule.lab.translate import lab_errors, time_limit
@@ -122,6 +123,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
             left_s = deadline - time.monotonic()
             try:
                 with time_limit(max(left_s, _LOOK_S), doing), lab_errors(doing):
+                    check_words(self._resource)
                     self.labgrid.activate(self.fastboot)
                     # A program that an interrupted flash has left would speak between us and the board.
                     end_writers(self._resource, self._address)

@@ -213,4 +213,5 @@ class SdMuxFlasher(DiskFlasher):
     def _switch(self, mode: str) -> None:
         doing = f"switching the SD mux to {mode}"
         with time_limit(_MUX_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
+            disks.check_words(self.mux.mux)
             self.mux.set_mode(mode)

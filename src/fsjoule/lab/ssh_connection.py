@@ -16,6 +16,7 @@ from labgrid.util import gen_marker
 from fsjoule.errors import ConfigError, also
 from fsjoule.host import process
 from fsjoule.lab.board_network import FailingBoard
+from fsjoule.lab.disks import check_words
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.ssh_server import SshServer
 from fsjoule.lab.ssh_shell import SshShell
@@ -67,6 +68,7 @@ class SshConnection:
         driver, service = self._driver, self._driver.networkservice
         learned = "" if self._server is None else self._server.start(console, board)
         service.address = self._stated or learned or _address_of(board, console)
+        check_words(service)
         limit_s = driver.connection_timeout
         where = f"{driver.username or service.username}@{service.address}, port {service.port}"
         doing = f"connecting by ssh to {where}"
