@@ -193,7 +193,7 @@ def _stop_writer_soon(stopped: list[float]) -> threading.Thread:
         deadline = time.monotonic() + 60
         while not stopped and time.monotonic() < deadline:
             for each in descendants(guardian.pid):
-                if b"bmaptool\0copy\0" in _arguments(each.pid):
+                if b"\0fsjoule-writes:" in _arguments(each.pid):
                     os.kill(each.pid, signal.SIGSTOP)
                     stopped.append(time.monotonic())
             time.sleep(0.1)

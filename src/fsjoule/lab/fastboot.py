@@ -17,7 +17,7 @@ from labgrid.step import step
 from fsjoule.errors import LabError, also
 from fsjoule.lab.cardwriter import end_writers, on_exporter, run_writer
 from fsjoule.lab.disks import check_words
-from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name
+from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name, check_unpacked
 from fsjoule.lab.sparse_image import SECTOR_BYTES, Piece, pieces, write_sparse
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
@@ -72,6 +72,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
     def flash(self, image: Path, board: FlashedBoard) -> None:
         """See FlasherProtocol. Raises LabError and BoardError, which say at which step it failed."""
         check_file_name(image)
+        check_unpacked(image)
         board.start()
         console = UBootConsole(self.uboot, board)
         try:
