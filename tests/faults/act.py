@@ -56,8 +56,8 @@ def _process(scene: Scene, service: str) -> ProcessRef | None:
     return found if found is not None and found.alive() else None
 
 
-# bmaptool itself, and `timeout`, which starts it; not the shell that waits for both.
-_WRITER: Final = re.compile(r"(?:^|,|/)bmaptool,copy,")
+# The program itself, and `timeout`, which starts it; not the shell that waits for both.
+_WRITER: Final = re.compile(r",fsjoule-writes:/dev/\w+,")
 
 
 def writers(scene: Scene) -> list[ProcessRef]:

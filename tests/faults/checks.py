@@ -45,7 +45,7 @@ _FILE: Final = re.compile(r"(?<![\w/])/[\w.@+-]+(?:/[\w.@+-]*)*")
 # What the emulated board draws, idle or busy, in watts: another meter's figures would be outside.
 _PLAUSIBLE_W: Final = (0.8, 2.0)
 # What a bench runs, not folders that pytest has named.
-_STRAY: Final = re.compile(r"\bbmaptool | --fsjoule-bench ")
+_STRAY: Final = re.compile(r"\bfsjoule-writes:| --fsjoule-bench ")
 _FINAL: Final = {RunStatus.COMPLETE, RunStatus.ABORTED}
 
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 # It stays root, who owns the project and its Python: a user `nobody` may not even start them below /root.
-_NO_POWERS: Final = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+NO_POWERS: Final = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 SOMEBODY_ELSE: Final = 65534
 
 
 def run_unprivileged(argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a command and wait for it; its output is text."""
     return subprocess.run(
-        [*(_NO_POWERS if os.geteuid() == 0 else ()), *argv],
+        [*(NO_POWERS if os.geteuid() == 0 else ()), *argv],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

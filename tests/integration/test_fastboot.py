@@ -90,6 +90,9 @@ TOOL = """\
 #!/bin/sh
 echo "$@" >>"$0.arguments"
 case "$*" in
+    *"getvar fsjoule"*)
+        mark=$(grep -o 'setenv fastboot.fsjoule [A-Z]*' "${{0%/*}}/board.py.typed" | tail -n 1 | cut -d ' ' -f 3)
+        echo "fsjoule: {mark}" >&2; exit {known} ;;
     *getvar*) [ {getvar} = 0 ] && echo 'max-download-size: 0x01000000' >&2; exit {getvar} ;;
     *flash*) for file; do :; done; cp "$file" "$0.got"; echo "{flash}" >&2; {act} ;;
 esac
@@ -118,7 +121,7 @@ class _Board:
 def board(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Generator[_Board]:
     answer, read = request.param.get("answer", LISTENS), request.param.get("read", READ)
     (tmp_path / "board.py").write_text(U_BOOT.replace("@ANSWER@", answer).replace("@READ@", read))
-    values = {"getvar": 0, "flash": "OKAY", "act": "exit 0", **request.param}
+    values = {"mark": "$mark", "known": 0, "getvar": 0, "flash": "OKAY", "act": "exit 0", **request.param}
     tool = tmp_path / "fastboot"
     tool.write_text(TOOL.format(**values))
     tool.chmod(0o755)
@@ -138,7 +141,7 @@ def board(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("board", [{}], indirect=True)
 def test_the_mapped_blocks_are_sent_under_a_name_for_the_whole_card(board: _Board) -> None:
     board.flash()
-    getvar, flash = board.text("fastboot.arguments").splitlines()
+    getvar, _, flash = board.text("fastboot.arguments").splitlines()
     assert getvar == "-s udp:127.0.0.1:9 -S 8M getvar max-download-size"
     assert flash.startswith("-s udp:127.0.0.1:9 -S 8M flash fsjoule /")
     typed = board.text("board.py.typed")
@@ -148,6 +151,13 @@ def test_the_mapped_blocks_are_sent_under_a_name_for_the_whole_card(board: _Boar
     image = (board.folder / "card.img").read_bytes()
     assert image[4096 : 3 * 4096] in got
     assert len(got) == 28 + 3 * 12 + 2 * 4096
+
+
+@pytest.mark.parametrize("board", [{"mark": "ANOTHER"}, {"known": 1}], indirect=True)
+def test_a_board_that_is_not_the_one_on_the_console_gets_nothing(board: _Board) -> None:
+    with pytest.raises(LabError, match=r"is not the board that fastboot reaches at udp:127.0.0.1:9: nothing was sent"):
+        board.flash()
+    assert "flash" not in board.text("fastboot.arguments").split()
 
 
 @pytest.mark.parametrize("board", [{"command": "fastboot tcp", "answer": LISTENS_TCP}], indirect=True)

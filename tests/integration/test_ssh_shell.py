@@ -13,9 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from labgrid.binding import BindingState
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.lab import SshShell, ssh_shell
+from fsjoule.lab.ssh_connection import SshConnection
 from fsjoule.model import MIB
 from fsjoule.ports import CommandResult
 
@@ -23,7 +25,7 @@ from fsjoule.ports import CommandResult
 SSH = """\
 #!/bin/sh
 for last; do :; done
-cat | setsid sh -c "$last" 2>&1 | cat
+{elsewhere}cat | setsid sh -c "$last" 2>&1 | cat
 """
 
 
@@ -34,7 +36,7 @@ class Console:
         self._says = says
         self.is_lost = False
 
-    def run(self, argv: Sequence[str], *, timeout_s: float) -> CommandResult:
+    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
         done = subprocess.run(argv, capture_output=True, timeout=timeout_s, check=False)
         return CommandResult(tuple(argv), done.returncode, done.stdout.decode())
 
@@ -47,12 +49,14 @@ class Console:
         return BoardError(what)
 
 
-def driver(folder: Path) -> Any:
+def driver(folder: Path, elsewhere: str = "") -> Any:
+    """labgrid's; `elsewhere` changes what is run, as another machine has other files."""
     program = folder / "ssh"
-    program.write_text(SSH)
+    program.write_text(SSH.format(elsewhere=elsewhere))
     program.chmod(0o755)
     service = SimpleNamespace(address="board", port=22, username="root")
-    return SimpleNamespace(_ssh=str(program), ssh_prefix=["-F", "none"], networkservice=service, username="")
+    own = {"_ssh": str(program), "ssh_prefix": ["-F", "none"], "networkservice": service, "username": ""}
+    return SimpleNamespace(**own, connection_timeout=10.0, state=BindingState.idle)
 
 
 def _runs(pid: str) -> bool:
@@ -74,6 +78,27 @@ def shell(tmp_path: Path, console: Console) -> Generator[SshShell]:
     shell = made(driver(tmp_path), console)
     yield shell
     shell.close()
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["sed -u s,/tmp/.fsjoule-board,/dev/null, | ", "sed -u s,random/boot_id,random/uuid, | "]
+)
+def test_a_machine_that_is_not_the_board_is_refused(tmp_path: Path, console: Console, elsewhere: str) -> None:
+    """It would have got `mkfs`: an address of DHCP goes to the next machine, or is mistyped."""
+    target = SimpleNamespace(activate=id)
+
+    def connection(elsewhere: str) -> SshConnection:
+        made: Any = SshConnection
+        return made(target, driver(tmp_path, elsewhere), None)
+
+    board: Any = SimpleNamespace(error=BoardError)
+    witness: Any = console
+    same = connection("")
+    assert same.open(witness, board).run(["echo", "here"]).stdout == "here\n"
+    same.close()
+    with pytest.raises(BoardError, match="is not the machine that ssh reaches at root@board, port 22") as caught:
+        connection(elsewhere).open(witness, board)
+    assert not caught.value.transient
 
 
 def test_exit_code_and_output_are_those_of_the_command(shell: SshShell) -> None:

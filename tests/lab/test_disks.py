@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.lab.disk_program import objection
 from fsjoule.lab.disks import BoardsDisk, look
 from fsjoule.model import MIB
 from fsjoule.virtual.disks.loop_device import LoopDevice
@@ -31,7 +32,8 @@ class _Resource:
 @pytest.fixture
 def device(tmp_path: Path) -> Generator[LoopDevice]:
     """A loop device with an ext4 filesystem of 32 MiB in a partition, as a card in a reader."""
-    image = tmp_path / "disk.img"
+    image = tmp_path / "labs" / "virtual" / "card.img"
+    image.parent.mkdir(parents=True)
     image.write_bytes(bytes(64 * MIB))
     process.run(["sfdisk", image], timeout_s=30, input_bytes=b"start=2048, size=65536\n")
     device = LoopDevice()
@@ -112,4 +114,4 @@ def test_no_disk_of_this_machine_may_be_written_for_a_real_board() -> None:
     assert names
     for name in names:
         disk = look(_Resource(f"/dev/{name}"))
-        assert disk.bus == "usb" or BoardsDisk(simulated=False).objection(disk, 0), disk
+        assert disk.bus == "usb" or objection(asdict(disk), asdict(BoardsDisk(simulated=False)), 0), disk

@@ -319,7 +319,7 @@ def test_boards_in_different_containers_do_not_get_the_same_loop_device(
                 assert other.number != device.number
                 device.attach(file)
                 assert attached_file(device.number) == str(file)
-                os.close(os.open(device.path, os.O_RDWR | os.O_EXCL))  # as bmaptool does
+                os.close(os.open(device.path, os.O_RDWR | os.O_EXCL))  # as the card's writer does
                 with closing(LoopDevice()) as third:
                     assert third.number not in {device.number, other.number}
                 device.detach()

@@ -42,6 +42,7 @@ from fsjoule.virtual.lab.board import board_status
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 
 _KERNEL = "6.1"
+_DAC_OVERRIDE = 1 << 1  # capability.h
 _CLIENT = Path(sys.executable).parent / "labgrid-client"
 
 
@@ -79,8 +80,9 @@ class _Bench:
 def environment(module_state: Path) -> Generator[dict[str, str]]:
     """A lab; labgrid finds it by its environment variables."""
     assert module_state.is_dir()
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
     with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("A_TOKEN", "secret")
+        handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
         for name, value in handle.environment.items():
             monkeypatch.setenv(name, value)
         yield handle.environment
@@ -193,7 +195,7 @@ def _stop_writer_soon(stopped: list[float]) -> threading.Thread:
         deadline = time.monotonic() + 60
         while not stopped and time.monotonic() < deadline:
             for each in descendants(guardian.pid):
-                if b"bmaptool\0copy\0" in _arguments(each.pid):
+                if b"\0fsjoule-writes:" in _arguments(each.pid):
                     os.kill(each.pid, signal.SIGSTOP)
                     stopped.append(time.monotonic())
             time.sleep(0.1)
@@ -289,6 +291,13 @@ def test_flash_boot_shell_and_meter_end_to_end(bench: _Bench) -> None:
     assert [mark.text for mark in trace.marks] == ["Sboot", "Eboot"]
     assert trace.lost == 0
     assert bench.power == "on"
+
+    # The kernel under test is in a sandbox, without root's powers and our secrets.
+    qemu = Path(f"/proc/{_qemu()}")
+    assert {"NoNewPrivs:\t1", "Seccomp:\t2"} <= set((qemu / "status").read_text().splitlines())
+    powers = int((qemu / "status").read_text().partition("CapEff:")[2].split()[0], 16)
+    assert powers & ~_DAC_OVERRIDE == 0
+    assert b"A_TOKEN=" not in (qemu / "environ").read_bytes()
 
     check_shell(shell)
 

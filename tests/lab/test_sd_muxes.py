@@ -64,6 +64,8 @@ def place(module_state: Path) -> Generator[str]:
         for name, value in handle.environment.items():
             monkeypatch.setenv(name, value)
         command = [beside_python("labgrid-exporter"), "--name", "muxes", "--hostname", "127.0.0.1", file]
+        client = [beside_python("labgrid-client"), "-p", handle.place, "add-match", f"muxes/{handle.place}/*"]
+        process.run(client, timeout_s=_START_TIMEOUT_S)
         exporter = process.start(command, log=log)
         deadline = time.monotonic() + _START_TIMEOUT_S
         while "Exporter ready" not in log.read_text() and time.monotonic() < deadline:

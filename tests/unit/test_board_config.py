@@ -253,6 +253,7 @@ def test_a_board_with_its_own_boot_loader_gets_no_kernel_and_serial_lines_in_its
     config = replace(config, qemu=replace(config.qemu, boot=Boot.LOADER, serials=lines))
     found = arguments(config, None, config.card.image, console=3, mark=4, control=5)
     assert not {"-kernel", "-initrd", "-dtb", "-append"} & set(found)
+    assert "spawn=deny" in found[found.index("-sandbox") + 1]
     serials = [value for option, value in itertools.pairwise(found) if option == "-serial"]
     assert serials == ["null", "chardev:mark", "chardev:console"]
 

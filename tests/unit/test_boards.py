@@ -77,7 +77,7 @@ def test_the_environment_of_a_board_is_what_its_recipe_says(tmp_path: Path) -> N
     [
         ("sdwire", "orangepi", ("USBSDWireDriver: {}", "SdMuxFlasher:"), "USBSDWireDevice"),
         ("sdwire3", "orangepi", ("USBSDWire3Driver: {}", "SdMuxFlasher:"), "USBSDWire3Device"),
-        ("ums", "rock-pi-4", ("command: ums 0 mmc 1", "prompt: '\\n=> '", "storage: usb"), "usb"),
+        ("ums", "rock-pi-4", ("command: ums 0 mmc 1", "prompt: '\\n=> '", "storage: usb", "by-path/1234"), "usb"),
         ("ums", "stm32mp157c-dk2", ("command: ums 0 mmc 0", "prompt: '\\nSTM32MP> '"), "usb"),
         ("tftp", "orangepi", ("prompt: '\\n=> '", "TFTPProviderDriver: {}", "device: mmc 0"), "TFTPProvider"),
         ("tftp", "imx6ul-evk", ("TftpFlasher:", "device: mmc 1"), "TFTPProvider"),
@@ -104,6 +104,15 @@ def test_each_way_to_write_the_card_has_its_drivers_and_its_resource(
         assert group[resource] == {"address": "1234", "protocol": "udp"}
     elif resource is not None:
         assert "1234" in group[resource]["match"].values()
+
+
+def test_a_card_over_usb_that_nothing_names_is_told(tmp_path: Path) -> None:
+    paths = paths_of("bone7", tmp_path)
+    write_new(board_files("bone7", load_recipe(recipes_folder(), "rock-pi-4"), WIRED, "ums"), paths)
+    lines = paths["environment"].read_text().splitlines(keepends=True)
+    paths["environment"].write_text("".join(line for line in lines if "disk_link" not in line))
+    [problem] = problems(paths["environment"])
+    assert problem.endswith("refuses to write\n  hint: add disk_link: /dev/disk/by-path/..., or disk_serial")
 
 
 def test_a_board_is_reached_by_ssh_if_its_card_has_a_server(tmp_path: Path) -> None:

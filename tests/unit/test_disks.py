@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import gzip
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.lab.disks import BoardsDisk, Disk, look
+from fsjoule.lab import disk_program
+from fsjoule.lab.disks import BoardsDisk, Disk, check_words, look
+from fsjoule.lab.flashers import check_unpacked
 from fsjoule.model import MIB
 
 READER = Disk(
     "/dev/sdb", "disk", 1024 * MIB, "usb", "000000001234", ("/dev/disk/by-path/pci-usb-1",), (), claimed=False
 )
 REAL = BoardsDisk(simulated=False, serial="000000001234", link="/dev/disk/by-path/pci-usb-1")
-LOOP = replace(READER, path="/dev/loop64", bus="loop", serial="", links=())
+LOOP = replace(READER, path="/dev/loop64", bus="loop", serial="", links=(), backing="/state/labs/virtual/card.img")
+
+
+def objection(boards: BoardsDisk, disk: Disk, image_bytes: int) -> str:
+    return disk_program.objection(asdict(disk), asdict(boards), image_bytes)
 
 
 @dataclass(frozen=True)
@@ -30,9 +38,25 @@ class _Resource:
 
 
 def test_the_boards_own_disk_may_be_written() -> None:
-    assert REAL.objection(READER, 1024 * MIB) is None
-    assert replace(REAL, offered_bytes=1024 * MIB).objection(READER, MIB) is None
-    assert BoardsDisk(simulated=True).objection(LOOP, MIB) is None
+    assert objection(REAL, READER, 1024 * MIB) == ""
+    assert objection(replace(REAL, offered_bytes=1024 * MIB, named=True), READER, MIB) == ""
+    assert objection(BoardsDisk(simulated=True), LOOP, MIB) == ""
+
+
+def test_a_simulated_boards_card_is_a_labs() -> None:
+    """Not a USB disk that is plugged into the computer, and not another loop device."""
+    simulated = BoardsDisk(simulated=True)
+    for disk in (READER, replace(LOOP, backing="/home/ada/disk.img"), replace(LOOP, backing="")):
+        assert objection(simulated, disk, MIB) == "is not the card of a virtual lab, and the board is simulated"
+    assert objection(simulated, replace(LOOP, backing="/s/labs/v-1/board-12/card.img"), MIB) == ""
+
+
+def test_what_a_board_offers_has_to_be_named() -> None:
+    """Another board's stick of the same size would be written; the message has what to copy."""
+    offered = BoardsDisk(simulated=False, offered_bytes=READER.size_bytes, named=True)
+    assert "it has the serial number 000000001234 and the names /dev/disk/by-path/" in objection(offered, READER, MIB)
+    assert objection(replace(offered, serial=READER.serial), READER, MIB) == ""
+    assert objection(replace(offered, link=READER.links[0]), READER, MIB) == ""
 
 
 @pytest.mark.parametrize(
@@ -44,6 +68,7 @@ def test_the_boards_own_disk_may_be_written() -> None:
         (replace(READER, uses=("sdb1 is mounted on /boot", "sdb2 is swap space")), "sdb1 is mounted on /boot, sdb2 is"),
         (replace(READER, size_bytes=0), "has no medium"),
         (replace(READER, claimed=True), "another program has it for itself"),
+        (replace(READER, denied="Permission denied"), "cannot be opened: Permission denied"),
         (replace(READER, bus="other"), "is not a USB disk"),
         (LOOP, "is not a USB disk"),
         (replace(READER, serial=""), r"has the serial number \(none\), not 000000001234"),
@@ -53,14 +78,12 @@ def test_the_boards_own_disk_may_be_written() -> None:
     ],
 )
 def test_another_disk_is_refused_with_the_reason(disk: Disk, says: str) -> None:
-    objection = REAL.objection(disk, 128 * MIB)
-    assert objection is not None
-    assert re.search(says, objection)
+    assert re.search(says, objection(REAL, disk, 128 * MIB))
 
 
 def test_a_disk_of_another_size_than_the_board_tells_is_not_the_boards() -> None:
-    objection = replace(REAL, offered_bytes=1023 * MIB).objection(READER, MIB)
-    assert objection == "has 1073741824 bytes, but the board offers 1072693248: it is another disk"
+    boards = replace(REAL, offered_bytes=1023 * MIB)
+    assert objection(boards, READER, MIB) == "has 1073741824 bytes, but the board offers 1072693248: it is another disk"
 
 
 def test_no_disk_in_use_on_this_machine_passes() -> None:
@@ -69,7 +92,7 @@ def test_no_disk_in_use_on_this_machine_passes() -> None:
     disks = [each.name for each in Path("/sys/class/block").iterdir() if (each / "dev").read_text().strip() in mounted]
     for name in disks:
         disk = look(_Resource(f"/dev/{name}"))
-        assert BoardsDisk(simulated=True).objection(disk, 0), disk
+        assert objection(BoardsDisk(simulated=True), disk, 0), disk
 
 
 def test_a_file_and_nothing_are_no_disks(tmp_path: Path) -> None:
@@ -81,3 +104,29 @@ def test_a_file_and_nothing_are_no_disks(tmp_path: Path) -> None:
     with pytest.raises(LabError, match=r"card.img is not a disk; nothing was written") as caught:
         BoardsDisk(simulated=True).check(_Resource(str(card)), 1)
     assert not caught.value.transient
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(b"card"), b"PK\x03\x04 zip", b"\x3a\xff\x26\xed sparse"])
+def test_flashers_that_do_not_unpack_refuse_what_is_packed(tmp_path: Path, packed: bytes) -> None:
+    image = tmp_path / "card.img"
+    image.write_bytes(b"\xfa\xb8 boot code")
+    check_unpacked(image)
+    image.write_bytes(packed)
+    with pytest.raises(LabError, match=r"card.img is packed"):
+        check_unpacked(image)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("control_path", "/dev/sg0; id >/tmp/root"),
+        ("path", "/dev/sdb\n"),
+        ("control_serial", "$(id)"),
+        ("host", "-oProxyCommand=id"),
+    ],
+)
+def test_an_exporters_words_that_a_shell_would_run_are_refused(name: str, word: str) -> None:
+    plain = {"host": "lab-pc", "path": "/dev/sdb", "control_path": "/dev/usb-sd-mux/id-00048.00636", "address": None}
+    check_words(SimpleNamespace(**plain))
+    with pytest.raises(LabError, match=f"has the {name} .*no command is given that"):
+        check_words(SimpleNamespace(**plain | {name: word}))

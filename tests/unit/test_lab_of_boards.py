@@ -12,6 +12,7 @@ import yaml
 from labgrid.remote.config import ResourceConfig
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.computer_lock import try_lock
 from fsjoule.model import MIB
 from fsjoule.virtual.board.config import NetworkConfig
 from fsjoule.virtual.board.host_cpu import HostCpu
@@ -67,6 +68,13 @@ def test_boards_take_the_cpu_with_the_fewest_boards(tmp_path: Path) -> None:
     # A board ends while another one shares its CPU: two CPUs have one board each, the third has none.
     first[1].close()
     assert HostCpu({0, 1, 2}, tmp_path).number == 1
+
+
+def test_a_lock_that_is_another_users_link_makes_no_file_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "fsjoule-cpu0-0").symlink_to(tmp_path / "cron-job")
+    with pytest.raises(OSError, match="symbolic links"):
+        try_lock("fsjoule-cpu0-0", tmp_path)
+    assert not (tmp_path / "cron-job").exists()
 
 
 def test_without_a_place_for_locks_a_board_still_gets_a_cpu(tmp_path: Path) -> None:
@@ -128,4 +136,9 @@ def test_places_have_tags_by_which_a_run_chooses(lab: tuple[LabPaths, LabRecord]
         "virtual-2": {"board": "virtual", "kind": "rpi3", "soc": "bcm2837", "number": "2"},
         "virtual-3": {"board": "virtual", "kind": "rpi3", "soc": "bcm2837", "number": "3"},
     }
-    assert places["virtual-2"]["matches"] == [{"exporter": "*", "group": "virtual-2", "cls": "*"}]
+    names = [service.argv[service.argv.index("--name") + 1] for service in exporters(paths, record)]
+    matches = [place["matches"] for place in places.values()]
+    assert matches == [
+        [{"exporter": exporter, "group": place, "cls": "*"}]
+        for exporter, place in zip([names[0], names[0], names[1]], places, strict=True)
+    ]

@@ -57,6 +57,24 @@ def test_what_is_stored_is_read_back(made: MadeRun, tmp_path: Path) -> None:
     assert not list(folder.path.rglob("*.partial"))
 
 
+def test_a_link_in_the_place_of_a_folder_is_not_followed(made: MadeRun, tmp_path: Path) -> None:
+    """A run of root's in a folder of somebody else, who may rename what is in it."""
+    target, aside = tmp_path / "etc", tmp_path / "aside"
+    target.mkdir()
+    (target / "measurements").mkdir()
+    folder = RunFolder(tmp_path / "results")
+    folder.begin(replace(made.run, status=RunStatus.RUNNING))
+    path = folder.path
+    path.rename(aside)
+    path.symlink_to(target)
+    folder.add(made.measurements[0], None, {})
+    folder.finish(made.run)
+    folder.keep("gate.json", b"{}")
+    assert [each.name for each in target.rglob("*")] == ["measurements"]
+    assert load_run(aside).measurements == made.measurements[:1]
+    assert (aside / "gate.json").exists()
+
+
 def test_the_plan_is_not_read_back_with_each_measurement(made: MadeRun, tmp_path: Path) -> None:
     plan = replace(made.run.plan, entries=made.run.plan.entries * 100)
     folder = RunFolder(tmp_path)

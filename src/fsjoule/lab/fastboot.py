@@ -6,6 +6,7 @@ import re
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +14,12 @@ import attr
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
+from labgrid.util import gen_marker
 
 from fsjoule.errors import LabError, also
 from fsjoule.lab.cardwriter import end_writers, on_exporter, run_writer
-from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name
+from fsjoule.lab.disks import check_words
+from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name, check_unpacked
 from fsjoule.lab.sparse_image import SECTOR_BYTES, Piece, pieces, write_sparse
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
@@ -24,6 +27,7 @@ from fsjoule.model import MIB
 
 _GRACE_S: Final = 15.0
 _LOOK_S: Final = 1.0
+_MARK_TIMEOUT_S: Final = 30.0
 _COPY_TIMEOUT_S: Final = 600.0
 # Over USB U-Boot says nothing when it listens.
 _SILENT_S: Final = 3.0
@@ -71,6 +75,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
     def flash(self, image: Path, board: FlashedBoard) -> None:
         """See FlasherProtocol. Raises LabError and BoardError, which say at which step it failed."""
         check_file_name(image)
+        check_unpacked(image)
         board.start()
         console = UBootConsole(self.uboot, board)
         try:
@@ -99,11 +104,15 @@ class FastbootFlasher(Driver, FlasherProtocol):
         if not self.partition:
             sectors = image.stat().st_size // SECTOR_BYTES
             console.run(f"setenv fastboot_raw_partition_{_CARD} 0x0 {sectors:#x}", "does not take a name for its card")
+        mark = gen_marker()
+        # In the board's memory only. U-Boot answers `getvar NAME` with its variable `fastboot.NAME`.
+        console.run(f"setenv fastboot.{_CARD} {mark}", "takes no mark, to be known by fastboot")
         if "usb" not in self.command:
             console.run(_ADDRESS, "gets no address by DHCP", timeout_s=_DHCP_TIMEOUT_S)
         console.offer(self.command, _LISTENS, _HINT, silent_s=_SILENT_S if "usb" in self.command else 0.0)
         try:
             self._await_device(console)
+            self._check_same_board(console, mark)
             with tempfile.TemporaryDirectory(prefix="fsjoule-") as folder:
                 sparse = Path(folder) / f"{image.stem}.simg"
                 write_sparse(image, sparse, [each for part in parts for each in part.ranges])
@@ -122,6 +131,7 @@ class FastbootFlasher(Driver, FlasherProtocol):
             left_s = deadline - time.monotonic()
             try:
                 with time_limit(max(left_s, _LOOK_S), doing), lab_errors(doing):
+                    check_words(self._resource)
                     self.labgrid.activate(self.fastboot)
                     # A program that an interrupted flash has left would speak between us and the board.
                     end_writers(self._resource, self._address)
@@ -142,6 +152,18 @@ class FastbootFlasher(Driver, FlasherProtocol):
             else:
                 return
             time.sleep(_LOOK_S)
+
+    def _check_same_board(self, console: UBootConsole, mark: str) -> None:
+        """Raise BoardError unless fastboot reaches the board of the console: another one's card would be written."""
+        doing = "asking for the board's mark by fastboot"
+        told = ""
+        with suppress(LabError), time_limit(_MARK_TIMEOUT_S, doing), lab_errors(doing):
+            told = self.fastboot.getvar(_CARD).strip()
+        if told != mark:
+            error = console.board.error(f"is not the board that fastboot reaches at {self._address}: nothing was sent")
+            error.transient = False
+            error.hint = "the exporter's AndroidUSBFastboot or AndroidNetFastboot must be this board's"
+            raise error
 
     def _send(self, sparse: Path, console: UBootConsole) -> None:
         doing = f"copying {sparse.name} to the exporter"

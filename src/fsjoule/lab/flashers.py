@@ -17,7 +17,7 @@ from labgrid.step import step
 from labgrid.util.helper import processwrapper
 
 from fsjoule.errors import BoardError, LabError, also
-from fsjoule.lab import disks
+from fsjoule.lab import arguments, disk_program, disks
 from fsjoule.lab.cardwriter import StillWritingError, write_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.disks import BoardsDisk
@@ -27,7 +27,7 @@ from fsjoule.model import MIB, Reach
 from fsjoule.ports import Shell
 
 _MUX_TIMEOUT_S: Final = 30.0
-_FLUSH_TIMEOUT_S: Final = 120.0
+_SETTLE_TIMEOUT_S: Final = 60.0
 _MEDIUM_TIMEOUT_S: Final = 15.0
 _LOOK_S: Final = 0.5
 _NOT_FOUND: Final = 127  # a shell's exit code
@@ -115,46 +115,55 @@ class DiskFlasher(Driver, FlasherProtocol):
     """A flasher for which the card is a disk of the exporter.
 
     Args:
-        write_timeout (int): seconds that writing an image may take
+        write_timeout (int): seconds that writing an image and reading it back may take
         disk_serial (str): the disk's serial number, checked before each write
         disk_link (str): the same for its name below /dev/disk, for example by-path
         disk_max_mib (int): a larger disk is no card
+        verify (bool): read back what was written, and compare it
     """
 
     write_timeout: int = attr.ib(default=900, validator=attr.validators.instance_of(int))
     disk_serial: str = disks.serial_argument()
     disk_link: str = disks.link_argument()
     disk_max_mib: int = disks.largest_argument()
+    verify: bool = arguments.flag(True)
     storage: Any = None  # labgrid binds it
 
     def _write(self, image: Path, wanted: BoardsDisk, diagnose: Callable[[], tuple[str, ...]]) -> None:
-        resource, size_bytes = self.storage.storage, image.stat().st_size
-        write_card(self.storage, image, self.write_timeout, diagnose, lambda: wanted.check(resource, size_bytes))
-        self._flush(diagnose)
+        write_card(self.storage, image, self.write_timeout, wanted, diagnose, verify=self.verify)
+        self._settle(diagnose)
 
     def _examined(self, wanted: BoardsDisk) -> str:
         """The card as a disk of the exporter, in words. Raises LabError if there is none, or another disk."""
         resource, deadline = self.storage.storage, time.monotonic() + _MEDIUM_TIMEOUT_S
-        while not (disk := disks.look(resource)).size_bytes and time.monotonic() < deadline:
+        while not disks.look(resource).size_bytes and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
-        wanted.check(resource, 0)
+        disk = wanted.check(resource, 0)
         return f"{disk.path} has {disk.size_bytes // MIB} MiB"
 
     def _boards_disk(self, board: FlashedBoard, offered_bytes: int | None = None) -> BoardsDisk:
-        largest = self.disk_max_mib * MIB
-        return BoardsDisk(board.simulated, self.disk_serial, self.disk_link, largest, offered_bytes)
+        """What the board offers itself may be anybody's disk of that size: it must be named."""
+        named, largest = offered_bytes is not None, self.disk_max_mib * MIB
+        return BoardsDisk(board.simulated, self.disk_serial, self.disk_link, largest, offered_bytes, named=named)
 
-    def _flush(self, diagnose: Callable[[], tuple[str, ...]]) -> None:
+    def _settle(self, diagnose: Callable[[], tuple[str, ...]]) -> None:
         """The exporter's kernel reads the partition table after the write: to remove the card now gives I/O errors."""
-        resource = self.storage.storage
-        doing = "flushing the card"
-        with time_limit(_FLUSH_TIMEOUT_S, doing, diagnose), lab_errors(doing):
+        doing = "waiting until nobody reads the card"
+        with time_limit(_SETTLE_TIMEOUT_S, doing, diagnose), lab_errors(doing):
             try:
-                processwrapper.check_output(resource.wrap_command(["udevadm", "settle", "--timeout=30"]))
+                processwrapper.check_output(self.storage.storage.wrap_command(["udevadm", "settle", "--timeout=30"]))
             except subprocess.CalledProcessError as error:
                 if error.returncode != _NOT_FOUND:  # without udev nothing else reads the card
                     raise
-            processwrapper.check_output(resource.wrap_command(["blockdev", "--flushbufs", resource.path]))
+
+
+def check_unpacked(image: Path) -> None:
+    """Raise LabError for a packed image: this flasher would bring the packed bytes onto the card."""
+    with image.open("rb") as file:
+        begin = file.read(8)
+    if begin.startswith(disk_program.PACKED):
+        hint = "unpack it; SdMuxFlasher and UmsFlasher unpack gzip, xz and zstd themselves"
+        raise LabError(f"{image.name} is packed, or no plain image of a card", hint=hint)
 
 
 def check_file_name(image: Path) -> None:
@@ -169,7 +178,7 @@ class SdMuxFlasher(DiskFlasher):
     """Writes the card through an SD mux (USB-SD-Mux, SDWire, SDWire3), on the exporter's side of it.
 
     Args:
-        write_timeout, disk_serial, disk_link, disk_max_mib: see DiskFlasher; the disk is the mux's card reader
+        write_timeout, disk_serial, disk_link, disk_max_mib, verify: see DiskFlasher; the disk is the mux's card reader
     """
 
     bindings = {  # noqa: RUF012 - labgrid's way
@@ -213,4 +222,5 @@ class SdMuxFlasher(DiskFlasher):
     def _switch(self, mode: str) -> None:
         doing = f"switching the SD mux to {mode}"
         with time_limit(_MUX_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
+            disks.check_words(self.mux.mux)
             self.mux.set_mode(mode)

@@ -11,10 +11,12 @@ from typing import Any, Final
 from labgrid import Target
 from labgrid.binding import BindingState
 from labgrid.driver.exception import ExecutionError
+from labgrid.util import gen_marker
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, also
 from fsjoule.host import process
 from fsjoule.lab.board_network import FailingBoard
+from fsjoule.lab.disks import check_words
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.ssh_server import SshServer
 from fsjoule.lab.ssh_shell import SshShell
@@ -27,6 +29,10 @@ _GLANCE_S: Final = 0.05
 _MORE_S: Final = 20.0
 _ADDRESS_TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = 2.0
+# Written over the console, read over ssh. Boards with one root over NFS share it, but each start has its own boot_id.
+# In guest time two boards may have one boot_id, but not one mark.
+_MARK: Final = "/tmp/.fsjoule-board"  # noqa: S108 - the board's /tmp is only ours
+_WHICH_BOARD: Final = f"cat {_MARK} /proc/sys/kernel/random/boot_id"
 
 # ssh's words, and what to do.
 _ADVICE: Final = {
@@ -62,6 +68,7 @@ class SshConnection:
         driver, service = self._driver, self._driver.networkservice
         learned = "" if self._server is None else self._server.start(console, board)
         service.address = self._stated or learned or _address_of(board, console)
+        check_words(service)
         limit_s = driver.connection_timeout
         where = f"{driver.username or service.username}@{service.address}, port {service.port}"
         doing = f"connecting by ssh to {where}"
@@ -84,7 +91,27 @@ class SshConnection:
             self._discard()
             raise
         self._shell = SshShell(driver, console)
+        try:
+            self._check_same_board(console, self._shell, board, where)
+        except BaseException as error:
+            with also(error, "closing the connection by ssh"):
+                self.close()
+            raise
         return self._shell
+
+    @staticmethod
+    def _check_same_board(console: LabgridShell, ssh: SshShell, board: FailingBoard, where: str) -> None:
+        """Raise BoardError unless ssh reaches the board of the console: what goes over ssh makes filesystems there."""
+        mark = gen_marker()
+        on_console = console.run(["sh", "-c", f"echo {mark} >{_MARK} && {_WHICH_BOARD}"])
+        if mark not in on_console.stdout or on_console.exit_code != 0:
+            raise board.error(f"cannot mark itself, to be known over ssh: {on_console.stdout.strip()}")
+        over_ssh = ssh.run(["sh", "-c", _WHICH_BOARD])
+        if over_ssh.stdout != on_console.stdout:
+            error = board.error(f"is not the machine that ssh reaches at {where}: nothing was done there")
+            error.transient = False
+            error.hint = "correct the address of NetworkService, or omit it: the board is then asked for its address"
+            raise error
 
     def close(self) -> None:
         """End the connection, whatever the board's state. Raises LabError."""

@@ -17,7 +17,7 @@ from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.host import process
-from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name
+from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name, check_unpacked
 from fsjoule.lab.sparse_image import Piece, pieces
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
@@ -80,6 +80,7 @@ class TftpFlasher(Driver, FlasherProtocol):
     def flash(self, image: Path, board: FlashedBoard) -> None:
         """See FlasherProtocol. Raises LabError and BoardError, which say at which step it failed."""
         check_file_name(image)
+        check_unpacked(image)
         board.start()
         try:
             stop_u_boot(self.labgrid, self.uboot, board)

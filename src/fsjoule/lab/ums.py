@@ -34,7 +34,8 @@ class UmsFlasher(DiskFlasher):
     Args:
         command (str): U-Boot's command, with its own numbers of the USB port and of the card
         disk_timeout (int): seconds until the disk appears on the exporter
-        write_timeout, disk_serial, disk_link, disk_max_mib: see DiskFlasher
+        write_timeout, disk_serial, disk_link, disk_max_mib, verify: see DiskFlasher; a real board's disk needs
+            disk_serial or disk_link
     """
 
     starts_board = True

@@ -32,9 +32,14 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     partial.mkdir()
     try:
-        for name, content in files.items():
-            _write_through(partial / name, content)
-        flush_folder(partial)
+        # Not by its name, which may lead elsewhere by now.
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            for name, content in files.items():
+                _write_through(Path(f"/proc/self/fd/{descriptor}", name), content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         partial.rename(path)
         flush_folder(path.parent)
     except BaseException:

@@ -31,6 +31,7 @@ GATE_FILE: Final = "gate.json"  # the answer of the gate that measured this run
 FETCHED: Final = ".fetched-"  # begins the name of a folder with a run that is being fetched
 # The start time, the board and the run's id.
 RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(?=-)")
 
 
@@ -38,13 +39,15 @@ class RunFolder:
     """A ports.ResultStore that keeps one run in its own folder below `results_dir`.
 
     While it is open the folder is locked (flock), which tells a reader that the run was not killed. `board` names the
-    folder if the run has no board facts at its begin.
+    folder if the run has no board facts at its begin. It writes through descriptors: whoever owns the results may put a
+    link in the folder's place, which a run of root's must not follow.
     """
 
     def __init__(self, results_dir: Path, *, board: str = "board") -> None:
         self._results_dir = results_dir
         self._board = board
         self._path: Path | None = None
+        self._inside = self._measurements = Path()  # by descriptor
         self._run: Run | None = None
         self._stored: dict[int, str] = {}
         self._unlock: weakref.finalize[..., RunFolder] | None = None
@@ -60,16 +63,16 @@ class RunFolder:
         measurements = path / MEASUREMENTS_FOLDER
         with _storing(f"the run {path.name}", path):
             try:
-                folder._unlock = weakref.finalize(folder, os.close, _locked(path, wait=False))
+                folder._open(path, wait=False)
             except BlockingIOError as error:
                 raise ResultError(f"{path} is being measured right now", hint="wait for it, or stop it") from error
-            measurements.mkdir(exist_ok=True)
             if measurements.is_symlink():
                 raise ResultError(f"{measurements} is a symbolic link", hint="put the folder itself in its place")
+            folder._open_measurements()
             # A link is not a folder of ours, and rmtree would refuse it.
             for name in list_inside(path, MEASUREMENTS_FOLDER).folders:
                 if name.endswith(PARTIAL_SUFFIX):
-                    shutil.rmtree(measurements / name)
+                    shutil.rmtree(folder._measurements / name)
         names = list_inside(path, MEASUREMENTS_FOLDER).folders
         folder._stored = {number: name for name in names if (number := measurement_number(name)) is not None}
         if folder._stored.keys() != numbers or len(folder._stored) != len(names):
@@ -99,10 +102,10 @@ class RunFolder:
         with _storing(f"the run {name}", self._results_dir):
             self._results_dir.mkdir(parents=True, exist_ok=True)
             path.mkdir()
-            (path / MEASUREMENTS_FOLDER).mkdir()
-            flush_folder(path)
+            self._open(path)
+            self._open_measurements()
+            flush_folder(self._inside)
             flush_folder(self._results_dir)
-            self._unlock = weakref.finalize(self, os.close, _locked(path))
         self._path = path
         self._write_run(run)
 
@@ -128,7 +131,7 @@ class RunFolder:
                 raise ResultError(f"an attachment cannot be named {attachment!r}", hint="use another plain name")
             files[attachment] = content
         with _storing(f"measurement {name}", self.path):
-            write_folder(self.path / MEASUREMENTS_FOLDER / name, files)
+            write_folder(self._measurements / name, files)
         self._stored[measurement.number] = name
         if self._run is not None:
             self._write_run(self._run, known=True)
@@ -136,7 +139,7 @@ class RunFolder:
     def keep(self, name: str, content: bytes) -> None:
         """Write a file beside run.json, or replace it. Raises StorageError if that fails."""
         with _storing(name, self.path):
-            write_file(self.path / name, content)
+            write_file(self._inside / name, content)
 
     def finish(self, run: Run) -> None:
         """Write the run's last state and unlock the folder. Raises StorageError if that fails."""
@@ -144,13 +147,30 @@ class RunFolder:
         if self._unlock is not None:
             self._unlock()
 
+    def _open(self, path: Path, *, wait: bool = True) -> None:
+        lock = _locked(path, wait=wait)
+        self._unlock = weakref.finalize(self, os.close, lock)
+        # Another one: what is kept after the run is written through it, too.
+        self._inside = self._by_descriptor(f"/proc/self/fd/{lock}", _FOLDER)
+
+    def _open_measurements(self) -> None:
+        name = self._inside / MEASUREMENTS_FOLDER
+        name.mkdir(exist_ok=True)
+        self._measurements = self._by_descriptor(str(name), _FOLDER | os.O_NOFOLLOW)
+
+    def _by_descriptor(self, path: str, flags: int) -> Path:
+        """A path that leads to this folder, whatever becomes of its names."""
+        descriptor = os.open(path, flags)
+        weakref.finalize(self, os.close, descriptor)
+        return Path(f"/proc/self/fd/{descriptor}")
+
     def _write_run(self, run: Run, *, known: bool = False) -> None:
         indexed = replace(run, measurements=tuple(name for _, name in sorted(self._stored.items())))
         # A known run was checked to be readable, and a measurement adds only its name. Reading a plan of thousands of
         # entries back takes longer than all else.
         content = json_text(RUN.adapter, indexed, indent=2) if known else encode(RUN, indexed, "the run")
         with _storing(RUN_FILE, self.path):
-            write_file(self.path / RUN_FILE, content)
+            write_file(self._inside / RUN_FILE, content)
         self._run = indexed
 
 
@@ -185,7 +205,8 @@ def is_being_written(path: Path) -> bool:
 
 
 def _locked(path: Path, *, wait: bool = True) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    # A folder that was just made, for which `wait` is set, is no link; one to go on with may be named by a link.
+    descriptor = os.open(path, _FOLDER | (os.O_NOFOLLOW if wait else 0))
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -25,6 +25,7 @@ _WAY_OF: Final = {
     "TftpFlasher": "network",
     "InPlaceFlasher": "in place",
 }
+_UMS: Final = "UmsFlasher"
 _SSH_SERVER: Final = "SshServer"
 _PPK2_DRIVER: Final = "Ppk2Driver"
 _INSTRUMENT_DRIVER: Final = "InstrumentDriver"
@@ -94,6 +95,10 @@ def _drivers(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
     if not environment.has_meter:
         what = "there is no meter: no measurement will have an energy"
         yield Problem(environment.path, what, "add MeterDriver with bindings: {port: meter}")
+    for driver in environment.drivers:
+        if driver.cls == _UMS and not driver.arguments & {"disk_serial", "disk_link"}:
+            what = "UmsFlasher may get any USB disk of the right size, and refuses to write"
+            yield Problem(environment.path, what, "add disk_link: /dev/disk/by-path/..., or disk_serial", driver.line)
     yield from _instruments(environment)
     yield from _own_counter(environment)
     servers = [driver for driver in environment.drivers if driver.cls == _SSH_SERVER]

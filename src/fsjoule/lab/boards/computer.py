@@ -23,7 +23,7 @@ _PROGRAMS: Final = (
     ("labgrid-exporter", "exports the devices", _EXTRA),
     ("ser2net", "serial ports over the network", "apt-get install ser2net"),
     ("usbsdmux", "switches a USB-SD-Mux", _EXTRA),
-    ("bmaptool", "writes cards", "apt-get install bmap-tools"),
+    ("zstd", "unpacks images for cards (.zst)", "apt-get install zstd"),
     ("sshd", "benches copy images to this computer over ssh", "apt-get install openssh-server"),
     ("udevadm", "udev: devices get their names and groups", "apt-get install udev"),
 )

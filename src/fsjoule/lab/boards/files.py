@@ -225,7 +225,7 @@ targets:
         prompt: 'root@{recipe.hostname}:~# '
         login_timeout: 60
 {reached.drivers}\
-{flashed.drivers}\
+{filled(flashed.drivers, name, wired.mux)}\
 {_meter(recipe, wired)}      BoardStrategy:
         board: {name}
         recipe: {recipe.name}

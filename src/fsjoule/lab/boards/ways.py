@@ -82,6 +82,7 @@ def way(name: str, board: BoardKind, card: str) -> Way:
       UmsFlasher:
         command: {board.ums}
         write_timeout: 900
+        disk_link: /dev/disk/by-path/{_NAME}
 """
     resource = "  ## The disk that appears while U-Boot offers the card; labgrid-suggest shows its ID_PATH then.\n"
     return Way(

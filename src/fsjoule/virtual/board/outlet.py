@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from fsjoule.errors import FsjouleError, LabError
+from fsjoule.host.peer import is_ours
 from fsjoule.virtual.board.config import OutletConfig
 
 _log: Final = logging.getLogger(__name__)
@@ -67,10 +68,28 @@ class _Server(ThreadingHTTPServer):
     actions: OutletActions
     outlet_path: str
 
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401 - the base class's
+        """A loopback port is open to every account of the computer: this board is one user's."""
+        return not self.on_loopback or is_ours(client_address, request.getsockname())
+
+    @property
+    def on_loopback(self) -> bool:
+        return str(self.server_address[0]).startswith("127.")
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride] - narrowed: only _Server makes handlers
     timeout = _REQUEST_TIMEOUT_S
+
+    def parse_request(self) -> bool:
+        """Refuse what a browser sends for a page whose name leads here: such a page may read the answers."""
+        if not super().parse_request():
+            return False
+        host, port = self.server.server_address[:2]
+        if self.server.on_loopback and self.headers.get("Host") not in (f"{host!s}:{port}", f"localhost:{port}"):
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return False
+        return True
 
     def do_GET(self) -> None:
         if self.path == self.server.outlet_path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import threading
@@ -24,6 +25,12 @@ from fsjoule.virtual.disks.lossy_disk import Cache
 PINNING_PROGRAM: Final = "taskset"
 CARD_ID: Final = "card"
 _SERIALS: Final = {Serial.CONSOLE: "chardev:console", Serial.MARK: "chardev:mark", Serial.NONE: "null"}
+# For a kernel under test that breaks out of the emulator: it starts no program and gets no rights.
+_SANDBOX: Final = ("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
+# Root keeps the power over other users' files: a card or a kernel may be theirs.
+_WITHOUT_POWERS: Final = ("setpriv", "--bounding-set=-all,+dac_override", "--inh-caps=-all", "--no-new-privs")
+# Of our environment, which may have tokens and passwords.
+_VARIABLES: Final = frozenset({"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "FSJOULE_STATE_DIR"})
 _START_TIMEOUT_S: Final = 30.0
 _KILL_TIMEOUT_S: Final = 10.0
 _AWAKE_S: Final = 0.05
@@ -70,7 +77,7 @@ def arguments(
     qemu = config.qemu
     return [
         *("-machine", qemu.machine, "-m", f"{qemu.memory_mib}M"),
-        *("-nodefaults", "-display", "none", "-nic", _network(config.network)),
+        *("-nodefaults", "-display", "none", "-nic", _network(config.network), *_SANDBOX),
         *([] if boot is None else _kernel(boot)),
         *([] if config.flash_memory is None else _loader(config.flash_memory)),
         *("-chardev", f"socket,id=console,fd={console}"),
@@ -192,15 +199,18 @@ class Qemu:
         ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         console, mark, control, awake, pin = (each.fileno() for each in theirs)
         self._guest_time = guest_time
+        forgotten: dict[str, str | None] = dict.fromkeys(os.environ.keys() - _VARIABLES)
+        given: Mapping[str, str] = {} if guest_time is None else guest_time.environment(console, mark)
+        powers = _WITHOUT_POWERS if os.geteuid() == 0 else ()
         try:
             self._process = process.start(
                 [
-                    *(PINNING_PROGRAM, "-c", str(host_cpu), process.find_tool(config.qemu.program)),
+                    *(PINNING_PROGRAM, "-c", str(host_cpu), *powers, process.find_tool(config.qemu.program)),
                     *arguments(config, boot, card, console=console, mark=mark, control=control, pin=pin),
                     *(_control("awake", awake) if guest_time is None else guest_time.arguments),
                 ],
                 log=log,
-                env=None if guest_time is None else guest_time.environment(console, mark),
+                env={**forgotten, **given},
                 pass_fds=(console, mark, control, awake, pin),
             )
         finally:

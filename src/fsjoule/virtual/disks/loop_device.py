@@ -64,7 +64,7 @@ class LoopDevice:
                 self._fd, self._backing = _open_device(self.path), file
             finally:
                 os.close(backing)
-            self._end_claim()  # bmaptool wants one for itself
+            self._end_claim()  # the writer wants one for itself
         except OSError as error:
             self._close_device()
             self._end_claim()
@@ -76,7 +76,9 @@ class LoopDevice:
             return
         # BLKFLSBUF writes the device's pages to the file and drops them; the next attachment reads them again.
         os.fsync(self._fd)
-        fcntl.ioctl(self._fd, _BLKFLSBUF)
+        # Only root may. For others the kernel drops them when the last user closes the device.
+        with contextlib.suppress(PermissionError):
+            fcntl.ioctl(self._fd, _BLKFLSBUF)
         self._close_device()
         deadline = time.monotonic() + _DETACH_TIMEOUT_S
         while attached_file(self.number) is not None:
@@ -169,8 +171,10 @@ def _try_lock(number: int) -> int | None:
     """The descriptor of a number's lock, or None if it is another process's or another user's."""
     try:
         return try_lock(f"fsjoule-loop{number}", LOCKS)
-    except PermissionError:
-        return None
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP):
+            return None
+        raise
 
 
 def _claimed(number: int) -> int | None:

@@ -121,6 +121,14 @@ class LabRecord:
         """The folder of a board's tty links and sockets."""
         return Path(self.devices) if number == 1 else Path(self.devices) / str(number)
 
+    def exporter_of(self, number: int) -> int:
+        """The number, from 1, of the exporter of a board: neighbouring boards have one."""
+        return (number - 1) * self.exporters // len(self.boards) + 1
+
+    def exporter_name(self, number: int) -> str:
+        """The name of an exporter of this lab, for labgrid."""
+        return f"fsjoule-{numbered(self.name, number)}"
+
 
 _RECORD: Final[TypeAdapter[LabRecord]] = TypeAdapter(LabRecord)
 _EPITAPH: Final[TypeAdapter[Epitaph]] = TypeAdapter(Epitaph)

@@ -48,7 +48,7 @@ from fsjoule.virtual.lab.ssh import lab_path, prepare_ssh
 from fsjoule.virtual.lab.status import LabState, LabStatus, PlaceStatus, ServiceStatus
 
 REAL_TIME: Final = "board"
-_TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "bmaptool", "taskset")
+_TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
 _COORDINATOR: Final = "coordinator"

@@ -98,7 +98,7 @@ def first_services(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
     return (
         Service(
             name="coordinator",
-            argv=(beside_python("labgrid-coordinator"), "-l", record.coordinator),
+            argv=(sys.executable, "-m", "fsjoule.virtual.lab.coordinator", "--listen", record.coordinator),
             ready=lambda: "Coordinator ready" in _text(coordinator_log) and listens(int(port)),
             cwd=paths.coordinator,
             # SIGTERM would make it wait 5 s for its clients; its whole state is in places.yaml.
@@ -168,8 +168,8 @@ def exporters(paths: LabPaths, record: LabRecord) -> tuple[Service, ...]:
     Raises LabError for a board that has ended.
     """
     of_boards: dict[int, list[BoardRecord]] = {}
-    for index, board in enumerate(record.boards):
-        of_boards.setdefault(index * record.exporters // len(record.boards) + 1, []).append(board)
+    for board in record.boards:
+        of_boards.setdefault(record.exporter_of(board.number), []).append(board)
     return tuple(_exporter(paths, record, number, boards) for number, boards in of_boards.items())
 
 
@@ -186,7 +186,7 @@ def _exporter(paths: LabPaths, record: LabRecord, number: int, boards: Sequence[
         argv=(
             beside_python("labgrid-exporter"),
             *("--coordinator", record.coordinator),
-            *("--name", f"fsjoule-{numbered(record.name, number)}"),
+            *("--name", record.exporter_name(number)),
             *("--hostname", "127.0.0.1"),
             str(project_dir() / "labgrid" / "virtual" / "exporter.yaml"),
         ),
