@@ -85,6 +85,10 @@ def pytest_configure(config: pytest.Config) -> None:
             # labgrid hears of no board, because its place may not exist.
             config.option.lg_env = None
             os.environ.pop("LG_ENV", None)
+        else:
+            from fsjoule.lab import let_labgrid_run
+
+            let_labgrid_run(config.stash[_SESSION].environment.imports)
     except FsjouleError as error:
         raise pytest.UsageError(error) from None
     except KeyboardInterrupt as interrupt:
@@ -369,7 +373,7 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
             else:
                 closing.enter_context(session.lab.place())
                 with session.lab.failing():
-                    target = _target(request)
+                    target = _target(request, session.environment, closing)
                 bench = closing.enter_context(session.run(target))
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
@@ -377,12 +381,15 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
         session.stopped = str(request.session.shouldstop or "") or None
 
 
-def _target(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - labgrid is fsjoule.lab's
+def _target(request: pytest.FixtureRequest, file: lab.EnvironmentFile, closing: ExitStack) -> Any:  # noqa: ANN401 - labgrid is fsjoule.lab's
+    """The board's target. labgrid's fixture knows only `main`, and makes all the others of the file, too."""
     from fsjoule import lab
 
     try:
         with lab.lab_errors("finding the board's resources", Part.EXPORTER):
-            return request.getfixturevalue("target")
+            if file.alone:
+                return request.getfixturevalue("env").get_target(file.target)
+            return closing.enter_context(lab.target_beside_others(request.config, file.target))
     except pytest.exit.Exception as ended:
         # labgrid reports a missing board this way, with pytest's exit code for an interrupt.
         raise LabError(str(ended.msg)) from ended
