@@ -146,11 +146,14 @@ class Bench:
                 if isinstance(error, LabError):
                     error.blame_lab(self.diagnose())
                     self.last_fault = error
+                    self._boots.end_or_say()
+                    if self.diagnose():
+                        # What is dead with the board off stays dead: each further boot would wait for it again.
+                        error.transient, error.ends_run = False, True
                 # Every error is noted, a bug too.
                 self._note(entry, started_utc, error)
                 if not isinstance(error, LabError):
                     raise
-                self._boots.end_or_say()
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 self._over = error.what if error.ends_run else self._over
                 if not error.transient or attempt == _ATTEMPTS:

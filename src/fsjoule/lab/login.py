@@ -62,8 +62,9 @@ def _silent(board: BoardStrategy, error: BoardError) -> BoardError:
 
 
 def did_not_boot(board: BoardStrategy, reason: str, causes: Sequence[str] = ()) -> BoardError:
-    """The error for a board without a login."""
-    error = board.error(f"did not boot: {reason}")
+    """The error for a board without a login. If dead programs of the lab are why, its console is not shown."""
+    what = f"did not boot: {reason}"
+    error = BoardError(f"{board.board} {what}") if causes else board.error(what)
     error.blame_lab(causes)
     return error
 
