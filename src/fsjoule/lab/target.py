@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
+import stat
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,6 +27,9 @@ from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 
 _KILLED_S: Final = 30.0
+_FOLDERS: Final = ("lg-con-", "lg-ssh-")
+# A connection that is just being made has a folder, and no socket yet.
+_LEFT_S: Final = 60.0
 
 
 def wants_virtual_lab(environment: EnvironmentFile) -> bool:
@@ -118,6 +125,21 @@ def close_ssh() -> None:
                 master.kill()
                 master.wait(_KILLED_S)
     sshmanager.close_all()
+
+
+def remove_left_connections() -> None:
+    """Remove the folders of this user's connections by ssh that nobody has any more.
+
+    labgrid makes one for each connection and removes it at its end, which a process that is killed does not reach.
+    """
+    with suppress(OSError):
+        bound = Path("/proc/net/unix").read_text(errors="replace")
+        for folder in Path(tempfile.gettempdir()).glob("lg-[cs]*-*"):
+            found = folder.lstat()
+            old = time.time() - found.st_mtime > _LEFT_S
+            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and folder.name.startswith(_FOLDERS)
+            if ours and old and f" {folder}/" not in bound:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 # Before labgrid's own: what was registered last is called first.

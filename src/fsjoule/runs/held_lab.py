@@ -146,6 +146,7 @@ class HeldLab:
 
     def _hold(self) -> None:
         if self._held is None:
+            lab.remove_left_connections()
             with self._explained(), ExitStack() as opening:
                 wanted = self.environment.wanted
                 try:
