@@ -39,6 +39,11 @@ def await_login(board: BoardStrategy, unless: str = "", *, look_s: float = _LOOK
             return index == 0
         if index == 1:
             message = match.group(0).decode(errors="replace")
+            why, for_good = boot_failures.root_failure(board.recorder.text())
+            if why:
+                error = did_not_boot(board, why)
+                error.transient = not for_good
+                raise error
             raise did_not_boot(board, boot_failures.reason(message, board.recorder.text()))
         if received == 0 and waited_s > board.silence_timeout:
             guess = ": its boot ROM may have found no boot loader on the card" if board.boot_loader else ""
