@@ -196,6 +196,17 @@ def test_what_died_in_the_lab_is_told_before_what_came_of_it_and_ends_the_run() 
     assert (bench.board.boots, bench.board.powered) == (1, False)
 
 
+def test_a_card_that_does_not_boot_for_good_is_booted_once_for_all_its_entries() -> None:
+    never = BoardError("XFS: unknown incompatible features", transient=False)
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S", "E")), faults=[never])
+    assert isinstance(bench.board, FakeBoard)
+    for slug in ("write-16k", "read-16k"):
+        with pytest.raises(BoardError, match="XFS"):
+            bench.measure(entry(bench, slug))
+    assert (bench.board.boots, bench.failures_in_a_row) == (1, 1)
+    assert len(bench.run.faults) == 2, "each entry says why it is missing"
+
+
 def test_what_a_power_cycle_brings_back_gets_its_second_try() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S", "E")), faults=[BoardError("no login")])
     assert isinstance(bench.board, FakeBoard)

@@ -49,6 +49,8 @@ _PLAN: Final = pytest.StashKey["Plan"]()
 _SELECTED: Final = pytest.StashKey[bool]()
 # Why a bench that a collected test asks for cannot begin; None if it has begun.
 _ASKED: Final = pytest.StashKey[FsjouleError | None]()
+# Errors of measurements that were told: what a card that does not boot costs further entries is the same.
+_TOLD: Final = pytest.StashKey[list[FsjouleError]]()
 _NO_BOARD: Final = "measuring needs a board: add --lg-env env/virtual.yaml"
 _PLACE: Final = "LG_PLACE"
 _OPEN: Final = "not-chosen-yet"
@@ -438,7 +440,9 @@ def measurement(bench: AnyBench, planned: Planned, request: pytest.FixtureReques
         with interrupts.interruptible():
             return bench.measure(planned)
     except FsjouleError as error:
-        bench.say(f"{planned.slug}: {error}")
+        told = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
+        bench.say(f"{planned.slug}: {'not measured, as that does not boot' if error in told else error}")
+        told.append(error)
         if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Nothing more could be kept, or every further entry would wait as long for a dead board.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"
