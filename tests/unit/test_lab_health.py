@@ -22,6 +22,7 @@ from fsjoule.lab.guestmeter import ExplainedMeter
 from fsjoule.testing import FakeMeter
 from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord
 from fsjoule.virtual.lab.health import (
+    coordinator_faults,
     faults_of,
     lab_faults,
     meter_faults,
@@ -206,6 +207,7 @@ def test_a_boards_faults_are_those_of_what_it_needs(lab: _Lab) -> None:
     assert [len(lab_faults(lab.coordinator, each)) for each in ("virtual", "virtual-2")] == [1, 2]
     lab.signal("coordinator", signal.SIGKILL)
     assert any("the lab's coordinator" in each for each in lab_faults(lab.coordinator, "virtual-2"))
+    assert len(coordinator_faults(lab.coordinator, "virtual")) == 1
 
 
 def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:

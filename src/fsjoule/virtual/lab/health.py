@@ -59,6 +59,11 @@ def power_faults(coordinator: str, place: str) -> tuple[str, ...]:
     return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part == _BOARD)
 
 
+def coordinator_faults(coordinator: str, place: str) -> tuple[str, ...]:
+    """Faults that keep the coordinator from answering."""
+    return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part == "coordinator")
+
+
 def meter_faults(coordinator: str, place: str) -> tuple[str, ...]:
     """Faults that keep the meter silent."""
     return tuple(
