@@ -101,8 +101,18 @@ def test_a_dead_program_is_named_with_its_signal_or_exit_code(lab: _Lab) -> None
     lab.note(board=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
     text = f"the lab's board (process {pid}) was killed by SIGKILL; its log is /log/board"
     assert lab_faults(lab.coordinator, _PLACE) == (text,)
-    assert ending(3) == "ended with exit code 3"
-    assert ending(None) == "died"
+    assert [ending(3), ending(None)] == ["ended with exit code 3", "died"]
+
+
+def test_a_program_that_gave_up_is_told_with_the_last_line_of_its_log(lab: _Lab, tmp_path: Path) -> None:
+    log = tmp_path / "sshd.log"
+    log.write_text("Server listening\nPrivilege separation user sshd does not exist\n\n")
+    pid = lab.signal("board", signal.SIGTERM)
+    record = lab.note(board=Ended("2026-01-01T00:00:01+00:00", 255))
+    services = tuple(dataclasses.replace(each, log=str(log)) for each in record.services)
+    lab.paths.write(dataclasses.replace(record, services=services))
+    said = "ended with exit code 255: Privilege separation user sshd does not exist"
+    assert lab_faults(lab.coordinator, _PLACE) == (f"the lab's board (process {pid}) {said}; its log is {log}",)
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "while the exporter starts"])

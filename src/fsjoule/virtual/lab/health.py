@@ -31,6 +31,8 @@ _STOPPED_FOR_S: Final = 0.5
 # Time within which the supervisor records the end of a service.
 _NOTED_WITHIN_S: Final = 1.5
 _POLL_S: Final = 0.1
+_LOG_TAIL_LINES: Final = 15
+_LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,20 @@ def _noted(record: LabRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
         record = record if now is None or now.identity != record.identity else now
 
 
+def log_tail(log: Path) -> list[str]:
+    """The last lines of a program's log; none without a log."""
+    try:
+        return log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+    except OSError:
+        return []
+
+
+def last_words(log: Sequence[str]) -> str:
+    """An addition to how a program ended: the last line of its log."""
+    said = next((line.strip() for line in reversed(log) if line.strip()), "")
+    return f": {said[:_LONGEST]}" if said else ""
+
+
 def _look(record: LabRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
     faults = [*_heads(record)]
     numbers = {each.number for each in boards}
@@ -121,8 +137,10 @@ def _look(record: LabRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
         log = f"its log is {service.log}"
         now = _state(service.process)
         if now is None:
-            how = ending(None if service.ended is None else service.ended.status)
-            text = f"the lab's {service.name} (process {service.process.pid}) {how}; {log}"
+            status = None if service.ended is None else service.ended.status
+            # One that was not killed has said why.
+            said = last_words(log_tail(Path(service.log))) if status is not None and status >= 0 else ""
+            text = f"the lab's {service.name} (process {service.process.pid}) {ending(status)}{said}; {log}"
             faults.append(LabFault(text, service.part, noted=service.ended is not None))
         elif now.stopped:
             faults.append(_stopped(f"the lab's {service.name}", now, service.part))
