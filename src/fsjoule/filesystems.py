@@ -97,7 +97,7 @@ _TABLE: Final = (
         identity=("-U", "{uuid}"),
         # Nothing to fill: a tree block is read only through a pointer written after it, with its generation.
         root=Root(make=("mkfs.btrfs", "-q"), target=("--rootdir", "{tree}", "{image}"), fill_holes=False),
-        errors=r"BTRFS:? (?:error|critical)|BTRFS.*aborted",
+        errors=r"BTRFS:? (error|critical)|BTRFS.*aborted",
         colours=("#e07b1f", "#f29a4a"),
         variants={
             **_COMMON,
@@ -127,7 +127,7 @@ _TABLE: Final = (
             target=("{image}",),
             copy=("sload.f2fs", "-f", "{tree}", "-t", "/", "{image}"),
         ),
-        errors=r"F2FS-fs.*(?:error|inconsistent)",
+        errors=r"F2FS-fs.*([Ee]rror[^s]|[Ii]nconsistent)",
         colours=("#13968a", "#35c2b4"),
         variants={
             **_COMMON,
@@ -151,7 +151,7 @@ _TABLE: Final = (
         modules=("xfs",),
         identity=("-m", "uuid={uuid}"),
         root=Root(options=("-i", "nrext64=0"), make=("mkfs.xfs", "-q", "-f"), target=("-p", "{prototype}", "{image}")),
-        errors=r"XFS.*(?:corruption|error)",
+        errors=r"XFS.*([Cc]orruption|[Ee]rror)",
         colours=("#8b46c9", "#b685ea"),
         variants={
             **_COMMON,
@@ -220,7 +220,7 @@ _TABLE: Final = (
         check=("zdb", "-e", "-c", _POOL, "-p"),
         modules=("zfs",),
         # A failed request, a suspended pool, a failed assertion. Only `zpool status` tells of wrong checksums.
-        errors=r"zio pool=.*error=|Pool '.*' has encountered|VERIFY\w*\(.*failed|PANIC(?: at \S+\.c)?:",
+        errors=r"zio pool=.*error=|Pool '.*' has encountered|VERIFY[A-Z0-9]*\(.*failed|PANIC( at [^ ]+\.c)?:",
         colours=("#3d9440", "#6cc46f"),
         variants={
             **_NOATIME,

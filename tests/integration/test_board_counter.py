@@ -92,6 +92,20 @@ def test_the_joules_between_two_marks_are_those_of_the_counter(line: MarkLine, s
     assert found.gross_mj.value == pytest.approx(1000 * WATTS * window_s, rel=0.5)
 
 
+def test_a_processor_of_several_says_that_it_is_a_part(line: MarkLine, shell: LocalShell, tmp_path: Path) -> None:
+    _zone(line)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "name").write_text("package-1\n")
+    meter = BoardCounter(line, "pc", lambda: shell, None)
+    meter.arm()
+    _count(line, 8017)
+    assert meter.disarm().faults == ("package-0 is one of the board's 2 processors",)
+
+
+def _count(line: MarkLine, count: int) -> None:
+    Path(line.device).write_text(f"{count}\n")
+
+
 def test_nothing_reads_on_after_the_end(line: MarkLine, shell: LocalShell, tmp_path: Path) -> None:
     meter = _counter(line, lambda: shell)
     meter.arm()

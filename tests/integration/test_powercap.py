@@ -254,3 +254,38 @@ def test_the_commands_take_a_zone(folder: Path, tmp_path: Path, fsjoule: Command
         refused = fsjoule("meter", "calibrate", *address, "--zero")
         assert refused.code == 2
         assert "fsjoule meter info, watch, record and run take it" in refused.err
+
+
+def test_several_processors_are_one_meter_and_each_says_that_it_is_a_part(folder: Path, fsjoule: CommandLine) -> None:
+    """The same package through MMIO, and a part of it, are no further processors."""
+    with zone(folder, "intel-rapl:0", lambda _: 12.0), zone(folder, "intel-rapl:1", lambda _: 30.0) as second:
+        (second / "name").write_text("package-1\n")
+        for name, label in (("intel-rapl-mmio:0", "package-0"), ("intel-rapl:0:0", "dram")):
+            (folder / name).mkdir()
+            for file, text in (("name", label), ("max_energy_range_uj", "9000000"), ("energy_uj", "5")):
+                (folder / name / file).write_text(f"{text}\n")
+        names = {each.address: (each.where, each.name) for each in find()}
+        assert names["powercap:packages"][1].endswith("intel-rapl:0 package-0 + intel-rapl:1 package-1")
+        assert names["powercap:intel-rapl:1"][0] == "this computer's processor, one of 2 processors"
+        assert names["powercap:intel-rapl:0:0"][0] == "this computer's processor"
+        address = ("meter", "record", "--seconds", "0.5", "--json", "-o", str(folder / "trace.csv"), "--meter")
+        both = fsjoule(*address, "powercap:packages").document
+        assert (both["mean_watts"], both["faults"]) == (pytest.approx(42.0, rel=0.2), [])
+        one = fsjoule(*address, "powercap:intel-rapl:0").document
+        assert one["faults"] == ["intel-rapl:0 is one of 2 processors: powercap:packages is their sum"]
+
+
+@pytest.mark.parametrize(
+    ("readings", "told"),
+    [
+        ([(0, 5), (10_000, 60_000)], False),
+        ([(0, 200_000_000), (10_000, 3)], True),  # set back by a suspend
+        ([(0, 5), (90_000_000, 100_000)], True),  # 90 s without a reading: a turn may have been missed
+        ([(0, 5), (60_000_000, 100_000)], False),
+    ],
+)
+def test_turns_of_a_counter_that_cannot_be_seen_are_told(readings: list[tuple[int, int]], *, told: bool) -> None:
+    trace = CounterTrace(INFO, (65_532_610_987.0,))
+    for time_us, energy_uj in readings:
+        trace.add(time_us, energy_uj)
+    assert bool(trace.take().clock_faults) is told

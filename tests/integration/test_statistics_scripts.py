@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parents[1] / "statistics"
 LIMIT_S = 300.0
 SCRIPTS = [
     *("compare_rules", "gate_rates", "intervals", "detectable_effect"),
-    *("change_points", "trend", "bisection_rates", "meter_rates", "meter_line"),
+    *("change_points", "trend", "bisection_rates", "meter_rates", "meter_line", "meter_faults"),
 ]
 
 

@@ -172,6 +172,37 @@ def test_what_the_kernel_reports_makes_it_invalid() -> None:
     assert any("I/O error" in reason for reason in measured("write-16k", with_error).invalid_reasons)
 
 
+OOPS = "[ 253.001] Unable to handle kernel NULL pointer dereference at virtual address 00000010\n"
+WARNING = "[ 252.000] WARNING: CPU: 0 PID: 412 at fs/ext4/inode.c:3689 ext4_iomap_begin+0x1a4/0x2c0\n"
+
+
+def test_an_oops_ends_its_boot_and_the_next_figure_comes_from_another() -> None:
+    said = iter((WARNING, OOPS, ""))
+
+    def with_oops(argv: tuple[str, ...]) -> CommandResult:
+        return CommandResult(argv, 0, next(said)) if argv == ("dmesg",) else answer(argv)
+
+    bench = bench_of(shell=FakeShell(with_oops), meter=FakeMeter(None))
+    warned, died, after = (bench.measure(entry(bench, slug)) for slug in ("mkfs", "mount", "umount"))
+    warning = "WARNING fs/ext4/inode.c ext4_iomap_begin"
+    assert (warned.valid, warned.kernel_warnings) == (True, (warning,))
+    assert (died.valid, died.kernel_warnings) == (False, (warning, "Oops"))
+    assert (after.valid, after.kernel_warnings) == (True, ())
+    assert [each.boot for each in (warned, died, after)] == [1, 1, 2]
+
+
+def test_an_oops_while_the_board_boots_spoils_the_boot() -> None:
+    def with_oops(argv: tuple[str, ...]) -> CommandResult:
+        return CommandResult(argv, 0, OOPS) if argv[-1].startswith("dmesg |") else answer(argv)
+
+    bench = bench_of(shell=FakeShell(with_oops), meter=FakeMeter(None))
+    found = [bench.measure(entry(bench, slug)) for slug in ("mkfs", "mount")]
+    assert [each.invalid_reasons for each in found] == [
+        (f"earlier in this boot the kernel reported: {OOPS.strip()}",)
+    ] * 2
+    assert [each.boot for each in found] == [1, 1]
+
+
 def test_a_board_with_busyboxs_dmesg_only_is_measured() -> None:
     def by_busybox(argv: tuple[str, ...]) -> CommandResult:
         return CommandResult(argv, 1, "dmesg: invalid option -- 'C'\n") if argv == ("dmesg", "-C") else answer(argv)

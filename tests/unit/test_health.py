@@ -140,6 +140,7 @@ def test_what_is_ok_needs_no_advice_and_all_else_has_some(place: _Place) -> None
         ((_OFF, _OFF), None, "broken", "no current that comes and goes"),
         ((_ON, _ON), None, "broken", "no current that comes and goes"),
         ((600, _ON), None, "doubtful", "27% of the power stays"),
+        ((_OFF, -_ON), None, "broken", "the leads of the meter are swapped"),
         ((_OFF, _ON), False, "broken", "does not follow"),
         ((_OFF, _ON), True, "broken", "does not follow"),
     ],

@@ -11,6 +11,7 @@ from traces import INFO
 from fsjoule.meter.energy.iio import CHIPS, chip_limits
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.energy.stated import OFFSET_AT_V, steady_errors
+from fsjoule.meter.protocol.iio import source_of
 from fsjoule.model import CurrentMonitor
 
 _OHM = 0.1
@@ -57,3 +58,17 @@ def test_an_older_info_keeps_its_offset_from_12_volts() -> None:
     del older[OFFSET_AT_V]
     by_hand = math.hypot(1e-6, 0.1e-6, 0.02e-6 * (5.0 - 12.0)) / _OHM * 5.0 / math.sqrt(3)
     assert steady_errors(older, 5.0, 0.25).offset_w == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize(("milliwatts", "beyond"), [(4000, False), (4096, True)])
+def test_a_power_at_the_end_of_the_shunts_range_is_out_of_range(milliwatts: int, *, beyond: bool) -> None:
+    """A hwmon device shows the power only: 81.92 mV at 0.1 Ohm are 0.8192 A."""
+    read = {("in1", "input"): 5000.0, ("power1", "input"): milliwatts * 1e3}
+    channels = {name: frozenset({"input"}) for name in ("in1", "power1")}
+
+    def reading(channel: str, attribute: str) -> float:
+        return read[channel, attribute]
+
+    source = source_of("hwmon0", "ina226", channels, _OHM, reading)
+    assert source is not None
+    assert source.reading(reading)[2] is beyond

@@ -55,3 +55,16 @@ def test_a_window_needs_three_turns_of_the_chip(turn_s: float) -> None:
     with pytest.raises(MeasurementInvalid, match=rf"has a new reading every {new_ms} ms: 3 readings are needed"):
         _off(turn_s, 2.9, random)
     assert sum(_off(turn_s, 3.1, random) <= 2 for _ in range(60)) >= 57
+
+
+def test_what_a_supply_draws_between_two_late_readings_is_not_known() -> None:
+    """Nobody asks for 300 ms, in which 3 W flow instead of 0.5 W."""
+    window = Window(1_000_000, 3_000_000)
+    whole = _trace(0.0352, window, 0.0).info
+    trace = SampleTrace(whole)
+    for asked_us in range(0, 4_000_000, 10_000):
+        if not 2_000_000 < asked_us < 2_300_000:
+            trace.add(asked_us, _VOLTS, _IDLE_A if asked_us < 3_500_000 else 0.6)
+    found = energy(trace.take(), window, Window(100_000, 900_000), instrument_of(whole, MarkSource.HOST))
+    wanted_mj = 2000 * _VOLTS * _IDLE_A + 300 * _VOLTS * (0.6 - _IDLE_A)
+    assert abs(found.gross_mj.value - wanted_mj) <= 2 * found.gross_mj.uncertainty

@@ -137,14 +137,36 @@ def _missed_energy(trace: object) -> float:
 def test_samples_that_the_counter_does_not_tell_are_found_by_the_clock() -> None:
     """Half a second is lost, of which the counter tells 5 samples: what follows would be half a second early."""
     trace = _trace()
-    host_us = 0
+    host_us, before, after = 0, frames(6400), frames(6400, first=5)
     for number in range(120):
         host_us += 64_000 + (500_530 if number == 40 else 0)
-        trace.feed(frames(6400, first=0 if number < 40 else 5), 9_000_000 + host_us)
+        trace.feed(before if number < 40 else after, 9_000_000 + host_us)
     taken = trace.take()
     assert taken.counts.expected == pytest.approx(7680 + 500, abs=3)
     assert int(taken.times_us[-1]) == pytest.approx(9_000_000 + host_us, abs=5000)
-    assert "2 losses of at least 50053 samples" in " ".join(taken.faults)
+    assert "1 loss of at least 5 samples" in taken.faults[0]
+    assert taken.faults[1].startswith("500 ms of samples are missing by this computer's clock")
+
+
+@pytest.mark.parametrize("seconds", [2, 8])
+@pytest.mark.parametrize(("kept", "lost"), [(1, 0), (19, 1), (9, 1), (3, 1), (1, 3)])
+def test_losses_of_whole_turns_of_the_counter_are_told_by_the_clock(kept: int, lost: int, seconds: int) -> None:
+    """USB loses packets of 128 samples, of which the counter sees nothing."""
+    trace = _trace()
+    packet = frames(128)
+    for number in range(seconds * 1_000_000 // 1280):
+        if number % (kept + lost) < kept:
+            trace.feed(packet, 9_000_000 + (number + 1) * 1280)
+    taken = trace.take()
+    assert bool(taken.clock_faults) is (lost > 0)
+
+
+def test_samples_that_come_twice_are_told_by_the_clock() -> None:
+    trace, packet = _trace(), frames(128)
+    for number in range(3000):
+        for _ in range(2 if number % 10 == 0 else 1):
+            trace.feed(packet, 9_000_000 + (number + 1) * 1280)
+    assert "ms of samples are too many by this computer's clock" in "".join(trace.take().clock_faults)
 
 
 def test_a_busy_computer_that_is_late_loses_nothing() -> None:

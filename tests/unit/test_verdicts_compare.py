@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from compared_runs import in_guest_time, write_kernels
 
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.model import Measurement
+from fsjoule.model import KERNEL_WARNED, Measurement
 from fsjoule.model.metrics import FIO_METRICS, Metric
 from fsjoule.report.comparison import words
+from fsjoule.report.comparison.document import to_document
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.database import open_index
@@ -346,6 +347,21 @@ def test_two_runs_are_told_how_kernels_take_turns(matrix: Path, tmp_path: Path) 
     assert note.endswith("Kernels measured in one run take turns: --kernel A,B")
     single = write_kernels(tmp_path / "single", "cccccc", speeds={"6.1": 1.0, "6.12": 1.0}, boots=1)
     assert compared("6.1", "6.12", within=single).notes == ()
+
+
+def test_what_only_the_candidates_kernel_warns_of_comes_first(tmp_path: Path) -> None:
+    warned = (f"{KERNEL_WARNED}WARNING fs/a.c f",)
+    results = write_kernels(
+        tmp_path,
+        speeds={"6.1": 1.0, "6.12": 1.0},
+        change=lambda m: replace(m, notes=warned) if m.kernel == "6.12" and m.boot % 3 else m,
+    )
+    found = compared("6.1", "6.12", within=results)
+    told = next(iter(found.kernel_warnings))
+    assert (told.text, told.baseline, told.of_baseline, told.of_candidate) == ("WARNING fs/a.c f", 0, 10, 10)
+    assert 0 < told.candidate < 10
+    assert words.answer(found).startswith("the candidate warns: WARNING fs/a.c f; ")
+    assert to_document(found)["kernel_warnings"] == [asdict(told)]
 
 
 def test_programs_that_differ_are_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -150,6 +151,17 @@ def test_nothing_at_all_is_undecided() -> None:
     judge = Judge(POLICY)
     judge.finish()
     assert (judge.verdict, judge.findings) == (GateVerdict.UNDECIDED, ())
+
+
+def test_what_only_the_candidates_kernel_warns_of_is_told() -> None:
+    judge = Judge(POLICY)
+    for number in (1, 2):
+        said = (("hung task fio",), ("hung task fio", "WARNING fs/a.c f") if number == 2 else ())
+        judge.see(replace(pair(number, noisy(0.0)(number)), kernel_warnings=said))
+    assert [str(each) for each in judge.kernel_warnings] == [
+        "the candidate warns: WARNING fs/a.c f (in 1 of 2 boots; baseline: 0 of 2)",
+        "both kernels warn: hung task fio (in 1 of 2 boots; baseline: 2 of 2)",
+    ]
 
 
 def test_progress_tells_the_evidence() -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import keep_symbols
 from fsjoule.bench.transcript import Transcript
-from fsjoule.errors import FsjouleError
+from fsjoule.errors import FsjouleError, MeterError
 from fsjoule.model import BoardProfile, Planned, Provision
 from fsjoule.ports import Board, Clock, Meter, Profiler, ResultStore
 from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
+
+# The outlet's relay, and the rest in the board's capacitors; then a short look.
+_SETTLE_S: Final = 0.5
+_OFF_S: Final = 0.3
 
 
 @dataclass
@@ -32,7 +37,8 @@ class Booted:
 class Boots:
     """The board is off or in its `current` boot; `count` boots have begun, those of a resumed run too.
 
-    With a `profiler` or `sampled` the symbols of each boot are kept.
+    With a `profiler` or `sampled` the symbols of each boot are kept. `off_w`: what the meter read before
+    the first one, in W.
     """
 
     board: Board
@@ -46,13 +52,15 @@ class Boots:
     phases: Phases
     count: int
     sampled: bool = False
+    off_w: float | None = field(default=None, init=False)
     current: Booted | None = field(default=None, init=False)
     _on_since_s: float | None = field(default=None, init=False)
 
     def boot_for(self, entry: Planned) -> Booted:
         """The current boot if the entry can be measured in it, otherwise a new one."""
         wanted, booted = boot_key(entry), self.current
-        if booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem) == wanted:
+        there = booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem)
+        if booted and there == wanted and not booted.measurer.damaged:
             return booted
         self.prepare(entry)
         return self.boot(entry)
@@ -63,6 +71,8 @@ class Boots:
         self.end()
         with self.phases("flash"):
             self.board.prepare(entry.kernel, _root_filesystem(entry))
+            if self.off_w is None and self._is_wired:
+                self.off_w = self._read_off_w()
 
     def boot(self, entry: Planned) -> Booted:
         with self.phases("boot"):
@@ -91,6 +101,22 @@ class Boots:
             self.current.measurer.rest(seconds)
         else:
             self.clock.sleep(seconds)
+
+    @property
+    def _is_wired(self) -> bool:
+        """Whether somebody has put a meter into the board's supply, which may be another board's."""
+        profile = self.profile
+        return not (profile.simulated or profile.guest_time or profile.mark_line.is_counter)
+
+    def _read_off_w(self) -> float | None:
+        self.clock.sleep(_SETTLE_S)
+        try:
+            self.meter.arm()
+            self.clock.sleep(_OFF_S)
+            watts = self.meter.disarm().power_w
+        except MeterError:
+            return None  # its silence is told with the first measurement
+        return float(watts.mean()) if len(watts) else None
 
     def keep_symbols(self) -> None:
         if (self.sampled or self.profiler is not None) and self.current is not None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fsjoule.bench import kernel_log
 from fsjoule.bench.card_projection import project
-from fsjoule.bench.kernel_log import kernel_complaints
 from fsjoule.bench.onboard.marks import Usage
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.meter import energy
-from fsjoule.meter.energy import validity
+from fsjoule.meter.energy import plausible, validity
 from fsjoule.model import (
+    KERNEL_WARNED,
     MIB,
     BoardProfile,
     Energy,
@@ -38,7 +39,9 @@ class Evidence:
     `marks` are the texts of the start and the stop mark. The first `idle_s` seconds of the trace show idle power, or
     the last ones with `idle_after` (after a boot). `duration_s` is the time by the board's clock, None without one;
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
-    any more. `busy` says that other work of the computer may have slowed an emulated board.
+    any more. `busy` says that other work of the computer may have slowed an emulated board. `boot_log` is what the
+    kernel said of itself earlier in this boot. `off_w` is what the meter read while the board was off; None if it was
+    not asked then.
     """
 
     trace: Trace | None
@@ -57,7 +60,9 @@ class Evidence:
     moved_bytes: int = 0
     fio: FioResult | None = None
     kernel_log: str = ""
+    boot_log: str = ""
     busy: str = ""
+    off_w: float | None = None
     complaints: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     attachments: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -87,8 +92,13 @@ def judge(
     """The measurement, with every reason not to believe it; `card` is the board's, `storage` the device under test."""
     jobs = entry.workload.jobs
     metered = _metered(evidence, jobs * profile.window_excess_s)
+    said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
+    notes = [*evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
     if evidence.outcome is None:
-        complaints = [*evidence.complaints, *metered.complaints, *kernel_complaints(evidence.kernel_log)]
+        complaints = [*evidence.complaints, *metered.complaints, *kernel_log.complaints(said)]
+        damage = [each for each in earlier if each.kind.level is kernel_log.Level.BOOT]
+        complaints += [f"earlier in this boot {each}" for each in kernel_log.complaints(damage)]
+        notes += kernel_log.remarks(said)
         complaints += [evidence.busy] if evidence.busy and complaints else []
     else:
         # The kernel complains of a filesystem that was damaged on purpose, and an outcome needs no energy.
@@ -114,7 +124,7 @@ def judge(
         # An emulated meter says so itself, whatever the environment file says of the board.
         simulated=profile.simulated or (evidence.trace is not None and evidence.trace.info.simulated),
         invalid_reasons=tuple(complaints),
-        notes=(*evidence.notes, *metered.notes),
+        notes=(*notes, *metered.notes),
         window_s=metered.window.duration_s if metered.window else None,
         duration_s=duration_s,
         throughput_mib_per_s=moved_mib / duration_s if moved_mib and duration_s else None,
@@ -181,6 +191,7 @@ def _metered(evidence: Evidence, allowed_s: float) -> Metered:
     if trace is None:
         return Metered()
     complaints = validity.sample_complaints(trace.counts) + validity.mark_complaints(trace, evidence.marks)
+    complaints += validity.clock_complaints(trace)
     notes = tuple(validity.trace_notes(trace))
     window = _window(trace, evidence.marks)
     if window is None:
@@ -194,9 +205,13 @@ def _metered(evidence: Evidence, allowed_s: float) -> Metered:
     slack_s = 0.0 if worked_s is None else max(0.0, window.duration_s - worked_s)
     try:
         result = energy.energy(trace, window, idle, slack_s=slack_s)
+        complaints += plausible.flow_complaints(trace, window, "the window")
+        complaints += plausible.flow_complaints(trace, idle, "the idle window")
     except MeasurementInvalid as error:
         return Metered(window, idle, None, (*complaints, *error.reasons), notes)
     complaints += validity.energy_complaints(result)
+    if evidence.off_w is not None:
+        complaints += plausible.off_complaints(evidence.off_w, result.idle_power_w.value)
     return Metered(window, idle, result, tuple(complaints), notes)
 
 

@@ -1,21 +1,281 @@
-"""The kernel's messages about failing cards and filesystems, which make a measurement's figures doubtful."""
+"""The judge of kernel logs: which of the kernel's messages make figures doubtful, and which are results themselves.
+
+`KINDS` is one table for benches, the doctor and LAVA's smoke test. Its patterns are written in what POSIX's extended
+regular expressions and Python's have in common, because a board without Python searches with grep.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
 from typing import Final
 
 from fsjoule.filesystems import FILESYSTEMS
 
-_OF_DEVICES: Final = (
-    r"I/O error|mmc(?:blk)?\d.*(?:error|timeout|timed out)|Remounting filesystem read-only|blk_update_request"
+
+class Level(Enum):
+    """What a message means for the figures that were measured meanwhile."""
+
+    BOOT = "the kernel is damaged: no figure of this boot counts any more"
+    INVALID = "the measurement does not count"
+    REMARK = "the measurement counts, and the message is told beside it"
+    HARMLESS = "healthy boards say so"
+
+
+class Part(StrEnum):
+    """What the message is about. The value says what to look at."""
+
+    KERNEL = "the kernel, which is at fault"
+    MEMORY = "the board's memory: a smaller workload, or another board"
+    POWER = "the supply and its cable, and the cooling"
+    STORAGE = "the card, its contacts, the mux's cable"
+    FILESYSTEM = "the filesystem's own check (fsck), and the card"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of message: `pattern` finds it, `source` is the file of Linux that prints it.
+
+    `detail` is a Python pattern whose groups tell two messages of this kind apart, the same in each boot.
+    """
+
+    name: str
+    level: Level
+    part: Part
+    pattern: str
+    source: str
+    detail: str = ""
+    _found: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_found", re.compile(self.pattern))
+
+    def matches(self, line: str) -> bool:
+        return self._found.search(line) is not None
+
+    def named(self, line: str) -> str:
+        """The kind, with what tells this message apart: `WARNING in fs/ext4/inode.c ext4_iomap_begin`."""
+        match = re.search(self.detail, line) if self.detail else None
+        return " ".join((self.name, *(group for group in match.groups() if group))) if match else self.name
+
+
+_OF_FILESYSTEMS: Final = "|".join(dict.fromkeys(row.errors for row in FILESYSTEMS.values() if row.errors))
+
+# The first that matches a line counts.
+KINDS: Final = (
+    # ------------------------------------------------------------------------------------------------------- harmless
+    # A slot is asked for an SDIO card first, and each card that is none lets that time out.
+    Kind(
+        "no SDIO card",
+        Level.HARMLESS,
+        Part.STORAGE,
+        r"mmc[0-9]+: error -[0-9]+ whilst initialising SDIO",
+        "drivers/mmc/core/core.c",
+    ),
+    # A drive without a medium.
+    Kind("an empty drive", Level.HARMLESS, Part.STORAGE, r"I/O error.* dev (fd|sr)[0-9]", "drivers/block/floppy.c"),
+    # -------------------------------------------------------------------------------------------------------- storage
+    Kind(
+        "I/O error",
+        Level.INVALID,
+        Part.STORAGE,
+        r"I/O error|critical [a-z ]+ error, dev|device offline error, dev|lost a?sync page write"
+        r"|blk_update_request: [a-z ]+ error",
+        "block/blk-core.c",
+    ),
+    Kind(
+        "MMC error",
+        Level.INVALID,
+        Part.STORAGE,
+        r"mmc(blk)?[0-9]+: .*([Ee]rror|[Tt]imeout|timed out|recovery|left busy state|[Cc]ard stuck)"
+        r"|(mmc|sdhci|sdhost)[^ ]* [^ ]+: .*(data error|[Tt]imeout|timed out|fatal err)",
+        "drivers/mmc/core/core.c, block.c, host/*.c",
+    ),
+    Kind("USB reset", Level.INVALID, Part.STORAGE, r"usb [0-9.-]+: reset .*USB device", "drivers/usb/core/hub.c"),
+    Kind("UAS abort", Level.INVALID, Part.STORAGE, r"uas_(eh|zap)_[a-z_]+", "drivers/usb/storage/uas.c"),
+    Kind(
+        "SCSI error",
+        Level.INVALID,
+        Part.STORAGE,
+        r"Sense Key : (Medium|Hardware) Error|Sense Key : Aborted|rejecting I/O to (offline|dead)|FAILED Result: ",
+        "drivers/scsi/scsi_logging.c",
+    ),
+    Kind(
+        "NVMe error",
+        Level.INVALID,
+        Part.STORAGE,
+        r"nvme[^ ]*: .*(timeout|controller is down|Abort status)|nvme nvme[0-9]+: resetting",
+        "drivers/nvme/host/pci.c",
+    ),
+    Kind(
+        "ATA error",
+        Level.INVALID,
+        Part.STORAGE,
+        r"ata[0-9.]+: ((hard|soft) resetting link|failed command|exception Emask)",
+        "drivers/ata/libata-eh.c",
+    ),
+    # ----------------------------------------------------------------------------------------------------- filesystem
+    Kind(
+        "filesystem error",
+        Level.INVALID,
+        Part.FILESYSTEM,
+        rf"{_OF_FILESYSTEMS}|Remounting filesystem read-only|csum failed|[Cc]hecksum (error|mismatch|verify failed)"
+        r"|[Aa]borting journal|[Aa]borted journal|forced readonly|Shutting down filesystem|has been shut down",
+        "fs/*/super.c",
+    ),
+    Kind(
+        "filesystem warning",
+        Level.REMARK,
+        Part.FILESYSTEM,
+        r"(EXT4-fs|BTRFS:?|XFS|F2FS-fs|NILFS|UDF-fs|FAT-fs)( \([^)]*\):)? [Ww]arning",
+        "fs/*/super.c",
+    ),
+    # ----------------------------------------------------------------------------------------------- memory and power
+    Kind(
+        "out of memory",
+        Level.INVALID,
+        Part.MEMORY,
+        r"[Oo]ut of memory: |invoked oom-killer|oom-kill:",
+        "mm/oom_kill.c",
+    ),
+    Kind("page allocation failure", Level.REMARK, Part.MEMORY, r"page allocation failure", "mm/page_alloc.c"),
+    Kind(
+        "under-voltage", Level.INVALID, Part.POWER, r"[Uu]nder-?voltage detected", "drivers/hwmon/raspberrypi-hwmon.c"
+    ),
+    Kind(
+        "overheated",
+        Level.INVALID,
+        Part.POWER,
+        r"temperature above threshold|critical temperature reached|clock( is)? throttled",
+        "arch/x86/kernel/cpu/mce/therm_throt.c, drivers/thermal/thermal_core.c",
+    ),
+    Kind(
+        "hardware error",
+        Level.REMARK,
+        Part.POWER,
+        r"\[Hardware Error\]|AER: .*error|PCIe Bus Error",
+        "arch/x86/kernel/cpu/mce/core.c, drivers/pci/pcie/aer.c",
+    ),
+    # --------------------------------------------------------------------------------------------------------- kernel
+    Kind(
+        "lockup",
+        Level.INVALID,
+        Part.KERNEL,
+        r"BUG: (soft|workqueue) lockup|hard LOCKUP",
+        "kernel/watchdog.c",
+    ),
+    Kind(
+        "hung task",
+        Level.INVALID,
+        Part.KERNEL,
+        r"INFO: task .* blocked (for more than|in )",
+        "kernel/hung_task.c",
+        r"task ([^ :]+)",
+    ),
+    Kind(
+        "RCU stall",
+        Level.INVALID,
+        Part.KERNEL,
+        r"detected (expedited )?stall|kthread starved for [0-9]+ jiffies",
+        "kernel/rcu/tree_stall.h",
+    ),
+    Kind(
+        "clock unstable",
+        Level.INVALID,
+        Part.KERNEL,
+        r"Marking clocksource .* as unstable",
+        "kernel/time/clocksource.c",
+    ),
+    Kind(
+        "Oops",
+        Level.BOOT,
+        Part.KERNEL,
+        r"8<--- cut here|Oops( -|:| \[#)|Internal error: |Unable to handle kernel|BUG: (unable to handle|kernel NULL)"
+        r"|general protection fault|Kernel panic - not syncing",
+        "arch/arm/kernel/traps.c, arch/arm64/kernel/traps.c, arch/x86/mm/fault.c",
+    ),
+    Kind(
+        "BUG",
+        Level.BOOT,
+        Part.KERNEL,
+        r"kernel BUG at |BUG: ",
+        "lib/bug.c, mm/page_alloc.c, mm/kasan/report.c",
+        r"BUG at ([^ :]+)|BUG: ([A-Za-z]+(?: [a-z]+)*)",
+    ),
+    # Newer kernels name the place before the processor.
+    Kind(
+        "WARNING",
+        Level.REMARK,
+        Part.KERNEL,
+        r"WARNING: (CPU: |[^ ]+:[0-9]+ at |possible |inconsistent |suspicious )|UBSAN: ",
+        "kernel/panic.c, kernel/locking/lockdep.c, lib/ubsan.c",
+        r"(?:at|in|WARNING:) ([a-z][^ :]*):\d+(?:(?: at)? ([A-Za-z_][\w.]*))?|WARNING: ([a-z][a-z -]+)",
+    ),
 )
-_OF_FILESYSTEMS: Final = dict.fromkeys(row.errors for row in FILESYSTEMS.values() if row.errors)
-_ERROR: Final = re.compile("|".join((_OF_DEVICES, *_OF_FILESYSTEMS)), re.IGNORECASE)
+
 _SHOWN: Final = 3
+_DOUBTFUL: Final = (Level.BOOT, Level.INVALID)
 
 
-def kernel_complaints(kernel_log: str) -> list[str]:
-    """The first I/O and filesystem errors in a measurement's kernel log."""
-    found = [line.strip() for line in kernel_log.splitlines() if _ERROR.search(line)]
-    return [f"the kernel reported: {line}" for line in found[:_SHOWN]]
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A line of a kernel log that is of a kind."""
+
+    kind: Kind
+    line: str
+
+    @property
+    def named(self) -> str:
+        return self.kind.named(self.line)
+
+
+def messages(kernel_log: str) -> Iterator[Message]:
+    """The lines that are of any kind but a harmless one."""
+    for line in kernel_log.splitlines():
+        kind = next((kind for kind in KINDS if kind.matches(line)), None)
+        if kind is not None and kind.level is not Level.HARMLESS:
+            yield Message(kind, line.strip())
+
+
+def doubtful(found: Iterable[Message]) -> list[Message]:
+    """The first message of each kind that makes figures doubtful, at most three."""
+    first: dict[str, Message] = {}
+    for each in found:
+        if each.kind.level in _DOUBTFUL:
+            first.setdefault(each.kind.name, each)
+    return list(first.values())[:_SHOWN]
+
+
+def complaints(found: Iterable[Message]) -> list[str]:
+    """Why a measurement with these messages does not count."""
+    return [f"the kernel reported: {each.line}" for each in doubtful(found)]
+
+
+def remarks(found: Iterable[Message]) -> list[str]:
+    """What the kernel said besides, once for each, in the same words after each boot."""
+    told = (each.named for each in found if each.kind.level is Level.REMARK and each.kind.part is not Part.KERNEL)
+    return [f"the kernel reported: {each}" for each in dict.fromkeys(told)]
+
+
+def warnings(found: Iterable[Message]) -> tuple[str, ...]:
+    """The faults of the kernel itself, once for each: a result that two kernels are compared by."""
+    return tuple(dict.fromkeys(each.named for each in found if each.kind.part is Part.KERNEL))
+
+
+def is_damaged(found: Iterable[Message]) -> bool:
+    return any(each.kind.level is Level.BOOT for each in found)
+
+
+def grep_command(parts: Container[Part] = Part, levels: Container[Level] = _DOUBTFUL) -> str:
+    """A shell command that prints those lines of a board's kernel log; it fails if there is none."""
+    harmless = [kind.pattern for kind in KINDS if kind.level is Level.HARMLESS]
+    wanted = [kind.pattern for kind in KINDS if kind.part in parts and kind.level in levels]
+    return f"dmesg | grep -Ev {_typed(harmless)} | grep -E {_typed(wanted)}"
+
+
+def _typed(patterns: Iterable[str]) -> str:
+    """The patterns for a shell, each word with a bracket: who listens to the console takes no echo for a panic."""
+    return shlex.quote(re.sub(r"(?<![\[\\A-Za-z-])([A-Za-z])(?=[A-Za-z]{2})", r"[\1]", "|".join(patterns)))

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID, uuid5
 
-from fsjoule.bench import fio
+from fsjoule.bench import fio, kernel_log
 from fsjoule.bench.judge import Evidence
+from fsjoule.bench.kernel_log import Level, Part
 from fsjoule.bench.onboard import files as onboard_files
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
@@ -102,7 +103,8 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
 class Measurer:
     """Measures on one boot of a board; `storage_model` is the reported name of the device under test ("": card).
 
-    With `sampled` perf takes samples of the work instead of the meter.
+    With `sampled` perf takes samples of the work instead of the meter. `boot_log` has what the kernel has said of
+    itself in this boot; `damaged` says that one of the measurements was too much for it.
     """
 
     shell: Shell
@@ -115,6 +117,8 @@ class Measurer:
     sampled: bool = False
     scratch: Scratch = field(init=False)
     storage_model: str = field(default="", init=False)
+    boot_log: str = field(default="", init=False)
+    damaged: bool = field(default=False, init=False)
     _storage: str = field(default="", init=False)
     _block_device: str = field(init=False)
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
@@ -133,8 +137,9 @@ class Measurer:
             lab_step("rm", "-rf", onboard.DIRECTORY),
             lab_step("mkdir", "-p", onboard.DIRECTORY),
             lab_step("mkfifo", onboard.GATE),
+            lab_step("sh", "-c", f"{kernel_log.grep_command((Part.KERNEL,), Level)} || true"),
         ]
-        perform(self.shell, steps)
+        self.boot_log = perform(self.shell, steps)[-1].stdout
         if self.sampled:
             check_sampling(self.shell)
 
@@ -199,7 +204,10 @@ class Measurer:
             evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
         if not evidence.board_lost:
             with self.phases("reading"):
-                evidence.kernel_log = self.kernel_log()
+                evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()
+            said = [each for each in kernel_log.messages(evidence.kernel_log) if each.kind.part is Part.KERNEL]
+            self.boot_log += "".join(f"{each.line}\n" for each in said)
+            self.damaged |= kernel_log.is_damaged(said)
         return evidence
 
     def forget_files(self) -> None:

@@ -235,6 +235,7 @@ class Bench:
         if self.profiler is not None:
             attach_profile(self.profiler, evidence)
         self._note_load(evidence)
+        evidence.off_w = self._boots.off_w
         measurement = judge(
             entry,
             evidence,

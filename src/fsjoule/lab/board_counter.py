@@ -7,6 +7,7 @@ a second, so that a wrap-around between two marks is seen. The clock is the boar
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
@@ -16,7 +17,7 @@ from labgrid.factory import target_factory
 
 from fsjoule.errors import MeterError
 from fsjoule.lab.arguments import number
-from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, counted
+from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, counted, is_package
 from fsjoule.model import MarkLine, PlainInfo, PlainTrace
 from fsjoule.model.mark_line import COUNTED
 from fsjoule.ports import Shell
@@ -64,6 +65,7 @@ class BoardCounter:
         self._simulate = simulate
         self._known: tuple[Shell, PlainInfo] | None = None
         self._recording: tuple[Shell, str] | None = None
+        self._faults: tuple[str, ...] = ()
 
     def info(self) -> PlainInfo:
         """The counter's info. Raises MeterError before the board has booted, and if it has no such counter."""
@@ -98,7 +100,8 @@ class BoardCounter:
         done = shell.run(("sh", "-c", f"{runs} && {{ {self._line.reading()}; }}"), timeout_s=_PATIENCE_S)
         if done.exit_code != 0:
             raise MeterError("the program on the board that reads its counter has ended", transient=True)
-        return counted(shell.get(COUNTED).decode(errors="replace"), self._known[1])
+        trace = counted(shell.get(COUNTED).decode(errors="replace"), self._known[1])
+        return replace(trace, faults=(*trace.faults, *self._faults))
 
     def _booted(self) -> Shell:
         shell = self._shell()
@@ -114,6 +117,9 @@ class BoardCounter:
             raise MeterError(f"the board has no energy counter {self._line.device} that can be read", hint=_HINT)
         if shell.run(("test", "-r", "/proc/timer_list")).exit_code != 0:
             raise MeterError("the board's kernel has no /proc/timer_list, which is the clock of its energy counter")
+        named = shell.run(("sh", "-c", f"cat {zone.parent}/*/name")).stdout if is_package(name) else ""
+        packages = {each.strip() for each in named.splitlines() if is_package(each.strip())}
+        self._faults = (f"{name} is one of the board's {len(packages)} processors",) if len(packages) > 1 else ()
         return PlainInfo(
             instrument=POWERCAP,
             firmware="",

@@ -320,6 +320,7 @@ class HeldPlace:
         except LabError as error:
             if silent:
                 raise LabError(self._silence, transient=True, hint=error.hint) from error
+            self._check_answers()  # it may have died meanwhile
             self._connect_or_give_up()
         self._silent_until_s = 0.0
 

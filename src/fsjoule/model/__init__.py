@@ -24,6 +24,7 @@ from fsjoule.model.ina219 import (
 from fsjoule.model.lab import Exporter, JobFacts, LabFacts, MeterPort
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.measured import (
+    KERNEL_WARNED,
     MEASUREMENT_SCHEMA,
     DeviceCounters,
     Energy,
@@ -64,6 +65,7 @@ from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkloa
 __all__ = [
     "CARD",
     "DEFAULT_RECIPE",
+    "KERNEL_WARNED",
     "KIB",
     "MEASUREMENT_SCHEMA",
     "MIB",

@@ -54,9 +54,9 @@ class Filesystem:
     that `keeps_cache` has its own cache, which survives dropping the kernel's caches. `check` changes nothing and is
     empty without a checker; `repair` mends as much as it can without asking. `modules` are kernel modules; `lacks` are
     features that suites must do without. `identity` sets a UUID (`{uuid}`, or its first digits, `{hex:.8}`); it does
-    not make another series. `root` is how a card's root partition gets it. `errors` is a regular expression for the
-    kernel's messages. `colours` are for charts, on light and on dark; without them it gets a spare colour. `variants`
-    are options worth measuring, by name.
+    not make another series. `root` is how a card's root partition gets it. `errors` finds the kernel's messages, as a
+    regular expression of POSIX (extended) and of Python. `colours` are for charts, on light and on dark; without them
+    it gets a spare colour. `variants` are options worth measuring, by name.
     """
 
     name: str

@@ -15,6 +15,7 @@ from fsjoule.model.trace import SampleCounts
 from fsjoule.model.workload import Workload
 
 MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/5"
+KERNEL_WARNED: Final = "the kernel warned: "
 _P99: Final = 99.0
 
 
@@ -213,3 +214,8 @@ class Measurement:
     @property
     def valid(self) -> bool:
         return not self.invalid_reasons
+
+    @property
+    def kernel_warnings(self) -> tuple[str, ...]:
+        """Faults of the kernel itself in this boot so far, such as `WARNING fs/ext4/inode.c ext4_iomap_begin`."""
+        return tuple(note.removeprefix(KERNEL_WARNED) for note in self.notes if note.startswith(KERNEL_WARNED))

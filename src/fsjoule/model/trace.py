@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # most commands have no trace, and numpy takes a quarter of a
 EVENTS_LOST: Final = "bytes or edges were lost because the meter's queue was full"
 MARK_LINE_ERRORS: Final = "the mark line's UART had errors"
 DAMAGED_MARKS: Final = "damaged on the mark line"
+# In a fault that may have cost joules and the times of marks: samples are missing, and their places are not known.
+BY_THE_CLOCK: Final = "by this computer's clock"
 
 
 class MarkSource(StrEnum):
@@ -126,6 +128,11 @@ class Trace(ABC):
         """The faults that may have cost marks."""
         kinds = (EVENTS_LOST, MARK_LINE_ERRORS, DAMAGED_MARKS)
         return tuple(fault for fault in self.faults if any(kind in fault for kind in kinds))
+
+    @property
+    def clock_faults(self) -> tuple[str, ...]:
+        """The faults that may have cost joules without a trace in the samples."""
+        return tuple(fault for fault in self.faults if BY_THE_CLOCK in fault)
 
     @property
     def counts(self) -> SampleCounts:

@@ -99,6 +99,7 @@ def gate_measured(
         findings=judge.findings,
         notes=("both kernels are the same, byte for byte",) if same else (),
         faults=tuple(judge.faults),
+        kernel_warnings=judge.kernel_warnings,
         fresh=True,
         folder=str(run.folder),
         seed=choice.seed,

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
@@ -115,7 +115,7 @@ def run_pairs(bench: AnyBench, enough: Enough) -> tuple[int, str]:
                     f"the {which}, kernel {label}, failed {failures[which]} times in a row: {fault.what}",
                     hint=fault.hint,
                 ) from fault
-        reason = enough(Pair(number, _paired(measured), series, tuple(faults)))
+        reason = enough(Pair(number, _paired(measured), series, tuple(faults), _warned(measured)))
         if reason is not None:
             return number, f"{reason} after {counted(number, 'pair')}"
     return number, f"the budget of {counted(number, 'pair')} was used up"
@@ -145,6 +145,11 @@ def _paired(measured: Mapping[Turn, Sequence[Measurement]]) -> dict[Test, tuple[
     """Each test's figures on both sides, for all tests that either side has."""
     baseline, candidate = (figures_by_test(measured[side]) for side in Turn)
     return {test: (baseline.get(test), candidate.get(test)) for test in {**baseline, **candidate}}
+
+
+def _warned(measured: Mapping[Turn, Sequence[Measurement]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    baseline, candidate = (chain.from_iterable(m.kernel_warnings for m in measured[side]) for side in Turn)
+    return tuple(dict.fromkeys(baseline)), tuple(dict.fromkeys(candidate))
 
 
 def figures_by_test(measurements: Iterable[Measurement]) -> dict[Test, Figure]:

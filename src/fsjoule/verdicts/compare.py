@@ -19,7 +19,9 @@ from fsjoule.store.index.selection import comparable
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.comparison import Compared, Judged
 from fsjoule.verdicts.finding import Finding, Subject
+from fsjoule.verdicts.kernel_warnings import kernel_warnings
 from fsjoule.verdicts.remarks import (
+    Boot,
     Comparable,
     baseline_first,
     boot_of,
@@ -112,7 +114,12 @@ def compare_sides(
         notes=tuple(notes),
         damaged=dict(damaged or {}),
         folders={**baseline.folders, **candidate.folders},
+        kernel_warnings=kernel_warnings(_warned(baseline), _warned(candidate)),
     )
+
+
+def _warned(side: Side) -> Iterable[tuple[Boot, tuple[str, ...]]]:
+    return ((boot_of(point), point.kernel_warnings) for point in chain(*side.points.values()))
 
 
 def _check_apart(baseline: Side, candidate: Side) -> None:

@@ -11,6 +11,7 @@ from fsjoule.statistics.comparison import Verdict
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.finding import Finding, Subject
+from fsjoule.verdicts.kernel_warnings import KernelWarning
 
 Judged = Finding[Verdict[Subject]]
 """A figure of both sides with its verdict."""
@@ -63,6 +64,7 @@ class Compared:
     paired: bool = False
     by_runs: bool = False
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    kernel_warnings: tuple[KernelWarning, ...] = ()
 
     @property
     def simulated(self) -> bool:

@@ -21,6 +21,7 @@ from fsjoule.store.index.records import Point
 from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.gated import GateVerdict, Tested
+from fsjoule.verdicts.kernel_warnings import KernelWarning, kernel_warnings
 from fsjoule.verdicts.pairs import Pair, Test
 
 _DECIDED: Final = "decided"
@@ -40,6 +41,9 @@ class Judge:
     guest_time: bool = False
     pairs: int = field(default=0, init=False)
     faults: list[str] = field(default_factory=list[str], init=False)
+    _warned: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(
+        default_factory=list[tuple[tuple[str, ...], tuple[str, ...]]], init=False
+    )
     _gate: Gate[IndexedSeries] | None = field(default=None, init=False)
     _waiting: list[Pair] = field(default_factory=list[Pair], init=False)
     _series: set[IndexedSeries] = field(default_factory=set[IndexedSeries], init=False)
@@ -51,6 +55,7 @@ class Judge:
         """Take one more pair; returns why no more are wanted, or None."""
         self.pairs += 1
         self.faults += pair.faults
+        self._warned.append(pair.kernel_warnings)
         for test, figures in pair.figures.items():
             self._series.add(test[0])
             if test[1] in self.policy.metrics:
@@ -82,6 +87,11 @@ class Judge:
             Outcome.NOT_REGRESSED: GateVerdict.PASSED,
             Outcome.UNDECIDED: GateVerdict.UNDECIDED,
         }[decision]
+
+    @property
+    def kernel_warnings(self) -> tuple[KernelWarning, ...]:
+        baseline, candidate = zip(*self._warned, strict=True) if self._warned else ((), ())
+        return kernel_warnings(enumerate(baseline), enumerate(candidate))
 
     @property
     def findings(self) -> tuple[Tested, ...]:

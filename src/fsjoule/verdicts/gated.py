@@ -11,6 +11,7 @@ from typing import Final
 from fsjoule.statistics.gate import State
 from fsjoule.statistics.policy import Policy
 from fsjoule.verdicts.finding import Finding
+from fsjoule.verdicts.kernel_warnings import KernelWarning
 
 Tested = Finding[State]
 """A figure of both sides with the state of its test."""
@@ -62,6 +63,7 @@ class Gated:
     findings: tuple[Tested, ...] = ()
     notes: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    kernel_warnings: tuple[KernelWarning, ...] = ()
     fresh: bool = False
     folder: str | None = None
     seed: int | None = None

@@ -16,13 +16,15 @@ Figures = Mapping[Test, tuple[Figure, Figure]]
 class Pair:
     """One boot of each side. `figures` are (baseline, candidate), None where one is missing or invalid.
 
-    `series` is the number of planned series; a failed boot has fewer. `faults` are the lab's.
+    `series` is the number of planned series; a failed boot has fewer. `faults` are the lab's, `kernel_warnings` each
+    side's.
     """
 
     number: int
     figures: Figures
     series: int
     faults: tuple[str, ...] = ()
+    kernel_warnings: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
 # Takes each complete pair; returns why no more are wanted, or None.

@@ -49,7 +49,12 @@ def recorded_pairs(
         slotted = [_by_repetition(points) for points in both]
     slots = [slot for slot in _in_time(both, slotted[0]) if slot in slotted[1]]
     pairs = [
-        Pair(number, _figures(common, slotted[0][slot], slotted[1][slot]), len(common))
+        Pair(
+            number,
+            _figures(common, slotted[0][slot], slotted[1][slot]),
+            len(common),
+            kernel_warnings=(_warned(slotted[0][slot]), _warned(slotted[1][slot])),
+        )
         for number, slot in enumerate(slots, start=1)
     ]
     return pairs, notes
@@ -139,6 +144,10 @@ def _figures(
         for series in common
         for metric in metrics_of_series(series.series.workload)
     }
+
+
+def _warned(points: Mapping[IndexedSeries, Sequence[Point]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for group in points.values() for point in group for text in point.kernel_warnings))
 
 
 def _figure(points: Sequence[Point], metric: Metric) -> Figure:

@@ -74,6 +74,7 @@ def gate_recorded(
         findings=judge.findings,
         notes=(*notes, *single_notes(judge.findings), *damaged),
         faults=tuple(judge.faults),
+        kernel_warnings=judge.kernel_warnings,
         command=command,
         folders={**baseline.folders, **candidate.folders},
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.bench.health.result import Check, Complaint, Health, judged
-from fsjoule.bench.kernel_log import kernel_complaints
+from fsjoule.bench.kernel_log import Message, doubtful, messages
 from fsjoule.errors import LabError
 from fsjoule.model import MIB
 from fsjoule.ports import Shell
@@ -36,12 +36,12 @@ _REPLACE: Final = "replace the card; what it measures changes with its wear"
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """Registers of a card by their names in sysfs, its size, and what the kernel reported of devices."""
+    """Registers of a card by their names in sysfs, its size, and what the kernel reported."""
 
     device: str
     registers: Mapping[str, str]
     size_bytes: int
-    complaints: Sequence[str] = ()
+    messages: Sequence[Message] = ()
 
 
 def check_card(shell: Shell, device: str, least_bytes: int) -> Check:
@@ -65,7 +65,7 @@ def card_facts(shell: Shell, device: str) -> CardFacts:
         size_bytes = int(sectors) * _SECTOR_BYTES
     except ValueError:
         raise LabError(f"the size of {device} cannot be read: {sectors!r}", transient=True) from None
-    return CardFacts(device, registers, size_bytes, kernel_complaints(log))
+    return CardFacts(device, registers, size_bytes, list(messages(log)))
 
 
 def judge_card(facts: CardFacts, least_bytes: int) -> Check:
@@ -75,7 +75,8 @@ def judge_card(facts: CardFacts, least_bytes: int) -> Check:
             CARD, "", [Complaint(Health.BROKEN, what, "card_device in the environment file; is the card plugged in?")]
         )
     complaints = [
-        Complaint(Health.DOUBTFUL, each, "the card, its contacts, the mux's cable") for each in facts.complaints
+        Complaint(Health.DOUBTFUL, f"the kernel reported: {each.line}", each.kind.part)
+        for each in doubtful(facts.messages)
     ]
     if facts.size_bytes < least_bytes:
         what = f"it is smaller than the board's card images ({least_bytes // MIB} MiB)"

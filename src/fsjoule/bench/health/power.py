@@ -16,6 +16,7 @@ _RECORD_S: Final = 1.0
 _LEAST_RISE_W: Final = 0.03
 _MOST_LEFT: Final = 0.1
 _OUTLET: Final = "the exporter's file names the outlet and its socket: is it this board's?"
+_SWAP: Final = "exchange the two leads in the board's supply line"
 _FED: Final = "pull the console's and the meter's cables one by one: a powered UART or USB line can feed a board"
 
 
@@ -67,7 +68,9 @@ def judge_power(before: Moment, on: Moment, after: Moment) -> Check:
     seen += f"; the outlet says {_said(told)}" if knows else "; the outlet does not tell"
     left_w = max(before.watts, after.watts)
     complaints = _by_outlet(told)
-    if on.watts - left_w < _LEAST_RISE_W:
+    if on.watts < -_LEAST_RISE_W:
+        complaints.append(Complaint(Health.BROKEN, "the leads of the meter are swapped: its power is negative", _SWAP))
+    elif on.watts - left_w < _LEAST_RISE_W:
         what = "the meter sees no current that comes and goes with the outlet"
         complaints.append(
             Complaint(Health.BROKEN, what, f"is the meter in this board's supply, and is that supply on? {_OUTLET}")

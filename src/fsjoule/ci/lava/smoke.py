@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule import images, lab
+from fsjoule.bench import kernel_log
 from fsjoule.ci.lava.device import CONSOLE
 from fsjoule.ci.lava.job import AROUND_MINUTES, Job, definition, shell_on_worker, written
 from fsjoule.ci.lava.signals import case
@@ -32,8 +33,6 @@ _LOOK_S: Final = 8.0
 _ENOUGH: Final = 0.9
 _SECTORS_PER_MIB: Final = MIB // 512
 _FLASH_MINUTES: Final = 20
-# Messages of a kernel on a board that is not well.
-_TROUBLE: Final = "I/O error|Oops|BUG:|Call trace|Kernel panic|EXT4-fs error|mmc[0-9]: error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _board_steps(environment: EnvironmentFile) -> list[str]:
         # A message of the kernel in the midst of a signal would spoil it.
         "dmesg -n 1",
         "lava-test-case boot --result pass",
-        f"if dmesg | grep -E {shlex.quote(_TROUBLE)}; then clean=fail; else clean=pass; fi",
+        f"if {kernel_log.grep_command()}; then clean=fail; else clean=pass; fi",
         "lava-test-case kernel-log --result $clean",
         f"read -r sectors < /sys/block/{profile.card_device}/size",
         f"if [ $sectors -ge {sectors} ]; then fits=pass; else fits=fail; fi",

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fsjoule.cli.common import Ending, Json, ending, err, labelled, out, output_files, print_json, progress
 from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds, with_simulated
+from fsjoule.errors import MeterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,8 @@ def record_command(
     """Record samples and marks until Ctrl-C, SIGTERM or --seconds; hours need no more memory than seconds.
 
     Parquet keeps the meter's raw samples; CSV has volts, amperes and watts. At the end it prints how many samples were
-    missed and lost, and the drift of the meter's clock against this computer's.
+    missed and lost, and the drift of the meter's clock against this computer's. It exits with 4 if frames were lost or
+    damaged, because marks may be among them.
 
     Example: fsjoule meter record --seconds 60 -o trace.parquet -o trace.csv
     """
@@ -64,6 +66,8 @@ def record_command(
         _show(done)
     if done.failures:
         raise done.failures[0]
+    if done.losses:
+        raise MeterError(f"the recording is not whole: {done.losses}", hint="the files hold all that came")
 
 
 def _record(
@@ -113,5 +117,6 @@ def _document(done: Recorded) -> dict[str, Any]:
         "drift": None if done.drift is None else dataclasses.asdict(done.drift),
         "faults": list(done.faults),
         "files": [str(path) for path in done.files],
+        "line": None if done.line is None else dataclasses.asdict(done.line),
         "failures": [failure.what for failure in done.failures],
     } | dataclasses.asdict(done.reading)

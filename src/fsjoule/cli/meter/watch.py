@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fsjoule.meter.links.client import MeterClient
     from fsjoule.meter.links.receiver import Receiver
     from fsjoule.meter.protocol.frames import Frame
+    from fsjoule.meter.protocol.sequence import StreamCounters
     from fsjoule.meter.tools.live import Reading
 
 _SCREEN_PAUSE_S: Final = 0.1
@@ -99,10 +100,17 @@ class _Instrument:
         return nullcontext()
 
     def look(self, columns: int = 0) -> _View:
-        marks, info, figures = self._figures.take(self._meter.take()), self._meter.info(), self._figures
+        piece = self._meter.take()
+        marks, info, figures = self._figures.take(piece), self._meter.info(), self._figures
         ranges = figures.ranges(columns, self.span_s) if columns else ()
         return _View(
-            figures.reading(), info.serial_number, info.simulated, marks, tuple(figures.marks), ranges, trouble=""
+            figures.reading(),
+            info.serial_number,
+            info.simulated,
+            marks,
+            tuple(figures.marks),
+            ranges,
+            trouble="; ".join(piece.clock_faults),
         )
 
     def raise_if_over(self) -> None:
@@ -120,6 +128,7 @@ class _Stream:
         self._live = Live(self._receiver.wait_info(), span_s)
         self._lock = threading.Lock()
         self._new_marks: list[Mark] = []
+        self._before = dataclasses.replace(self._receiver.counters)
 
     def listening(self) -> AbstractContextManager[object]:
         return self._receiver.listening(self._take)
@@ -133,6 +142,8 @@ class _Stream:
 
     def look(self, columns: int = 0) -> _View:
         """The present readings, and the marks since the last look."""
+        line = self._receiver.counters.since(self._before)
+        stray = str(self._receiver.stray) if self._receiver.stray else line.losses
         with self._lock:
             marks, self._new_marks = self._new_marks, []
             return _View(
@@ -142,7 +153,8 @@ class _Stream:
                 tuple(marks),
                 tuple(self._live.marks),
                 self._live.ranges(columns, self.span_s) if columns else (),
-                self._receiver.silence or (str(self._receiver.stray) if self._receiver.stray else ""),
+                self._receiver.silence or stray,
+                line,
             )
 
 
@@ -155,6 +167,7 @@ class _View:
     last_marks: tuple[tuple[float, Mark], ...]
     ranges: Sequence[tuple[float, float] | None]
     trouble: str
+    line: StreamCounters | None = None
 
 
 def _repeat(
@@ -178,6 +191,7 @@ def _json_line(watching: _Watching) -> str:
     document = dataclasses.asdict(view.reading) | {
         "marks": [dataclasses.asdict(mark) for mark in view.new_marks],
         "trouble": view.trouble or None,
+        "line": None if view.line is None else dataclasses.asdict(view.line),
         "meter": view.serial_number,
         "simulated": view.simulated,
     }

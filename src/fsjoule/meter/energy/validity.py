@@ -59,6 +59,11 @@ def sample_complaints(counts: SampleCounts, limits: Limits = DEFAULT) -> list[st
     ]
 
 
+def clock_complaints(trace: Trace) -> list[str]:
+    """Complaints if the samples and the host's clock differ: it is not known in which windows."""
+    return [f"the meter reported: {fault}" for fault in trace.clock_faults]
+
+
 def clipping_complaints(trace: Trace, window: Window, name: str) -> list[str]:
     """Complaints if samples of a window left the meter's range: the true value is unknown."""
     inside = (trace.times_us + trace.info.tick_us > window.start_us) & (trace.times_us < window.stop_us)
@@ -91,7 +96,7 @@ def mark_complaints(trace: Trace, marks: tuple[str, str]) -> list[str]:
 
 def trace_notes(trace: Trace) -> list[str]:
     """Events in a trace, for the reader. The other functions here say whether they harm the energy."""
-    notes = [f"the meter reported: {fault}" for fault in trace.faults]
+    notes = [f"the meter reported: {fault}" for fault in trace.faults if fault not in trace.clock_faults]
     if trace.lost:
         notes.append("samples were lost between meter and host; the meter's own sums bridge the gaps")
     if trace.missed:

@@ -182,12 +182,14 @@ def _gaps_w(recording: Recording, parts: Floats) -> float:
 
     Only the whole energy of a gap is known. Let the fraction f of a gap of length T lie in the window: with its two
     parts at the lowest and the highest power seen, the window's energy shifts by f (1 - f) T times their difference. A
-    missed tick may have had any power between the two.
+    missed tick may have had any power between the two; so may one between two late readings of the power itself.
     """
     holes = recording.gaps
     difference_w = recording.highest_w - recording.lowest_w
     split_us = parts * (1 - parts) * (holes.end_us - holes.begin_us)
-    missed_us = parts * holes.missed * recording.trace.info.tick_us
+    info = recording.trace.info
+    keeps_no_sum = isinstance(info, PlainInfo) and READ_S in info.settings
+    missed_us = parts * (holes.missed + (holes.lost if keeps_no_sum else 0)) * info.tick_us
     return difference_w / _SQRT3 * math.sqrt(float((split_us**2 + missed_us**2).sum()))
 
 

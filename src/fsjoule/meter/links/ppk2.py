@@ -33,6 +33,8 @@ _NAME: Final = "ppk2"
 _DOCS: Final = "docs/meter.md#nordics-power-profiler-kit-ii"
 _FORM: Final = "ppk2:/dev/ttyACM0,volts=5 and, as far as they differ, mode=ampere or source, marks=D0 to D7"
 _PATIENCE_S: Final = 2.0
+# So long a busy computer may need to read what has come.
+_CATCH_UP_S: Final = 1.0
 # A stopped instrument has sent what was on its way.
 _QUIET_S: Final = 0.05
 # So that bytes come in pieces worth decoding; the kernel holds more than a tenth of a second of them.
@@ -270,8 +272,15 @@ class Ppk2Meter:
     def _until_now(self) -> None:
         with self._lock:
             trace = self._armed()
-            now_us = trace.at(_now_us())
-        self._wait(lambda: trace.end_us >= now_us)
+            now_us, begin_us = trace.at(_now_us()), trace.end_us
+        deadline = time.monotonic() + _CATCH_UP_S
+
+        def has_come() -> bool:
+            # Where samples are lost, they are late for ever.
+            late = trace.end_us < now_us or trace.is_late
+            return not late or (trace.end_us > begin_us and time.monotonic() > deadline)
+
+        self._wait(has_come)
 
     def _wait(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _PATIENCE_S

@@ -14,6 +14,7 @@ from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.links.notices import news
 from fsjoule.meter.links.stray import Stray, StrayWatch
 from fsjoule.meter.links.streams import PortError, Stream
+from fsjoule.meter.protocol.agreement import Agreement
 from fsjoule.meter.protocol.commands import ReplyStatus
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame
 from fsjoule.meter.protocol.framing import PROTOCOL
@@ -54,6 +55,7 @@ class Receiver:
         self._news = threading.Condition()
         self._closing = False
         self._decoder = FrameDecoder()
+        self._agreement = Agreement(self._decoder.counters)
         self._stream: Stream | None = None
         self._builder: TraceBuilder | None = None
         self._info: InfoFrame | None = None
@@ -317,7 +319,7 @@ class Receiver:
                 self._heard_s = now_s
                 self._trouble = None
                 self._warned = False
-                frames = [self._described(each) for each in self._decoder.feed(data)]
+                frames = [self._described(each) for each in self._agreement.agreed(self._decoder.feed(data))]
                 self._take(frames, now_s)
                 self._news.notify_all()
             self._look_for_others(stream, frames, now_s)

@@ -21,6 +21,10 @@ Read = Callable[[str, str], float]
 _HWMON: Final = "hwmon"
 _LARGEST: Final = {"ina219": 4000, "ina220": 4000}  # at the PGA's gain of 1
 _LARGEST_16: Final = 32767
+# Of hwmon's chips, whose power only is read: the shunt's voltage at the end of the range that the kernel sets, in V.
+_FULL_V: Final = {"ina219": 0.32, "ina220": 0.32, "ina226": 0.08192, "ina228": 0.16384, "ina238": 0.16384}
+# Steps of the power and of the bus hide the end itself.
+_NEAR: Final = 0.995
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +48,22 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a device's volts and amperes come from; `own_power`: `current` is a power, which the chip multiplied."""
+    """Where a device's volts and amperes come from; `own_power`: `current` is a power, which the chip multiplied.
+
+    `most_a`: from this current on it is out of range; None: the current's quantity says it, or nothing does.
+    """
 
     volts: Quantity
     current: Quantity
     own_power: bool
+    most_a: float | None = None
 
     def reading(self, read: Read) -> tuple[float, float, bool]:
         """Volts, amperes, and whether one of them is out of range."""
         current, beyond = self.current.value(read)
         volts, above = self.volts.value(read)
         amperes = (current / volts if volts else 0.0) if self.own_power else current
-        return volts, amperes, beyond or above
+        return volts, amperes, beyond or above or (self.most_a is not None and abs(amperes) >= self.most_a)
 
 
 def is_power_monitor(device_id: str, channels: Channels, *, has_shunt: bool) -> bool:
@@ -70,7 +78,8 @@ def source_of(device_id: str, name: str, channels: Channels, ohm: float | None, 
         return None
     volts, current = chosen
     if device_id.startswith(_HWMON):
-        return Source(Quantity(volts, "input", 1e-3), Quantity(current, "input", 1e-6), own_power=True)
+        most_a = _NEAR * _FULL_V[name] / ohm if ohm and name in _FULL_V else None
+        return Source(Quantity(volts, "input", 1e-3), Quantity(current, "input", 1e-6), own_power=True, most_a=most_a)
     shunt = ohm if ohm is not None and current.startswith("voltage") else None
     return Source(
         _quantity(volts, channels, read, 1e-3),

@@ -21,6 +21,9 @@ POWER: Final = "p"
 VOLTAGE: Final = "v"
 # A tick with fewer samples than this part of them is missed: too little is known of it.
 _LEAST_PART: Final = 0.5
+# The ends of its largest ranges (User's Guides of JS110 and JS220).
+_MOST_V: Final = 15.0
+_MOST_A: Final = 10.0
 
 Floats = npt.NDArray[np.float64]
 Message = Mapping[str, Any]
@@ -139,12 +142,14 @@ class StreamTrace:
         kept = np.minimum(counts, volt_counts) >= max(1.0, _LEAST_PART * self._per_tick)
         ticks = np.arange(begin, end, dtype=np.int64)
         tick_nj = np.zeros(len(ticks), dtype=np.int64)
-        tick_nj[kept] = np.round(energy[kept] / counts[kept] * self._info.tick_us * 1e3)
+        mean_v, mean_w = volts[kept] / volt_counts[kept], energy[kept] / counts[kept]
+        tick_nj[kept] = np.round(mean_w * self._info.tick_us * 1e3)
         before_nj = self._nj + np.concatenate([[0], np.cumsum(tick_nj)])
         before_missed = self._missed + np.concatenate([[0], np.cumsum(~kept)])
         # A gap lies behind the samples of its checkpoint.
         behind = np.flatnonzero(kept & np.concatenate([[False], ~kept])[: len(kept)])
         told = np.unique(np.concatenate([[0, len(kept)], behind])).astype(np.int64)
+        full = (np.abs(mean_v) >= _MOST_V) | (np.abs(mean_w) >= np.abs(mean_v) * _MOST_A) & (mean_w != 0)
         faults = (f"{self._missing} samples of the Joulescope did not arrive",) if self._missing else ()
         if end > begin:
             self._next_tick, self._nj, self._missed = end, int(before_nj[-1]), int(before_missed[-1])
@@ -153,8 +158,8 @@ class StreamTrace:
             ticks=ticks[kept],
             times_us=ticks[kept] * round(self._info.tick_us),
             energy_nj=tick_nj[kept],
-            voltage_uv=np.round(volts[kept] / volt_counts[kept] * 1e6).astype(np.int64),
-            clipped_samples=np.zeros(int(kept.sum()), dtype=np.uint8),
+            voltage_uv=np.round(mean_v * 1e6).astype(np.int64),
+            clipped_samples=full.astype(np.uint8),
             checkpoint_ticks=begin + told,
             checkpoint_nj=before_nj[told],
             checkpoint_missed=before_missed[told],

@@ -29,6 +29,7 @@ class PolledTrace:
         self._clipped: list[float] = []
         self._marks: list[Mark] = []
         self._next_tick: int | None = None
+        self.faults: tuple[str, ...] = ()
 
     @property
     def end_us(self) -> int:
@@ -82,6 +83,7 @@ class PolledTrace:
             marks=marks,
             missed=0,
             lost=int(np.count_nonzero(~kept)),
+            faults=self.faults,
         )
 
     @staticmethod

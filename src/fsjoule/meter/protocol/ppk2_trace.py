@@ -6,6 +6,7 @@ is picked and nothing is lost by the decimation. Edges of a logic input are mark
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,17 +28,25 @@ from fsjoule.meter.protocol.ppk2 import (
 from fsjoule.meter.protocol.ppk2_filter import SpikeFilter
 from fsjoule.model import Mark, MarkSource, PlainInfo, PlainTrace
 from fsjoule.model.labels import counted
+from fsjoule.model.trace import BY_THE_CLOCK
 
 RATE_HZ: Final = 1000
 _SAMPLES: Final = SAMPLE_HZ // RATE_HZ
 _NJ_PER_J: Final = 1e9
 # Over so long the least delay of what arrives tells how far the host's clock is from the instrument's.
 _SPAN_US: Final = 1_000_000
-# More samples are missing than the counter tells if what arrives behind a loss is later than before by more than this,
-# and by the same time in some spans: a busy computer is late by another time in each.
-_UNSEEN_US: Final = 25_000
-_SAME_US: Final = 5_000
+# More samples are missing than the counter tells if what arrives is later than before by more than this, in so many
+# spans: a busy computer is late, too, but not always by as much.
+_UNSEEN_US: Final = 60_000
 _SPANS: Final = 3
+# So much faster or slower than the host's clock the instrument's may be.
+_DRIFT: Final = 500e-6
+# At a trace's end, what came last may be this much later than before, and by so many times what a busy computer has
+# made good before: samples that are lost stay lost. It cannot be earlier, but for a first second that was late.
+_RECENT_US: Final = 500_000
+_LATE_US: Final = 5_000
+_TIMES_MADE_GOOD: Final = 2
+_EARLY_US: Final = 100_000
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -68,7 +77,7 @@ class Ppk2Trace:
         self._told_nj = 0.0
         self._missed = 0
         self._marks: list[Mark] = []
-        self._lost = self._losses = self._damaged = 0
+        self._lost = self._losses = self._unseen = self._damaged = 0
 
     @property
     def end_us(self) -> int:
@@ -79,15 +88,21 @@ class Ppk2Trace:
         """A moment of the host's monotonic clock in the instrument's. There must have been a sample."""
         return round(host_us - self._clock.offset_us)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether what has come of late is behind the host's clock, or before it: samples are lost, or it was busy."""
+        return self._clock.odd_us != 0
+
     def feed(self, data: bytes, host_us: int) -> None:
         """Take bytes that have arrived by this time of the host."""
         for run in self._reader.feed(data):
             self._take_losses(run)
             self._take_samples(run.words)
         if self._samples:
-            unseen_us = self._clock.heard(host_us, self._samples * SAMPLE_US, self._losses)
-            if unseen_us:
-                self._skip(unseen_us // SAMPLE_US)
+            unseen = self._clock.heard(host_us, self._samples * SAMPLE_US) // SAMPLE_US
+            if unseen:
+                self._samples += unseen
+                self._unseen += unseen
 
     def mark(self, mark: Mark) -> None:
         """Add a mark whose time is the host's."""
@@ -142,8 +157,13 @@ class Ppk2Trace:
         if self._losses:
             found.append(
                 f"{counted(self._losses, 'loss', 'losses')} of at least {counted(self._lost, 'sample')}: the computer "
-                "or its USB was too busy. The instrument counts to 64 only: times behind one may be up to "
-                f"{_UNSEEN_US // 1000} ms early"
+                "or its USB was too busy"
+            )
+        odd_us = self._unseen * SAMPLE_US + self._clock.odd_us
+        if odd_us:
+            found.append(
+                f"{abs(odd_us) / 1e3:.0f} ms of samples {'are missing' if odd_us > 0 else 'are too many'} "
+                f"{BY_THE_CLOCK}, and the instrument, which counts to 64 only, does not say where"
             )
         if self._damaged:
             found.append(f"{counted(self._damaged, 'byte')} that belong to no sample")
@@ -152,12 +172,9 @@ class Ppk2Trace:
     def _take_losses(self, run: Run) -> None:
         self._damaged += run.damaged
         if run.lost:
-            self._skip(run.lost)
-
-    def _skip(self, samples: int) -> None:
-        self._losses += 1
-        self._lost += samples
-        self._samples += samples
+            self._losses += 1
+            self._lost += run.lost
+            self._samples += run.lost
 
     def _take_samples(self, words: Words) -> None:
         amperes = self._filter.filtered(self._constants.amperes(words, self._volts), ranges_of(words))
@@ -203,48 +220,72 @@ class _Part:
 
 
 class _Clock:
-    """The instrument's clock, which its samples count, against the host's; it begins at the host's time."""
+    """The instrument's clock, which its samples count, against the host's; it begins at the host's time.
+
+    The instrument does not see a loss of a whole turn of its counter. But each makes all that follows later.
+    """
 
     def __init__(self) -> None:
         self.start_us = 0
-        self._begin_us: int | None = None
+        self._begin_us: int | None = None  # of the present span
+        self._end_us = 0
         self._least_us = 0
-        self._last_us: int | None = None
+        # The least delay that is no loss, and that of the first span.
+        self._usual_us: float | None = None
+        self._first_us = 0
         self._late_us: list[int] = []
-        # At the begin of the present span, and of the last one that was not late.
-        self._begin_losses = self._losses = 0
+        # The largest of the spans' least delays, and how much less a later one was.
+        self._highest_us: int | None = None
+        self._made_good_us = 0
+        self._recent: deque[tuple[int, int]] = deque()
 
     @property
-    def offset_us(self) -> int:
+    def offset_us(self) -> float:
         """How far the host's clock is ahead, less the least delay of what arrives."""
-        return self._least_us if self._last_us is None else min(self._least_us, self._last_us)
+        return self._least_us if self._usual_us is None else min(self._least_us, self._usual_us)
 
-    def heard(self, host_us: int, counted_us: int, losses: int) -> int:
-        """Samples of this length have arrived by this time, with so many losses that the counter told.
+    @property
+    def odd_us(self) -> int:
+        """By how much more what came last is late than before, or early (< 0); 0 if it can be a busy computer's."""
+        if not self._recent:
+            return 0
+        least_us, ran_us = min(delay for _, delay in self._recent), self._end_us - self.start_us
+        late_us = round(least_us - self.offset_us)
+        early_us = round(least_us - self._first_us + _DRIFT * ran_us)
+        if late_us > _LATE_US + _TIMES_MADE_GOOD * self._made_good_us + _DRIFT * ran_us:
+            return late_us
+        return early_us if early_us < -_EARLY_US else 0
 
-        Returns the length of those that it did not tell.
-        """
+    def heard(self, host_us: int, counted_us: int) -> int:
+        """Samples of this length have arrived by this time. Returns the length of those that are missing."""
         if self._begin_us is None:
             self.start_us = host_us - counted_us
             self._begin_us = host_us
         delay_us = host_us - self.start_us - counted_us
+        self._end_us = host_us
+        self._recent.append((host_us, delay_us))
+        while self._recent[0][0] < host_us - _RECENT_US:
+            self._recent.popleft()
         if host_us - self._begin_us < _SPAN_US:
             self._least_us = min(self._least_us, delay_us)
             return 0
-        unseen_us = self._unseen_us(losses)
-        self._begin_us, self._least_us, self._begin_losses = host_us, delay_us - unseen_us, losses
+        unseen_us = self._unseen_us(host_us - self._begin_us)
+        self._begin_us, self._least_us = host_us, delay_us - unseen_us
         return unseen_us
 
-    def _unseen_us(self, losses: int) -> int:
-        """At the end of a span: by how much what arrives has been late since a loss."""
-        usual_us = self._least_us if self._last_us is None else self._last_us
-        if self._least_us - usual_us <= _UNSEEN_US:
-            self._last_us, self._late_us, self._losses = self._least_us, [], self._begin_losses
-            return 0
-        if losses == self._losses:
+    def _unseen_us(self, span_us: int) -> int:
+        """At the end of a span: by how much what arrives has been late for some spans."""
+        self._highest_us = self._least_us if self._highest_us is None else max(self._highest_us, self._least_us)
+        self._made_good_us = max(self._made_good_us, self._highest_us - self._least_us)
+        if self._usual_us is None:
+            self._usual_us = self._first_us = self._least_us
             return 0
         self._late_us = [*self._late_us[1 - _SPANS :], self._least_us]
-        if len(self._late_us) < _SPANS or max(self._late_us) - min(self._late_us) > _SAME_US:
-            return 0
-        late_us, self._late_us, self._losses = min(self._late_us) - usual_us, [], losses
-        return late_us
+        unseen_us = int(min(self._late_us) - self._usual_us)
+        if len(self._late_us) == _SPANS and unseen_us > _UNSEEN_US:
+            self._late_us, self._highest_us = [], None
+            self._recent = deque((host_us, delay_us - unseen_us) for host_us, delay_us in self._recent)
+            return unseen_us
+        if self._least_us <= self._usual_us + _UNSEEN_US:
+            self._usual_us = min(self._least_us, self._usual_us + _DRIFT * span_us)
+        return 0

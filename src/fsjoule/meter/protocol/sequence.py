@@ -7,8 +7,10 @@ number tells a duplicate from a restart, which fails where both are equal.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Final
+
+from fsjoule.model.labels import counted
 
 _U32_MODULUS: Final = 1 << 32
 # Remembered frames, lost ones and others, to tell late frames, duplicates and a new start apart.
@@ -39,6 +41,18 @@ class StreamCounters:
     reordered: int = 0
     unknown: int = 0
     streams: int = 0
+
+    def since(self, before: StreamCounters) -> StreamCounters:
+        """What was counted after `before`, which must be a copy."""
+        return StreamCounters(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
+
+    @property
+    def losses(self) -> str:
+        """The frames that did not arrive whole, in words; empty if all did."""
+        if not (self.lost or self.damaged):
+            return ""
+        twice = f", {self.duplicates} came twice" if self.duplicates else ""
+        return f"{counted(self.lost, 'frame')} of the meter lost, {self.damaged} damaged{twice}: marks may be missing"
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from fsjoule.errors import FsjouleError, MeasurementInvalid, MeterError
 from fsjoule.host import process
-from fsjoule.meter.energy import energy, instrument_of, validity
+from fsjoule.meter.energy import energy, instrument_of, plausible, validity
 from fsjoule.model import Energy, MarkSource, MeterInfo, Trace, Window
 
 # Pauses between recording and idle power, and between idle power and the command: the computer is not quite idle then.
@@ -71,7 +71,7 @@ def run_command(meter: DeskMeter, argv: Sequence[str], *, number: int, idle_s: f
         trace = meter.disarm()
     except MeterError as error:
         return replace(ran, remarks=(f"no energy: {error.what}",))
-    return _judged(replace(ran, trace=trace), trace, marks.texts, idle_s)
+    return judged(replace(ran, trace=trace), trace, marks.texts, idle_s)
 
 
 class _Marks:
@@ -105,20 +105,30 @@ class _Marks:
             self._failed = error
 
 
-def _judged(ran: Ran, trace: Trace, texts: tuple[str, str], idle_s: float) -> Ran:
+def judged(ran: Ran, trace: Trace, texts: tuple[str, str], idle_s: float) -> Ran:
+    """The run with its energy, or with a remark why there is none; `texts` are those of its two marks."""
     window = _window(trace, texts)
     if window is None:
         return replace(ran, remarks=("no energy: the marks of begin and end did not both arrive",))
     idle = _idle_before(window, idle_s) if idle_s else window
-    remarks = [*trace.faults, *validity.sample_complaints(trace.counts)]
+    remarks = [
+        *(each for each in trace.faults if each not in trace.clock_faults),
+        *validity.sample_complaints(trace.counts),
+    ]
     remarks += validity.clipping_complaints(trace, window, "the run")
     # The window is longer than the command by the delay of the marks.
     slack_s = max(0.0, window.duration_s - ran.seconds)
+    wrong = list(trace.clock_faults)
+    found = None
     try:
         found = energy(trace, window, idle, instrument_of(trace.info, MarkSource.HOST), slack_s=slack_s)
+        wrong += plausible.swap_complaints(trace, window, "the run")
     except MeasurementInvalid as error:
-        return replace(ran, window_s=window.duration_s, remarks=(*remarks, *(f"no energy: {r}" for r in error.reasons)))
-    return replace(ran, window_s=window.duration_s, energy=found, has_net=idle_s > 0, remarks=tuple(remarks))
+        wrong += error.reasons
+    ran = replace(ran, window_s=window.duration_s)
+    if wrong:
+        return replace(ran, remarks=(*remarks, *(f"no energy: {each}" for each in wrong)))
+    return replace(ran, energy=found, has_net=idle_s > 0, remarks=tuple(remarks))
 
 
 def _window(trace: Trace, texts: tuple[str, str]) -> Window | None:

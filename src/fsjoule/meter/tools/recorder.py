@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -16,6 +16,7 @@ from fsjoule.errors import FsjouleError, MeterError, StorageError
 from fsjoule.meter.instruments import InstrumentMeter
 from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.protocol.frames import Frame
+from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.meter.tools.live import Live, Reading
@@ -43,7 +44,8 @@ class Ending(Protocol):
 class Recorded:
     """A finished recording. `drift` compares the meter's clock with the host's; None after too short a time.
 
-    `files` are whole; `failures` tells about files that could not be written.
+    `files` are whole; `failures` tells about files that could not be written. `line` counts the frames of fsjoule's own
+    meter; `losses` says what is missing besides counted samples, and is one of `faults`.
     """
 
     info: MeterInfo
@@ -52,6 +54,8 @@ class Recorded:
     faults: tuple[str, ...]
     files: tuple[Path, ...]
     failures: tuple[StorageError, ...]
+    line: StreamCounters | None = None
+    losses: str = ""
 
 
 def keep(path: Path, trace: Trace) -> None:
@@ -79,6 +83,8 @@ def record(
     frame = client.receiver.wait_info()
     builder, live, inbox = TraceBuilder(frame), Live(frame, _LIVE_S), _Inbox(frame.info)
     begin_s = time.monotonic()
+    counters = client.receiver.counters
+    before, line = replace(counters), StreamCounters()
     faults: tuple[str, ...] = ()
     with _Files(paths) as files, client.receiver.listening(inbox.put):
         while True:
@@ -89,15 +95,18 @@ def record(
             frames = inbox.take()
             builder.add(frames)
             live.take(frames)
+            line = counters.since(before)
             piece = builder.take()
-            faults = piece.faults
+            faults = (*piece.faults, line.losses) if line.losses else piece.faults
+            piece = replace(piece, faults=faults)
             files.write(piece)
             reading = live.reading()
             say(reading)
             if asked or (seconds is not None and (reading.seconds >= seconds or left_s < -_LATE_S)):
                 break
             _require_stream(client, builder, live)
-    return Recorded(frame.info, live.reading(), inbox.clock.drift(), faults, files.whole, tuple(files.failures))
+    drift, failures = inbox.clock.drift(), tuple(files.failures)
+    return Recorded(frame.info, live.reading(), drift, faults, files.whole, failures, line, line.losses)
 
 
 def record_instrument(
@@ -111,6 +120,7 @@ def record_instrument(
     """As `record`, from an instrument whose clock is the host's: there is no drift to tell."""
     figures = PieceFigures(_LIVE_S)
     faults: tuple[str, ...] = ()
+    losses = ""
     instrument.arm()
     begin_s = time.monotonic()
     with _Files(paths) as files:
@@ -122,13 +132,14 @@ def record_instrument(
             except MeterError as error:
                 after = f"the recording ends after {figures.reading().seconds:.0f} s"
                 raise MeterError(f"{after}: {error.what}", hint="the files hold everything before that") from error
-            faults = piece.faults
+            faults, losses = piece.faults, "; ".join(piece.clock_faults)
             files.write(piece)
             figures.take(piece)
             say(figures.reading())
             if asked or (seconds is not None and (figures.reading().seconds >= seconds or left_s < -_LATE_S)):
                 break
-    return Recorded(instrument.info(), figures.reading(), None, faults, files.whole, tuple(files.failures))
+    failures = tuple(files.failures)
+    return Recorded(instrument.info(), figures.reading(), None, faults, files.whole, failures, losses=losses)
 
 
 def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> None:

@@ -26,7 +26,7 @@ def _lines(compared: Compared, *, only_changes: bool) -> Iterator[str]:
     yield ""
     for name, text in words.side_facts(compared):
         yield f"- {name}: {plain(text)}"
-    for note in compared.notes:
+    for note in (*map(str, compared.kernel_warnings), *compared.notes):
         yield f"- {plain(note)}"
     needs = [] if only_changes else words.needs(compared)
     for title, lines in (*([("To decide the rest", needs)] if needs else []), *words.unused(compared)):

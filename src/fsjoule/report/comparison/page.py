@@ -28,7 +28,7 @@ def render_page(compared: Compared, place: Path | Site, explanations: Sequence[E
         shown=comparison_table("What matters", shown, simulated=compared.simulated),
         rest=comparison_table(rest_text(rest), rest, simulated=compared.simulated),
         rules=words.rules(compared),
-        notes=compared.notes,
+        notes=[*map(str, compared.kernel_warnings), *compared.notes],
         lists=[
             ("What would decide the rest", needs),
             ("What was compared", words.side_facts(compared)),

@@ -43,6 +43,7 @@ def _renderables(
     if not only_changes:
         needs = words.needs(compared, everything=everything)
         yield from _paragraphs("To decide the rest", [f"{need}: {names}" for need, names in needs])
+    yield from _paragraphs("What the kernels reported", [str(each) for each in compared.kernel_warnings])
     yield from _paragraphs("To know", compared.notes)
     for title, lines in words.unused(compared):
         listed = lines if everything else lines[:_LISTED]

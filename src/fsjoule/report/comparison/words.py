@@ -11,6 +11,7 @@ from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.nights import LEAST_RUNS
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
+from fsjoule.verdicts.kernel_warnings import news
 
 _ALL: Final = "all"
 # More boots than these are no advice.
@@ -29,6 +30,7 @@ def answer(compared: Compared) -> str:
 
 
 def _answer(compared: Compared) -> Iterator[str]:
+    yield from news(compared.kernel_warnings)
     changes = [one for one in compared.findings if one.changed]
     far = [one for one in compared.findings if one.far]
     if changes:

@@ -36,6 +36,7 @@ def to_document(gated: Gated) -> dict[str, object]:
         "folder": gated.folder,
         "seed": gated.seed,
         "tests": [_test(one) for one in gated.findings],
+        "kernel_warnings": [asdict(each) for each in gated.kernel_warnings],
         "notes": list(gated.notes),
         "faults": list(gated.faults),
         "command": list(gated.command),

@@ -29,7 +29,7 @@ def _lines(gated: Gated, checkout: Path) -> Iterator[str]:
         yield from folded(rest_text(rest), list(table_lines(note_table(rest, simulated=gated.simulated))))
     yield ""
     yield from (f"- {name}: {plain(words.relative(text, checkout))}" for name, text in words.facts(gated))
-    yield from (f"- {plain(note)}" for note in gated.notes)
+    yield from (f"- {plain(note)}" for note in (*map(str, gated.kernel_warnings), *gated.notes))
     for title, lines in words.unused(gated):
         yield from folded(title, named_list(lines))
     if gated.faults:

@@ -34,7 +34,7 @@ def render_page(gated: Gated, file: Path, explanations: Sequence[Explanation] = 
         shown=gate_table("What matters", shown, simulated=gated.simulated),
         rest=gate_table(rest_text(rest), rest, simulated=gated.simulated),
         rules=words.rules(gated),
-        notes=gated.notes,
+        notes=[*map(str, gated.kernel_warnings), *gated.notes],
         lists=[
             *words.unused(gated),
             ("Faults of the lab", [(str(i), fault) for i, fault in enumerate(gated.faults, start=1)]),

@@ -35,8 +35,15 @@ def _renderables(gated: Gated, room: int | None, *, everything: bool) -> Iterato
         table = gate_table(shown_text(shown, rest), shown, simulated=gated.simulated)
         yield from table_lines(table, room, more_text(rest))
         yield footnote(words.rules(gated))
-    notes, faults = ([("-", text) for text in texts] for texts in (gated.notes, gated.faults))
-    for title, lines in (("Notes", notes), *words.unused(gated), ("Faults of the lab", faults)):
+    warned, notes, faults = (
+        [("-", str(text)) for text in texts] for texts in (gated.kernel_warnings, gated.notes, gated.faults)
+    )
+    for title, lines in (
+        ("What the kernels reported", warned),
+        ("Notes", notes),
+        *words.unused(gated),
+        ("Faults of the lab", faults),
+    ):
         if lines:
             yield named_lines(title, lines, "yellow")
     yield Text("")

@@ -11,6 +11,7 @@ from fsjoule.model.labels import counted
 from fsjoule.report.words import named
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.gated import Gated, GateVerdict
+from fsjoule.verdicts.kernel_warnings import news
 
 _OUTPUTS: Final = ("--results", "--markdown", "--html")
 
@@ -32,6 +33,7 @@ def headline(gated: Gated) -> str:
             told = f"{sum(one.undecided for one in gated.findings)} of {figures}"
             far = [one for one in gated.findings if one.far]
             told += f", far beyond the board's own spread: {named(far)}" if far else ""
+    told = "; ".join((told, *news(gated.kernel_warnings)))
     return f"{gated.verdict}: {told}; {sides}{simulated}, {counted(gated.pairs, 'pair')} of boots, {gated.ended}"
 
 

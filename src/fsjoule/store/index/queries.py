@@ -181,6 +181,7 @@ class _PointReader:
             measurements.c.boot,
             measurements.c.repetition,
             measurements.c.invalid_reasons,
+            measurements.c.kernel_warnings,
             runs.c.place,
             runs.c.exporter,
             runs.c.meter,
@@ -204,7 +205,7 @@ class _PointReader:
 
     def point(self, row: Row[*tuple[Any, ...]]) -> Point:
         """The point of a row; by position for speed, because this is done for every measurement."""
-        _, run_id, number, started_utc, kernel, branch, commit, boot, repetition, reasons, *where = row[
+        _, run_id, number, started_utc, kernel, branch, commit, boot, repetition, reasons, warned, *where = row[
             : self._identity
         ]
         origin = self._origins.setdefault(tuple(where), Origin(*where))
@@ -217,11 +218,16 @@ class _PointReader:
             commit,
             boot,
             repetition,
-            () if reasons is None else tuple(cast("list[str]", json.loads(reasons))),
+            _texts(reasons),
             {metric: row[place] for metric, place in self._figures if row[place] is not None},
             {metric: row[place] for metric, place in self._uncertainties if row[place] is not None},
             origin,
+            _texts(warned),
         )
+
+
+def _texts(array: str | None) -> tuple[str, ...]:
+    return () if array is None else tuple(cast("list[str]", json.loads(array)))
 
 
 def restricted(

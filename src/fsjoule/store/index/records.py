@@ -110,6 +110,7 @@ class Point(NamedTuple):
     figures: dict[Metric, float]
     uncertainties: dict[Metric, float]
     origin: Origin = UNKNOWN_ORIGIN
+    kernel_warnings: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:

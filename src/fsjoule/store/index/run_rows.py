@@ -147,6 +147,7 @@ def _measurement(loaded: LoadedRun, measurement: Measurement, kernel: Kernel | N
             "valid": measurement.valid,
             "invalid_reasons": None if measurement.valid else _array(measurement.invalid_reasons),
             "digest": digest,
+            "kernel_warnings": _array(measurement.kernel_warnings) if measurement.kernel_warnings else None,
             **figures_of(measurement),
         },
     )

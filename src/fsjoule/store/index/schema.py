@@ -115,6 +115,7 @@ measurements: Final = Table(
     Column("invalid_reasons", PlainText),  # JSON array; null if valid
     *(Column(name, Double) for name in figure_columns()),
     Column("digest", LargeBinary(DIGEST_BYTES), nullable=False),  # of measurement.json
+    Column("kernel_warnings", PlainText),  # JSON array; null without any
     PrimaryKeyConstraint("run", "number", name="measurements_pkey"),
     ForeignKeyConstraint(["run"], ["runs.id"], name="measurements_run"),
     ForeignKeyConstraint(["series"], ["series.id"], name="measurements_series"),
