@@ -302,6 +302,6 @@ def test_connections_of_a_killed_run_leave_no_folder_and_those_in_use_stay(
         used.bind(str(tmp_path / "lg-con-used" / "control-farm.x7"))
         for folder in tmp_path.iterdir():
             age_s = 0 if folder.name == "lg-con-new" else 3600
-            os.utime(folder, (time.time() - age_s,) * 2)
+            os.utime(folder, (time.time() - age_s, time.time() - age_s))
         remove_left_connections()
     assert {each.name for each in tmp_path.iterdir()} == {"lg-con-used", "lg-con-new", "lg-share-of-another"}
