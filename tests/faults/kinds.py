@@ -23,8 +23,6 @@ _BEFORE: Final = (Phase.BEFORE,)
 _LAB: Final = frozenset({4})
 _INPUT_OR_LAB: Final = frozenset({2, 4})
 _STOPPED_WITHIN_S: Final = 180.0
-# All that is lost is the energy: the bench goes on to its end.
-_WITHOUT_METER_S: Final = 240.0
 
 
 class Lab(StrEnum):
@@ -95,7 +93,7 @@ def _service(
             signalled(service, sig),
             phases,
             passes=passes,
-            within_s=_STOPPED_WITHIN_S if sig is signal.SIGSTOP else within_s,
+            within_s=within_s,
             # A lab that somebody else brings up is there before the bench: nothing of it is being set up.
             lab=lab if Phase.SET_UP not in phases else Lab.OWN,
             service_dies=service != QEMU,
@@ -120,9 +118,9 @@ _SERVICES: Final = (
     # Off is a kill for the emulated board: the second try finds it as good as new.
     *_service(QEMU, _QEMU_FAILED, _POWERED, passes=True, lab=Lab.EITHER),
     *_service("board", _failed("board")),
-    *_service("meter", _failed("meter"), within_s=_WITHOUT_METER_S),
+    *_service("meter", _failed("meter")),
     *_service(CONSOLE_BRIDGE, rf"{_BRIDGE_FAILED}|the console's connection was lost", _POWERED, lab=Lab.EITHER),
-    *_service(METER_BRIDGE, rf"{_BRIDGE_FAILED}|{_NO_METER}", _POWERED, within_s=_WITHOUT_METER_S, lab=Lab.EITHER),
+    *_service(METER_BRIDGE, rf"{_BRIDGE_FAILED}|{_NO_METER}", _POWERED, lab=Lab.EITHER),
     *_service("exporter", _failed("exporter")),
     *_service("coordinator", _failed("coordinator")),
     *_service("sshd", _failed("sshd")),
@@ -153,7 +151,6 @@ _GUEST_TIME: Final = (
         _failed("meter"),
         signalled("meter", signal.SIGKILL),
         _IN_GUEST_TIME,
-        within_s=_WITHOUT_METER_S,
         guest_time=True,
     ),
 )

@@ -64,7 +64,7 @@ _FAILING: Final = (
         "has no driver for its root",
         "initrd.img",
         lambda archive: with_initramfs(archive, _without_driver),
-        r"did not boot: Kernel panic - not syncing: Attempted to kill init(.|\n)*cannot mount /dev/mmcblk0p2 as ext4",
+        r"did not boot: (.*\()?cannot mount /dev/mmcblk0p2 as ext4",
     ),
     _Failing(
         "hangs", "zImage", _hanging, r"did not boot: no login within \d+ s of power-on: the kernel has not said a word"
@@ -79,7 +79,7 @@ _DAMAGED_ROOT: Final = _Failing(
     "has a root that cannot be mounted",
     "",
     bytes,
-    r"did not boot: Kernel panic - not syncing: Attempted to kill init(.|\n)*cannot mount /dev/mmcblk0p4 as btrfs",
+    r"did not boot: (.*\()?cannot mount /dev/mmcblk0p4 as btrfs",
 )
 
 

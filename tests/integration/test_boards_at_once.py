@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
@@ -20,6 +24,7 @@ from fsjoule.runs.parallel.bench import ParallelBench
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.parallel.pace import BoardsPace
+from fsjoule.runs.parallel.processes import _Process
 from fsjoule.runs.request import check_apart, choose
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
@@ -206,6 +211,18 @@ def test_dead_boards_cost_no_boot_a_try_and_get_no_more_work(tmp_path: Path) -> 
     ]
     tried = [line.split() for line in (tmp_path / "tried").read_text().splitlines()]
     assert sorted(name for name, _ in tried) == ["deterministic", "deterministic-2"]
+
+
+def test_a_boards_process_that_was_stopped_is_not_awaited() -> None:
+    with subprocess.Popen(["sleep", "60"]) as stopped:
+        try:
+            stopped.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+            now_s = time.monotonic()
+            silent = [_Process(stopped, cast("Any", None), cast("Any", None), heard) for heard in (now_s, now_s - 20)]
+            assert [each.silence() for each in silent] == ["", "was stopped (SIGSTOP) and does nothing"]
+        finally:
+            stopped.kill()
 
 
 def test_a_run_whose_boards_are_all_dead_ends_with_what_has_failed(tmp_path: Path) -> None:

@@ -64,9 +64,8 @@ class _Bench:
             self.strategy.target,
             {(_KERNEL, "ext4"): card or self.card},
             print,
-            diagnose=lambda: lab_health.console_faults(coordinator, "virtual"),
+            diagnose=lambda: lab_health.lab_faults(coordinator, "virtual"),
             diagnose_power=lambda: lab_health.power_faults(coordinator, "virtual"),
-            diagnose_writing=lambda: lab_health.card_faults(coordinator, "virtual"),
         )
 
     @property
@@ -226,7 +225,7 @@ def test_a_writer_that_stands_still_is_named_and_ended_within_seconds(
     took_s = time.monotonic() - stopped[0]
     stops.join()
     assert took_s < 60, "it may write for 900 s"
-    assert lab_health.card_faults(environment["LG_COORDINATOR"], "virtual") == ()
+    assert lab_health.lab_faults(environment["LG_COORDINATOR"], "virtual") == ()
     assert _card_position() == "dut"
     board.prepare(_KERNEL, "ext4")
 

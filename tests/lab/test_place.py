@@ -16,11 +16,12 @@ from bench_runs import ENVIRONMENT, PROJECT, command
 from interruptible import interruptible
 
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError, PlaceLostError
-from fsjoule.lab import acquired_place, find_places
+from fsjoule.lab import Guard, acquired_place, find_places
 from fsjoule.lab.coordinator import user
 from fsjoule.model import RunStatus
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.health import coordinator_faults
 
 _CLIENT = Path(sys.executable).parent / "labgrid-client"
 _ADA = {"LG_HOSTNAME": "otherhost", "LG_USERNAME": "ada"}
@@ -377,5 +378,13 @@ def test_of_a_coordinator_that_stands_still_nobody_waits_twice(lab_: _Lab) -> No
         assert len({what for what, _ in told}) == 1
         assert told[0][1] < 30
         assert max(waited_s for _, waited_s in told[1:]) < 5
+        place.check()
+        Guard([place]).spare(lambda: coordinator_faults(place.address, "virtual"))
+        os.kill(coordinator, signal.SIGSTOP)
+        try:
+            with pytest.raises(LabError, match=r"^the lab's coordinator \(process \d+\) was stopped"):
+                place.check()  # it is known: nobody is asked
+        finally:
+            os.kill(coordinator, signal.SIGCONT)
         place.check()
     assert lab_.holder is None, "it goes on, and is heard at once"

@@ -183,13 +183,39 @@ def test_where_nobody_can_say_whose_the_board_is_nothing_is_measured_and_it_is_s
     assert len(bench.run.faults) == 2, "it was tried again: a coordinator may come back"
 
 
-def test_what_died_in_the_lab_is_told_before_what_came_of_it() -> None:
+def test_what_died_in_the_lab_is_told_before_what_came_of_it_and_ends_the_run() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(), faults=[BoardError("no login")] * 2)
     bench.diagnose = lambda: ("the lab's exporter died",)
-    with pytest.raises(BoardError, match=r"^the lab's exporter died: no login$"):
+    with pytest.raises(BoardError, match=r"^the lab's exporter died: no login$") as caught:
         bench.measure(bench.plan.entries[0])
+    assert (caught.value.ends_run, caught.value.transient) == (True, False)
     assert bench.failed_part(metered=True) is Part.LAB
-    assert [fault.what for fault in bench.run.faults] == ["the lab's exporter died: no login"] * 2
+    [fault] = bench.run.faults
+    assert (fault.what, fault.transient) == ("the lab's exporter died: no login", False)
+    assert isinstance(bench.board, FakeBoard)
+    assert (bench.board.boots, bench.board.powered) == (1, False)
+
+
+def test_a_card_that_does_not_boot_for_good_is_booted_once_for_all_its_entries() -> None:
+    never = BoardError("XFS: unknown incompatible features", transient=False)
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S", "E")), faults=[never])
+    assert isinstance(bench.board, FakeBoard)
+    for slug in ("write-16k", "read-16k"):
+        with pytest.raises(BoardError, match="XFS"):
+            bench.measure(entry(bench, slug))
+    assert (bench.board.boots, bench.failures_in_a_row) == (1, 1)
+    assert len(bench.run.faults) == 2, "each entry says why it is missing"
+
+
+def test_what_a_power_cycle_brings_back_gets_its_second_try() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S", "E")), faults=[BoardError("no login")])
+    assert isinstance(bench.board, FakeBoard)
+    board = bench.board
+    seen = iter([("QEMU was stopped",), ()])  # before and after the board is off
+    bench.diagnose = lambda: next(seen)
+    bench.measure(entry(bench, "write-16k"))
+    assert board.boots == 2
+    assert [fault.what for fault in bench.run.faults] == ["QEMU was stopped: no login"]
 
 
 def test_a_meter_that_starts_anew_in_the_middle_costs_a_second_try() -> None:

@@ -78,3 +78,45 @@ def test_a_board_that_starts_from_its_card_takes_no_card_without_a_boot_loader(n
         ConfigError, match=r"recipe 'imx6ul' has no boot loader, and board starts(.|\n)*to the recipe imx6ul"
     ):
         check_boots(Card(Path("card.img"), facts), "board")
+
+
+PANIC = "\nKernel panic - not syncing: Attempted to kill init! exitcode=0x00000100\n"
+XFS = """[    3.1] XFS (mmcblk1p2): Superblock has unknown incompatible features (0x20) enabled.
+[    3.1] XFS (mmcblk1p2): Filesystem cannot be safely mounted by this kernel.
+[    3.1] XFS (mmcblk1p2): SB validate failed with error -22.
+mount: mounting /dev/mmcblk1p2 on /root failed: Invalid argument
+initramfs: cannot mount /dev/mmcblk1p2 as xfs"""
+EXT4 = """EXT4-fs (mmcblk1p2): couldn't mount because of unsupported optional features (10000)
+initramfs: cannot mount /dev/mmcblk1p2 as ext4"""
+BTRFS = """[ 2.0] BTRFS warning (device mmcblk1p2): cannot mount because of unknown incompat features (0x8000)
+initramfs: cannot mount /dev/mmcblk1p2 as btrfs"""
+OPTION = """[ 2.0] EXT4-fs (mmcblk1p2): Unrecognized mount option "nobarier" or missing value
+initramfs: cannot mount /dev/mmcblk1p2 as ext4"""
+DAMAGED = """[ 2.0] EXT4-fs (mmcblk1p2): VFS: Can't find ext4 filesystem
+initramfs: cannot mount /dev/mmcblk1p2 as ext4"""
+ABSENT = "initramfs: the root device '/dev/mmcblk1p2' did not appear within 20 s; there is: mmcblk0 mmcblk0p1 mmcblk0p2"
+
+
+@pytest.mark.parametrize(
+    ("said", "why", "for_good"),
+    [
+        (XFS, "XFS (mmcblk1p2): Superblock has unknown incompatible features (0x20) enabled. (cannot mount", True),
+        (EXT4, "EXT4-fs (mmcblk1p2): couldn't mount because of unsupported optional features (10000) (cannot", True),
+        (BTRFS, "BTRFS warning (device mmcblk1p2): cannot mount because of unknown incompat features (0x8000)", True),
+        (OPTION, 'EXT4-fs (mmcblk1p2): Unrecognized mount option "nobarier" or missing value (cannot mount', True),
+        (DAMAGED, "cannot mount /dev/mmcblk1p2 as ext4", False),
+        (ABSENT, ABSENT.removeprefix("initramfs: "), False),
+    ],
+)
+def test_a_root_that_a_kernel_cannot_mount_is_told_in_the_filesystems_words(
+    said: str, why: str, *, for_good: bool
+) -> None:
+    told, never = boot_failures.root_failure(f"Starting kernel ...\n{said}{PANIC}")
+    assert told.startswith(why)
+    assert never == for_good
+    assert "\n" not in told
+
+
+def test_another_panic_is_no_failure_of_the_root() -> None:
+    said = f"usbcore: unknown mount option\n{PANIC}"
+    assert boot_failures.root_failure(said) == ("", False)

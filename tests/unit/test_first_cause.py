@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -39,6 +40,7 @@ from fsjoule.lab import (
     is_lab_fault,
     lab_errors,
     raised_by_us,
+    remove_left_connections,
 )
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.meterdriver import NoMeter
@@ -219,6 +221,8 @@ def test_the_table_says_what_was_tried_twice() -> None:
     assert remarks["tried twice: the board hung"] == (entry.number,)
     others = [each for each in made.measurements if each.number != entry.number]
     assert summarise(run, others).remarks[0].text == "failed: the board hung"
+    ended = replace(run, abort_reason="stopped: the board hung")
+    assert not any("hung" in each.text for each in summarise(ended, others).remarks), "the cause stands there once"
 
 
 # --------------------------------------------------------------------------------------------------------- the console
@@ -286,3 +290,18 @@ def test_a_slow_ssh_hides_no_error_and_is_ended(tmp_path: Path, monkeypatch: pyt
         raise BoardError("first")
     assert master.poll() == -signal.SIGKILL
     assert "busy" not in sshmanager._connections
+
+
+def test_connections_of_a_killed_run_leave_no_folder_and_those_in_use_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("lg-con-left", "lg-ssh-left", "lg-con-used", "lg-con-new", "lg-share-of-another"):
+        (tmp_path / name).mkdir()
+    with socket.socket(socket.AF_UNIX) as used:
+        used.bind(str(tmp_path / "lg-con-used" / "control-farm.x7"))
+        for folder in tmp_path.iterdir():
+            age_s = 0 if folder.name == "lg-con-new" else 3600
+            os.utime(folder, (time.time() - age_s, time.time() - age_s))
+        remove_left_connections()
+    assert {each.name for each in tmp_path.iterdir()} == {"lg-con-used", "lg-con-new", "lg-share-of-another"}

@@ -10,10 +10,11 @@ import pytest
 from cache_damage import KEY, KINDS, NAME, built, fill_a_hole, flip_a_byte, in_memory
 from command_line import CommandLine, command_line
 
+from fsjoule.errors import LabError
 from fsjoule.host.cache import locks
-from fsjoule.host.cache.contents import file_digest
+from fsjoule.host.cache.contents import file_digest, fingerprint
 from fsjoule.host.cache.locks import discard
-from fsjoule.host.cache.stages import STAGES, build_once, cached, damage, entry_digest
+from fsjoule.host.cache.stages import STAGES, build_once, cached, check_whole, damage, entry_digest
 
 
 @pytest.fixture
@@ -102,6 +103,21 @@ def test_a_byte_that_changes_with_its_time_set_back_is_seen(tmp_path: Path) -> N
     flip_a_byte(entry)
     os.utime(entry / "card.img", ns=(found.st_atime_ns, found.st_mtime_ns))
     assert damage(entry) == "card.img has changed"
+
+
+def test_a_bit_that_the_disk_lost_is_seen_by_who_reads(tmp_path: Path) -> None:
+    """No metadata tell it, as if the last look had been after it."""
+    said: list[str] = []
+    entry = built(tmp_path, "card", said)
+    flip_a_byte(entry)
+    entry.with_name(f".{entry.name}.checked").write_text(fingerprint(entry))
+    assert damage(entry) is None
+    assert damage(entry, read=True) == "card.img has changed"
+    with pytest.raises(LabError, match=r"card\.img has changed"):
+        check_whole(entry)
+    assert built(tmp_path, "card", said, read=True) == entry
+    assert said == [f"the cached card {NAME} is damaged: card.img has changed; building it again"]
+    check_whole(entry)
 
 
 def test_equal_content_has_an_equal_digest_whenever_it_was_built(tmp_path: Path) -> None:

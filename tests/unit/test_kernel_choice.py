@@ -52,7 +52,7 @@ def package(folder: Path, name: str, *, architecture: str = "armhf", version: st
 def test_a_device_tree_that_is_not_in_the_package_is_named_with_similar_ones(tmp_path: Path) -> None:
     folder = tmp_path / "usr" / "lib" / "linux-image-6.1" / "dtbs"
     folder.mkdir(parents=True)
-    with pytest.raises(LabError, match=r"no device tree: am335x-bonblack\.dtb in linux\.deb"):
+    with pytest.raises(LabError, match=r"no device tree: am335x-bonblack\.dtb anywhere in linux\.deb"):
         _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")])
     for name in ("am335x-boneblack.dtb", "imx6ul-14x14-evk.dtb"):
         (folder / name).touch()
@@ -61,6 +61,14 @@ def test_a_device_tree_that_is_not_in_the_package_is_named_with_similar_ones(tmp
     ):
         _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")])
     assert _device_tree(tmp_path, "imx6ul-14x14-evk.dtb", []) == folder / "imx6ul-14x14-evk.dtb"
+
+
+@pytest.mark.parametrize(
+    "place", ["lib/firmware/6.2.0-generic/device-tree/arm", "boot/dtb-6.2.0", "usr/lib/modules/6.2.0/dtb"]
+)
+def test_a_device_tree_is_found_where_other_distributions_have_it(tmp_path: Path, place: str) -> None:
+    write(tmp_path, f"{place}/{DTB}")
+    assert _device_tree(tmp_path, DTB, []) == tmp_path / place / DTB
 
 
 def test_a_name_of_the_recipe_is_one_whatever_lies_in_the_folder(

@@ -173,7 +173,7 @@ def test_every_file_in_env_is_right(file: Path) -> None:
         ("USBSDMuxDriver: {}", "USBSDMuxDriver:", "USBSDMuxDriver", "has no arguments", "'USBSDMuxDriver: {}'"),
         ("- fsjoule.lab", "- fsjoule.labb", "fsjoule.labb", "'fsjoule.labb' cannot be imported", "correct the name"),
         ("targets:", "target:", "imports", "the key 'targets' is missing", "add targets"),
-        ("  main:", "  mian:", "mian", "the key 'main' is missing", "add main"),
+        ("  main:", "  host: {}\n  mian:", "host: {}", "the key 'main' is missing", "or rename a target"),
         ("imports:", "imports: [", "", "not YAML", "indent with spaces"),
     ],
 )

@@ -22,8 +22,7 @@ from fsjoule.lab.guestmeter import ExplainedMeter
 from fsjoule.testing import FakeMeter
 from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord
 from fsjoule.virtual.lab.health import (
-    card_faults,
-    console_faults,
+    coordinator_faults,
     faults_of,
     lab_faults,
     meter_faults,
@@ -92,7 +91,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[_Lab]:
 
 def test_of_a_sound_lab_and_of_one_elsewhere_nothing_is_said(lab: _Lab) -> None:
     assert faults_of(lab.note()) == ()
-    assert lab_faults(lab.coordinator, _PLACE) == console_faults(lab.coordinator, _PLACE) == ()
+    assert lab_faults(lab.coordinator, _PLACE) == ()
     lab.signal("board", signal.SIGKILL)
     assert lab_faults("farm:20408", _PLACE) == ()
 
@@ -101,9 +100,19 @@ def test_a_dead_program_is_named_with_its_signal_or_exit_code(lab: _Lab) -> None
     pid = lab.signal("board", signal.SIGKILL)
     lab.note(board=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
     text = f"the lab's board (process {pid}) was killed by SIGKILL; its log is /log/board"
-    assert lab_faults(lab.coordinator, _PLACE) == console_faults(lab.coordinator, _PLACE) == (text,)
-    assert ending(3) == "ended with exit code 3"
-    assert ending(None) == "died"
+    assert lab_faults(lab.coordinator, _PLACE) == (text,)
+    assert [ending(3), ending(None)] == ["ended with exit code 3", "died"]
+
+
+def test_a_program_that_gave_up_is_told_with_the_last_line_of_its_log(lab: _Lab, tmp_path: Path) -> None:
+    log = tmp_path / "sshd.log"
+    log.write_text("Server listening\nPrivilege separation user sshd does not exist\n\n")
+    pid = lab.signal("board", signal.SIGTERM)
+    record = lab.note(board=Ended("2026-01-01T00:00:01+00:00", 255))
+    services = tuple(dataclasses.replace(each, log=str(log)) for each in record.services)
+    lab.paths.write(dataclasses.replace(record, services=services))
+    said = "ended with exit code 255: Privilege separation user sshd does not exist"
+    assert lab_faults(lab.coordinator, _PLACE) == (f"the lab's board (process {pid}) {said}; its log is {log}",)
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "while the exporter starts"])
@@ -126,18 +135,25 @@ def test_a_coordinator_that_is_still_starting_is_not_called_silent(lab: _Lab) ->
     assert lab_faults(here, _PLACE) == ()
 
 
-def test_a_meter_that_died_does_not_silence_the_board(lab: _Lab) -> None:
+def test_no_wait_outlasts_a_part_that_died_whatever_it_is_for(lab: _Lab) -> None:
+    """A board in guest time even stands still with its meter."""
     lab.signal("meter", signal.SIGKILL)
-    assert console_faults(lab.coordinator, _PLACE) == ()
     assert "the lab's meter" in lab_faults(lab.coordinator, _PLACE)[0]
+
+
+def _of_lab(lab: _Lab) -> tuple[str, ...]:
+    """Without those of this process's own children, which the lab's programs are here."""
+    record = lab.paths.read()
+    assert record is not None
+    return tuple(fault.text for fault in faults_of(record, _PLACE))
 
 
 def test_a_program_that_stands_still_is_named_unless_it_soon_goes_on(lab: _Lab) -> None:
     pid = lab.signal("board", signal.SIGSTOP)
     text = f"the lab's board (process {pid}) was stopped (SIGSTOP) and does nothing"
-    assert console_faults(lab.coordinator, _PLACE) == (text,)
+    assert _of_lab(lab) == (text,)
     going_on = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -CONT {pid}"])
-    assert console_faults(lab.coordinator, _PLACE) == ()
+    assert _of_lab(lab) == ()
     assert going_on.wait(20) == 0
 
 
@@ -152,11 +168,11 @@ def test_a_stopped_program_of_the_run_keeps_the_card_from_being_written_but_none
             lab.paths.write(dataclasses.replace(lab.note(), guardian=_reference(guardian)))
             os.kill(service, signal.SIGSTOP)
             _wait_state(service, "T")
-            assert card_faults(lab.coordinator, _PLACE) == lab_faults(lab.coordinator, _PLACE) == ()
+            assert lab_faults(lab.coordinator, _PLACE) == ()
             ssh.send_signal(signal.SIGSTOP)
             _wait_state(ssh.pid, "T")
             text = f"sleep of this run (process {ssh.pid}) was stopped (SIGSTOP) and does nothing"
-            assert card_faults(lab.coordinator, _PLACE) == (text,)
+            assert lab_faults(lab.coordinator, _PLACE) == (text,)
         finally:
             os.kill(service, signal.SIGKILL)
             guardian.kill()
@@ -176,11 +192,11 @@ def test_a_stopped_emulator_below_the_board_is_the_boards_qemu(lab: _Lab, tmp_pa
             lab.programs["board"].wait()
             lab.programs["board"] = board
             lab.note()
-            assert console_faults(lab.coordinator, _PLACE) == ()
+            assert _of_lab(lab) == ()
             os.kill(pid, signal.SIGSTOP)
             _wait_state(pid, "T")
             text = f"the board's QEMU (process {pid}) was stopped (SIGSTOP) and does nothing"
-            assert console_faults(lab.coordinator, _PLACE) == (text,)
+            assert _of_lab(lab) == (text,)
         finally:
             os.kill(pid, signal.SIGKILL)
 
@@ -198,9 +214,10 @@ def test_a_boards_faults_are_those_of_what_it_needs(lab: _Lab) -> None:
     assert told.startswith(f"the lab's meter (process {pid}) died")
     assert lab_faults(lab.coordinator, "elsewhere") == (told,)
     lab.signal("exporter", signal.SIGKILL)
-    assert len(console_faults(lab.coordinator, "virtual")) == len(console_faults(lab.coordinator, "virtual-2")) == 1
+    assert [len(lab_faults(lab.coordinator, each)) for each in ("virtual", "virtual-2")] == [1, 2]
     lab.signal("coordinator", signal.SIGKILL)
     assert any("the lab's coordinator" in each for each in lab_faults(lab.coordinator, "virtual-2"))
+    assert len(coordinator_faults(lab.coordinator, "virtual")) == 1
 
 
 def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:

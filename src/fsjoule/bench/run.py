@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Final
 
-from fsjoule.bench.boots import Booted, Boots
+from fsjoule.bench.boots import Booted, Boots, boot_key
 from fsjoule.bench.faults import fault_of
 from fsjoule.bench.flakey import Flakey
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
@@ -20,6 +20,7 @@ from fsjoule.bench.power_loss import PowerLoss
 from fsjoule.bench.profiles import attach_profile
 from fsjoule.bench.scratch import working_directory
 from fsjoule.errors import (
+    BoardError,
     FsjouleError,
     LabError,
     MeasurementInvalid,
@@ -41,6 +42,7 @@ from fsjoule.model import (
     MeterInfo,
     Plan,
     Planned,
+    Provision,
     Run,
     RunStatus,
     Trace,
@@ -88,6 +90,10 @@ class Bench:
     _over: str | None = field(default=None, init=False)
     _asked_in: int = field(default=0, init=False)
     _lost: PlaceLostError | None = field(default=None, init=False)
+    # Cards that do not boot for good, by kernel, provision and root filesystem.
+    _never: dict[tuple[str, Provision, str], BoardError] = field(
+        default_factory=dict[tuple[str, Provision, str], BoardError], init=False
+    )
 
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
@@ -130,12 +136,15 @@ class Bench:
     def measure(self, entry: Planned) -> Measurement:
         """Measure and store one entry, booting as needed; a transient fault of the lab gets a second try.
 
-        A kept measurement is returned as it is. An invalid measurement is returned and stored like any other.
-        Raises LabError when the lab fails.
+        A card that does not boot for good is not booted again. A kept measurement is returned as it is. An invalid
+        measurement is returned and stored like any other. Raises LabError when the lab fails.
         """
         for kept in self.kept:
             if kept.number == entry.number:
                 return kept
+        if (never := self._never.get(boot_key(entry)[1:])) is not None:
+            self._note(entry, self.clock.utc(), never)
+            raise never
         for attempt in range(1, _ATTEMPTS + 1):
             started_utc = self.clock.utc()
             try:
@@ -144,13 +153,11 @@ class Bench:
             except Exception as error:
                 self._check_lost(entry, started_utc, error)
                 if isinstance(error, LabError):
-                    error.blame_lab(self.diagnose())
-                    self.last_fault = error
+                    self._take(error, entry)
                 # Every error is noted, a bug too.
                 self._note(entry, started_utc, error)
                 if not isinstance(error, LabError):
                     raise
-                self._boots.end_or_say()
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 self._over = error.what if error.ends_run else self._over
                 if not error.transient or attempt == _ATTEMPTS:
@@ -160,6 +167,17 @@ class Bench:
                 self.failures_in_a_row, self.last_fault = 0, None
                 return measurement
         raise AssertionError("unreachable")
+
+    def _take(self, error: LabError, entry: Planned) -> None:
+        """Name what is dead in the lab, switch the board off, and decide what a second try is good for."""
+        error.blame_lab(self.diagnose())
+        self.last_fault = error
+        if self._boots.current is None and isinstance(error, BoardError) and not error.transient:
+            self._never[boot_key(entry)[1:]] = error
+        self._boots.end_or_say()
+        if self.diagnose():
+            # What is dead with the board off stays dead: each further boot would wait for it again.
+            error.transient, error.ends_run = False, True
 
     def booted(self, entry: Planned) -> Shell:
         """The shell of the board, booted for the entry if necessary."""

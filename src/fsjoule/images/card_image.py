@@ -11,7 +11,16 @@ from pathlib import Path
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.cache.locks import locked
-from fsjoule.host.cache.stages import LOCK_TIMEOUT_S, UNFINISHED, Progress, build_once, cache_key, images_cache, sweep
+from fsjoule.host.cache.stages import (
+    LOCK_TIMEOUT_S,
+    UNFINISHED,
+    Progress,
+    build_once,
+    cache_key,
+    check_whole,
+    images_cache,
+    sweep,
+)
 from fsjoule.images.boot_files import kernel_arguments
 from fsjoule.images.boot_loader import boot_loader, loader_key
 from fsjoule.images.card import STAGE_VERSION, build_card_files, read_facts
@@ -148,6 +157,8 @@ def _card(
 
     def build(folder: Path) -> None:
         started = time.monotonic()
+        for part in (kernel_files.folder, files.tree.parent):
+            check_whole(part)
         root_image = root_partition(
             chosen,
             root_filesystem,
@@ -176,7 +187,7 @@ def _card(
         )
         progress(f"card: kernel {label}, {root_filesystem}: done in {time.monotonic() - started:.0f} s")
 
-    folder = build_once("card", name, cache_key(inputs), build, progress=progress, root=root)
+    folder = build_once("card", name, cache_key(inputs), build, progress=progress, root=root, read=True)
     # The same card may have been built for a kernel with another label.
     facts = replace(
         read_facts(folder),

@@ -80,7 +80,7 @@ def root_partition(
             )  # fmt: skip
         shutil.rmtree(tree)
 
-    return build_once("partition", name, key, build, progress=progress, root=root) / "root.img"
+    return build_once("partition", name, key, build, progress=progress, root=root, read=True) / "root.img"
 
 
 def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, overlay: Path) -> None:

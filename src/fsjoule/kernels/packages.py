@@ -188,7 +188,8 @@ def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
 def _device_tree(tree: Path, dtb: str, files: Sequence[Path]) -> Path:
     """The board's device tree. Raises ConfigError if only other boards' are there, LabError if there is none at all."""
     there: dict[str, Path] = {}
-    for path in (tree / "usr" / "lib").rglob("*.dtb"):
+    # Debian has them in usr/lib/linux-image-RELEASE, Ubuntu in lib/firmware/RELEASE/device-tree, others in boot.
+    for path in sorted(tree.rglob("*.dtb")):
         there.setdefault(path.name, path)
     if dtb not in there and there:
         near = difflib.get_close_matches(dtb, there, n=3, cutoff=0.6)
@@ -198,7 +199,7 @@ def _device_tree(tree: Path, dtb: str, files: Sequence[Path]) -> Path:
             if near
             else "take a kernel that supports the board, or correct boot.dtb in the recipe",
         )
-    return _one_of("device tree", filter(None, [there.get(dtb)]), f"{dtb} in {_names(files)}")
+    return _one_of("device tree", filter(None, [there.get(dtb)]), f"{dtb} anywhere in {_names(files)}")
 
 
 def _one_of(what: str, candidates: Iterable[Path], where: str) -> Path:

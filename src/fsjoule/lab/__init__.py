@@ -19,7 +19,7 @@ Entry points:
 
 from fsjoule.lab.board import LabgridBoard
 from fsjoule.lab.board_counter import BoardCounterDriver
-from fsjoule.lab.environment import EnvironmentFile, read_environment
+from fsjoule.lab.environment import EnvironmentFile, let_labgrid_run, read_environment
 from fsjoule.lab.facts import board_facts
 from fsjoule.lab.fastboot import FastbootFlasher
 from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
@@ -37,7 +37,17 @@ from fsjoule.lab.ssh_server import SshServer
 from fsjoule.lab.ssh_shell import SshShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.lab.target import ask_with, check_places, guard, labgrid_target, read_again, variables, wants_virtual_lab
+from fsjoule.lab.target import (
+    ask_with,
+    check_places,
+    guard,
+    labgrid_target,
+    read_again,
+    remove_left_connections,
+    target_beside_others,
+    variables,
+    wants_virtual_lab,
+)
 from fsjoule.lab.tftp import TftpFlasher
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 from fsjoule.lab.ums import UmsFlasher
@@ -83,6 +93,7 @@ __all__ = [
     "lab_errors",
     "lab_facts",
     "labgrid_target",
+    "let_labgrid_run",
     "loader_help",
     "meter",
     "missing_drivers",
@@ -94,6 +105,8 @@ __all__ = [
     "read_environment",
     "recorded_steps",
     "release_left",
+    "remove_left_connections",
+    "target_beside_others",
     "variables",
     "wanted_place",
     "wants_virtual_lab",

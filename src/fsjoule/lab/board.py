@@ -32,17 +32,16 @@ class LabgridBoard:
         *,
         diagnose: Callable[[], tuple[str, ...]] = tuple,
         diagnose_power: Callable[[], tuple[str, ...]] = tuple,
-        diagnose_writing: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """`set_seed`, `losses` and the diagnoses reach a virtual board, beside labgrid.
 
-        A diagnosis lists programs that have died: `diagnose` those that make the board silent, `diagnose_power` those
-        that switch it, `diagnose_writing` those that write its card.
+        A diagnosis lists programs that have died: `diagnose` all that the board needs, `diagnose_power` those that
+        switch it.
         """
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         self._strategy.diagnose = diagnose
         self._strategy.diagnose_power = diagnose_power
-        self._strategy.flasher.diagnose = diagnose_writing
+        self._strategy.flasher.diagnose = diagnose
         self._cards = cards
         self._say = say
         self._set_seed = set_seed

@@ -56,6 +56,27 @@ def is_garbled(said: str) -> bool:
     last = said[-_LAST_TEXT:]
     return len(last) >= _SOME_TEXT and len(_TEXT.findall(last)) < len(last) * 2 / 3
 
+# The first program of a card of fsjoule's gives up (images/initramfs/init).
+_INITRAMFS: Final = re.compile(r"^initramfs: (.+)", re.MULTILINE)
+# A filesystem that this kernel cannot mount, whatever is tried: XFS, ext4, btrfs, f2fs, and mount options of all.
+_UNKNOWN: Final = re.compile(
+    r"^(?:\[ *[\d.]+\] )?(.*(?:unknown (?:\w+ )*(?:features|mount option)|unsupported (?:\w+ )*features|"
+    r"[Uu]nrecogni[sz]ed mount option|Unknown parameter|cannot be safely mounted by this kernel).*)",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def root_failure(said: str) -> tuple[str, bool]:
+    """Why a kernel found no root, in the initramfs's words and the filesystem's own, and whether it never will.
+
+    Empty if that is not why it panicked.
+    """
+    told = _INITRAMFS.findall(said)
+    if not told:
+        return "", False
+    unknown = _UNKNOWN.search(said)
+    return f"{unknown[1]} ({told[-1]})" if unknown else told[-1], unknown is not None
+
 
 def last_words(lines: Sequence[str]) -> str:
     """An addition to the message about a board that went silent while it booted, by its console's last line."""

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from string import Template
 from typing import Any, Final, cast
 
 import attr
@@ -28,7 +33,7 @@ from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.wanted import AT_ONCE, Wanted
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
 
-_TARGET: Final = "main"
+_MAIN: Final = "main"
 _LOADER: Final = "boot_loader"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
 _VIRTUAL_BOARD: Final = "fsjoule_virtual_board"
@@ -37,6 +42,7 @@ _REMOTE_PLACE: Final = "RemotePlace"
 _SHELL: Final = "ShellDriver"
 _LOGIN: Final = ("login_prompt", "username", "prompt")
 _CARD_MODEL: Final = "card_model"
+_PLACE: Final = "LG_PLACE"
 _NOT_ARGUMENTS: Final = frozenset({"cls", "name", "bindings"})
 
 
@@ -68,7 +74,8 @@ class EnvironmentFile:
     names of its remote places as written, with environment variables. `coordinator` is labgrid's own option for the
     coordinator's address; it wins over LG_COORDINATOR. `login` is None without a ShellDriver. With `boot_loader` the
     board starts from the one on its card. `resources` are the classes of its resources. `without_mux`: what becomes of
-    the card without an SD mux; empty with one. `wanted` is the user's: how a place is chosen and awaited.
+    the card without an SD mux; empty with one. `wanted` is the user's: how a place is chosen and awaited. `target` is
+    the board's, `alone` if the file has no other.
     """
 
     path: Path
@@ -83,6 +90,9 @@ class EnvironmentFile:
     resources: tuple[str, ...] = ()
     without_mux: str = ""
     wanted: Wanted = AT_ONCE
+    target: str = _MAIN
+    alone: bool = True
+    imports: tuple[str, ...] = ()
 
     @property
     def has_meter(self) -> bool:
@@ -121,13 +131,14 @@ class _Reader:
     def read(self) -> EnvironmentFile:
         root = self._compose()
         top = self._mapping(root, "the file")
-        for node in self._items(top.get("imports")):
+        imports = self._items(top.get("imports"))
+        for node in imports:
             self._import(node)
         targets = self._required(top, root, "targets", "add targets: main: ...")
-        target_node = self._required(
-            self._mapping(targets, "targets"), targets, _TARGET, "add main: with resources and drivers"
-        )
-        target = self._mapping(target_node, f"the target {_TARGET!r}")
+        named = self._mapping(targets, "targets")
+        name = board_target(named) or _MAIN
+        target_node = self._required(named, targets, name, "add main: with resources and drivers, or rename a target")
+        target = self._mapping(target_node, f"the target {name!r}")
         resources = list(self._entries(target.get("resources"), "resource", target_factory.resources))
         drivers = list(self._entries(target.get("drivers"), "driver", target_factory.drivers))
         flasher = next((cls for cls in map(_driver, drivers) if issubclass(cls, FlasherProtocol)), None)
@@ -153,6 +164,9 @@ class _Reader:
             *(self._path, profile, lab, board, places, coordinator, shell, listed, loader),
             resources=tuple(entry.cls for entry in resources),
             without_mux=without_mux,
+            target=name,
+            alone=len(named) == 1,
+            imports=tuple(str(node.value) for node in imports),
         )
 
     # ------------------------------------------------------------------------------------------------- the YAML tree
@@ -195,25 +209,46 @@ class _Reader:
         return list(node.value)
 
     def _scalar(self, node: yaml.Node) -> Any:  # noqa: ANN401 - YAML has many types
-        """The value of a plain node as labgrid's loader reads it; a template stays text."""
-        if node.tag == "!template":
-            return node.value
+        """The value of a node as labgrid reads it, with its templates' variables; LG_PLACE may be set later."""
         loader = Loader("")
         try:
-            return loader.construct_object(node, deep=True)
+            value = loader.construct_object(node, deep=True)
         finally:
             loader.dispose()
+        return self._resolved(node, value)
+
+    def _resolved(self, node: yaml.Node, value: Any) -> Any:  # noqa: ANN401
+        match value:
+            case Template():
+                labgrids = {name: text for name, text in os.environ.items() if name.startswith("LG_")}
+                known = {_PLACE: f"${_PLACE}", **labgrids, "BASE": str(self._path.absolute().parent)}
+                try:
+                    return value.substitute(known)
+                except (KeyError, ValueError) as error:
+                    hint = "labgrid's templates know BASE, the file's folder, and variables LG_* that are set"
+                    raise self._wrong(node, f"the template {value.template!r} is wrong: {error}", hint) from error
+            case dict():
+                return {key: self._resolved(node, each) for key, each in cast("dict[object, object]", value).items()}
+            case list():
+                return [self._resolved(node, each) for each in cast("list[object]", value)]
+            case _:
+                return value
 
     # ------------------------------------------------------------------------------------------ resources and drivers
 
     def _import(self, node: yaml.Node) -> None:
         name = str(node.value)
-        if name.endswith(".py"):
-            return  # labgrid loads it; loading it twice would register its classes twice
+        # As labgrid resolves it.
+        path = self._path.absolute().parent / os.path.expandvars(os.path.expanduser(name))  # noqa: PTH111
         try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise self._wrong(node, f"{name!r} cannot be imported: {error}", "correct the name") from error
+            if path.suffix == ".py":
+                _run(path)
+            else:
+                importlib.import_module(name)
+        except Exception as error:
+            said = str(error) or type(error).__name__
+            hint = "correct the name" if isinstance(error, (ImportError, OSError)) else "correct that file"
+            raise self._wrong(node, f"{name!r} cannot be imported: {said}", hint) from error
 
     def _entries(self, node: yaml.Node | None, kind: str, known: Iterable[str]) -> Iterator[_Entry]:
         """Accept labgrid's forms: `Class: {arguments}`, a list of such mappings, or of mappings with a key `cls`."""
@@ -271,6 +306,8 @@ class _Reader:
             value = value if convert is None else convert(value)
             if attribute.validator is not None:
                 attribute.validator(None, attribute, value)
+        except AttributeError:
+            return  # it looks at the driver's other arguments, and there is no driver yet: labgrid will ask
         except (TypeError, ValueError) as error:
             reason = str(error.args[0]) if error.args else str(error)
             raise self._wrong(node, f"{entry.cls}: {attribute.name}: {_plain(value)!r} is wrong", reason) from error
@@ -295,7 +332,7 @@ class _Reader:
     def _place(self, entry: _Entry) -> str:
         if "name" not in entry.arguments:
             raise self._wrong(entry.node, "the place has no name", "name: !template $LG_PLACE")
-        return str(self._scalar(entry.arguments["name"][1]))
+        return str(entry.arguments["name"][1].value)
 
     def _login(self, entry: _Entry) -> Login:
         written = {name: str(self._scalar(value)) for name, (_, value) in entry.arguments.items() if name in _LOGIN}
@@ -341,6 +378,34 @@ class _Reader:
             return read_card_model(str(self._scalar(value)))
         except ConfigError as error:
             raise self._wrong(node, error.what, error.hint or "emmc is one") from error
+
+
+def board_target(names: Collection[str]) -> str | None:
+    """The board's target among those of a file: `main`, as for labgrid, or the only one; None if that is not clear."""
+    return _MAIN if _MAIN in names else next(iter(names)) if len(names) == 1 else None
+
+
+def _run(file: Path) -> None:
+    """Run a file of `imports` as labgrid does, once. Raises whatever it raises."""
+    if getattr(sys.modules.get(file.stem), "__file__", None) == str(file):
+        return
+    loader = SourceFileLoader(file.stem, str(file))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules[file.stem] = module
+
+
+def let_labgrid_run(imports: Iterable[str]) -> None:
+    """Take the files among `imports` out of labgrid's register: it runs them again, and refuses a name that is there.
+
+    Their classes stay known by their names until labgrid has put new ones in their places.
+    """
+    files = {Path(each).stem for each in imports if each.endswith(".py")}
+    there = target_factory.all_classes
+    for name in [name for name, cls in there.items() if cls.__module__ in files]:
+        del there[name]
 
 
 def _driver(entry: _Entry) -> type[Any]:

@@ -57,7 +57,7 @@ class FlashedBoard(Protocol):
         ...
 
     def look(self) -> tuple[str, ...]:
-        """Dead programs of the lab that make the board silent. Raises PlaceLostError."""
+        """Dead programs of the lab that the board needs. Raises PlaceLostError."""
         ...
 
     def error(self, what: str) -> BoardError:

@@ -43,6 +43,11 @@ def await_login(board: BoardStrategy, unless: str = "", *, look_s: float = _LOOK
             return index == 0
         if index == 1:
             message = match.group(0).decode(errors="replace")
+            why, for_good = boot_failures.root_failure(board.recorder.text())
+            if why:
+                error = did_not_boot(board, why)
+                error.transient = not for_good
+                raise error
             raise did_not_boot(board, boot_failures.reason(message, board.recorder.text()))
         if received == 0 and waited_s > board.silence_timeout:
             guess = ": its boot ROM may have found no boot loader on the card" if board.boot_loader else ""
@@ -83,8 +88,9 @@ def _silent(board: BoardStrategy, error: BoardError) -> BoardError:
 
 
 def did_not_boot(board: BoardStrategy, reason: str, causes: Sequence[str] = ()) -> BoardError:
-    """The error for a board without a login."""
-    error = board.error(f"did not boot: {reason}")
+    """The error for a board without a login. If dead programs of the lab are why, its console is not shown."""
+    what = f"did not boot: {reason}"
+    error = BoardError(f"{board.board} {what}") if causes else board.error(what)
     error.blame_lab(causes)
     return error
 

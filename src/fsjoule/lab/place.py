@@ -153,6 +153,8 @@ class HeldPlace:
         self._silence = ""
         self._silent_until_s = 0.0
         self._ask_at_s = 0.0
+        # Lists why nobody at the coordinator can answer: it is not asked then. `Guard.spare` sets it.
+        self.dead: Callable[[], tuple[str, ...]] = tuple
         self.freed = True  # False: it was to be released, and that failed
         self._coordinator = Coordinator(self._notice)
         try:
@@ -199,6 +201,7 @@ class HeldPlace:
 
     def lacks(self) -> str:
         """The place's first resource that no exporter has now, in words; empty if all are there. Raises LabError."""
+        self._check_answers()
         self._coordinator.sync()
         missing = self._coordinator.unmatched(self._coordinator.place(self.name))
         return "" if missing is None else f"the place {self.name!r} lacks a resource: no exporter has {missing}"
@@ -302,7 +305,13 @@ class HeldPlace:
         else:
             self._changed = place.changed
 
+    def _check_answers(self) -> None:
+        if causes := self.dead():
+            what = f"it is not known whether the place {self.name!r} is still ours"
+            raise LabError(f"{'; '.join(causes)}: {what}", transient=True)
+
     def _ask(self) -> None:
+        self._check_answers()
         silent = time.monotonic() < self._silent_until_s
         try:
             if silent:
@@ -311,6 +320,7 @@ class HeldPlace:
         except LabError as error:
             if silent:
                 raise LabError(self._silence, transient=True, hint=error.hint) from error
+            self._check_answers()  # it may have died meanwhile
             self._connect_or_give_up()
         self._silent_until_s = 0.0
 
@@ -362,6 +372,11 @@ class Guard:
     def places(self) -> tuple[str, ...]:
         """The places' full names."""
         return tuple(place.name for place in self._places)
+
+    def spare(self, dead: Callable[[], tuple[str, ...]]) -> None:
+        """Ask no coordinator of which `dead` tells that it cannot answer."""
+        for place in self._places:
+            place.dead = dead
 
     def check(self) -> None:
         """Raise PlaceLostError if a place is not ours any more, LabError if that is unknown."""

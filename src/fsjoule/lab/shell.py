@@ -412,7 +412,9 @@ class LabgridShell:
                 raise self._silent(causes)
 
     def _silent(self, causes: Sequence[str]) -> BoardError:
-        error = self.lost("the board does not answer any more")
+        """The error for a board whose lab has died: what is on its console is not why."""
+        self._lost()
+        error = BoardError("the board does not answer any more")
         error.blame_lab(causes)
         return error
 

@@ -120,7 +120,7 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         self.recorder = ConsoleRecorder(self.console)
         steady(self.console)
-        # Lists dead programs of the lab that make the board silent. LabgridBoard sets it.
+        # Lists dead programs of the lab that the board needs. LabgridBoard sets it.
         self.diagnose: Callable[[], tuple[str, ...]] = tuple
         self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same for its outlet
         self._network = None if self.ssh is None else SshConnection(self._labgrid, self.ssh, self.ssh_server)
@@ -205,7 +205,7 @@ class BoardStrategy(Strategy):
         return said
 
     def look(self) -> tuple[str, ...]:
-        """Dead programs of the lab that make the board silent, for every wait for the board. Raises PlaceLostError."""
+        """Dead programs of the lab that the board needs, for every wait for the board. Raises PlaceLostError."""
         self.guard.look()
         return self.diagnose()
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
+import shutil
+import stat
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -16,14 +20,16 @@ from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
 from labgrid.util.ssh import sshmanager
 
 from fsjoule.errors import ConfigError, Part
-from fsjoule.lab.environment import EnvironmentFile
+from fsjoule.lab.environment import EnvironmentFile, board_target, let_labgrid_run
 from fsjoule.lab.place import Guard
 from fsjoule.lab.placenames import find_places
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 
-_TARGET: Final = "main"
 _KILLED_S: Final = 30.0
+_FOLDERS: Final = ("lg-con-", "lg-ssh-")
+# A connection that is just being made has a folder, and no socket yet.
+_LEFT_S: Final = 60.0
 
 
 def wants_virtual_lab(environment: EnvironmentFile) -> bool:
@@ -58,18 +64,20 @@ def variables(values: Mapping[str, str]) -> Generator[None]:
 
 @contextmanager
 def labgrid_target(environment_file: Path) -> Generator[Target]:
-    """The target `main` of an environment file whose places are held. Raises ConfigError without it, LabError."""
+    """The board's target of an environment file whose places are held. Raises ConfigError without it, LabError."""
     with ExitStack() as closing:
         closing.callback(close_ssh)
         with lab_errors(f"reading {environment_file}"):
             made: Any = Environment
+            let_labgrid_run(cast("Any", Config)(str(environment_file)).get_imports())
             environment = made(config_file=str(environment_file))
-            config = environment.config.get_targets().get(_TARGET)
-        if not config:
-            raise ConfigError(f"there is no target {_TARGET!r}", file=environment_file, hint="see env/virtual.yaml")
+            targets = environment.config.get_targets()
+        name = board_target(targets)
+        if name is None or not targets[name]:
+            raise ConfigError("there is no target 'main'", file=environment_file, hint="see env/virtual.yaml")
         closing.callback(environment.cleanup)
         with lab_errors("finding the board's resources", Part.EXPORTER):
-            target = environment.get_target(_TARGET)
+            target = environment.get_target(name)
         yield target
 
 
@@ -83,6 +91,17 @@ def read_again(config: Any) -> None:  # noqa: ANN401 - pytest's; it is not known
         environment.config = made(environment.config_file)
         if config.option.lg_coordinator is not None:
             environment.config.set_option("coordinator_address", config.option.lg_coordinator)
+
+
+@contextmanager
+def target_beside_others(config: Any, name: str) -> Generator[Target]:  # noqa: ANN401
+    """A target of the file that labgrid's plugin of pytest has read; the others, at other places, are not made."""
+    target = config.stash[LABGRID_ENV_KEY].get_target(name)
+    try:
+        yield target
+    finally:
+        target.cleanup()
+        close_ssh()
 
 
 def ask_with(config: Any, ask: Callable[[str], None]) -> None:  # noqa: ANN401 - pytest's; it is not known here
@@ -106,6 +125,21 @@ def close_ssh() -> None:
                 master.kill()
                 master.wait(_KILLED_S)
     sshmanager.close_all()
+
+
+def remove_left_connections() -> None:
+    """Remove the folders of this user's connections by ssh that nobody has any more.
+
+    labgrid makes one for each connection and removes it at its end, which a process that is killed does not reach.
+    """
+    with suppress(OSError):
+        bound = Path("/proc/net/unix").read_text(errors="replace")
+        for folder in Path(tempfile.gettempdir()).glob("lg-[cs]*-*"):
+            found = folder.lstat()
+            old = time.time() - found.st_mtime > _LEFT_S
+            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and folder.name.startswith(_FOLDERS)
+            if ours and old and f" {folder}/" not in bound:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 # Before labgrid's own: what was registered last is called first.

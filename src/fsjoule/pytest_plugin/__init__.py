@@ -49,6 +49,8 @@ _PLAN: Final = pytest.StashKey["Plan"]()
 _SELECTED: Final = pytest.StashKey[bool]()
 # Why a bench that a collected test asks for cannot begin; None if it has begun.
 _ASKED: Final = pytest.StashKey[FsjouleError | None]()
+# Errors of measurements that were told: what a card that does not boot costs further entries is the same.
+_TOLD: Final = pytest.StashKey[list[FsjouleError]]()
 _NO_BOARD: Final = "measuring needs a board: add --lg-env env/virtual.yaml"
 _PLACE: Final = "LG_PLACE"
 _OPEN: Final = "not-chosen-yet"
@@ -85,6 +87,10 @@ def pytest_configure(config: pytest.Config) -> None:
             # labgrid hears of no board, because its place may not exist.
             config.option.lg_env = None
             os.environ.pop("LG_ENV", None)
+        else:
+            from fsjoule.lab import let_labgrid_run
+
+            let_labgrid_run(config.stash[_SESSION].environment.imports)
     except FsjouleError as error:
         raise pytest.UsageError(error) from None
     except KeyboardInterrupt as interrupt:
@@ -369,7 +375,7 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
             else:
                 closing.enter_context(session.lab.place())
                 with session.lab.failing():
-                    target = _target(request)
+                    target = _target(request, session.environment, closing)
                 bench = closing.enter_context(session.run(target))
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
@@ -377,12 +383,15 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
         session.stopped = str(request.session.shouldstop or "") or None
 
 
-def _target(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - labgrid is fsjoule.lab's
+def _target(request: pytest.FixtureRequest, file: lab.EnvironmentFile, closing: ExitStack) -> Any:  # noqa: ANN401 - labgrid is fsjoule.lab's
+    """The board's target. labgrid's fixture knows only `main`, and makes all the others of the file, too."""
     from fsjoule import lab
 
     try:
         with lab.lab_errors("finding the board's resources", Part.EXPORTER):
-            return request.getfixturevalue("target")
+            if file.alone:
+                return request.getfixturevalue("env").get_target(file.target)
+            return closing.enter_context(lab.target_beside_others(request.config, file.target))
     except pytest.exit.Exception as ended:
         # labgrid reports a missing board this way, with pytest's exit code for an interrupt.
         raise LabError(str(ended.msg)) from ended
@@ -431,7 +440,9 @@ def measurement(bench: AnyBench, planned: Planned, request: pytest.FixtureReques
         with interrupts.interruptible():
             return bench.measure(planned)
     except FsjouleError as error:
-        bench.say(f"{planned.slug}: {error}")
+        told = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
+        bench.say(f"{planned.slug}: {'not measured, as that does not boot' if error in told else error}")
+        told.append(error)
         if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Nothing more could be kept, or every further entry would wait as long for a dead board.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"

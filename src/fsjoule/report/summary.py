@@ -315,6 +315,8 @@ def _remarks(run: Run, measurements: Sequence[Measurement]) -> tuple[Remark, ...
     taken = {measurement.number for measurement in measurements}
     for fault in run.faults:
         why = fault.what.partition("\n")[0]
+        if fault.number not in taken and why in (run.abort_reason or ""):
+            continue  # it stands there
         said = f"tried twice: {why}" if fault.number in taken else f"failed: {why}"
         if fault.number not in numbers.setdefault(said, []):
             numbers[said].append(fault.number)

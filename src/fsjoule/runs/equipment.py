@@ -33,14 +33,14 @@ def equipment(
     `where` is the coordinator's address and the board's place.
     """
     with lab.lab_errors("finding the board's parts"):
+        diagnose = partial(lab_health.lab_faults, *where)
         board = lab.LabgridBoard(
             *(target, cards, say),
             *(partial(lab_board.set_seed, *where), partial(lab_board.losses, *where)),
-            diagnose=partial(lab_health.console_faults, *where),
+            diagnose=diagnose,
             diagnose_power=partial(lab_health.power_faults, *where),
-            diagnose_writing=partial(lab_health.card_faults, *where),
         )
         meter = lab.board_meter(
             target, partial(lab_health.meter_faults, *where), lambda: board.shell, simulated_counter.start
         )
-    return Equipment(board, meter, partial(lab_health.lab_faults, *where))
+    return Equipment(board, meter, diagnose)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from fsjoule.kernels import TakenKernel
 from fsjoule.lab.states import bad_after
 from fsjoule.runs.versions import first_line
 from fsjoule.runs.virtual import PLACE, emulator, virtual_lab_of
-from fsjoule.virtual.lab.health import lab_faults
+from fsjoule.virtual.lab.health import coordinator_faults, lab_faults
 
 _NOT_CHOSEN: Final = "not-chosen-yet"
 
@@ -146,6 +147,7 @@ class HeldLab:
 
     def _hold(self) -> None:
         if self._held is None:
+            lab.remove_left_connections()
             with self._explained(), ExitStack() as opening:
                 wanted = self.environment.wanted
                 try:
@@ -155,6 +157,7 @@ class HeldLab:
                         lab.note_end(error.place, error.part, self._bad_after, self.say)
                     raise
                 self._places = self.guard.places
+                self.guard.spare(partial(coordinator_faults, *self.where))
                 opening.enter_context(lab.variables(lab.place_variables(self.environment.places, self._places)))
                 self._held = opening.pop_all()
 

@@ -114,13 +114,15 @@ def build_once(
     root: Path | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     former: str | None = None,
+    read: bool = False,
 ) -> Path:
     """The folder of a stage's result; if no whole one exists, `build` fills an empty folder.
 
-    `former` is the name that this entry had in earlier versions: a whole entry of the same key is taken then, that of
-    this name before others. `clean` leaves the result alone until this process ends. Raises LabError if another process
-    holds the entry's lock for longer than `lock_timeout_s`, StorageError if the cache cannot be written, and the errors
-    of `build`.
+    With `read` the content is compared at each use, not only if a file's metadata have changed. `former` is the name
+    that this entry had in earlier versions: a whole entry of the same key is taken then, that of this name before
+    others. `clean` leaves the result alone until this process ends. Raises LabError if another process holds the
+    entry's lock for longer than `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of
+    `build`.
     """
     folder = (root or images_cache()) / stage
     final = folder / f"{name}-{key}"
@@ -129,14 +131,14 @@ def build_once(
             discard(folder)
         folder.mkdir(parents=True, exist_ok=True)
         use(_beside(final, "use"))
-        if os.path.lexists(final) and damage(final) is None:
+        if os.path.lexists(final) and damage(final, read=read) is None:
             return final
         if former is not None and (there := _of_key(final, former, key)):
             return there
         with locked(_beside(final, "lock"), f"{stage} {name}", progress, lock_timeout_s):
             sweep(final)
             if os.path.lexists(final):
-                found = damage(final)
+                found = damage(final, read=read)
                 if found is None:
                     return final
                 progress(f"the cached {stage} {name} is damaged: {found}; building it again")
@@ -163,8 +165,11 @@ def sweep(final: Path) -> None:
         shutil.rmtree(_moved_away(leftover), ignore_errors=True)
 
 
-def damage(entry: Path) -> str | None:
-    """The reason why an entry cannot be used, or None. Its whole content is read unless that was done before."""
+def damage(entry: Path, *, read: bool = False) -> str | None:
+    """The reason why an entry cannot be used, or None. Its content is read unless that was done before, or to `read`.
+
+    A disk that loses a bit, or a program that writes past the filesystem, changes no metadata: only reading tells.
+    """
     if entry.is_symlink() or not entry.is_dir():
         return "it is not a folder"
     try:
@@ -179,17 +184,23 @@ def damage(entry: Path) -> str | None:
     except OSError as error:
         found = f"it cannot be read: {error.strerror}"
     else:
-        found = _damage(entry, stored, seen)
+        found = _damage(entry, stored, seen, read=read)
     return found
 
 
-def _damage(entry: Path, stored: _Stored, seen: str) -> str | None:
+def check_whole(entry: Path) -> None:
+    """Read the content of an entry that something else is made from. Raises LabError if it is damaged."""
+    if found := damage(entry, read=True):
+        raise LabError(f"the cached {entry} is damaged: {found}", hint="fsjoule image clean, then try again")
+
+
+def _damage(entry: Path, stored: _Stored, seen: str, *, read: bool) -> str | None:
     """The difference between an entry and its record; `seen` is its fingerprint."""
     if f"{stored.name}-{stored.key}" != entry.name or contents_digest(stored.contents) != stored.digest:
         return f"{_ENTRY_FILE} belongs to another entry"
     stamp = _beside(entry, "checked")
     with suppress(ResultError):
-        if read_inside(stamp.parent, stamp.name, at_most=ATTACHMENT_BYTES) == seen.encode():
+        if not read and read_inside(stamp.parent, stamp.name, at_most=ATTACHMENT_BYTES) == seen.encode():
             return None
     found = difference(entry, stored.contents, without=_ENTRY_FILE)
     if found is None:

@@ -16,11 +16,13 @@ from typing import IO, Any, Final
 
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts, process
+from fsjoule.host.process_ref import seen
 from fsjoule.runs.parallel.messages import Crashed, Failed, Said
 
 _LOOK_S: Final = 1.0
 # A process says every ten seconds that it is well, a stopped or starved one does not.
 _SILENT_S: Final = 300.0
+_STOPPED_S: Final = 15.0
 # A board is switched off, its place is released and its lab goes down.
 _END_S: Final = 120.0
 _STOP_S: Final = 10.0
@@ -44,6 +46,17 @@ class _Process:
     heard_s: float
     over: bool = False
     gone: bool = False  # it says nothing more
+
+    def silence(self) -> str:
+        """Why nothing more is to be expected of it; empty if that is not clear.
+
+        A stopped one is given some time: Ctrl-Z may have stopped it together with the run.
+        """
+        silent_s = time.monotonic() - self.heard_s
+        now = seen(self.popen.pid) if silent_s > _STOPPED_S else None
+        if now is not None and now.stopped:
+            return "was stopped (SIGSTOP) and does nothing"
+        return f"is silent for {_SILENT_S:.0f} s" if silent_s > _SILENT_S else ""
 
     def last_words(self) -> str:
         self.log.seek(max(0, self.log.seek(0, 2) - _TAIL_BYTES))
@@ -92,9 +105,9 @@ class Processes:
             if each.connection in ready:
                 with interrupts.shielded():  # a message is taken whole
                     self._take(number, each, hear, lose)
-            elif time.monotonic() - each.heard_s > _SILENT_S:
+            elif why := each.silence():
                 process.stop(each.popen, timeout_s=_STOP_S)
-                lose(number, LabError(f"board {number} is silent for {_SILENT_S:.0f} s", transient=True))
+                lose(number, LabError(f"board {number}: its process {why}", transient=True))
 
     def leave_out(self, number: int, error: FsjouleError) -> None:
         """Give a board's process nothing more, and let it end: its board is off and its place is free then."""

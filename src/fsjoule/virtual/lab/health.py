@@ -1,7 +1,7 @@
 """Programs of a virtual lab that have died or are stopped, in words: the first cause of a failure in it.
 
-Waits for the board ask repeatedly (`console_faults`); an error asks once (`lab_faults`). A lab on another computer and
-a real lab have no faults to tell.
+Each wait for the board or its card asks for them every few seconds, because no wait brings a dead part back. A lab on
+another computer and a real lab have no faults to tell.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ _STOPPED_FOR_S: Final = 0.5
 # Time within which the supervisor records the end of a service.
 _NOTED_WITHIN_S: Final = 1.5
 _POLL_S: Final = 0.1
+_LOG_TAIL_LINES: Final = 15
+_LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class LabFault:
-    """A part that has ended or is stopped. Only a fault that `silences` keeps the board's console silent.
+    """A part that has ended or is stopped.
 
     `part` is the service that fails. While an end is not `noted`, the supervisor has yet to record how it came about.
     """
 
     text: str
     part: str = ""
-    silences: bool = True
     stopped: bool = False
     noted: bool = True
 
@@ -55,14 +56,14 @@ def lab_faults(coordinator: str, place: str) -> tuple[str, ...]:
     return tuple(fault.text for fault in (*_faults_at(coordinator, place), *_own_children(coordinator)))
 
 
-def console_faults(coordinator: str, place: str) -> tuple[str, ...]:
-    """Faults that keep the board's console silent."""
-    return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.silences)
-
-
 def power_faults(coordinator: str, place: str) -> tuple[str, ...]:
     """Faults that keep the board from being switched."""
     return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part == _BOARD)
+
+
+def coordinator_faults(coordinator: str, place: str) -> tuple[str, ...]:
+    """Faults that keep the coordinator from answering."""
+    return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part == "coordinator")
 
 
 def meter_faults(coordinator: str, place: str) -> tuple[str, ...]:
@@ -70,12 +71,6 @@ def meter_faults(coordinator: str, place: str) -> tuple[str, ...]:
     return tuple(
         fault.text for fault in _faults_at(coordinator, place) if fault.part in (_METER, *_INSTRUMENTS, _EXPORTER)
     )
-
-
-def card_faults(coordinator: str, place: str) -> tuple[str, ...]:
-    """Faults, also of this process's children, that keep the card from being written."""
-    found = [fault for fault in _faults_at(coordinator, place) if fault.part in (_BOARD, _SSHD)]
-    return tuple(fault.text for fault in (*found, *_own_children(coordinator)))
 
 
 def faults_of(record: LabRecord, place: str = "") -> tuple[LabFault, ...]:
@@ -119,21 +114,36 @@ def _noted(record: LabRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
         record = record if now is None or now.identity != record.identity else now
 
 
+def log_tail(log: Path) -> list[str]:
+    """The last lines of a program's log; none without a log."""
+    try:
+        return log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+    except OSError:
+        return []
+
+
+def last_words(log: Sequence[str]) -> str:
+    """An addition to how a program ended: the last line of its log."""
+    said = next((line.strip() for line in reversed(log) if line.strip()), "")
+    return f": {said[:_LONGEST]}" if said else ""
+
+
 def _look(record: LabRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
     faults = [*_heads(record)]
     numbers = {each.number for each in boards}
     for service in record.services:
         if service.boards and numbers.isdisjoint(service.boards):
             continue
-        silences = service.part in (_BOARD, _EXPORTER)
         log = f"its log is {service.log}"
         now = _state(service.process)
         if now is None:
-            how = ending(None if service.ended is None else service.ended.status)
-            text = f"the lab's {service.name} (process {service.process.pid}) {how}; {log}"
-            faults.append(LabFault(text, service.part, silences, noted=service.ended is not None))
+            status = None if service.ended is None else service.ended.status
+            # One that was not killed has said why.
+            said = last_words(log_tail(Path(service.log))) if status is not None and status >= 0 else ""
+            text = f"the lab's {service.name} (process {service.process.pid}) {ending(status)}{said}; {log}"
+            faults.append(LabFault(text, service.part, noted=service.ended is not None))
         elif now.stopped:
-            faults.append(_stopped(f"the lab's {service.name}", now, service.part, silences=silences))
+            faults.append(_stopped(f"the lab's {service.name}", now, service.part))
         else:
             faults += _below(record, service, [each for each in boards if each.number in service.boards])
     return faults
@@ -147,7 +157,7 @@ def _heads(record: LabRecord) -> Iterator[LabFault]:
         if now is None:
             yield LabFault(f"the lab's {name} (process {head.pid}) died, so the lab ends", _BOARD)
         elif now.stopped:
-            yield _stopped(f"the lab's {name}", now, silences=False)
+            yield _stopped(f"the lab's {name}", now)
 
 
 def _below(record: LabRecord, service: ServiceRecord, boards: Sequence[BoardRecord]) -> list[LabFault]:
@@ -162,14 +172,10 @@ def _below(record: LabRecord, service: ServiceRecord, boards: Sequence[BoardReco
         case "coordinator" if _was_ready(record) and not listens(int(record.coordinator.rpartition(":")[2])):
             # One that was asked to end closes its port first: its end is about to be noted.
             what = f"the lab's coordinator (process {service.process.pid}) does not answer; its log is {service.log}"
-            return [LabFault(what, service.name, silences=False, noted=False)]
+            return [LabFault(what, service.name, noted=False)]
         case _:
             name = service.name
-            return [
-                _stopped(f"{each.name} of the lab's {name}", each, name, silences=False)
-                for each in children
-                if each.stopped
-            ]
+            return [_stopped(f"{each.name} of the lab's {name}", each, name) for each in children if each.stopped]
 
 
 def _was_ready(record: LabRecord) -> bool:
@@ -214,11 +220,11 @@ def _serial_servers(
         if each.ended and (alone or not (has_consoles and has_meters)):
             # The arguments of an ended one are gone: it is the missing one.
             what = f"{_SER2NET} of the lab's {exporter.name} (process {each.process.pid}) {ending(each.status)}"
-            faults.append(LabFault(what, "" if has_meters else _METER, not has_consoles))
+            faults.append(LabFault(what, "" if has_meters else _METER))
     for tty, each in living.items():
         if each.stopped and tty.parent in folders:
             what = f"{_SER2NET} of the lab's {tty.name}"
-            faults.append(_stopped(what, each, tty.name, silences=tty.name == _CONSOLE))
+            faults.append(_stopped(what, each, tty.name))
     return faults
 
 
@@ -242,9 +248,9 @@ def _own_children(coordinator: str) -> list[LabFault]:
     return [_stopped(f"{each.name} of this run", each) for each in stopped]
 
 
-def _stopped(what: str, process: Seen, part: str = "", *, silences: bool = True) -> LabFault:
+def _stopped(what: str, process: Seen, part: str = "") -> LabFault:
     number = process.process.pid
-    return LabFault(f"{what} (process {number}) was stopped (SIGSTOP) and does nothing", part, silences, stopped=True)
+    return LabFault(f"{what} (process {number}) was stopped (SIGSTOP) and does nothing", part, stopped=True)
 
 
 def _state(process: ProcessRef) -> Seen | None:

@@ -26,14 +26,13 @@ from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ProcessRef, become_subreaper, end_descendants, ending, wait_gone
 from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord, forget
-from fsjoule.virtual.lab.health import faults_of
+from fsjoule.virtual.lab.health import faults_of, last_words, log_tail
 from fsjoule.virtual.lab.services import Service, exporters, first_services, ready_board
 from fsjoule.virtual.lab.terminals import HeldTerminals, remove_links
 
 _POLL_S: Final = 0.05
 _WATCH_S: Final = 0.5
 _STOP_TIMEOUT_S: Final = 6.0
-_LOG_TAIL_LINES: Final = 15
 
 
 class _Stop(Exception):  # noqa: N818 - no error: the lab is asked to end
@@ -135,7 +134,8 @@ class Supervisor:
             return
         log = self._paths.log(service.name)
         reason = f"is not ready after {service.timeout_s:.0f} s" if exit_code is None else f"ended with {exit_code}"
-        tail = "".join(f"\n  {service.name}| {line}" for line in _tail(log))
+        lines = log_tail(log)
+        tail = last_words(lines) + "".join(f"\n  {service.name}| {line}" for line in lines[:-1])
         # A service may fail because of another one that it needs, which is then the cause.
         self._note_deaths()
         alone = len(service.boards) == 1
@@ -203,13 +203,6 @@ def _parts(services: Sequence[Service]) -> str:
     """`coordinator, board 1 to 12, meter 1 to 12`."""
     counts = Counter(service.part for service in services)
     return ", ".join(part if count == 1 else f"{part} 1 to {count}" for part, count in counts.items())
-
-
-def _tail(log: Path) -> list[str]:
-    try:
-        return log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
-    except FileNotFoundError:
-        return []
 
 
 def main() -> int:
