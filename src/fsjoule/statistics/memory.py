@@ -25,6 +25,8 @@ from fsjoule.statistics.ratios import CONFIDENCE, Floats
 _MAD_TO_SD: Final = 1.4826
 # In standard deviations of the noise: farther values are drawn in.
 _CLIP: Final = 3.0
+# No figure is more exact, as a fraction.
+_LEAST_NOISE: Final = 1e-4
 # Night to night correlation of the part that remembers, and the share of the variance without memory.
 _PHI: Final = np.array([0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.7, 0.85, 0.95, 0.98, 0.85, 0.95, 0.98])
 _WHITE: Final = np.array([0, 0, 0, 0, 0, 0, 0.4, 0.4, 0.4, 0.4, 0.75, 0.75, 0.75])
@@ -108,11 +110,27 @@ def _forgets(level: Floats) -> bool:
 
 
 def noise_of(values: Floats) -> float:
-    """Standard deviation of the noise about levels that sometimes change, from successive differences."""
+    """Standard deviation of the noise about levels that sometimes change, from successive differences.
+
+    Where most neighbours are equal, it is what points are off the median of five, but for the sixth that may stall: a
+    level step is off none. Figures that are exact but for steps and stalls have the least noise, equal ones have none.
+    """
     steps = np.diff(values)
-    robust = _MAD_TO_SD * float(np.median(np.abs(steps - np.median(steps))))
-    # The median is zero if most points equal their neighbours.
-    return (robust or float(steps.std())) / math.sqrt(2)
+    robust = _MAD_TO_SD * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2)
+    if robust == 0 and steps.any():
+        off = np.sort(np.abs(values - running_median(values, 2)))
+        robust = math.sqrt(float(np.square(off[: len(off) * 5 // 6]).mean()))
+    return max(robust, _LEAST_NOISE) if steps.any() else 0.0
+
+
+def running_median(values: Floats, around: int) -> Floats:
+    """The median of each point and of so many on either side, fewer at the ends; shape (n,)."""
+    n, width = len(values), 2 * around + 1
+    found = np.array([np.median(values[max(0, i - around) : i + around + 1]) for i in range(min(n, around))])
+    if n >= width:
+        inner = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
+        found = np.concatenate([found, inner])
+    return np.concatenate([found, [np.median(values[i - around :]) for i in range(len(found), n)]])
 
 
 def about(values: Floats, base: Floats | float) -> Floats:
@@ -274,10 +292,10 @@ def levels(values: Floats, starts: Sequence[int]) -> Floats:
 def bursts(values: Floats) -> int:
     """How many stretches of three to six nights lie far from the nights around them, and are over; units of noise."""
     n = len(values)
-    local = np.array([np.median(values[max(0, i - _AROUND) : i + _AROUND + 1]) for i in range(n)])
+    near = running_median(values, _AROUND)
     found = 0
     for sign in (-1, 1):
-        edges = np.diff(np.concatenate([[0], (sign * (values - local) > _FAR).astype(np.int64), [0]]))
+        edges = np.diff(np.concatenate([[0], (sign * (values - near) > _FAR).astype(np.int64), [0]]))
         begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
         found += int(np.sum((ends - begins >= LEAST_POINTS) & (ends - begins < LEVEL_NIGHTS) & (ends < n)))
     return found
