@@ -50,6 +50,16 @@ def test_steps_are_found_where_they_are(scenario: Scenario) -> None:
         assert nomination.before < start <= nomination.after
 
 
+@pytest.mark.parametrize("slope", [0.003, 0.01, 0.03])
+@pytest.mark.parametrize("scenario", [PLAIN, STALLS])
+def test_a_drift_is_told_however_steep(slope: float, scenario: Scenario) -> None:
+    for values in boots(np.random.default_rng(3), scenario, (2, 100)):
+        told = nominate(tuple(np.exp(values - slope * np.arange(100)).tolist()), RupturesFinder())
+        assert told.nominations == ()
+        assert told.memory is not None
+        assert told.memory.drift == pytest.approx(math.exp(-99 * slope), rel=0.05)
+
+
 def test_a_series_without_a_change_seldom_gets_one() -> None:
     rng = np.random.default_rng(2)
     for scenario in (PLAIN, STALLS):

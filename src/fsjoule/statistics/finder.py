@@ -20,6 +20,7 @@ from fsjoule.statistics.memory import (
     levels,
     needed,
     noise_of,
+    robust_line,
     step,
 )
 from fsjoule.statistics.ratios import Floats
@@ -57,7 +58,7 @@ class RupturesFinder:
         starts, squares, seen = self._about(scaled, np.zeros(len(scaled)))
         if not starts:
             return ()
-        upon, left, _ = self._about(scaled, _line(scaled), rounds=1)
+        upon, left, _ = self._about(scaled, robust_line(scaled), rounds=1)
         price = 3 * math.log(len(scaled))
         if _cost(left, len(scaled)) + price * (len(upon) + 1) < _cost(squares, len(scaled)) + price * len(starts):
             starts = upon
@@ -124,16 +125,6 @@ def drawn_in(values: Floats) -> Floats:
     """Deviations from the median in standard deviations of the noise, drawn in to ±3; shape (n,)."""
     noise = noise_of(values)
     return about((values - np.median(values)) / noise, 0.0) if noise > 0 else np.zeros(len(values))
-
-
-def _line(values: Floats) -> Floats:
-    """A robust line: the median slope of points a quarter of the history or more apart (Theil 1950)."""
-    thinned = np.arange(0, len(values), max(1, len(values) // 200))
-    first, second = np.triu_indices(len(thinned), max(1, len(thinned) // 4))
-    apart = thinned[second] - thinned[first]
-    slope = float(np.median((values[thinned[second]] - values[thinned[first]]) / apart))
-    line = slope * np.arange(len(values))
-    return line + np.median(values - line)
 
 
 def _cost(squares: float, points: int) -> float:

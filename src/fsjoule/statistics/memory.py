@@ -133,6 +133,16 @@ def running_median(values: Floats, around: int) -> Floats:
     return np.concatenate([found, [np.median(values[i - around :]) for i in range(len(found), n)]])
 
 
+def robust_line(values: Floats) -> Floats:
+    """A robust line: the median slope of points a quarter of the history or more apart (Theil 1950)."""
+    thinned = np.arange(0, len(values), max(1, len(values) // 200))
+    first, second = np.triu_indices(len(thinned), max(1, len(thinned) // 4))
+    apart = thinned[second] - thinned[first]
+    slope = float(np.median((values[thinned[second]] - values[thinned[first]]) / apart))
+    sloped = slope * np.arange(len(values))
+    return sloped + np.median(values - sloped)
+
+
 def about(values: Floats, base: Floats | float) -> Floats:
     """Values drawn in to three standard deviations about `base`; all are in units of the noise."""
     return base + np.clip(values - base, -_CLIP, _CLIP)
@@ -149,8 +159,8 @@ class Levels:
         self._n = n = len(values)
         at = np.arange(n)
         curves = [np.cos(np.pi * k * (at + 0.5) / n) for k in range(2, 2 + _COSINES)]
-        line = (at - (n - 1) / 2) / n
-        white = _whitened(np.column_stack([values, np.ones(n), line, *curves, *columns]))
+        slope = (at - (n - 1) / 2) / n
+        white = _whitened(np.column_stack([values, np.ones(n), slope, *curves, *columns]))
         self._gram = np.matmul(white.transpose(0, 2, 1), white)
         self._constant = -_log_determinants()[n - 1] / 2
 
@@ -247,10 +257,15 @@ def memory_of(values: Floats, starts: Sequence[int]) -> Memory | None:
     calm = about(scaled, levels(scaled, starts))
     late = max(n - _SOON, n // 2)
     late -= late in starts
-    found = Levels(calm, [*(step(n, start) for start in starts), step(n, late)])
+    columns = [*(step(n, start) for start in starts), step(n, late)]
+    found = Levels(calm, columns)
     before = list(range(len(starts)))
     enough = needed(n, calm[starts[-1] if starts else 0 : late])
-    sure, rise = found.drift(before)
+    slope = robust_line(scaled - levels(scaled, starts))
+    steep = abs(slope[-1] - slope[0]) > _CLIP
+    # About level nights a steep drift would be drawn in, until memory explains it.
+    sloping = Levels(about(scaled, levels(scaled, starts) + slope), columns) if steep else found
+    sure, rise = sloping.drift(before)
     told = found.effect([*before, len(starts)], len(starts))
     spread = float(np.median(np.abs(scaled - levels(scaled, starts)))) * _MAD_TO_SD
     return Memory(
