@@ -24,7 +24,7 @@ from fsjoule.statistics.ratios import CONFIDENCE, Floats
 # Median absolute deviation to standard deviation of a normal distribution.
 _MAD_TO_SD: Final = 1.4826
 # In standard deviations of the noise: farther values are drawn in.
-_CLIP: Final = 3.0
+CLIP: Final = 3.0
 # No figure is more exact, as a fraction.
 _LEAST_NOISE: Final = 1e-4
 # Night to night correlation of the part that remembers, and the share of the variance without memory.
@@ -145,7 +145,7 @@ def robust_line(values: Floats) -> Floats:
 
 def about(values: Floats, base: Floats | float) -> Floats:
     """Values drawn in to three standard deviations about `base`; all are in units of the noise."""
-    return base + np.clip(values - base, -_CLIP, _CLIP)
+    return base + np.clip(values - base, -CLIP, CLIP)
 
 
 def step(points: int, start: int) -> Floats:
@@ -181,6 +181,17 @@ class Levels:
             with_all = max(with_all, float(self._likelihood(squares, strict=strict)) - cost - (len(curve) == 1))
             without = np.maximum(without, self._likelihood(lacking, strict=strict) - cost)
         return with_all - without
+
+    def support(self, columns: Sequence[int]) -> float:
+        """How well these columns together explain the series, in nats; of two sets the difference is evidence."""
+        best = -math.inf
+        for curve, cost in _CURVES:
+            chosen = [1, *(1 + k for k in curve), *(1 + _FIRST + each for each in columns)]
+            if len(chosen) + 3 > self._n:
+                break
+            _, _, squares = self._fit(chosen)
+            best = max(best, float(self._likelihood(squares, strict=False)) - cost)
+        return best
 
     def drift(self, columns: Sequence[int]) -> tuple[float, float]:
         """The evidence for a line, and its rise over the whole series."""
@@ -262,7 +273,7 @@ def memory_of(values: Floats, starts: Sequence[int]) -> Memory | None:
     before = list(range(len(starts)))
     enough = needed(n, calm[starts[-1] if starts else 0 : late])
     slope = robust_line(scaled - levels(scaled, starts))
-    steep = abs(slope[-1] - slope[0]) > _CLIP
+    steep = abs(slope[-1] - slope[0]) > CLIP
     # About level nights a steep drift would be drawn in, until memory explains it.
     sloping = Levels(about(scaled, levels(scaled, starts) + slope), columns) if steep else found
     sure, rise = sloping.drift(before)
