@@ -73,6 +73,12 @@ def test_a_drift_is_told_however_steep(slope: float, scenario: Scenario) -> None
         assert told.memory.drift == pytest.approx(math.exp(-99 * slope), rel=0.05)
 
 
+def test_a_drift_does_not_move_the_night_of_a_step() -> None:
+    night = np.arange(100)
+    drawn = boots(np.random.default_rng(6), PLAIN, (12, 100)) - 0.003 * night + math.log(0.8) * (night >= 60)
+    assert sum(any(abs(start - 60) <= 1 for start in RupturesFinder().find(values)) for values in drawn) >= 11
+
+
 def test_a_series_without_a_change_seldom_gets_one() -> None:
     rng = np.random.default_rng(2)
     for scenario in (PLAIN, STALLS):

@@ -32,6 +32,7 @@ _LEAST_SD: Final = 0.5
 # A history of fewer nights before a change does not know whether this series has bursts.
 _YOUNG: Final = 56
 _ROUNDS: Final = 8
+_NEARBY: Final = 15
 # What the place and the size of a further step cost, in nats times ln n (Schwarz's criterion).
 _PLACE: Final = 1.5
 # A larger share of points far off their level is no stalls, but another level of the same nights.
@@ -212,18 +213,20 @@ def _lasting(values: Floats, starts: list[int], level: int) -> list[int]:
 
 
 def _placed(values: Floats, starts: list[int], least_points: int) -> list[int]:
-    """The starts where they leave least, a point that is far off both levels left out: a stall moves no start."""
+    """The starts where they leave least, a point that is far off both levels left out: a stall moves no start.
+
+    Only points nearby count: what a drift does elsewhere is no part of the step.
+    """
     edges = [0, *starts, len(values)]
-    for at in range(1, len(edges) - 1):
-        left, right = edges[at - 1], edges[at + 1]
+    for number in range(1, len(edges) - 1):
+        at = edges[number]
+        left, right = max(edges[number - 1], at - _NEARBY), min(edges[number + 1], at + _NEARBY)
         part = values[left:right]
-        before, after = (np.median(side) for side in np.split(part, [edges[at] - left]))
-        cost = [np.minimum(np.square(part - level), CLIP**2) for level in (before, after)]
-        gain = np.concatenate([[0.0], np.cumsum(cost[0] - cost[1])])
-        inner = gain[least_points : len(part) - least_points + 1]
-        best = least_points + int(np.argmin(inner))
-        if gain[best] < gain[edges[at] - left]:
-            edges[at] = left + best
+        before, after = (np.minimum(np.square(part - np.median(side)), CLIP**2) for side in np.split(part, [at - left]))
+        left_over = np.concatenate([[0.0], np.cumsum(before - after)])
+        best = least_points + int(np.argmin(left_over[least_points : len(part) - least_points + 1]))
+        if left_over[best] < left_over[at - left]:
+            edges[number] = left + best
     return edges[1:-1]
 
 
