@@ -33,8 +33,9 @@ _LEAST_SD: Final = 0.5
 _YOUNG: Final = 56
 _ROUNDS: Final = 8
 _NEARBY: Final = 15
-# What the place and the size of a further step cost, in nats times ln n (Schwarz's criterion).
-_PLACE: Final = 1.5
+# What a further step of a staircase costs, in nats times ln n (as in Schwarz's criterion), and a staircase itself.
+_FURTHER: Final = 1.2
+_STAIRCASE: Final = 2.0
 # A larger share of points far off their level is no stalls, but another level of the same nights.
 _MOST_STALLS: Final = 1 / 8
 
@@ -107,14 +108,14 @@ class RupturesFinder:
             return starts, seen
         several, calm, bursts_seen = self._levels(scaled, np.zeros(len(scaled)), _lasting(scaled, several, level))
         first = needed(len(calm), np.array([]))
-        each = first if starts else _PLACE * math.log(len(scaled))
+        each = first if starts else _FURTHER * math.log(len(scaled))
         several = _without_weak(calm, several, lambda edges: np.full(len(edges) - 1, each))
         far = np.abs(scaled - levels(scaled, several)) > CLIP
         if len(several) <= max(1, len(starts)) or far.mean() > _MOST_STALLS:
             return starts, seen
         found = Levels(calm, [step(len(calm), start) for start in (*several, *starts)])
         evidence = found.support(range(len(several))) - found.support(range(len(several), len(several) + len(starts)))
-        enough = first + each * (len(several) - len(starts) - 1)
+        enough = first + each * (len(several) - len(starts) - 1) + (0 if starts else _STAIRCASE)
         return (several, bursts_seen) if evidence >= enough else (starts, seen)
 
     def _tested(self, scaled: Floats, curve: Floats, calm: Floats) -> tuple[list[int], int]:
