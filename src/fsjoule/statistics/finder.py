@@ -108,6 +108,7 @@ class RupturesFinder:
             return starts, seen
         several, calm, bursts_seen = self._levels(scaled, np.zeros(len(scaled)), _lasting(scaled, several, level))
         first = needed(len(calm), np.array([]))
+        # Beside a change that shows by itself memory must not add others. Only in a whole staircase a step is cheaper.
         each = first if starts else _FURTHER * math.log(len(scaled))
         several = _without_weak(calm, several, lambda edges: np.full(len(edges) - 1, each))
         far = np.abs(scaled - levels(scaled, several)) > CLIP
