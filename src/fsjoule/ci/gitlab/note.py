@@ -57,8 +57,9 @@ def merge_request_of(variables: Mapping[str, str]) -> MergeRequest | str:
 
 
 def job_of(variables: Mapping[str, str], url: str, beside: Path) -> Job:
-    """The pipeline that GitLab's variables name; `url` is the URL of the job that measured, else the one that it left
-    beside its answer. Raises ConfigError, ResultError.
+    """The pipeline that GitLab's variables name, and the job that measured.
+
+    That is `url`, else what the job left beside its answer. Raises ConfigError, ResultError.
     """
     if not url and (left := text_of_a_job(beside.with_name(_JOB_FILE))) and _JOB.fullmatch(left.strip()):
         url = left.strip()

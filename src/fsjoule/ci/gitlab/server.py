@@ -27,8 +27,10 @@ _MENTION: Final = re.compile(r"(?<!\w)@(?=[\w-])")
 
 
 def text_of_a_job(file: Path) -> str | None:
-    """A text that a job left as artifact, None if there is none. Raises ConfigError if it is no UTF-8, ResultError as
-    `read_inside`: a link, for example to /proc/self/environ, would make the token a part of the text.
+    """A text that a job left as artifact, None if there is none.
+
+    Raises ConfigError if it is no UTF-8, ResultError as `read_inside`: through a link to /proc/self/environ, for
+    example, the token would become a part of the text.
     """
     content = read_inside(file.parent, file.name, at_most=_MOST_BYTES)
     try:
@@ -60,8 +62,9 @@ def told_without_token(token: str, what: str, forbidden: str) -> Generator[None]
 
 @contextmanager
 def signed_in(server: str, token: str, what: str) -> Generator[tuple[gitlab.Gitlab, int | None]]:
-    """The server for a project's token, and the number of the token's user. Raises GitLabError as above, and
-    ConfigError where everybody on the way could read the token.
+    """The server for a project's token, and the number of the token's user.
+
+    Raises GitLabError as above, ConfigError where everybody on the way could read the token.
     """
     address = urlsplit(server)
     if address.scheme != "https" and address.hostname not in _LOOPBACK:
