@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from fsjoule.errors import Part
 from fsjoule.model.card import CardModel
-from fsjoule.model.labels import without_passwords
 from fsjoule.model.lab import JobFacts, LabFacts
+from fsjoule.model.labels import without_passwords
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
