@@ -56,9 +56,18 @@ class _Transport(asyncio.Transport):
     def abort(self) -> None:
         self.aborted.set()
 
-    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Nobody reads it."""
+
+    def close(self) -> None:
+        """It has gone already."""
+
     def is_closing(self) -> bool:
         return False
+
+
+async def _nothing(_scope: object, _receive: object, _send: object) -> None:
+    """An application that is never asked."""
 
 
 def test_connections_that_ask_for_nothing_and_many_of_one_computer_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +75,7 @@ def test_connections_that_ask_for_nothing_and_many_of_one_computer_are_closed(mo
     monkeypatch.setattr(server, "_MOST_OF_ONE", 3)
 
     async def readers() -> None:
-        config = uvicorn.Config(lambda *_: None)
+        config = uvicorn.Config(_nothing)
         config.load()
         state = ServerState()
         many = [_Transport("10.0.0.7") for _ in range(4)]

@@ -21,6 +21,8 @@ from results_factory import LAB, make_run
 from whole_runs import write_whole
 
 from fsjoule.errors import ConfigError, StorageError
+from fsjoule.host.plaintext import plain
+from fsjoule.report import markdown
 from fsjoule.report.allure import tests
 from fsjoule.report.allure.attachments import attach
 from fsjoule.report.allure.builds import read_builds
@@ -164,6 +166,11 @@ def test_a_foreign_attachment_is_no_page_of_the_reports(tmp_path: Path) -> None:
         "c.log": ".log",
         "repeat it.sh": ".sh",
     }
+
+
+def test_names_call_nobody_and_hide_nothing() -> None:
+    assert markdown.plain("@all 6.12@run-1") == "&#64;all 6.12@run-1"
+    assert plain("main\u200b\u200d\u3164\xad") == "main" + 4 * "\N{REPLACEMENT CHARACTER}"
 
 
 def test_a_report_is_served_by_its_own_names_only(tmp_path: Path) -> None:
