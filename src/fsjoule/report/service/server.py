@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import Any, ClassVar, Final
 
 import uvicorn
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.report.service.app import application
@@ -94,7 +94,7 @@ def _listening(host: str, port: int) -> Generator[socket.socket]:
         yield listener
 
 
-class _Connection(AutoHTTPProtocol):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass] - h11 or httptools
+class _Connection(H11Protocol):
     """A reader's connection, closed if it does not ask in time, or if its computer has too many."""
 
     open_now: ClassVar[Counter[str]] = Counter()
@@ -122,15 +122,20 @@ class _Connection(AutoHTTPProtocol):  # pyright: ignore[reportGeneralTypeIssues,
 
     def _wait(self) -> None:
         """Count the time for a head from its begin, not from its latest byte."""
-        if self.cycle is None or self.cycle.response_complete:
+        if self._is_waiting:
             self._late = self._late or asyncio.get_running_loop().call_later(_HEAD_S, self._give_up)
         elif self._late is not None:
             self._late.cancel()
             self._late = None
 
+    @property
+    def _is_waiting(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request, which uvicorn's own annotation lacks
+        return cycle is None or bool(cycle.response_complete)
+
     def _give_up(self) -> None:
         self._late = None
-        if self.cycle is None or self.cycle.response_complete:
+        if self._is_waiting:
             self.transport.abort()
 
 
