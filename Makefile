@@ -22,7 +22,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-UV_VERSION := 0.13.8
+UV_VERSION := $(shell sed -n 's,^uv==\([^ ]*\).*,\1,p' .ci/uv.txt)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # The virtual board's card is a loop device, which only root can attach.
 AS_ROOT := $(SUDO) $(if $(SUDO),--preserve-env)

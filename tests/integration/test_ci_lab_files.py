@@ -46,6 +46,9 @@ def test_units_start_labgrids_programs() -> None:
         ours = Path(sys.executable).with_name(name)
         told = subprocess.run([ours, "--help"], capture_output=True, text=True, timeout=_LIMIT_S, check=True).stdout
         assert all(option in told for option in options if option.startswith("-"))
+        # Neither asks for a password.
+        assert (unit["Service"]["IPAddressDeny"], unit["Service"]["IPAddressAllow"]) == ("any", "localhost")
+        assert "0.0.0.0" not in " ".join(options)
 
 
 def test_the_lab_has_the_labgrid_that_jobs_have() -> None:

@@ -86,6 +86,42 @@ def test_the_next_one_takes_its_place_wherever_it_stands(
     assert not [body for body in server.bodies() if "regressed" in body]
 
 
+def test_it_links_to_the_job_that_left_it(run: CommandLine, server: GitLab, tmp_path: Path) -> None:
+    (tmp_path / "job-url").write_text(f"{JOB}\n")
+    assert run("ci", "note", "note.md").code == 0
+    assert f"[job]({JOB})" in server.bodies()[0]
+    (tmp_path / "job-url").write_text(f"{JOB}) /close ![](x")
+    assert run("ci", "note", "note.md").code == 0
+    assert "[job](" not in server.bodies()[0]
+
+
+def test_what_a_merge_request_wrote_acts_on_nothing_and_calls_nobody(
+    run: CommandLine, server: GitLab, tmp_path: Path
+) -> None:
+    (tmp_path / "note.md").write_text("/close\n  /merge\n@all see a/b, 6.12@run-1 and (@root)\n")
+    assert note(run).code == 0
+    text = server.bodies()[0].partition("\n")[2]
+    assert text.startswith("&#47;close\n  &#47;merge\n&#64;all see a/b, 6.12@run-1 and (&#64;root)\n")
+
+
+@pytest.mark.parametrize("name", ["note.md", "annotations.json", "job-url"])
+def test_a_link_among_the_artifacts_is_not_followed(
+    run: CommandLine, server: GitLab, tmp_path: Path, name: str
+) -> None:
+    """It may lead to /proc/self/environ, where the token is."""
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("/proc/self/environ")
+    done = run("ci", "note", "note.md")
+    assert (done.code, "a symbolic link, which is not followed" in done.err) == (2, True)
+    assert server.asked == []
+
+
+def test_the_token_is_not_sent_in_the_clear(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI_SERVER_URL", "http://gitlab.example")
+    done = note(run)
+    assert (done.code, "the token is not sent to http://gitlab.example: that is not https" in done.err) == (2, True)
+
+
 def test_a_boards_note_is_another_one(run: CommandLine, server: GitLab) -> None:
     note(run)
     for said in ("posted", "updated"):

@@ -179,10 +179,27 @@ def test_nothing_of_the_repositorys_gets_into_our_jobs() -> None:
     """Globals would: a job's own keyword goes before `default`, its own variable before the repository's."""
     for name, job in expanded({"a_a": True, "bisect": True, "matrix": True, "pages": True}).items():
         assert {"image", "before_script", "stage"} <= set(job), name
+        assert job["inherit"] == {"default": False}, f"{name}: an after_script of theirs"
+        assert job["variables"]["GIT_STRATEGY"] in {"fetch", "none"}, f"{name}: none of theirs would leave no .ci"
         if "measuring" in name or ".ci/gate" in str(job["script"]):
             assert {"FS", "SUITE", "GATE_POLICY", "GATE_ENVIRONMENT"} <= set(job["variables"]), name
     document = yaml.safe_load_all((PROJECT / FILE).read_text())
     assert not {"default", "variables", "stages", "workflow", "include"} & set(list(document)[1])
+
+
+def test_what_has_the_token_runs_no_code_of_a_merge_request_and_takes_no_variable_from_one() -> None:
+    jobs = expanded({"bisect": True})
+    telling = {name: job for name, job in jobs.items() if job.get("environment", {}).get("name") == "fsjoule-note"}
+    assert list(telling) == ["fsjoule:note", "fsjoule:board-note", "fsjoule:bisect-issue"]
+    for name, job in telling.items():
+        assert job["variables"]["GIT_STRATEGY"] == "none", name
+        # A runner's folder may have what an earlier job left in it: fsjoule is always a clone of its own.
+        _, cleared, cloned, entered, prepared = job["before_script"]
+        assert (cleared, entered, prepared) == ("rm -rf .fsjoule", "cd .fsjoule", ".ci/prepare"), name
+        assert cloned.endswith('"$FSJOULE_REVISION" "${FSJOULE_REPOSITORY:-$CI_REPOSITORY_URL}" .fsjoule'), name
+        assert all(line.startswith(".venv/bin/fsjoule ci ") for line in job["script"]), name
+        for needed in job["needs"]:
+            assert "dotenv" not in jobs[needed]["artifacts"].get("reports", {}), name
 
 
 def test_the_note_is_written_whatever_the_gate_said(pipeline: Pipeline) -> None:

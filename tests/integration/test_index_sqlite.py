@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -85,6 +86,19 @@ def test_a_file_that_is_no_index_is_refused_and_left_alone(tmp_path: Path, conte
         with pytest.raises(ResultError, match=r"(?s)damaged, or not an index.*delete it and run"):
             open_index(file, create=create)
     assert file.read_bytes() == content
+
+
+def test_a_view_in_the_place_of_a_table_is_not_read(tmp_path: Path) -> None:
+    """This one has no end."""
+    file = tmp_path / "index.sqlite"
+    open_index(file, create=True).close()
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript(
+            "PRAGMA foreign_keys=OFF; DROP TABLE runs; "
+            "CREATE VIEW runs AS WITH RECURSIVE r(run_id) AS (SELECT 1 UNION ALL SELECT run_id FROM r) SELECT * FROM r"
+        )
+    with pytest.raises(ResultError, match="is not an index: it has 'runs'"):
+        open_index(file)
 
 
 def test_an_index_that_somebody_else_keeps_writing_is_busy(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from kernelci_server import KBUILD, RUNTIME, TOKEN, KernelCI, digest, kernelci_s
 
 from fsjoule.ci.kernelci import poll as poller
 from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, Api
-from fsjoule.ci.kernelci.job import Job, bring_kernel, definition_of
+from fsjoule.ci.kernelci.job import Job, bring_kernel, check_source, definition_of
 from fsjoule.ci.kernelci.kcidb import Kcidb, kcidb_of
-from fsjoule.errors import KernelCIError, LabError
+from fsjoule.errors import ConfigError, KernelCIError, LabError
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
@@ -270,6 +270,23 @@ def await_events(kernelci: KernelCI, times: int, asked: str = "/latest/events") 
     while [path for path, _ in kernelci.authorized].count(asked) < times:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("url", "sha256", "why"),
+    [
+        ("http://93.184.215.14/zImage", None, "comes by http and has no SHA-256"),
+        ("https://127.0.0.1/zImage", "0" * 64, "is in the lab's own network"),
+        ("https://[fe80::1]/zImage", "0" * 64, "is in the lab's own network"),
+        ("http://10.0.0.7:8080/zImage", "0" * 64, "is in the lab's own network"),
+        ("http://93.184.215.14/zImage", "0" * 64, ""),
+        ("https://93.184.215.14/zImage", None, ""),
+    ],
+)
+def test_what_is_booted_comes_from_outside_and_nobody_changed_it(url: str, sha256: str | None, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) if why else nullcontext():
+        check_source("https://93.184.215.15/latest", url, "kernel", sha256=sha256)
+    check_source("http://127.0.0.1:9000/latest", url, "kernel", sha256=sha256)
 
 
 def test_a_revision_names_no_folder(kernelci: KernelCI, parts: dict[str, str], tmp_path: Path) -> None:

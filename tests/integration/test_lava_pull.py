@@ -19,7 +19,7 @@ from command_line import CommandLine, command_line
 from results_factory import MadeRun, make_run
 
 from fsjoule.ci.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
-from fsjoule.ci.lava.pull import Server, pull
+from fsjoule.ci.lava.pull import Server, _log, pull
 from fsjoule.ci.lava.signals import Signals
 from fsjoule.errors import ConfigError, LavaError, ResultError
 from fsjoule.host.paths import project_dir
@@ -212,6 +212,14 @@ def test_a_server_that_never_comes_to_an_end_is_given_up(lava: Lava, tmp_path: P
     lava.byte_s = 0.5
     with pytest.raises(LavaError, match="took longer than 1 s"):
         pull(Server(lava.url, answer_limit_s=1.0), 7, tmp_path)
+
+
+@pytest.mark.parametrize("sign", [b"[", b"{a: ", b"- "])
+def test_a_log_that_is_nested_deep_ends_no_process(sign: bytes) -> None:
+    with pytest.raises(LavaError, match="not as LAVA writes it"):
+        _log(sign * 300_000, "the log", "2026.10")
+    nested = b"[" * 300 + b"]" * 300
+    assert _log(b"- {lvl: target, msg: a}\n- {lvl: target, msg: " + nested + b"}\n", "the log", "2026.10") == ["a"]
 
 
 def test_a_folder_that_cannot_be_one_is_not_looked_for(lava: Lava, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -301,3 +302,14 @@ def test_a_scratch_repository_that_was_killed_while_it_was_made_is_mended(tree: 
     repository = open_repository(tree)
     (repository.scratch / ".git" / "HEAD").unlink()
     assert len(find_line(open_repository(tree), ["v6.1"], [commit(tree, "a", "1")])) == 2
+
+
+def test_a_repository_of_another_user_comes_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path / "linux"], check=True)
+    # Git's own tests have it: t/t0033-safe-directory.sh.
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    monkeypatch.delenv("GIT_CONFIG_COUNT", raising=False)
+    with pytest.raises(ConfigError, match=r"another user's: git config --global --add safe\.directory .*linux"):
+        find_revision(tmp_path / "linux", "HEAD")

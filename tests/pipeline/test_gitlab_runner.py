@@ -289,13 +289,17 @@ def test_a_gate_and_its_note_whose_token_is_masked(project: Project) -> None:
     gate = project.whole(runner, "fsjoule:gate")
     ended(gate)
     assert gate.state == "success", gate.log
-    assert gate.files == ["note.md"]
-    assert b"GATE_JOB_URL=http" in gzip.decompress(gate.artifacts["dotenv"])
+    assert sorted(gate.files) == ["job-url", "note.md"]
+    assert "dotenv" not in gate.artifacts
     shown = ('echo "the token is $FSJOULE_GITLAB_TOKEN"',)
-    note = project.whole(runner, "fsjoule:note", script=shown, after=gate)
+    # The branch's own revision, because the note's job checks nothing out.
+    project.pipeline.git("branch", "-f", "change")
+    own = {"FSJOULE_REPOSITORY": f"file://{project.pipeline.repository}", "FSJOULE_REVISION": "change"}
+    note = project.whole(runner, "fsjoule:note", script=shown, after=gate, **own)
     ended(note)
     assert note.state == "success", note.log
     (posted,) = project.gitlab.bodies()
     assert "fsjoule gate: identical" in posted
+    assert f"[job]({project.gitlab.url}/group/project/-/jobs/{gate.number})" in posted
     assert "the token is [MASKED]" in note.log
     assert TOKEN not in note.log

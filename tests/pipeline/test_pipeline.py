@@ -127,6 +127,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Generator[Project]:
             # The tool's own is where a container would have it.
             "CI_PROJECT_DIR": str(pipeline.repository),
             "FSJOULE_GITLAB_TOKEN": TOKEN,
+            # The job with the token checks nothing out: it clones this revision.
+            "FSJOULE_REPOSITORY": f"file://{pipeline.repository}",
+            "FSJOULE_REVISION": pipeline.git("branch", "--show-current"),
             "FS": "ext4",
             # What the runner of a team keeps from job to job.
             "FSJOULE_CACHE_DIR": str(cache_dir()),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import closing
 from dataclasses import replace
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,13 +18,19 @@ from command_line import CommandLine, command_line
 from nights import Nights, slower_at
 from reported_runs import BUILDS, LAB_STEPS, STEP_AT, Written, write_gate, write_nights, write_run
 from results_factory import LAB, make_run
+from whole_runs import write_whole
 
 from fsjoule.errors import ConfigError, StorageError
+from fsjoule.host.plaintext import plain
+from fsjoule.report import markdown
 from fsjoule.report.allure import tests
+from fsjoule.report.allure.attachments import attach
 from fsjoule.report.allure.builds import read_builds
 from fsjoule.report.allure.documents import Status
 from fsjoule.report.allure.history import history_lines
 from fsjoule.report.allure.results import environment, write_results
+from fsjoule.report.allure.server import serving
+from fsjoule.report.allure.site import _MARK
 from fsjoule.report.allure.trends import loss_tests, trends_of
 from fsjoule.report.allure.words import categories
 from fsjoule.store.folder import GATE_FILE
@@ -144,6 +153,38 @@ def test_attachments_are_there_and_can_be_read(files: Path, written: Written) ->
     again = attached["repeat it.sh"].read_text()
     assert f"pytest tests/bench --lg-env env/virtual.yaml --fs ext4,btrfs --seed 7 -k {entry.number:02d}-r1-" in again
     assert "#   mount -t ext4 /dev/mmcblk1p3 /mnt" in again
+
+
+def test_a_foreign_attachment_is_no_page_of_the_reports(tmp_path: Path) -> None:
+    made = make_run(repeat=1)
+    files = {"a.html": b"<script>", "b.svg": b"<svg/>", "c.log": b"text"}
+    folder = write_whole(tmp_path, made.run, made.measurements[:1], attachments=lambda _: files)
+    attached = attach(load_run(folder), made.measurements[0], "uuid", lambda _name, _content: None).attachments
+    assert {each.name: Path(each.source).suffix for each in attached} == {
+        "a.html": "",
+        "b.svg": "",
+        "c.log": ".log",
+        "repeat it.sh": ".sh",
+    }
+
+
+def test_names_call_nobody_and_hide_nothing() -> None:
+    assert markdown.plain("@all 6.12@run-1") == "&#64;all 6.12@run-1"
+    assert plain("main\u200b\u200d\u3164\xad") == "main" + 4 * "\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_report_is_served_by_its_own_names_only(tmp_path: Path) -> None:
+    """By another one it would be read by a page elsewhere, in the same browser."""
+    (tmp_path / "index.html").write_text("a report")
+    (tmp_path / _MARK).touch()
+    statuses: list[int] = []
+    with serving(tmp_path, 0) as address, closing(HTTPConnection(urlsplit(address).netloc, timeout=60)) as connection:
+        for host in ("127.0.0.1:8080", "localhost", "evil.example:8080"):
+            connection.request("GET", "/index.html", headers={"Host": host})
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+    assert statuses == [200, 200, 400]
 
 
 def test_names_are_no_markup() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from fake_bench import FACTS, IMAGE, PROFILE
 from traces import INFO, trace_of
 
 from fsjoule.bench.health.checkup import Checkup, MeterTools
+from fsjoule.bench.health.doors import open_doors
 from fsjoule.bench.health.result import Check, Health, exit_code, overall
 from fsjoule.bench.square_load import BUSY_S, IDLE_S
 from fsjoule.errors import BoardError, LabError, PlaceLostError
@@ -109,6 +113,30 @@ def place() -> _Place:
 
 def _health(checks: dict[str, Check]) -> dict[str, str]:
     return {name: str(check.health) for name, check in checks.items()}
+
+
+@pytest.mark.parametrize(
+    ("address", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True), ("::1", False), ("::", True)]
+)
+def test_a_coordinator_that_other_computers_reach_is_named(address: str, is_open: bool) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as listener:
+        port = listener.getsockname()[1]
+        told = list(open_doors(f"localhost:{port}"))
+    assert [each for each in told if "coordinator" in each] == (
+        [f"the coordinator at localhost:{port} listens beyond its computer, and asks nobody for a password"]
+        if is_open
+        else []
+    )
+    assert any("10.0.0.7" in each for each in open_doors("10.0.0.7:20408"))
+
+
+def test_a_lava_worker_that_is_root_is_named(tmp_path: Path) -> None:
+    (tmp_path / "17").mkdir()
+    (tmp_path / "17" / "comm").write_text("lava-worker\n")
+    told = list(open_doors("127.0.0.1:20408", tmp_path))
+    assert bool(told) is (os.geteuid() == 0)
+    assert all("lava-worker (process 17) is root" in each for each in told)
 
 
 def test_a_good_place_is_ok_in_every_part(place: _Place) -> None:

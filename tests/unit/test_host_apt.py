@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from fsjoule.host.apt import parse_packages
+from fsjoule.host.apt import PrivateApt, parse_packages
+from fsjoule.host.debian_archive import Archive
 from fsjoule.images.emulator import parse_version
 
 SHOWN = """\
@@ -42,6 +47,16 @@ def test_packages_are_read_with_all_they_depend_on() -> None:
         "python3",
     )
     assert busybox.depends == ()
+
+
+def test_a_host_that_takes_unsigned_lists_changes_nothing(tmp_path: Path) -> None:
+    host = tmp_path / "host.conf"
+    options = ("Acquire::AllowInsecureRepositories", "Acquire::AllowWeakRepositories", "APT::Get::AllowUnauthenticated")
+    host.write_text("".join(f'{option} "true";\n' for option in options))
+    PrivateApt(tmp_path / "apt", archive=Archive("http://deb.debian.org/debian", "bookworm"), architecture="armhf")
+    argv = ("apt-config", "-c", tmp_path / "apt" / "apt.conf", "dump", "--format", "%F=%v%n", *options)
+    told = subprocess.run(argv, env=os.environ | {"APT_CONFIG": str(host)}, capture_output=True, text=True, check=True)
+    assert {line.strip() for line in told.stdout.splitlines()} == {f"{option}=false" for option in options}
 
 
 def test_no_packages() -> None:

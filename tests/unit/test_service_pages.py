@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Generator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,31 @@ def test_a_run_is_shown_as_its_folder_tells_it(service: Service, run: CommandLin
     text = service.ask("/run/n00021").text
     assert "Which filesystem is better" in text
     assert "Every measurement" in text
+
+
+def test_a_runs_command_is_shown_without_passwords_and_folders(tmp_path: Path) -> None:
+    made = make_run(repeat=1)
+    command = (
+        "fsjoule",
+        "bench",
+        "--index",
+        "postgresql://lab:s3cret@db/fsjoule",
+        "-k=x",
+        "--results=/srv/lab/results",
+    )
+    folder = write_whole(tmp_path / "results", replace(made.run, command=command), made.measurements[:2])
+    # As an older fsjoule wrote it.
+    file = folder / "run.json"
+    file.write_text(file.read_text().replace("lab:***@", "lab:s3cret@"))
+    assert "s3cret" in file.read_text()
+    imported(tmp_path / "index.sqlite", tmp_path / "results")
+    service = Service(tmp_path / "index.sqlite")
+    for end in ("", ".json"):
+        text = service.ask(f"/run/{made.run.run_id}{end}").text
+        assert "postgresql://lab:***@db/fsjoule" in text, end
+        assert "--results=results" in text, end
+        assert "s3cret" not in text, end
+        assert "/srv/lab" not in text, end
 
 
 def test_traces_of_a_large_run_are_not_drawn_while_a_reader_waits(

@@ -18,6 +18,7 @@ from whole_runs import write_whole
 
 from fsjoule.errors import LabError, ResultError
 from fsjoule.model import Measurement, RunStatus, Value
+from fsjoule.model.labels import without_passwords
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
 
@@ -368,3 +369,20 @@ def test_a_trace_that_is_long_stays_small(tmp_path: Path, made: MadeRun) -> None
     folder.add(made.measurements[0], make_trace(60.0), {})
     size = (next((folder.path / "measurements").iterdir()) / "trace.parquet").stat().st_size
     assert size < 61_200 * 5
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("postgresql://u:p@w@db/x", "postgresql://u:***@db/x"),
+        (
+            "--index=postgresql://db/x?user=u&password=p&timeout=3",
+            "--index=postgresql://db/x?user=u&password=***&timeout=3",
+        ),
+        ("https://token@db.example.org", "https://***@db.example.org"),
+        ("postgresql://u@db/x", "postgresql://u@db/x"),
+        ("6.1@run-1", "6.1@run-1"),
+    ],
+)
+def test_a_command_is_kept_without_its_secrets(word: str, shown: str) -> None:
+    assert without_passwords(["fsjoule", word]) == ("fsjoule", shown)

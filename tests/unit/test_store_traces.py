@@ -137,6 +137,41 @@ def test_damaged_traces_are_refused(tmp_path: Path) -> None:
         read_trace(path)
 
 
+def test_a_page_that_unpacks_to_gigabytes_is_refused_before_it_takes_the_memory(tmp_path: Path) -> None:
+    """The footer stays as it is: the chunk of a column has the same length, and one page."""
+    path = tmp_path / "trace.parquet"
+    path.write_bytes(good := encode_trace(make_trace(30.0)))
+    group = pq.read_metadata(path).row_group(0)
+    sizes = [int(group.column(i).total_compressed_size) for i in range(group.num_columns)]
+    column = group.column(sizes.index(max(sizes)))
+    zeros = pa.compress(bytes(1 << 25), codec="zstd", asbytes=True)
+    chunk, ending = column.total_compressed_size, b"\x15\x0a\x15\x06\x15\x06\x00\x00"
+    size = chunk - 6 - 3 * 5 - len(ending)
+    numbers = (
+        b"\x15\x00\x15",
+        _varint(2 << 25),
+        b"\x15",
+        _varint(2 * size),
+        b"\x2c\x15",
+        _varint(2 * column.num_values),
+    )
+    # Behind the zeros a frame of zstd's that is skipped.
+    rest = size - len(zeros) - 8
+    page = b"".join((*numbers, ending, zeros, b"\x50\x2a\x4d\x18", rest.to_bytes(4, "little"), bytes(rest)))
+    start = column.data_page_offset
+    path.write_bytes(good[:start] + page + good[start + len(page) :])
+    assert len(page) == chunk
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(ResultError, match="has pages of more bytes than its rows have"):
+        read_trace(path)
+    assert pa.default_memory_pool().max_memory() == before
+
+
+def _varint(number: int) -> bytes:
+    """As Thrift writes it."""
+    return bytes([*((number >> 7 * i) & 127 | 128 for i in range(4)), number >> 28])
+
+
 @pytest.mark.parametrize("samples", [1000, 70_000, 1_000_000])
 def test_a_trace_that_is_written_piece_by_piece(samples: int, tmp_path: Path) -> None:
     """Row groups hold a minute, whatever the pieces are."""

@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="Report to GitLab from CI jobs, and
 @app.command("note")
 def note(
     file: Annotated[Path, typer.Argument(help="Output of `fsjoule gate --markdown FILE`; may be missing.")],
-    job_url: Annotated[str, typer.Option(help="The job that measured; the note links to its artifacts.")] = "",
+    job_url: Annotated[str, typer.Option(help="The job that measured (default: the file `job-url` beside FILE).")] = "",
     name: Annotated[str, typer.Option(help="Name of a further note, for example a board's place.")] = "",
 ) -> None:
     """Post the note on the merge request, or update the existing one.
@@ -32,12 +32,14 @@ def note(
     The token comes from FSJOULE_GITLAB_TOKEN. Without a token or a merge request the note is printed instead.
     Exit code 7: GitLab cannot be reached, or refuses.
 
-    Example: fsjoule ci note note.md --job-url "$GATE_JOB_URL"
+    Example: fsjoule ci note note.md
     """
     from fsjoule.ci.gitlab.note import job_of, merge_request_of, note_text, post_note
+    from fsjoule.ci.gitlab.server import text_of_a_job
     from fsjoule.ci.gitlab.verdict import ANNOTATIONS
 
-    text = note_text(_told(file), job_of(os.environ, job_url), _told(file.with_name(ANNOTATIONS)))
+    links = text_of_a_job(file.with_name(ANNOTATIONS))
+    text = note_text(text_of_a_job(file), job_of(os.environ, job_url, file), links)
     where = merge_request_of(os.environ)
     if isinstance(where, str):
         progress(f"{where}: the note is printed instead")
@@ -49,23 +51,24 @@ def note(
 @app.command("issue")
 def issue(
     file: Annotated[Path, typer.Argument(help="Output of `fsjoule bisect --markdown FILE`; may be missing.")],
-    job_url: Annotated[str, typer.Option(help="The job that bisected; the issue links to its artifacts.")] = "",
+    job_url: Annotated[str, typer.Option(help="The job that bisected (default: the file `job-url` beside FILE).")] = "",
 ) -> None:
     """Open an issue with the answer of a bisection, or update the one about the same question.
 
     The token comes from FSJOULE_GITLAB_TOKEN. Without a token the issue is printed instead. A closed issue stays as it
     is. Exit code 7: GitLab cannot be reached, or refuses.
 
-    Example: fsjoule ci issue bisect.md --job-url "$BISECT_JOB_URL"
+    Example: fsjoule ci issue bisect.md
     """
     from fsjoule.ci.gitlab.issue import issue_of, issues_of, post_issue
     from fsjoule.ci.gitlab.note import job_of
+    from fsjoule.ci.gitlab.server import text_of_a_job
 
-    told = _told(file)
+    told = text_of_a_job(file)
     if told is None:
         progress(f"there is no {file}: nothing was bisected")
         return
-    made = issue_of(told, job_of(os.environ, job_url))
+    made = issue_of(told, job_of(os.environ, job_url, file))
     where = issues_of(os.environ)
     if isinstance(where, str):
         progress(f"{where}: the issue is printed instead")
@@ -204,13 +207,3 @@ def pull(
     progress(
         f"{counted(pulled.fetched, 'earlier run')} fetched from the package registry, {pulled.known} already there"
     )
-
-
-def _told(file: Path) -> str | None:
-    """The note that the gate wrote; None if it wrote none."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the note cannot be read: {error}", file=file) from error

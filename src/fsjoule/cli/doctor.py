@@ -76,9 +76,10 @@ def doctor(
 def _one(
     place: str | None, lg_env: Path | None, wanted: Wanted, kernel: str | None, *, state: bool, json_output: bool
 ) -> int:
+    from fsjoule.bench.health.doors import open_doors
     from fsjoule.bench.health.result import Health, exit_code, overall, words
     from fsjoule.errors import ConfigError
-    from fsjoule.lab.coordinator import connected
+    from fsjoule.lab.coordinator import connected, coordinator_address
     from fsjoule.lab.states import judge
     from fsjoule.runs.doctor import environment_of, examined, tags_of
 
@@ -91,6 +92,8 @@ def _one(
     with examined(environment, progress, place=place, wanted=wanted, kernel=kernel) as found:
         if not json_output:
             _show_head(found.profile.name, simulated=found.profile.simulated, environment=str(environment))
+        for door in open_doors(coordinator_address()):
+            progress(f"warning: {door} (docs/security.md)")
         for check in found.checks:
             checks.append(check)
             if not json_output:

@@ -17,6 +17,14 @@ from fsjoule.host.watched import run_watched, size_mib
 _UPDATE_TIMEOUT_S: Final = 300.0
 _DOWNLOAD_TIMEOUT_S: Final = 900.0
 
+# Whatever the host's own configuration allows: root unpacks and boots these packages.
+_SIGNED: Final = (
+    'Acquire::AllowInsecureRepositories "false"',
+    'Acquire::AllowWeakRepositories "false"',
+    'Acquire::AllowDowngradeToInsecureRepositories "false"',
+    'APT::Get::AllowUnauthenticated "false"',
+)
+
 # The host's own configuration is read first, for its proxies. Its hooks and lists are cleared here.
 _CONFIG: Final = """\
 #clear APT::Update;
@@ -61,7 +69,9 @@ class PrivateApt:
         for part in ("state/lists/partial", "cache/archives/partial"):
             (folder / part).mkdir(parents=True)
         (folder / "status").touch()
-        self._config.write_text(_CONFIG.format(folder=folder, architecture=architecture))
+        self._config.write_text(
+            _CONFIG.format(folder=folder, architecture=architecture) + "".join(f"{each};\n" for each in _SIGNED)
+        )
 
     def update(self, progress: Callable[[str], None]) -> None:
         """Fetch the package lists. Raises a transient LabError if the mirror cannot be reached or is out of step."""
@@ -143,6 +153,7 @@ def unpack_packages(
                 "--variant=extract",
                 f"--architectures={architecture}",
                 f"--include={','.join(packages)}",
+                *(f"--aptopt={option}" for option in _SIGNED),
                 *(["--skip=cleanup/apt/cache"] if keep_archives else []),
                 archive.suite,
                 tree,

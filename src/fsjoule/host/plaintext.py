@@ -14,7 +14,7 @@ REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 # Control characters except tab and new line, marks and overrides of the writing direction, line separators of Unicode,
 # lone surrogates, invisible characters and noncharacters.
 _UNFIT: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufdd0-\ufdef\ufeff"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u3164\uffa0\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufdd0-\ufdef\ufeff"
     "\ufff0-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 _BREAKS: Final = re.compile(r"[\t\n]")

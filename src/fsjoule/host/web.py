@@ -6,8 +6,10 @@ asked: its password would take the place of a token, or be sent where none is to
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
+import socket
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -71,6 +73,16 @@ def is_address(url: str) -> bool:
         return False
 
 
+def is_private(url: str) -> bool:
+    """Whether an address leads to this computer or into its own network. A name that only a proxy knows does not."""
+    parts = urlsplit(url)
+    try:
+        found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):
+        return False
+    return any(not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_global for *_, address in found)
+
+
 @contextmanager
 def answered(
     method: str,
@@ -127,6 +139,10 @@ def _sent(
         # The address of a stored file may be signed, behind a question mark.
         if not is_address(url.partition("?")[0]):
             raise AnswerError("sends us to what is no address of a web server", transient=False)
+        if first.startswith("https:") and not url.startswith("https:"):
+            raise AnswerError("sends us from https to http", transient=False)
+        if is_private(url) and not is_private(first):
+            raise AnswerError("sends us into the lab's own network", transient=False)
         more = {}
     raise AnswerError(f"sends us to more than {_HOPS} other addresses", transient=False)
 

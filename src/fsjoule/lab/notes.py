@@ -25,6 +25,7 @@ from typing import Any, Final
 from fsjoule.errors import PlaceHeldError
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef
+from fsjoule.model.labels import without_passwords
 
 _LONGEST: Final = 100_000
 _SHOWN: Final = 200
@@ -79,7 +80,7 @@ class Note:
         """Replace what an earlier process left, or say more of this process's place."""
         mine = self.left if self.left is not None and self.left.pid == os.getpid() else None
         if mine is None:
-            mine = Content(os.getpid(), shlex.join(sys.argv), place=self._name)
+            mine = Content(os.getpid(), shlex.join(without_passwords(sys.argv)), place=self._name)
         self.keep(dataclasses.replace(mine, acquired=acquired, before=before, after=after))
 
     def keep(self, content: Content) -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.plan import SeriesKey
+
+# In an address: scheme://USER:PASSWORD@, the password of a query, and a user of the web, who is a token.
+_SECRETS: Final = re.compile(
+    r"(?<=://)(?P<user>[^/@:\s]*):[^/\s]*@|(?P<query>[?&;]password=)[^&\s]*|(?<=http://)[^/@\s]+@|(?<=https://)[^/@\s]+@"
+)
+_FOLDERS: Final = re.compile(r"(^|[=@,])(?:/[^/\s=@,]+)*/(?=[^/\s=@,]+)")
 
 
 def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
@@ -44,3 +52,19 @@ def listed(given: str | Iterable[str] | None, *, option: str = "") -> tuple[str,
             )
         found += names
     return tuple(dict.fromkeys(found))
+
+
+def without_passwords(words: Iterable[str]) -> tuple[str, ...]:
+    """A command line that may be kept and shown: `***` for each password or token in an address."""
+    return tuple(_SECRETS.sub(_masked, word) for word in words)
+
+
+def without_folders(words: Iterable[str]) -> tuple[str, ...]:
+    """A command line for readers on the network: where this computer has its files is nobody's business there."""
+    return tuple(_FOLDERS.sub(r"\1", word) for word in words)
+
+
+def _masked(found: re.Match[str]) -> str:
+    if found["user"] is not None:
+        return f"{found['user']}:***@"
+    return f"{found['query']}***" if found["query"] else "***@"

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from fsjoule.errors import Part
 from fsjoule.model.card import CardModel
 from fsjoule.model.lab import JobFacts, LabFacts
+from fsjoule.model.labels import without_passwords
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
@@ -270,6 +271,10 @@ class Run:
     places: tuple[PoolPlace, ...] = ()
     load: HostLoad | None = None
     schema: Literal["fsjoule.run/8"] = RUN_SCHEMA
+
+    def __post_init__(self) -> None:
+        # Whoever types a command, and whatever reads an older run folder: pages, reports and the index show it.
+        object.__setattr__(self, "command", without_passwords(self.command))
 
     @property
     def by_bench(self) -> bool:

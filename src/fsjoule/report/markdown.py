@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from fsjoule.report.table import Table
+
+# A branch called @all would tell everybody; KERNEL@RUN tells nobody.
+_MENTION: Final = re.compile(r"(?<!\w)@(?=[\w-])")
 
 
 def folded(title: str, lines: Sequence[str]) -> Iterator[str]:
@@ -35,4 +40,5 @@ def plain(text: str) -> str:
     """Text with markup escaped: branches and mount options contain underscores, bars and stars."""
     for sign in "\\`*_[]|~":
         text = text.replace(sign, "\\" + sign)
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")
+    return _MENTION.sub("&#64;", text)

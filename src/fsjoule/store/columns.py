@@ -7,12 +7,109 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 _GROUP_BYTES: Final = 1 << 20  # the largest overhead of a row group
+
+# Numbers of fields in Parquet's metadata (https://github.com/apache/parquet-format, parquet.thrift).
+_ROW_GROUPS, _COLUMNS, _GROUP_ROWS, _COLUMN = 4, 1, 3, 3
+_PACKED, _DATA, _DICTIONARY = 7, 9, 11
+_PAGE_SIZE, _PAGE_PACKED = 2, 3
+# Kinds of values in Thrift's compact protocol (https://github.com/apache/thrift, doc/specs/thrift-compact-protocol.md).
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
+_NUMBERS: Final = (4, 5, 6)
+_DEEPEST: Final = 16
+_FOOT: Final = 8  # the footer's length, and PAR1
+
+
+def check_pages(content: bytes, *, row_bytes: int, most_rows: int | None, what: str) -> None:
+    """Check how many bytes each page says it unpacks to: pyarrow takes that memory, whatever the footer says.
+
+    Arguments and errors are those of `check_columns`, which calls for pages and so comes after this.
+    """
+    try:
+        length = int.from_bytes(content[-_FOOT:-4], "little")
+        footer = _Thrift(content, len(content) - _FOOT - length).struct()
+        rows = sum(group[_GROUP_ROWS] for group in footer[_ROW_GROUPS])
+        if most_rows is not None and rows > most_rows:
+            raise ValueError(f" has {rows} rows; {what} has at most {most_rows}")
+        for group in footer[_ROW_GROUPS]:
+            allowed = group[_GROUP_ROWS] * row_bytes + _GROUP_BYTES
+            for column in group[_COLUMNS]:
+                facts = column[_COLUMN]
+                at = min(facts[_DATA], facts.get(_DICTIONARY) or facts[_DATA])
+                end = at + facts[_PACKED]
+                while at < end:
+                    header = _Thrift(content, at)
+                    page = header.struct()
+                    allowed -= page[_PAGE_SIZE]
+                    if allowed < 0 or page[_PAGE_SIZE] < 0 or page[_PAGE_PACKED] < 0:
+                        raise ValueError(" has pages of more bytes than its rows have")
+                    at = header.at + page[_PAGE_PACKED]
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(" has metadata that contradicts itself") from error
+
+
+@dataclass
+class _Thrift:
+    """Reads Thrift's compact protocol from `content` at `at`."""
+
+    content: bytes
+    at: int
+
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        """A struct's fields by their numbers. Raises IndexError at the content's end, ValueError for another form."""
+        found: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._zigzag()
+            found[number] = self._value(head & 15, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 - any of Thrift's
+        if depth > _DEEPEST:
+            raise ValueError(" has metadata that is nested too deep")
+        if kind in (_TRUE, _FALSE):
+            return kind == _TRUE
+        if kind in _NUMBERS:
+            return self._zigzag()
+        if kind == _STRUCT:
+            return self.struct(depth + 1)
+        if kind in (_LIST, _SET):
+            head = self._byte()
+            count = head >> 4 if head >> 4 != 15 else self._varint()  # noqa: PLR2004 - 15: the count follows
+            # Booleans in a list have a byte each, unlike fields.
+            each = _BYTE if head & 15 in (_TRUE, _FALSE) else head & 15
+            return [self._value(each, depth + 1) for _ in range(min(count, len(self.content)))]
+        sizes = {_BYTE: 1, _DOUBLE: 8}
+        if kind != _BINARY and kind not in sizes:
+            raise ValueError(" has metadata of an unknown kind")
+        size = sizes.get(kind) or self._varint()
+        self.at += size
+        return None
+
+    def _byte(self) -> int:
+        if self.at < 0:
+            raise IndexError
+        self.at += 1
+        return self.content[self.at - 1]
+
+    def _varint(self) -> int:
+        found = shift = 0
+        while True:
+            byte = self._byte()
+            found |= (byte & 127) << shift
+            shift += 7
+            if byte < 128 or shift > 63:  # noqa: PLR2004 - the last byte, and the longest number
+                return found
+
+    def _zigzag(self) -> int:
+        found = self._varint()
+        return (found >> 1) ^ -(found & 1)
 
 
 def check_columns(

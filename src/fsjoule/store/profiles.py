@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, with_config
 from fsjoule.errors import ResultError
 from fsjoule.host.plaintext import plain, plain_line
 from fsjoule.model import Profile, Symbols
-from fsjoule.store.columns import check_columns
+from fsjoule.store.columns import check_columns, check_pages
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
 PROFILE_FILE: Final = "profile.parquet"
@@ -187,6 +187,7 @@ def _decoded(content: bytes, path: Path, layout: _Layout) -> tuple[pa.Table, byt
             if metadata is None:
                 raise ResultError(f"{shown} is a Parquet file without the metadata of {layout.what}", hint=_HINT)
             try:
+                check_pages(content, row_bytes=layout.row_bytes, most_rows=_MOST_ROWS, what=layout.what)
                 check_columns(file, layout.columns, row_bytes=layout.row_bytes, most_rows=_MOST_ROWS, what=layout.what)
             except ValueError as error:
                 raise ResultError(f"{shown}{error}", hint=_HINT) from error

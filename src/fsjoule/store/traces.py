@@ -28,13 +28,14 @@ from fsjoule.host.inside import ATTACHMENT_BYTES
 from fsjoule.host.plaintext import plain, plain_line
 from fsjoule.model import CurrentMonitor, Ina219Info, Ina219Trace, Mark, MeterInfo, PlainInfo, PlainTrace, Trace
 from fsjoule.store.checks import check_meter
-from fsjoule.store.columns import check_columns
+from fsjoule.store.columns import check_columns, check_pages
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
 _METADATA_KEY: Final = b"fsjoule.trace"
 _GROUP_ROWS: Final = 60_000  # a minute at 1 kHz: enough for good compression, and little memory
 _ROW_BYTES: Final = 128  # far more than a row takes before compression
 MOST_ROWS: Final = 10_000_000  # two and a half hours at 1 kHz
+_WHAT: Final = "a measurement's trace"
 _LATEST: Final = 1 << 55  # a thousand years in microseconds
 _HINT: Final = "the trace is damaged; the measurement's figures do not depend on it"
 
@@ -252,7 +253,7 @@ def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROW
                 raise ResultError(f"{shown} is a Parquet file without a trace's metadata", hint=_HINT)
             layout = _layout(metadata)
             # Before reading, because a few bytes can claim more rows than fit into memory.
-            _check_shape(file, layout, shown, most_rows)
+            _check_shape(content, file, layout, shown, most_rows)
             table = file.read(columns=list(layout.columns))
     # Damaged files make pyarrow raise its own errors and most of Python's.
     except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
@@ -285,10 +286,11 @@ def _layout(metadata: bytes) -> _Layout:
     return next((layout for layout in (_PLAIN, _WIDE) if layout.schema == named), _INA219)
 
 
-def _check_shape(file: pq.ParquetFile, layout: _Layout, shown: str, most_rows: int | None) -> None:
+def _check_shape(content: bytes, file: pq.ParquetFile, layout: _Layout, shown: str, most_rows: int | None) -> None:
     """Raise ResultError unless it has a trace's columns, and not too many rows."""
     try:
-        check_columns(file, layout.types, row_bytes=_ROW_BYTES, most_rows=most_rows, what="a measurement's trace")
+        check_pages(content, row_bytes=_ROW_BYTES, most_rows=most_rows, what=_WHAT)
+        check_columns(file, layout.types, row_bytes=_ROW_BYTES, most_rows=most_rows, what=_WHAT)
     except ValueError as error:
         raise ResultError(f"{shown}{error}", hint=_HINT) from error
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from fsjoule.model.labels import without_passwords
 from fsjoule.statistics.gate import State
 from fsjoule.statistics.policy import Policy
 from fsjoule.verdicts.finding import Finding
@@ -69,6 +70,9 @@ class Gated:
     seed: int | None = None
     command: tuple[str, ...] = ()
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "command", without_passwords(self.command))  # as a run's
 
     @property
     def simulated(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule.ci.gitlab.note import Job, links
-from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, needed, signed_in
+from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, inert, needed, signed_in
 from fsjoule.errors import ConfigError
 
 LABEL: Final = "fsjoule"
@@ -51,9 +51,9 @@ def issue_of(told: str, job: Job) -> Issue:
         raise ConfigError("this is no answer of a bisection", hint="fsjoule bisect --markdown FILE writes one")
     headline = rest.partition("\n")[0]
     title = re.sub(r"\\(.)", r"\1", headline.replace("**", ""))
-    title = title.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    title = title.replace("&#64;", "@").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     below = " · ".join(links(job))
-    return Issue(first, title[:_LONGEST_TITLE], told.rstrip() + "\n" + (f"\n{below}\n" if below else ""))
+    return Issue(first, title[:_LONGEST_TITLE], inert(told.rstrip()) + "\n" + (f"\n{below}\n" if below else ""))
 
 
 def post_issue(where: Issues, issue: Issue) -> str:

@@ -6,13 +6,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, needed, signed_in
+from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, inert, needed, signed_in, text_of_a_job
 from fsjoule.errors import ConfigError
 
 _MARKER: Final = re.compile(r"<!-- fsjoule note(?: ([^,>]+))?, pipeline (\d+) -->")
 _NAME: Final = re.compile(r"[\w.:/ -]{1,64}")
+_JOB_FILE: Final = "job-url"
+_JOB: Final = re.compile(r"https?://[\w.:/%-]+/-/jobs/\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,13 @@ def merge_request_of(variables: Mapping[str, str]) -> MergeRequest | str:
     )
 
 
-def job_of(variables: Mapping[str, str], url: str) -> Job:
-    """The pipeline that GitLab's variables name; `url` is the URL of the job that measured."""
+def job_of(variables: Mapping[str, str], url: str, beside: Path) -> Job:
+    """The pipeline that GitLab's variables name, and the job that measured.
+
+    That is `url`, else what the job left beside its answer. Raises ConfigError, ResultError.
+    """
+    if not url and (left := text_of_a_job(beside.with_name(_JOB_FILE))) and _JOB.fullmatch(left.strip()):
+        url = left.strip()
     return Job(url, variables.get("CI_PIPELINE_URL", ""), variables.get("CI_COMMIT_SHORT_SHA", ""))
 
 
@@ -99,7 +107,7 @@ def post_note(where: MergeRequest, text: str, *, name: str = "") -> str:
     """
     if name and not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name for a note", hint="letters, digits and .:/_- make one, 64 at most")
-    body = f"<!-- fsjoule note{f' {name}' if name else ''}, pipeline {where.pipeline} -->\n{text}"
+    body = f"<!-- fsjoule note{f' {name}' if name else ''}, pipeline {where.pipeline} -->\n{inert(text)}"
     what = f"the note of merge request !{where.number} at {where.server} could not be written"
     with signed_in(where.server, where.token, what) as (server, me):
         merge_request = server.projects.get(where.project, lazy=True).mergerequests.get(where.number, lazy=True)

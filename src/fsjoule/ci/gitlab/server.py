@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import gitlab
 import requests
 from gitlab.exceptions import GitlabError
 
 from fsjoule.errors import ConfigError, GitLabError
+from fsjoule.host.inside import MIB, read_inside
 
 TOKEN_VARIABLE: Final = "FSJOULE_GITLAB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 30.0
+_LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
+# More than GitLab takes as a note.
+_MOST_BYTES: Final = MIB
+# What GitLab would do or tell for a text: a quick action at the start of a line, a mention of somebody.
+_QUICK_ACTION: Final = re.compile(r"^(\s*)/", re.MULTILINE)
+_MENTION: Final = re.compile(r"(?<!\w)@(?=[\w-])")
+
+
+def text_of_a_job(file: Path) -> str | None:
+    """A text that a job left as artifact, None if there is none.
+
+    Raises ConfigError if it is no UTF-8, ResultError as `read_inside`: through a link to /proc/self/environ, for
+    example, the token would become a part of the text.
+    """
+    content = read_inside(file.parent, file.name, at_most=_MOST_BYTES)
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"this is no text: {error}", file=file) from error
+
+
+def inert(text: str) -> str:
+    """Markdown that GitLab shows and does nothing for. Who may push a branch writes it, the token's user posts it."""
+    return _MENTION.sub("&#64;", _QUICK_ACTION.sub(r"\1&#47;", text))
 
 
 @contextmanager
@@ -34,7 +62,13 @@ def told_without_token(token: str, what: str, forbidden: str) -> Generator[None]
 
 @contextmanager
 def signed_in(server: str, token: str, what: str) -> Generator[tuple[gitlab.Gitlab, int | None]]:
-    """The server for a project's token, and the number of the token's user. Raises GitLabError as above."""
+    """The server for a project's token, and the number of the token's user.
+
+    Raises GitLabError as above, ConfigError where everybody on the way could read the token.
+    """
+    address = urlsplit(server)
+    if address.scheme != "https" and address.hostname not in _LOOPBACK:
+        raise ConfigError(f"the token is not sent to {server}: that is not https", hint="give GitLab a certificate")
     hint = f"{TOKEN_VARIABLE} needs the scope api and at least the role Reporter in this project (docs/ci.md)"
     with (
         told_without_token(token, what, hint),

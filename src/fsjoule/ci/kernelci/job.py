@@ -19,7 +19,7 @@ from fsjoule.ci.kernelci.api import is_node
 from fsjoule.ci.kernelci.web import asked, download
 from fsjoule.errors import ConfigError
 from fsjoule.host.plaintext import plain_line
-from fsjoule.host.web import is_address
+from fsjoule.host.web import is_address, is_private
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 
@@ -96,6 +96,17 @@ def job_of(event: dict[str, Any], runtime: str, platform: str) -> Job | None:
     revision = str(told.get("describe") or told.get("commit") or "")
     ends = node.timeout
     return Job(node.id, node.name, url, revision, ends.replace(tzinfo=UTC) if ends and not ends.tzinfo else ends)
+
+
+def check_source(api: str, url: str, what: str, *, sha256: str | None = None) -> None:
+    """Raise ConfigError for what anybody on the way may change, and for what is not where KernelCI's API is.
+
+    An API by http, or in the lab's own network, is its user's choice.
+    """
+    if api.startswith("https:") and sha256 is None and not url.startswith("https:"):
+        raise ConfigError(f"the job's {what} comes by http and has no SHA-256: {plain_line(url)[:_SHOWN]}")
+    if is_private(url) and not is_private(api):
+        raise ConfigError(f"the job's {what} is in the lab's own network: {plain_line(url)[:_SHOWN]}")
 
 
 def definition_of(job: Job) -> Definition:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from fsjoule import kernels
 from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, TOKEN_VARIABLE, Api
-from fsjoule.ci.kernelci.job import Job, bring_kernel, check, definition_of, job_of
+from fsjoule.ci.kernelci.job import Job, bring_kernel, check, check_source, definition_of, job_of
 from fsjoule.ci.kernelci.kcidb import VARIABLE, Kcidb
 from fsjoule.errors import ConfigError, FsjouleError, KernelCIError, LabError, ResultError, also
 from fsjoule.filesystems import modules_of
@@ -195,7 +195,10 @@ class Poller:
     def _measured(self, job: Job, folder: Path) -> Outcome:
         try:
             with interrupts.interruptible():
+                check_source(self.api.url, job.definition, "definition")
                 definition = definition_of(job)
+                for part, url in definition.artifacts.items():
+                    check_source(self.api.url, url, part, sha256=definition.integrity.sha256.get(part))
             (folder / "definition.json").write_text(definition.model_dump_json(indent=2), encoding="utf-8")
             recipe = load_recipe(recipes_folder(), self.lab.environment.profile.recipe)
             check(definition, self.lab.platform, recipe)

@@ -77,6 +77,8 @@ def open_shell(bench: Bench, results: Path, say: Callable[[str], None]) -> None:
     The shell is in a folder of its own that goes with it. FSJOULE_DIR, FSJOULE_RESULTS and LG_ENV tell a job's steps
     where fsjoule, its results and the board's environment file are on this worker.
     """
+    if os.geteuid() == 0:
+        say("warning: whoever may submit a job is root here: run lava-worker as a user of its own (docs/security.md)")
     results.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="job-", dir=state_dir()))
     try:

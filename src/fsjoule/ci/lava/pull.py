@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +28,9 @@ _MOST_BYTES: Final = 1 << 28
 _TRIED: Final = "2026.10 is the version that fsjoule was tried with"
 # Lines of a job's programs; the second kind is read when the job has been cancelled.
 _PRINTED: Final = ("target", "feedback")
+# In a log: a list of maps, and the depth of their values.
+_LISTED: Final = (yaml.SequenceStartEvent, yaml.MappingStartEvent)
+_VALUE: Final = 2
 _REFUSALS: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
@@ -172,11 +176,30 @@ def _strange(server: Server, version: str) -> LavaError:
 def _log(content: bytes, where: str, version: str) -> list[str]:
     """The lines that the job's programs have printed."""
     try:
-        entries: Any = yaml.load(content, yaml.CBaseLoader)  # noqa: S506 - it makes texts only
-        logged = cast("list[dict[str, Any]]", entries or [])
-        return [each["msg"] for each in logged if each["lvl"] in _PRINTED and isinstance(each["msg"], str)]
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError) as error:
+        return [each["msg"] for each in _entries(content) if each["lvl"] in _PRINTED and each["msg"] is not None]
+    except (yaml.YAMLError, ValueError, TypeError, KeyError) as error:
         raise LavaError(f"{where} is not as LAVA writes it: LAVA {version}", hint=_TRIED) from error
+
+
+def _entries(content: bytes) -> Generator[dict[str | None, str | None]]:
+    """The entries of a list of maps, one after the other; a value that is no text is None.
+
+    yaml.load would end the process with a signal for what is nested deep.
+    """
+    words: list[str | None] = []
+    depth = 0
+    for each in yaml.parse(content, yaml.CBaseLoader):
+        if isinstance(each, yaml.CollectionEndEvent):
+            depth -= 1
+            if depth == 1:
+                yield dict(zip(words[::2], words[1::2], strict=True))
+                words = []
+        elif isinstance(each, yaml.NodeEvent):
+            if depth == _VALUE:
+                words.append(each.value if isinstance(each, yaml.ScalarEvent) else None)
+            elif depth < _VALUE and not isinstance(each, _LISTED[depth]):
+                raise TypeError("no list of maps")
+            depth += isinstance(each, yaml.CollectionStartEvent)
 
 
 def _get(server: Server, path: str, what: str) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from fsjoule.store.steps import STEPS_FILE
 _TYPES: Final = {".json": "application/json", ".log": "text/plain", ".txt": "text/plain"}
 # The report shows these in its own way.
 _NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", PROFILE_FILE, STEPS_FILE})
-_SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,16}")
 _TRACE_WIDTH: Final = 860
 # The command for one measurement sets these options itself, or they name a path on the other machine.
 _LEFT_OUT: Final = ("--seed", "--results", "--resume", "--alluredir", "-k")
@@ -41,9 +39,10 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
     problems: list[str] = []
     contents: dict[str, bytes] = {}
 
-    def add(name: str, kind: str, content: bytes) -> None:
-        suffix = Path(name).suffix
-        source = f"{uuid}-{len(attachments)}-attachment{suffix if _SUFFIX.fullmatch(suffix) else ''}"
+    def add(name: str, kind: str, content: bytes, *, own: bool = False) -> None:
+        # A browser would run a run folder's .html or .svg as a page of the report's own address.
+        suffix = Path(name).suffix if own or Path(name).suffix in _TYPES else ""
+        source = f"{uuid}-{len(attachments)}-attachment{suffix}"
         keep(source, content)
         attachments.append(Attachment(name, kind, source))
 
@@ -53,7 +52,7 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
         problems.append(f"the trace is damaged: {error.what}")
     else:
         if drawn:
-            add("power trace.svg", "image/svg+xml", drawn.encode())
+            add("power trace.svg", "image/svg+xml", drawn.encode(), own=True)
         else:
             problems.append("the meter recorded nothing: there is no trace and no energy")
     try:
@@ -76,6 +75,7 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
         "repeat it.sh",
         "text/plain",
         repeat_script(loaded.run, measurement, plain(console.decode(errors="replace"))).encode(),
+        own=True,
     )
     return Attached(tuple(attachments), tuple(problems))
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Final
+from typing import BinaryIO, Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.report.allure.site import check_report
 
 _LOOPBACK: Final = "127.0.0.1"
+_NAMES: Final = (_LOOPBACK, "localhost")
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -21,6 +25,13 @@ class _Quiet(SimpleHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         del format, args
+
+    def send_head(self) -> io.BytesIO | BinaryIO | None:
+        # By another name it would be a page elsewhere, in the same browser, that reads the report.
+        if re.sub(r":\d*$", "", self.headers.get("Host", "")) not in _NAMES:
+            self.send_error(HTTPStatus.BAD_REQUEST, "this report is not called so")
+            return None
+        return super().send_head()
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-cache")

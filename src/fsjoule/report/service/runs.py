@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 from fsjoule.errors import ResultError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import RunStatus
-from fsjoule.model.labels import counted
+from fsjoule.model.labels import counted, without_folders
 from fsjoule.model.metrics import Metric
 from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import ABSENT
@@ -27,7 +27,7 @@ from fsjoule.store.index.queries import check_names, points
 from fsjoule.store.index.records import Point, Where
 from fsjoule.store.index.run_list import ListedRun, WhichRuns, count_runs, list_runs
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.store.reader import load_run
+from fsjoule.store.reader import LoadedRun, load_run
 
 RUNS_SCHEMA: Final = "fsjoule.runs/1"
 # What the index knows of a run whose folder is not reachable: less than `fsjoule.show`.
@@ -109,13 +109,18 @@ def run_document(run: ListedRun) -> dict[str, Any]:
 
 def folder_html(folder: str, site: Site) -> str:
     """The page of `fsjoule report page`. Raises ResultError for a folder that cannot be read."""
-    return run_page(load_run(Path(folder)), site=site)
+    return run_page(_shown(folder), site=site)
 
 
 def folder_document(folder: str) -> dict[str, Any]:
     """The document of `fsjoule show --json`."""
-    loaded = load_run(Path(folder))
+    loaded = _shown(folder)
     return json.loads(to_json(summary_of(loaded), loaded.measurements))
+
+
+def _shown(folder: str) -> LoadedRun:
+    loaded = load_run(Path(folder))
+    return replace(loaded, run=replace(loaded.run, command=without_folders(loaded.run.command)))
 
 
 class IndexedRun:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.report.service.app import application
@@ -21,6 +23,10 @@ LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _BACKLOG: Final = 256
 # Connections at once: a browser opens six, and a process may open a thousand files.
 _MOST_CONNECTIONS: Final = 800
+# Of one computer. A proxy is usually on this one, to which it does not apply.
+_MOST_OF_ONE: Final = 32
+# For the head of a request: whoever takes longer holds a connection and asks for nothing.
+_HEAD_S: Final = 10.0
 _START_S: Final = 30.0
 # A reader who takes longer for what is left of an answer gets no more.
 _LAST_BYTES_S: Final = 0.5
@@ -50,6 +56,7 @@ def serving(
             app = application(settings, pages, workers, hosts=_hosts(host, names), say=say)
             config = uvicorn.Config(
                 app,
+                http=_Connection,
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -85,6 +92,51 @@ def _listening(host: str, port: int) -> Generator[socket.socket]:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with listener:
         yield listener
+
+
+class _Connection(H11Protocol):
+    """A reader's connection, closed if it does not ask in time, or if its computer has too many."""
+
+    open_now: ClassVar[Counter[str]] = Counter()
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - as the base class has it
+        super().connection_made(transport)
+        self._peer = str((transport.get_extra_info("peername") or [""])[0])
+        self._late: asyncio.TimerHandle | None = None
+        self.open_now[self._peer] += 1
+        if self.open_now[self._peer] > _MOST_OF_ONE and self._peer not in ("127.0.0.1", "::1"):
+            transport.abort()
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open_now[self._peer] -= 1
+        if not self.open_now[self._peer]:
+            del self.open_now[self._peer]
+        if self._late is not None:
+            self._late.cancel()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        """Count the time for a head from its begin, not from its latest byte."""
+        if self._is_waiting:
+            self._late = self._late or asyncio.get_running_loop().call_later(_HEAD_S, self._give_up)
+        elif self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    @property
+    def _is_waiting(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request, which uvicorn's own annotation lacks
+        return cycle is None or bool(cycle.response_complete)
+
+    def _give_up(self) -> None:
+        self._late = None
+        if self._is_waiting:
+            self.transport.abort()
 
 
 class _Server(uvicorn.Server):

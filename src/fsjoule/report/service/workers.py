@@ -47,6 +47,9 @@ class _StartingError(UnmadeError):
     """No reader is late for it who did not ask: workers are also started ahead."""
 
 
+_MOST_EACH: Final = 8
+
+
 class Workers:
     """Give them jobs with `make`, from one event loop. `close` ends them at once, whatever they do."""
 
@@ -60,18 +63,26 @@ class Workers:
         # Each thread has a worker of its own, and lives as long as that may.
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="fsjoule-worker")
         self.counts: Counter[str] = Counter()
+        # Nobody waits for more than these; only the event loop's thread counts them.
+        self._in_hand, self._most_in_hand = 0, _MOST_EACH * count
         for _ in range(count):
             self._threads.submit(self._prepared)
 
     async def make(self, job: Job) -> Made | str:
         """What a worker makes of a job. Raises FsjouleError, UnmadeError if that takes longer than the time limit."""
         due_s = time.monotonic() + self._limit_s
+        if self._in_hand >= self._most_in_hand:
+            self.counts["refused"] += 1
+            raise UnmadeError("too many pages are being made", hint=_AGAIN)
+        self._in_hand += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._made, job, due_s)
         except (RuntimeError, asyncio.CancelledError) as error:
             if not self._closed:
                 raise
             raise UnmadeError(_ENDING, hint=_LATER) from error
+        finally:
+            self._in_hand -= 1
 
     def close(self) -> None:
         with self._lock:

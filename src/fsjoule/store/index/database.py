@@ -26,6 +26,7 @@ from fsjoule.errors import (
     StorageError,
     not_written,
 )
+from fsjoule.host.plaintext import plain_line
 from fsjoule.store.index.location import VARIABLE
 from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, is_newest, revision_of, upgrade
 
@@ -123,6 +124,8 @@ def _read_only(url: URL) -> URL:
 
 def _prepare(engine: Engine, *, create: bool, read_only: bool, migrations: Path) -> None:
     with engine.connect() as connection:
+        if engine.dialect.name == "sqlite":
+            _check_tables(connection, engine.url)
         found = revision_of(connection)
     if is_newest(found, migrations):
         return
@@ -137,6 +140,13 @@ def _prepare(engine: Engine, *, create: bool, read_only: bool, migrations: Path)
         )
     with _writing(engine) as connection:
         upgrade(connection, migrations)
+
+
+def _check_tables(connection: Connection, url: URL) -> None:
+    """Raise ResultError for a view in the place of a table: it may have no end. A trigger would write what it likes."""
+    query = "SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')"
+    if found := connection.exec_driver_sql(query).scalar():
+        raise ResultError(f"{_shown(url)} is not an index: it has {plain_line(str(found))!r}", hint=_ANOTHER)
 
 
 def index_url(location: str | Path) -> URL:
