@@ -98,7 +98,7 @@ def test_a_narrower_look_leaves_what_the_nightly_trend_has_kept(run: CommandLine
 
 def test_verdicts_that_cannot_be_kept_are_told_all_the_same(run: CommandLine) -> None:
     with sqlite3.connect("results/index.sqlite") as connection:
-        connection.execute("CREATE TRIGGER full BEFORE INSERT ON judged_series BEGIN SELECT RAISE(ABORT, 'full'); END")
+        connection.execute("CREATE INDEX full ON judged_series (abs(series * 0 - 9223372036854775807 - 1))")
     done = run("trend")
     assert (done.code, "2 changes suspected" in done.out) == (0, True)
     assert "the next trend will judge all series again" in done.err

@@ -143,6 +143,7 @@ class Bench:
             if kept.number == entry.number:
                 return kept
         if (never := self._never.get(boot_key(entry)[1:])) is not None:
+            self._boots.end_or_say()
             self._note(entry, self.clock.utc(), never)
             raise never
         for attempt in range(1, _ATTEMPTS + 1):

@@ -56,6 +56,7 @@ def is_garbled(said: str) -> bool:
     last = said[-_LAST_TEXT:]
     return len(last) >= _SOME_TEXT and len(_TEXT.findall(last)) < len(last) * 2 / 3
 
+
 # The first program of a card of fsjoule's gives up (images/initramfs/init).
 _INITRAMFS: Final = re.compile(r"^initramfs: (.+)", re.MULTILINE)
 # A filesystem that this kernel cannot mount, whatever is tried: XFS, ext4, btrfs, f2fs, and mount options of all.
