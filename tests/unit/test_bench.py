@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_bench import IMAGE, PROFILE, answer, bench_of, entry, runtime_s, traced
 
+from fsjoule.errors import BoardError
+from fsjoule.images.partition_table import partition_table
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import (
     MIB,
     FioWorkload,
@@ -189,6 +194,34 @@ def test_an_oops_ends_its_boot_and_the_next_figure_comes_from_another() -> None:
     assert (died.valid, died.kernel_warnings) == (False, (warning, "Oops"))
     assert (after.valid, after.kernel_warnings) == (True, ())
     assert [each.boot for each in (warned, died, after)] == [1, 1, 2]
+
+
+@pytest.mark.parametrize(("label", "ours"), [("dos", True), ("gpt", True), ("other", False)])
+def test_a_disk_that_has_the_cards_name_is_left_alone(label: str, ours: bool, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(4 * MIB))
+    recipes = {"dos": "imx6ul", "gpt": "stm32mp157c-dk2"}
+    known = label in recipes
+    table = partition_table(load_recipe(recipes_folder(), recipes[label])) if known else "label: dos\nlabel-id: 0x1\n"
+    header = "".join(line for line in table.splitlines(keepends=True) if line.startswith("label"))
+    subprocess.run(["sfdisk", "-q", disk], input=header, text=True, check=True)
+
+    def reading(argv: tuple[str, ...]) -> CommandResult:
+        if not argv[-1].endswith("od -An -v -tx1"):
+            return answer(argv)
+        script = argv[-1].replace("/dev/mmcblk1", str(disk))
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        return CommandResult(argv, 0, done.stdout)
+
+    shell = FakeShell(reading)
+    bench = bench_of(shell=shell, meter=FakeMeter(None))
+    if ours:
+        assert bench.measure(entry(bench, "mkfs")).valid
+        return
+    with pytest.raises(BoardError, match="is not the card that fsjoule has written") as caught:
+        bench.measure(entry(bench, "mkfs"))
+    assert not caught.value.transient
+    assert not [argv for argv in shell.asked if argv[0].startswith("mkfs")]
 
 
 def test_an_oops_while_the_board_boots_spoils_the_boot() -> None:

@@ -20,10 +20,11 @@ from fsjoule.bench.samples import START_S, check_sampling, under_perf
 from fsjoule.bench.scratch import Scratch, Step, checked, filesystem_step, lab_step, perform, provisioning, settling
 from fsjoule.bench.storage import attach, scratch_node, takes_discards
 from fsjoule.bench.timed import TimedWork
-from fsjoule.errors import MeasurementInvalid, MeterError, NoMeterError, also
+from fsjoule.errors import BoardError, MeasurementInvalid, MeterError, NoMeterError, also
 from fsjoule.filesystems import filesystem
+from fsjoule.images.partition_table import is_of_a_card
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
-from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, TimedWorkload, Trace
+from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, Reach, TimedWorkload, Trace
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
 
@@ -31,6 +32,7 @@ IDLE_S: Final = 1.0
 _NO_ENERGY: Final = "no energy: "
 _TAIL_S: Final = 0.1  # lets the frame with the samples after the stop mark arrive
 _SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
+_ID_BYTES: Final = 24
 _SEEDING_TIMEOUT_S: Final = 120.0
 _LEFT_BEHIND: Final = (
     *(onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION),
@@ -121,6 +123,7 @@ class Measurer:
     damaged: bool = field(default=False, init=False)
     _storage: str = field(default="", init=False)
     _block_device: str = field(init=False)
+    _card_seen: bool = field(default=False, init=False)
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
     _installed: dict[str, bytes] = field(default_factory=dict[str, bytes], init=False)
@@ -154,6 +157,7 @@ class Measurer:
             return
         self.scratch.unmount()
         if name == CARD:
+            self._check_card()
             self._block_device, scratch, self.storage_model = self.profile.card_device, self.profile.scratch_device, ""
             purge = self.profile.purge
         else:
@@ -169,6 +173,27 @@ class Measurer:
             mark_line=self.profile.mark_line, block_device=self._block_device, uptime=self.sampled
         )
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
+
+    def _check_card(self) -> None:
+        """Raise BoardError if this kernel gives the card's name to another disk, whose data would be overwritten.
+
+        A disk that cannot be read is left to whoever uses it.
+        """
+        if self._card_seen or self.profile.reach is not Reach.CARD:
+            return
+        disk = f"/dev/{self.profile.card_device}"
+        read = "; ".join(f"dd if={disk} bs=8 skip={at} count={count} 2>/dev/null" for at, count in ((55, 1), (71, 2)))
+        told = self.shell.run(("sh", "-c", f"({read}) | od -An -v -tx1")).stdout.split()
+        self._card_seen = True
+        if len(told) == _ID_BYTES:
+            found = bytes.fromhex("".join(told))
+            if not is_of_a_card(found[:4], found[8:]):
+                raise BoardError(
+                    f"{disk} is not the card that fsjoule has written: nothing was written to it",
+                    transient=False,
+                    hint="this kernel numbers the board's disks otherwise: lsblk on the board shows them, and the "
+                    "environment file names the card's (card_device, scratch_device)",
+                )
 
     def job(self, entry: Planned, workload: FioWorkload, files_bytes: int) -> Evidence:
         """Run an entry's fio job. The evidence has fio's errors, and those of making the filesystem.

@@ -17,6 +17,11 @@ _LINUX: Final = UUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
 _PER_MIB: Final = MIB // SECTOR_BYTES
 
 
+def is_of_a_card(dos_id: bytes, gpt_id: bytes) -> bool:
+    """Whether a disk with these bytes at 440 (4 of them) and at 568 (16) has the table of one of our cards."""
+    return dos_id == int(_DISK_ID, 16).to_bytes(4, "little") or gpt_id == _CARD.bytes_le
+
+
 def partition_table(recipe: Recipe) -> str:
     """Partitions boot, root, scratch and perhaps a second root; in a GPT behind those of the boot loader."""
     card = recipe.card
