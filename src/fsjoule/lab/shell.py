@@ -94,6 +94,7 @@ class _Asking:
     """How far a line has come that the board is to run."""
 
     lines: Sequence[_Line]
+    patient: bool = False
     smooth: bool = True
     _attempts: int = 1
     _place: int = 0
@@ -114,7 +115,7 @@ class _Asking:
 
     @property
     def wait_s(self) -> float:
-        known = self._runs or self._nudges == _NUDGES
+        known = self._runs or self.patient or self._nudges == _NUDGES
         return max(0.0, self._deadline - time.monotonic()) if known else _SILENT_S
 
     def begins(self, place: int) -> None:
@@ -124,7 +125,7 @@ class _Asking:
 
     def nudges(self) -> bool:
         """Whether to press Enter: the line's own may be lost. A command may also run whose beginning was."""
-        if self._runs or self._nudges == _NUDGES:
+        if self._runs or self.patient or self._nudges == _NUDGES:
             return False
         self._nudges += 1
         self.smooth = False
@@ -144,7 +145,8 @@ class LabgridShell:
     The board checks each line before it runs it, and its answer is checked in turn (`checked_line`).
 
     `diagnose` lists programs of the lab whose death makes an answer impossible; each wait asks it. The board's files
-    that are ours begin with `files`.
+    that are ours begin with `files`. With `patient` the line loses nothing and each key counts, as on a board in guest
+    time: a board that is silent is waited for, and never asked by Enter.
     """
 
     def __init__(
@@ -155,9 +157,11 @@ class LabgridShell:
         diagnose: Callable[[], tuple[str, ...]] = tuple,
         *,
         files: str = _FILES,
+        patient: bool = False,
     ) -> None:
         self._driver = shell_driver
         self._files = files
+        self._patient = patient
         self._taught = False
         self._recorder = recorder
         self._lost = lost
@@ -311,10 +315,10 @@ class LabgridShell:
         driver = self._driver
         # A prompt as the last that came means that nothing runs any more; `> ` waits for the end of a quote.
         patterns = [checked.answered, checked.begun, PANIC, driver.login_prompt, DAMAGED]
-        patterns += [rf"(?:{driver.prompt}){_CURSOR}$", _OPEN_QUOTE]
+        patterns += [] if self._patient else [rf"(?:{driver.prompt}){_CURSOR}$", _OPEN_QUOTE]
         with lab_errors(f"running {lines[0].shown!r} on the board", Part.CONSOLE):
             self._type(checked)
-            asking = _Asking(lines)
+            asking = _Asking(lines, self._patient)
             while True:
                 index, before, match = self._await(patterns, asking.wait_s)
                 if index == _ANSWERED and (answer := checked.read(before, match)):
@@ -368,26 +372,28 @@ class LabgridShell:
             line = f"""{command}; printf '%s\\n' "<{marker[:4]}""{marker[4:]}:{words}>\""""
             self._driver.console.sendline(line)
             whole, damaged = re.escape(f"<{marker}:{wanted}>"), rf"<{marker}:.*{self._driver.prompt}"
-            index, _, _ = self._await([whole, PANIC, self._driver.login_prompt, damaged], _SILENT_S)
+            limit_s = _TRANSFER_TIMEOUT_S if self._patient else _SILENT_S
+            index, _, _ = self._await([whole, PANIC, self._driver.login_prompt, damaged], limit_s)
             if index == 0:
                 self._settle(quietly=False)
                 return True
             if index in {1, 2}:
-                raise self._failure(index, "the first command", _SILENT_S)
+                raise self._failure(index, "the first command", limit_s)
             self._interrupt()
         return False
 
     def _settle(self, *, quietly: bool) -> None:
         """Read on to the prompt, or, `quietly`, until the board says no more: there may be several prompts."""
         expect = self._driver.console.expect
-        deadline = time.monotonic() + _PROMPT_TIMEOUT_S
+        deadline = time.monotonic() + (_TRANSFER_TIMEOUT_S if self._patient else _PROMPT_TIMEOUT_S)
         while quietly and time.monotonic() < deadline:
             if expect([".+", pexpect.TIMEOUT], _QUIET_S)[0] == 1:
                 return
         while not quietly and time.monotonic() < deadline:
             if expect([self._driver.prompt, pexpect.TIMEOUT], _NOTICE_S)[0] == 0:
                 return
-            self._driver.console.sendline("")
+            if not self._patient:
+                self._driver.console.sendline("")
 
     def _await(self, patterns: Sequence[str], timeout_s: float) -> tuple[int, bytes, re.Match[bytes]]:
         """Wait for a pattern. Returns (index, text before, match); an extra index is a timeout. Raises BoardError."""

@@ -297,7 +297,7 @@ class BoardStrategy(Strategy):
         return logs_in
 
     def _on_console(self) -> LabgridShell:
-        return LabgridShell(self.shell, self.recorder, self.lose, self.look)
+        return LabgridShell(self.shell, self.recorder, self.lose, self.look, patient=self.guest_time)
 
     @property
     def board_shell(self) -> BoardShell:
