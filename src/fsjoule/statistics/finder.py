@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from fsjoule.statistics.memory import (
+    CLIP,
     LEAST_POINTS,
     LEVEL_NIGHTS,
     MOST_POINTS,
@@ -20,6 +21,8 @@ from fsjoule.statistics.memory import (
     levels,
     needed,
     noise_of,
+    robust_line,
+    running_median,
     step,
 )
 from fsjoule.statistics.ratios import Floats
@@ -29,6 +32,12 @@ _LEAST_SD: Final = 0.5
 # A history of fewer nights before a change does not know whether this series has bursts.
 _YOUNG: Final = 56
 _ROUNDS: Final = 8
+_NEARBY: Final = 15
+# What a further step of a staircase costs, in nats times ln n (as in Schwarz's criterion), and a staircase itself.
+_FURTHER: Final = 1.2
+_STAIRCASE: Final = 2.0
+# A larger share of points far off their level is no stalls, but another level of the same nights.
+_MOST_STALLS: Final = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +49,9 @@ class RupturesFinder:
     Celisse, Harchaoui: A kernel multiple change-point algorithm, JMLR 20, 2019; Truong, Oudre, Vayatis: ruptures,
     Signal Processing 167, 2020). Then changes whose two levels differ with a p of `max_p` or more in a t test are
     dropped, weakest first, as in the merge step of Fleming et al., Hunter, ICPE 2023, and those that memory, a drift or
-    a slow curve explain as well (`statistics.memory`). A level of a week or less that goes back is a burst. A new
-    level must hold for a week, single nights apart, unless 56 nights before it had no burst.
+    a slow curve explain as well (`statistics.memory`). Each alone, the steps of a staircase look like memory: if they
+    do, levels that a segmentation without outliers finds are judged together. A level of a week or less that goes back
+    is a burst. A new level must hold for a week, single nights apart, unless 56 nights before it had no burst.
     """
 
     penalty: float = 3.0
@@ -54,13 +64,14 @@ class RupturesFinder:
         if len(values) < 2 * self.least_points or (noise := noise_of(values[cut:])) == 0:
             return ()
         scaled = (values[cut:] - np.median(values[cut:])) / noise
-        starts, squares, seen = self._about(scaled, np.zeros(len(scaled)))
+        flat = np.zeros(len(scaled))
+        starts, seen = self._more(scaled, *self._about(scaled, flat), level)
         if not starts:
             return ()
-        upon, left, _ = self._about(scaled, _line(scaled), rounds=1)
-        price = 3 * math.log(len(scaled))
-        if _cost(left, len(scaled)) + price * (len(upon) + 1) < _cost(squares, len(scaled)) + price * len(starts):
-            starts = upon
+        curve = flat
+        upon, _ = self._about(scaled, sloping := robust_line(scaled), rounds=1)
+        if _cost(scaled, sloping, upon) + 3 * math.log(len(scaled)) < _cost(scaled, flat, starts):
+            starts, curve = upon, sloping
         if not starts:
             return ()
         # Nights of a level that may be a burst are no evidence for another one.
@@ -69,10 +80,10 @@ class RupturesFinder:
         if not _first_holds(scaled, starts, level, bursts(scaled) + seen > 0):
             cut += starts[0]
             return tuple(cut + start for start in self.find(values[cut:], level))
-        return tuple(cut + start for start in starts)
+        return tuple(cut + start for start in _placed(scaled - curve, starts, self.least_points))
 
-    def _about(self, scaled: Floats, base: Floats, rounds: int = _ROUNDS) -> tuple[list[int], float, int]:
-        """Starts of levels about a base, the squares that they leave, and the bursts.
+    def _about(self, scaled: Floats, base: Floats, rounds: int = _ROUNDS) -> tuple[list[int], int]:
+        """Starts of levels about a base, and the number of bursts.
 
         Values are drawn in about the levels that were found, again and again: about one median of all, the second of
         two large steps would vanish.
@@ -82,34 +93,49 @@ class RupturesFinder:
         seen = 0
         curve, flat = base, levels(scaled - base, ())
         for _ in range(rounds):
-            starts, seen = self._tested(scaled, curve, about(scaled, base if known is None else curve + flat))
+            calm = about(scaled, base if known is None else curve + flat)
+            starts, seen = self._tested(scaled, curve, calm)
             flat = levels(scaled - curve, starts)
             if starts == known or not starts:
                 break
             known = starts
-        return starts, float(np.square(about(scaled, curve + flat) - curve - flat).sum()), seen
+        return starts, seen
+
+    def _more(self, scaled: Floats, starts: list[int], seen: int, level: int) -> tuple[list[int], int]:
+        """The starts and number of bursts, or more starts, if all of them explain what few would leave to memory."""
+        several = _robust_starts(scaled, self.penalty * math.log(len(scaled)), self.least_points)
+        if len(several) <= max(1, len(starts)):
+            return starts, seen
+        several, calm, bursts_seen = self._levels(scaled, np.zeros(len(scaled)), _lasting(scaled, several, level))
+        first = needed(len(calm), np.array([]))
+        # Beside a change that shows by itself memory must not add others. Only in a whole staircase a step is cheaper.
+        each = first if starts else _FURTHER * math.log(len(scaled))
+        several = _without_weak(calm, several, lambda edges: np.full(len(edges) - 1, each))
+        far = np.abs(scaled - levels(scaled, several)) > CLIP
+        if len(several) <= max(1, len(starts)) or far.mean() > _MOST_STALLS:
+            return starts, seen
+        found = Levels(calm, [step(len(calm), start) for start in (*several, *starts)])
+        evidence = found.support(range(len(several))) - found.support(range(len(several), len(several) + len(starts)))
+        enough = first + each * (len(several) - len(starts) - 1) + (0 if starts else _STAIRCASE)
+        return (several, bursts_seen) if evidence >= enough else (starts, seen)
 
     def _tested(self, scaled: Floats, curve: Floats, calm: Floats) -> tuple[list[int], int]:
         """Starts of levels that neither chance nor memory explains, and the number of bursts among them."""
         starts = _segment_starts(calm, self.penalty * math.log(len(calm)), self.least_points)
         starts = list(_merged(calm, starts, self.max_p))
+        starts, calm, seen = self._levels(scaled, curve, starts)
+
+        def enough(edges: list[int]) -> Floats:
+            return np.array([needed(len(calm), calm[begin : begin if seen else end]) for begin, end in pairwise(edges)])
+
+        return _without_weak(calm, starts, enough), seen
+
+    def _levels(self, scaled: Floats, curve: Floats, starts: list[int]) -> tuple[list[int], Floats, int]:
+        """Starts of levels that chance does not explain, values drawn in about them, and the bursts left out."""
         # About the new levels: in a short history drawn in values make a large step as small as memory.
         calm = about(scaled, curve + levels(scaled - curve, starts))
         starts, calm, seen = _without_bursts(starts, calm)
-        starts = list(_merged(calm, starts, self.max_p))
-        if not starts:
-            return [], seen
-        found = Levels(calm, [step(len(calm), start) for start in starts])
-        left = list(range(len(starts)))
-        while left:
-            edges = [0, *(starts[each] for each in left)]
-            enough = [needed(len(calm), calm[begin : begin if seen else end]) for begin, end in pairwise(edges)]
-            spare = found.evidence(left) - enough
-            weakest = int(np.argmin(spare))
-            if spare[weakest] >= 0:
-                break
-            del left[weakest]
-        return [starts[each] for each in left], seen
+        return list(_merged(calm, starts, self.max_p)), calm, seen
 
     def _last_holds(self, scaled: Floats, starts: list[int], level: int, has_bursts: bool) -> bool:
         least = level if has_bursts or starts[-1] < _YOUNG else self.least_points
@@ -126,18 +152,84 @@ def drawn_in(values: Floats) -> Floats:
     return about((values - np.median(values)) / noise, 0.0) if noise > 0 else np.zeros(len(values))
 
 
-def _line(values: Floats) -> Floats:
-    """A robust line: the median slope of points a quarter of the history or more apart (Theil 1950)."""
-    thinned = np.arange(0, len(values), max(1, len(values) // 200))
-    first, second = np.triu_indices(len(thinned), max(1, len(thinned) // 4))
-    apart = thinned[second] - thinned[first]
-    slope = float(np.median((values[thinned[second]] - values[thinned[first]]) / apart))
-    line = slope * np.arange(len(values))
-    return line + np.median(values - line)
+def _cost(scaled: Floats, curve: Floats, starts: list[int]) -> float:
+    """What a curve with these levels leaves, and what the levels cost."""
+    base = curve + levels(scaled - curve, starts)
+    squares, points = float(np.square(about(scaled, base) - base).sum()), len(scaled)
+    return points * math.log((squares + 1) / points) + 3 * math.log(points) * len(starts)
 
 
-def _cost(squares: float, points: int) -> float:
-    return points * math.log((squares + 1) / points)
+def _without_weak(calm: Floats, starts: list[int], enough: Callable[[list[int]], Floats]) -> list[int]:
+    """Starts without those whose evidence beside the others is not enough, the weakest first."""
+    left = list(starts)
+    found = Levels(calm, [step(len(calm), start) for start in starts]) if starts else None
+    while found and left:
+        spare = found.evidence([starts.index(each) for each in left]) - enough([0, *left])
+        weakest = int(np.argmin(spare))
+        if spare[weakest] >= 0:
+            break
+        del left[weakest]
+    return left
+
+
+def _robust_starts(values: Floats, penalty: float, least_points: int) -> list[int]:
+    """Starts of levels where no point costs more than one three standard deviations off its level.
+
+    So a stall belongs to no level, wherever the levels lie (Fearnhead, Rigaill: Changepoint detection in the presence
+    of outliers, JASA 114, 2019). Levels are those of five points in a row: exact dynamic programming over them.
+    """
+    possible = np.unique(running_median(values, 2))
+    off = np.minimum(np.square(values[:, None] - possible), CLIP**2)
+    cost = off[0]
+    best = np.empty(len(values), dtype=np.int64)
+    jumps = np.empty(off.shape, dtype=bool)
+    for index in range(1, len(values)):
+        best[index] = cost.argmin()
+        dearest = cost[best[index]] + penalty
+        np.greater(cost, dearest, out=jumps[index])
+        cost = np.minimum(cost, dearest) + off[index]
+    at = int(np.argmin(cost))
+    starts: list[int] = []
+    for index in range(len(values) - 1, 0, -1):
+        if jumps[index, at]:
+            starts.insert(0, index)
+            at = int(best[index])
+    edges = [0]
+    for start in starts:
+        if start - edges[-1] >= least_points and len(values) - start >= least_points:
+            edges.append(start)
+    return edges[1:]
+
+
+def _lasting(values: Floats, starts: list[int], level: int) -> list[int]:
+    """Starts of levels that last so many points; a shorter one is joined to the nearer of its neighbours."""
+    edges = [0, *starts, len(values)]
+    while edges[1:-1]:
+        short = int(np.argmin(np.diff(edges)))
+        if edges[short + 1] - edges[short] >= level:
+            break
+        steps = np.abs(np.diff([np.median(part) for part in np.split(values, edges[1:-1])]))
+        nearest = min((at for at in (short, short + 1) if 0 < at < len(edges) - 1), key=lambda at: steps[at - 1])
+        del edges[nearest]
+    return edges[1:-1]
+
+
+def _placed(values: Floats, starts: list[int], least_points: int) -> list[int]:
+    """The starts where they leave least, a point that is far off both levels left out: a stall moves no start.
+
+    Only points nearby count: what a drift does elsewhere is no part of the step.
+    """
+    edges = [0, *starts, len(values)]
+    for number in range(1, len(edges) - 1):
+        at = edges[number]
+        left, right = max(edges[number - 1], at - _NEARBY), min(edges[number + 1], at + _NEARBY)
+        part = values[left:right]
+        before, after = (np.minimum(np.square(part - np.median(side)), CLIP**2) for side in np.split(part, [at - left]))
+        left_over = np.concatenate([[0.0], np.cumsum(before - after)])
+        best = least_points + int(np.argmin(left_over[least_points : len(part) - least_points + 1]))
+        if left_over[best] < left_over[at - left]:
+            edges[number] = left + best
+    return edges[1:-1]
 
 
 def _without_bursts(starts: list[int], calm: Floats) -> tuple[list[int], Floats, int]:

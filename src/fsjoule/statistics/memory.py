@@ -24,7 +24,9 @@ from fsjoule.statistics.ratios import CONFIDENCE, Floats
 # Median absolute deviation to standard deviation of a normal distribution.
 _MAD_TO_SD: Final = 1.4826
 # In standard deviations of the noise: farther values are drawn in.
-_CLIP: Final = 3.0
+CLIP: Final = 3.0
+# No figure is more exact, as a fraction.
+_LEAST_NOISE: Final = 1e-4
 # Night to night correlation of the part that remembers, and the share of the variance without memory.
 _PHI: Final = np.array([0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.7, 0.85, 0.95, 0.98, 0.85, 0.95, 0.98])
 _WHITE: Final = np.array([0, 0, 0, 0, 0, 0, 0.4, 0.4, 0.4, 0.4, 0.75, 0.75, 0.75])
@@ -108,16 +110,42 @@ def _forgets(level: Floats) -> bool:
 
 
 def noise_of(values: Floats) -> float:
-    """Standard deviation of the noise about levels that sometimes change, from successive differences."""
+    """Standard deviation of the noise about levels that sometimes change, from successive differences.
+
+    Where most neighbours are equal, it is what points are off the median of five, but for the sixth that may stall: a
+    level step is off none. Figures that are exact but for steps and stalls have the least noise, equal ones have none.
+    """
     steps = np.diff(values)
-    robust = _MAD_TO_SD * float(np.median(np.abs(steps - np.median(steps))))
-    # The median is zero if most points equal their neighbours.
-    return (robust or float(steps.std())) / math.sqrt(2)
+    robust = _MAD_TO_SD * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2)
+    if robust == 0 and steps.any():
+        off = np.sort(np.abs(values - running_median(values, 2)))
+        robust = math.sqrt(float(np.square(off[: len(off) * 5 // 6]).mean()))
+    return max(robust, _LEAST_NOISE) if steps.any() else 0.0
+
+
+def running_median(values: Floats, around: int) -> Floats:
+    """The median of each point and of so many on either side, fewer at the ends; shape (n,)."""
+    n, width = len(values), 2 * around + 1
+    found = np.array([np.median(values[max(0, i - around) : i + around + 1]) for i in range(min(n, around))])
+    if n >= width:
+        inner = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
+        found = np.concatenate([found, inner])
+    return np.concatenate([found, [np.median(values[i - around :]) for i in range(len(found), n)]])
+
+
+def robust_line(values: Floats) -> Floats:
+    """A robust line: the median slope of points a quarter of the history or more apart (Theil 1950)."""
+    thinned = np.arange(0, len(values), max(1, len(values) // 200))
+    first, second = np.triu_indices(len(thinned), max(1, len(thinned) // 4))
+    apart = thinned[second] - thinned[first]
+    slope = float(np.median((values[thinned[second]] - values[thinned[first]]) / apart))
+    sloped = slope * np.arange(len(values))
+    return sloped + np.median(values - sloped)
 
 
 def about(values: Floats, base: Floats | float) -> Floats:
     """Values drawn in to three standard deviations about `base`; all are in units of the noise."""
-    return base + np.clip(values - base, -_CLIP, _CLIP)
+    return base + np.clip(values - base, -CLIP, CLIP)
 
 
 def step(points: int, start: int) -> Floats:
@@ -131,8 +159,8 @@ class Levels:
         self._n = n = len(values)
         at = np.arange(n)
         curves = [np.cos(np.pi * k * (at + 0.5) / n) for k in range(2, 2 + _COSINES)]
-        line = (at - (n - 1) / 2) / n
-        white = _whitened(np.column_stack([values, np.ones(n), line, *curves, *columns]))
+        slope = (at - (n - 1) / 2) / n
+        white = _whitened(np.column_stack([values, np.ones(n), slope, *curves, *columns]))
         self._gram = np.matmul(white.transpose(0, 2, 1), white)
         self._constant = -_log_determinants()[n - 1] / 2
 
@@ -153,6 +181,17 @@ class Levels:
             with_all = max(with_all, float(self._likelihood(squares, strict=strict)) - cost - (len(curve) == 1))
             without = np.maximum(without, self._likelihood(lacking, strict=strict) - cost)
         return with_all - without
+
+    def support(self, columns: Sequence[int]) -> float:
+        """How well these columns together explain the series, in nats; of two sets the difference is evidence."""
+        best = -math.inf
+        for curve, cost in _CURVES:
+            chosen = [1, *(1 + k for k in curve), *(1 + _FIRST + each for each in columns)]
+            if len(chosen) + 3 > self._n:
+                break
+            _, _, squares = self._fit(chosen)
+            best = max(best, float(self._likelihood(squares, strict=False)) - cost)
+        return best
 
     def drift(self, columns: Sequence[int]) -> tuple[float, float]:
         """The evidence for a line, and its rise over the whole series."""
@@ -229,10 +268,15 @@ def memory_of(values: Floats, starts: Sequence[int]) -> Memory | None:
     calm = about(scaled, levels(scaled, starts))
     late = max(n - _SOON, n // 2)
     late -= late in starts
-    found = Levels(calm, [*(step(n, start) for start in starts), step(n, late)])
+    columns = [*(step(n, start) for start in starts), step(n, late)]
+    found = Levels(calm, columns)
     before = list(range(len(starts)))
     enough = needed(n, calm[starts[-1] if starts else 0 : late])
-    sure, rise = found.drift(before)
+    slope = robust_line(scaled - levels(scaled, starts))
+    steep = abs(slope[-1] - slope[0]) > CLIP
+    # About level nights a steep drift would be drawn in, until memory explains it.
+    sloping = Levels(about(scaled, levels(scaled, starts) + slope), columns) if steep else found
+    sure, rise = sloping.drift(before)
     told = found.effect([*before, len(starts)], len(starts))
     spread = float(np.median(np.abs(scaled - levels(scaled, starts)))) * _MAD_TO_SD
     return Memory(
@@ -274,10 +318,10 @@ def levels(values: Floats, starts: Sequence[int]) -> Floats:
 def bursts(values: Floats) -> int:
     """How many stretches of three to six nights lie far from the nights around them, and are over; units of noise."""
     n = len(values)
-    local = np.array([np.median(values[max(0, i - _AROUND) : i + _AROUND + 1]) for i in range(n)])
+    near = running_median(values, _AROUND)
     found = 0
     for sign in (-1, 1):
-        edges = np.diff(np.concatenate([[0], (sign * (values - local) > _FAR).astype(np.int64), [0]]))
+        edges = np.diff(np.concatenate([[0], (sign * (values - near) > _FAR).astype(np.int64), [0]]))
         begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
         found += int(np.sum((ends - begins >= LEAST_POINTS) & (ends - begins < LEVEL_NIGHTS) & (ends < n)))
     return found
