@@ -81,7 +81,7 @@ class Scene:
         return np.clip(self.seen_w / _VOLTS, -self.most_a, self.most_a)
 
     def joules(self, begin_us: float, end_us: float) -> float:
-        """Of the board."""
+        """The board uses so many joules between two times of the meter in microseconds."""
         edges = np.clip(np.arange(len(self.watts) + 1) * 1000.0, begin_us, end_us)
         return float(self.watts @ np.diff(edges)) * 1e-6
 
