@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -33,8 +33,9 @@ TRAFFIC: Final = re.compile(
     r"\bfsj \d+ \d+ \d+(?:\s+'[^']*')+|F\d+='[^']*'; printf '.*|<\d{9}(?:[.]\d+|:\d*:\d*:[0-9a-f]*:\d+)?>"
 )
 
+FIRST_NUMBER: Final = 10 ** (_DIGITS - 1)
 # They rise, also from one process to the next on a board that stays on: a hundred a second.
-_NUMBERS: Final = count(10**8 + int(time.time() * 100) % (9 * 10**8 - 10**6))
+NUMBERS: Final = count(FIRST_NUMBER + int(time.time() * 100) % (9 * FIRST_NUMBER - 10**6))
 
 DAMAGED: Final = r"<fsj\?>"
 
@@ -51,8 +52,8 @@ class CheckedLine:
     alarms: str
 
     @classmethod
-    def of(cls, commands: Sequence[str], *alarms: str) -> CheckedLine:
-        return cls(next(_NUMBERS), tuple(commands), "|".join(f"(?:{each})" for each in alarms) or _NOTHING)
+    def of(cls, commands: Sequence[str], *alarms: str, numbers: Iterator[int] = NUMBERS) -> CheckedLine:
+        return cls(next(numbers), tuple(commands), "|".join(f"(?:{each})" for each in alarms) or _NOTHING)
 
     @property
     def text(self) -> str:
