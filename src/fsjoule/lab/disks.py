@@ -86,6 +86,13 @@ class BoardsDisk:
         """What the program on the exporter is asked: whether the resource's disk is the board's, and writes nothing."""
         return {"path": str(resource.path), "wanted": asdict(self), "image_bytes": image_bytes, "image": "", "map": ""}
 
+    def unnamed(self, disk: Disk) -> str:
+        """What to add to the environment file, if nothing but its size says that a disk is the board's."""
+        if self.simulated or self.serial or self.link:
+            return ""
+        link = next((each for each in disk.links if "/by-path/" in each), "/dev/disk/by-path/...")
+        return f"any free USB disk passes for it: name it by disk_link: {link}"
+
     def check(self, resource: Any, image_bytes: int) -> Disk:  # noqa: ANN401 - a labgrid resource
         """The resource's disk. Raises LabError if it is not the board's, or is in use."""
         return _asked(resource, self.request(resource, image_bytes))
