@@ -120,9 +120,11 @@ class _Asking:
         return max(0.0, self._deadline - time.monotonic()) if known else _SILENT_S
 
     def begins(self, place: int) -> None:
-        """The board has begun the command at this place, from 1 on."""
-        self._place, self._runs = min(max(place, 1), len(self.lines)) - 1, True
-        self._deadline = time.monotonic() + self.limit_s
+        """The board has begun the command at this place, from 1 on. Said again, it gives no more time."""
+        index = min(max(place, 1), len(self.lines)) - 1
+        if not self._runs or index > self._place:
+            self._place, self._runs = index, True
+            self._deadline = time.monotonic() + self.limit_s
 
     def nudges(self) -> bool:
         """Whether to press Enter: the line's own may be lost. A command may also run whose beginning was."""
@@ -334,6 +336,8 @@ class LabgridShell:
                     asking.begins(int(match[1]))
                     if only_begun:
                         return _Ended(0, ())
+                    if not asking.wait_s:
+                        raise self._failure(len(patterns), asking.shown, asking.limit_s)
                 elif index in {2, 3}:
                     raise self._failure(index - 1, asking.shown, asking.limit_s)
                 elif index < len(patterns):
