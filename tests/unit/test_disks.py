@@ -130,6 +130,8 @@ def test_flashers_that_do_not_unpack_refuse_what_is_packed(tmp_path: Path, packe
         ("path", "/dev/sdb\n"),
         ("control_serial", "$(id)"),
         ("host", "-oProxyCommand=id"),
+        ("internal", "/srv/tftp/$(id)"),
+        ("external", "x; mmc erase 0 1000;"),
     ],
 )
 def test_an_exporters_words_that_a_shell_would_run_are_refused(name: str, word: str) -> None:

@@ -28,11 +28,12 @@ _HINT: Final = (
     "(docs/flashing.md)"
 )
 _LARGEST_MIB: Final = 256 * 1024
-_WORDS: Final = ("host", "path", "control_path", "control_serial", "address", "protocol")
+_WORDS: Final = ("host", "path", "control_path", "control_serial", "address", "protocol", "internal", "external")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/._:][A-Za-z0-9/._:%-]*")
 
 # On the exporter, which has Python for labgrid.
-PROGRAM: Final = ("python3", "-")
+# -I: no module of the folder that it starts in.
+PROGRAM: Final = ("python3", "-I", "-")
 SOURCE: Final = Path(disk_program.__file__).read_bytes()
 
 
