@@ -343,7 +343,7 @@ class LabgridShell:
                 elif index < len(patterns):
                     self._type_again(checked, asking, patterns[index], before)
                 elif asking.nudges():
-                    driver.console.sendline("")
+                    self._enter()
                 else:
                     raise self._failure(index, asking.shown, asking.limit_s)
 
@@ -401,7 +401,11 @@ class LabgridShell:
             if expect([self._driver.prompt, pexpect.TIMEOUT], _NOTICE_S)[0] == 0:
                 return
             if not self._patient:
-                self._driver.console.sendline("")
+                self._enter()
+
+    def _enter(self) -> None:
+        """Press Enter, and Ctrl-Q: a damaged character may have been Ctrl-S, and busybox's Ctrl-C does not undo it."""
+        self._driver.console.write(b"\n\x11")
 
     def _await(self, patterns: Sequence[str], timeout_s: float) -> tuple[int, bytes, re.Match[bytes]]:
         """Wait for a pattern. Returns (index, text before, match); an extra index is a timeout. Raises BoardError."""
@@ -472,7 +476,7 @@ class LabgridShell:
                 marker = gen_marker()
                 console.sendcontrol("c")
                 # dash notices it at the end of a line, and throws that away.
-                console.sendline("")
+                self._enter()
                 console.expect([self._driver.prompt, pexpect.TIMEOUT], timeout=_NOTICE_S)
                 console.sendline(f"echo '{marker[:4]}''{marker[4:]}'")
                 prompt = rf"{marker}\s+{self._driver.prompt}"
