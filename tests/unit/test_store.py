@@ -18,7 +18,7 @@ from whole_runs import write_whole
 
 from fsjoule.errors import LabError, ResultError
 from fsjoule.model import Measurement, RunStatus, Value
-from fsjoule.model.labels import without_passwords
+from fsjoule.model.labels import without_folders, without_passwords
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
 
@@ -393,3 +393,27 @@ def test_a_trace_that_is_long_stays_small(tmp_path: Path, made: MadeRun) -> None
 )
 def test_a_command_is_kept_without_its_secrets(word: str, shown: str) -> None:
     assert without_passwords(["fsjoule", word]) == ("fsjoule", shown)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("--index=sqlite:////srv/secret/index.db", "--index=sqlite:index.db"),
+        ("file://localhost/home/anna/x", "file:x"),
+        ("../../home/anna/x", "x"),
+        ("a/../../home/anna b/x", "x"),
+        ("~anna/lab/x,/srv/y", "x,y"),
+        ("new:/home/anna/linux@feature/x", "new:linux@feature/x"),
+        ("postgresql://u@db/x?sslrootcert=/srv/ca.pem", "postgresql://u@db/x?sslrootcert=ca.pem"),
+        ("new=https://git.example/a/linux.git", "new=https://git.example/a/linux.git"),
+        ("results/x", "results/x"),
+    ],
+)
+def test_a_command_is_shown_without_this_computers_folders(word: str, shown: str) -> None:
+    assert without_folders(["fsjoule", word]) == ("fsjoule", shown)
+
+
+def test_a_long_word_of_a_foreign_command_is_masked_in_no_time() -> None:
+    for piece in ("a b ", "a/", "../", "=a/", "?key", "http://", "://a:@"):
+        words = without_folders(without_passwords([piece * 20_000]))
+        assert len(words) == 1

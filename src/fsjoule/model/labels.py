@@ -12,7 +12,12 @@ from fsjoule.model.plan import SeriesKey
 _ADDRESS: Final = re.compile(r"(https?)?://([^/\s]*)([^?#\s]*)", re.IGNORECASE)
 _KEY: Final = r"(?:pass|pwd|token|secret|signature|\bsig\b|credential|key|auth)"
 _QUERY: Final = re.compile(rf"([?&;#](?:(?!{_KEY})[^=?&;#\s])*{_KEY}[^=?&;#\s]*=)[^&\s]*", re.IGNORECASE)
-_FOLDERS: Final = re.compile(r"(^|[=@,])(?:/[^/\s=@,]+)*/(?=[^/\s=@,]+)")
+# An address of another computer stays; a path of this one keeps its last name: behind a sign, `~/`, `../` or `file://`.
+_IN_PATH: Final = r"(?:[^/=@,:;\s]|[:;\s](?![/~]|\.\./))"
+_FOLDERS: Final = re.compile(
+    rf"(?<![\w+.-])(?P<address>(?!file:)[\w+.-]+://[^\s/?#,][^\s?#,]*)"
+    rf"|(^|[=@,:;?&#\s\"'(])(?:~{_IN_PATH}*(?=/)|(?:[^/=@,:;?&#\s\"'(]+/)*\.\.(?=/))?(?:/{_IN_PATH}*)*/(?=[^/])"
+)
 
 
 def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
@@ -60,7 +65,7 @@ def without_passwords(words: Iterable[str]) -> tuple[str, ...]:
 
 def without_folders(words: Iterable[str]) -> tuple[str, ...]:
     """A command line for readers on the network: where this computer has its files is nobody's business there."""
-    return tuple(_FOLDERS.sub(r"\1", word) for word in words)
+    return tuple(_FOLDERS.sub(r"\g<address>\2", word) for word in words)
 
 
 def _without_password(found: re.Match[str]) -> str:
