@@ -57,13 +57,16 @@ def is_garbled(said: str) -> bool:
     return len(last) >= _SOME_TEXT and len(_TEXT.findall(last)) < len(last) * 2 / 3
 
 
-# The first program of a card of fsjoule's gives up (images/initramfs/init).
-_INITRAMFS: Final = re.compile(r"^initramfs: (.+)", re.MULTILINE)
-# A filesystem that this kernel cannot mount, whatever is tried: XFS, ext4, btrfs, f2fs, and mount options of all.
+# The first program of a card of fsjoule's gives up (images/initramfs/init), after a line of mount and 8 of the kernel.
+_INITRAMFS: Final = "initramfs: "
+_LINES_BEFORE: Final = 9
+_NO_MOUNT: Final = re.compile(r"cannot mount \S+ as (\w+)")
+_TIMESTAMP: Final = re.compile(r"^\[ *[\d.]+\] ")
+# What XFS, ext4, btrfs and f2fs say where this kernel cannot mount them, whatever is tried, and all of an option.
 _UNKNOWN: Final = re.compile(
-    r"^(?:\[ *[\d.]+\] )?(.*(?:unknown (?:\w+ )*(?:features|mount option)|unsupported (?:\w+ )*features|"
-    r"[Uu]nrecogni[sz]ed mount option|Unknown parameter|cannot be safely mounted by this kernel).*)",
-    re.MULTILINE | re.IGNORECASE,
+    r"unknown (?:\w+ ){,3}(?:features|mount option)|unsupported (?:\w+ ){,3}features|unrecogni[sz]ed mount option|"
+    r"unknown parameter|cannot be safely mounted by this kernel",
+    re.IGNORECASE,
 )
 
 
@@ -72,11 +75,18 @@ def root_failure(said: str) -> tuple[str, bool]:
 
     Empty if that is not why it panicked.
     """
-    told = _INITRAMFS.findall(said)
-    if not told:
-        return "", False
-    unknown = _UNKNOWN.search(said)
-    return f"{unknown[1]} ({told[-1]})" if unknown else told[-1], unknown is not None
+    lines = said.split("\n")
+    last = max((number for number, line in enumerate(lines) if line.startswith(_INITRAMFS)), default=None)
+    why = "" if last is None else lines[last].removeprefix(_INITRAMFS)
+    if last is None or not (filesystem := _NO_MOUNT.match(why)):
+        return why, False
+    # Drivers, too, tell of unknown parameters. A filesystem's line begins with its name; ext4's also mounts ext2.
+    name = filesystem[1].rstrip("234")
+    for line in lines[max(last - _LINES_BEFORE, 0) : last]:
+        words = _TIMESTAMP.sub("", line)
+        if words.lower().startswith(name) and _UNKNOWN.search(words):
+            return f"{words} ({why})", True
+    return why, False
 
 
 def last_words(lines: Sequence[str]) -> str:
