@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -26,8 +27,16 @@ _NO_TABLE: Final = re.compile(r"No partition table|Couldn't find partition mmc")
 _FOUND: Final = re.compile(
     r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)|Booting bootflow '\S+' with extlinux"
 )
-# A boot says each once, in pieces of one line; some kernels repeat theirs when another console takes over.
-_BANNERS: Final = {r"^U-Boot SPL 20\d\d\.": 1, r"^U-Boot 20\d\d\.": 1, r"^(?:\[ *[\d.]+\] )?Linux version \d": 2}
+# How often one boot says each. U-Boot's command `version` prints the banner without empty lines around it:
+# https://source.denx.de/u-boot/u-boot/-/blob/v2025.01/lib/display_options.c
+# Some kernels repeat theirs when another console takes over.
+_BANNERS: Final = {
+    r"^U-Boot SPL 20\d\d\.": 1,
+    r"(?<=\n\n)U-Boot 20\d\d\..*(?=\n\n)": 1,
+    r"^(?:\[ *[\d.]+\] )?Linux version \d": 2,
+}
+# A board that sets up its environment or its power, or whose watchdog bit, begins twice and boots.
+_BEGINS_OF_A_BOOT: Final = 2
 _OOPS: Final = re.compile(
     r"Internal error: Oops.*|Unable to handle kernel .*|BUG: unable to handle .*|BUG: kernel NULL pointer .*|Oops: .*"
 )
@@ -37,11 +46,12 @@ _TEXT: Final = re.compile(r"[\x20-\x7e\n\t]")
 
 
 def loop(said: str, restarts: int = 0) -> str:
-    """Words for a board that starts again and again, more often than it may; empty for one that does not."""
+    """Words for a board that begins a third time, and after as many further `restarts` as it may; else empty."""
     for banner, once in _BANNERS.items():
         starts = re.findall(f"{banner}.*", said, re.MULTILINE)
-        if len(starts) > once * (1 + restarts):
-            return f"it starts again and again: {len(starts)} times so far ({starts[-1].strip()})"
+        begins = math.ceil(len(starts) / once)
+        if begins > _BEGINS_OF_A_BOOT + restarts:
+            return f"it starts again and again: at least {begins} times so far ({starts[-1].strip()})"
     return ""
 
 
