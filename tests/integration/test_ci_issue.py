@@ -77,9 +77,9 @@ def test_an_issue_is_opened_and_then_updated_in_place(run: CommandLine, server: 
     assert f"[job]({JOB})" in made["description"]
     assert made["labels"] == ["fsjoule"]
     text = Path("bisect.md").read_text()
-    Path("bisect.md").write_text(text.replace("first bad commit", "the first bad commit"))
+    Path("bisect.md").write_text(text.replace("first bad commit", "the first bad commit @&#8203;all &amp;#64;all"))
     assert issue(run) == "issue #26 updated\n"
-    assert "the first bad commit" in server.issues[-1]["title"]
+    assert "the first bad commit @\u200ball &amp;#64;all" in server.issues[-1]["title"]
     assert len(server.issues) == 26
 
 

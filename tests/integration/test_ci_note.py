@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -98,10 +100,15 @@ def test_it_links_to_the_job_that_left_it(run: CommandLine, server: GitLab, tmp_
 def test_what_a_merge_request_wrote_acts_on_nothing_and_calls_nobody(
     run: CommandLine, server: GitLab, tmp_path: Path
 ) -> None:
-    (tmp_path / "note.md").write_text("/close\n  /merge\n@all see a/b, 6.12@run-1 and (@root)\n")
+    calls = "@all a/b (@root) _x_@all é@all @\\_me &commat;all &#64;all &#x40;all &#0064;all &amp@all [](%40all)"
+    (tmp_path / "note.md").write_text(f"/close\n  /merge\n6.12@run-1 &amp;#64;all {calls}\n")
     assert note(run).code == 0
     text = server.bodies()[0].partition("\n")[2]
-    assert text.startswith("&#47;close\n  &#47;merge\n&#64;all see a/b, 6.12@run-1 and (&#64;root)\n")
+    assert text.startswith("&#47;close\n  &#47;merge\n6.12@run-1 &amp;#64;all ")
+    assert "(&#8203;%40all)" in text
+    # GitLab's pattern of a mention, in what a browser would show.
+    shown = html.unescape(text).replace("\\", "").replace("_x_", "x|")
+    assert re.findall(r"(?<!\w)@[\w.]+", shown, re.ASCII) == []
 
 
 @pytest.mark.parametrize("name", ["note.md", "annotations.json", "job-url"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -169,7 +170,8 @@ def test_a_foreign_attachment_is_no_page_of_the_reports(tmp_path: Path) -> None:
 
 
 def test_names_call_nobody_and_hide_nothing() -> None:
-    assert markdown.plain("@all 6.12@run-1") == "&#64;all 6.12@run-1"
+    named = html.unescape(markdown.plain("@all @_me 6.12@run-1 &#64;all"))
+    assert named == "@\u200ball @\u200b\\_me 6.12@run-1 &#64;all"
     assert plain("main\u200b\u200d\u3164\xad") == "main" + 4 * "\N{REPLACEMENT CHARACTER}"
 
 

@@ -94,6 +94,8 @@ OPTION = """[ 2.0] EXT4-fs (mmcblk1p2): Unrecognized mount option "nobarier" or 
 initramfs: cannot mount /dev/mmcblk1p2 as ext4"""
 DAMAGED = """[ 2.0] EXT4-fs (mmcblk1p2): VFS: Can't find ext4 filesystem
 initramfs: cannot mount /dev/mmcblk1p2 as ext4"""
+USB = "[ 2.0] usbcore: unknown parameter 'autosuspend_ms' ignored"
+OLD = "EXT4-fs (sda1): couldn't mount because of unsupported optional features (10000)\n" + "Loading\n" * 9
 ABSENT = "initramfs: the root device '/dev/mmcblk1p2' did not appear within 20 s; there is: mmcblk0 mmcblk0p1 mmcblk0p2"
 
 
@@ -106,6 +108,11 @@ ABSENT = "initramfs: the root device '/dev/mmcblk1p2' did not appear within 20 s
         (OPTION, 'EXT4-fs (mmcblk1p2): Unrecognized mount option "nobarier" or missing value (cannot mount', True),
         (DAMAGED, "cannot mount /dev/mmcblk1p2 as ext4", False),
         (ABSENT, ABSENT.removeprefix("initramfs: "), False),
+        (f"{USB}\n{ABSENT}", ABSENT.removeprefix("initramfs: "), False),
+        (f"{USB}\n{DAMAGED}", "cannot mount /dev/mmcblk1p2 as ext4", False),
+        (f"{XFS}\n{ABSENT}", ABSENT.removeprefix("initramfs: "), False),
+        (f"{XFS}\n{DAMAGED}", "cannot mount /dev/mmcblk1p2 as ext4", False),
+        (f"{OLD}{DAMAGED}", "cannot mount /dev/mmcblk1p2 as ext4", False),
     ],
 )
 def test_a_root_that_a_kernel_cannot_mount_is_told_in_the_filesystems_words(

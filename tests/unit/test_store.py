@@ -18,7 +18,7 @@ from whole_runs import write_whole
 
 from fsjoule.errors import LabError, ResultError
 from fsjoule.model import Measurement, RunStatus, Value
-from fsjoule.model.labels import without_passwords
+from fsjoule.model.labels import without_folders, without_passwords
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
 
@@ -380,9 +380,40 @@ def test_a_trace_that_is_long_stays_small(tmp_path: Path, made: MadeRun) -> None
             "--index=postgresql://db/x?user=u&password=***&timeout=3",
         ),
         ("https://token@db.example.org", "https://***@db.example.org"),
+        ("postgresql://me:pa/ss@db/x", "postgresql://me:***@db/x"),
+        ("postgresql://me:p?a#s@db/x", "postgresql://me:***@db/x"),
+        ("postgresql://me@corp:pw@db/x", "postgresql://me@corp:***@db/x"),
+        ("HTTPS://token:@db/x@y", "HTTPS://***@y"),
+        ("postgresql://db/x?PASSWORD=b;c&sslpassword=hunter2", "postgresql://db/x?PASSWORD=***&sslpassword=***"),
+        ("https://db/x?user=me@corp&private_token=glpat-1", "https://db/x?user=me@corp&private_token=***"),
+        ("s3://b/x?X-Amz-Signature=abc&region=eu&sig=d", "s3://b/x?X-Amz-Signature=***&region=eu&sig=***"),
         ("postgresql://u@db/x", "postgresql://u@db/x"),
         ("6.1@run-1", "6.1@run-1"),
     ],
 )
 def test_a_command_is_kept_without_its_secrets(word: str, shown: str) -> None:
     assert without_passwords(["fsjoule", word]) == ("fsjoule", shown)
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("--index=sqlite:////srv/secret/index.db", "--index=sqlite:index.db"),
+        ("file://localhost/home/anna/x", "file:x"),
+        ("../../home/anna/x", "x"),
+        ("a/../../home/anna b/x", "x"),
+        ("~anna/lab/x,/srv/y", "x,y"),
+        ("new:/home/anna/linux@feature/x", "new:linux@feature/x"),
+        ("postgresql://u@db/x?sslrootcert=/srv/ca.pem", "postgresql://u@db/x?sslrootcert=ca.pem"),
+        ("new=https://git.example/a/linux.git", "new=https://git.example/a/linux.git"),
+        ("results/x", "results/x"),
+    ],
+)
+def test_a_command_is_shown_without_this_computers_folders(word: str, shown: str) -> None:
+    assert without_folders(["fsjoule", word]) == ("fsjoule", shown)
+
+
+def test_a_long_word_of_a_foreign_command_is_masked_in_no_time() -> None:
+    for piece in ("a b ", "a/", "../", "=a/", "?key", "http://", "://a:@"):
+        words = without_folders(without_passwords([piece * 20_000]))
+        assert len(words) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -26,8 +27,16 @@ _NO_TABLE: Final = re.compile(r"No partition table|Couldn't find partition mmc")
 _FOUND: Final = re.compile(
     r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)|Booting bootflow '\S+' with extlinux"
 )
-# A boot says each once, in pieces of one line; some kernels repeat theirs when another console takes over.
-_BANNERS: Final = {r"^U-Boot SPL 20\d\d\.": 1, r"^U-Boot 20\d\d\.": 1, r"^(?:\[ *[\d.]+\] )?Linux version \d": 2}
+# How often one boot says each. U-Boot's command `version` prints the banner without empty lines around it:
+# https://source.denx.de/u-boot/u-boot/-/blob/v2025.01/lib/display_options.c
+# Some kernels repeat theirs when another console takes over.
+_BANNERS: Final = {
+    r"^U-Boot SPL 20\d\d\.": 1,
+    r"(?<=\n\n)U-Boot 20\d\d\..*(?=\n\n)": 1,
+    r"^(?:\[ *[\d.]+\] )?Linux version \d": 2,
+}
+# A board that sets up its environment or its power, or whose watchdog bit, begins twice and boots.
+_BEGINS_OF_A_BOOT: Final = 2
 _OOPS: Final = re.compile(
     r"Internal error: Oops.*|Unable to handle kernel .*|BUG: unable to handle .*|BUG: kernel NULL pointer .*|Oops: .*"
 )
@@ -37,11 +46,12 @@ _TEXT: Final = re.compile(r"[\x20-\x7e\n\t]")
 
 
 def loop(said: str, restarts: int = 0) -> str:
-    """Words for a board that starts again and again, more often than it may; empty for one that does not."""
+    """Words for a board that begins a third time, and after as many further `restarts` as it may; else empty."""
     for banner, once in _BANNERS.items():
         starts = re.findall(f"{banner}.*", said, re.MULTILINE)
-        if len(starts) > once * (1 + restarts):
-            return f"it starts again and again: {len(starts)} times so far ({starts[-1].strip()})"
+        begins = math.ceil(len(starts) / once)
+        if begins > _BEGINS_OF_A_BOOT + restarts:
+            return f"it starts again and again: at least {begins} times so far ({starts[-1].strip()})"
     return ""
 
 
@@ -57,13 +67,16 @@ def is_garbled(said: str) -> bool:
     return len(last) >= _SOME_TEXT and len(_TEXT.findall(last)) < len(last) * 2 / 3
 
 
-# The first program of a card of fsjoule's gives up (images/initramfs/init).
-_INITRAMFS: Final = re.compile(r"^initramfs: (.+)", re.MULTILINE)
-# A filesystem that this kernel cannot mount, whatever is tried: XFS, ext4, btrfs, f2fs, and mount options of all.
+# The first program of a card of fsjoule's gives up (images/initramfs/init), after a line of mount and 8 of the kernel.
+_INITRAMFS: Final = "initramfs: "
+_LINES_BEFORE: Final = 9
+_NO_MOUNT: Final = re.compile(r"cannot mount \S+ as (\w+)")
+_TIMESTAMP: Final = re.compile(r"^\[ *[\d.]+\] ")
+# What XFS, ext4, btrfs and f2fs say where this kernel cannot mount them, whatever is tried, and all of an option.
 _UNKNOWN: Final = re.compile(
-    r"^(?:\[ *[\d.]+\] )?(.*(?:unknown (?:\w+ )*(?:features|mount option)|unsupported (?:\w+ )*features|"
-    r"[Uu]nrecogni[sz]ed mount option|Unknown parameter|cannot be safely mounted by this kernel).*)",
-    re.MULTILINE | re.IGNORECASE,
+    r"unknown (?:\w+ ){,3}(?:features|mount option)|unsupported (?:\w+ ){,3}features|unrecogni[sz]ed mount option|"
+    r"unknown parameter|cannot be safely mounted by this kernel",
+    re.IGNORECASE,
 )
 
 
@@ -72,11 +85,18 @@ def root_failure(said: str) -> tuple[str, bool]:
 
     Empty if that is not why it panicked.
     """
-    told = _INITRAMFS.findall(said)
-    if not told:
-        return "", False
-    unknown = _UNKNOWN.search(said)
-    return f"{unknown[1]} ({told[-1]})" if unknown else told[-1], unknown is not None
+    lines = said.split("\n")
+    last = max((number for number, line in enumerate(lines) if line.startswith(_INITRAMFS)), default=None)
+    why = "" if last is None else lines[last].removeprefix(_INITRAMFS)
+    if last is None or not (filesystem := _NO_MOUNT.match(why)):
+        return why, False
+    # Drivers, too, tell of unknown parameters. A filesystem's line begins with its name; ext4's also mounts ext2.
+    name = filesystem[1].rstrip("234")
+    for line in lines[max(last - _LINES_BEFORE, 0) : last]:
+        words = _TIMESTAMP.sub("", line)
+        if words.lower().startswith(name) and _UNKNOWN.search(words):
+            return f"{words} ({why})", True
+    return why, False
 
 
 def last_words(lines: Sequence[str]) -> str:

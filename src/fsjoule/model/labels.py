@@ -9,11 +9,15 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.model.plan import SeriesKey
 
-# In an address: scheme://USER:PASSWORD@, the password of a query, and a user of the web, who is a token.
-_SECRETS: Final = re.compile(
-    r"(?<=://)(?P<user>[^/@:\s]*):[^/\s]*@|(?P<query>[?&;]password=)[^&\s]*|(?<=http://)[^/@\s]+@|(?<=https://)[^/@\s]+@"
+_ADDRESS: Final = re.compile(r"(https?)?://([^/\s]*)([^?#\s]*)", re.IGNORECASE)
+_KEY: Final = r"(?:pass|pwd|token|secret|signature|\bsig\b|credential|key|auth)"
+_QUERY: Final = re.compile(rf"([?&;#](?:(?!{_KEY})[^=?&;#\s])*{_KEY}[^=?&;#\s]*=)[^&\s]*", re.IGNORECASE)
+# An address of another computer stays; a path of this one keeps its last name: behind a sign, `~/`, `../` or `file://`.
+_IN_PATH: Final = r"(?:[^/=@,:;\s]|[:;\s](?![/~]|\.\./))"
+_FOLDERS: Final = re.compile(
+    rf"(?<![\w+.-])(?P<address>(?!file:)[\w+.-]+://[^\s/?#,][^\s?#,]*)"
+    rf"|(^|[=@,:;?&#\s\"'(])(?:~{_IN_PATH}*(?=/)|(?:[^/=@,:;?&#\s\"'(]+/)*\.\.(?=/))?(?:/{_IN_PATH}*)*/(?=[^/])"
 )
-_FOLDERS: Final = re.compile(r"(^|[=@,])(?:/[^/\s=@,]+)*/(?=[^/\s=@,]+)")
 
 
 def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
@@ -56,15 +60,23 @@ def listed(given: str | Iterable[str] | None, *, option: str = "") -> tuple[str,
 
 def without_passwords(words: Iterable[str]) -> tuple[str, ...]:
     """A command line that may be kept and shown: `***` for each password or token in an address."""
-    return tuple(_SECRETS.sub(_masked, word) for word in words)
+    return tuple(_QUERY.sub(r"\1***", _ADDRESS.sub(_without_password, word)) for word in words)
 
 
 def without_folders(words: Iterable[str]) -> tuple[str, ...]:
     """A command line for readers on the network: where this computer has its files is nobody's business there."""
-    return tuple(_FOLDERS.sub(r"\1", word) for word in words)
+    return tuple(_FOLDERS.sub(r"\g<address>\2", word) for word in words)
 
 
-def _masked(found: re.Match[str]) -> str:
-    if found["user"] is not None:
-        return f"{found['user']}:***@"
-    return f"{found['query']}***" if found["query"] else "***@"
+def _without_password(found: re.Match[str]) -> str:
+    """scheme://USER:***@HOST, and of the web without the user, who may be a token.
+
+    SQLAlchemy takes a password with any sign but `@`, others one with `@`: it ends at the last, where a path may be.
+    """
+    web, host, path = found.groups()
+    user, colon, _ = host.partition(":")
+    end = (host + path).rfind("@") if colon else host.rfind("@")
+    has_password = bool(colon) and end > len(user)
+    if end < 0 or not (web or has_password):
+        return found[0]
+    return f"{web or ''}://{'' if web else user + colon}***{(host + path)[end:]}"

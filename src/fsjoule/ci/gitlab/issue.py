@@ -10,6 +10,7 @@ from typing import Final
 from fsjoule.ci.gitlab.note import Job, links
 from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, inert, needed, signed_in
 from fsjoule.errors import ConfigError
+from fsjoule.report.markdown import without_mentions
 
 LABEL: Final = "fsjoule"
 _MARKER: Final = re.compile(r"<!-- fsjoule bisect [0-9a-f]+ -->")
@@ -51,7 +52,7 @@ def issue_of(told: str, job: Job) -> Issue:
         raise ConfigError("this is no answer of a bisection", hint="fsjoule bisect --markdown FILE writes one")
     headline = rest.partition("\n")[0]
     title = re.sub(r"\\(.)", r"\1", headline.replace("**", ""))
-    title = title.replace("&#64;", "@").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    title = title.replace("&#8203;", "").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     below = " · ".join(links(job))
     return Issue(first, title[:_LONGEST_TITLE], inert(told.rstrip()) + "\n" + (f"\n{below}\n" if below else ""))
 
@@ -59,6 +60,8 @@ def issue_of(told: str, job: Job) -> Issue:
 def post_issue(where: Issues, issue: Issue) -> str:
     """Make the issue or update the question's own; returns what was done. Raises GitLabError, without the token."""
     what = f"the issue in project {where.project} at {where.server} could not be written"
+    # GitLab looks for mentions in titles, too, but lists show them as they are written.
+    title = without_mentions(issue.title).replace("&#8203;", "\N{ZERO WIDTH SPACE}")
     with signed_in(where.server, where.token, what) as (server, me):
         issues = server.projects.get(where.project, lazy=True).issues
         for known in issues.list(iterator=True, labels=LABEL, author_id=me, scope="all"):
@@ -67,8 +70,8 @@ def post_issue(where: Issues, issue: Issue) -> str:
             # Whoever closed it is done with it.
             if known.state != "opened":
                 return f"#{known.iid} left alone: it is closed"
-            known.title, known.description = issue.title, issue.text
+            known.title, known.description = title, issue.text
             known.save()
             return f"#{known.iid} updated"
-        made = issues.create({"title": issue.title, "description": issue.text, "labels": LABEL})
+        made = issues.create({"title": title, "description": issue.text, "labels": LABEL})
     return f"#{made.iid} opened"

@@ -15,15 +15,15 @@ from gitlab.exceptions import GitlabError
 
 from fsjoule.errors import ConfigError, GitLabError
 from fsjoule.host.inside import MIB, read_inside
+from fsjoule.report.markdown import without_mentions
 
 TOKEN_VARIABLE: Final = "FSJOULE_GITLAB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 30.0
 _LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 # More than GitLab takes as a note.
 _MOST_BYTES: Final = MIB
-# What GitLab would do or tell for a text: a quick action at the start of a line, a mention of somebody.
+# What GitLab would do for a text: a quick action at the start of a line.
 _QUICK_ACTION: Final = re.compile(r"^(\s*)/", re.MULTILINE)
-_MENTION: Final = re.compile(r"(?<!\w)@(?=[\w-])")
 
 
 def text_of_a_job(file: Path) -> str | None:
@@ -41,7 +41,7 @@ def text_of_a_job(file: Path) -> str | None:
 
 def inert(text: str) -> str:
     """Markdown that GitLab shows and does nothing for. Who may push a branch writes it, the token's user posts it."""
-    return _MENTION.sub("&#64;", _QUICK_ACTION.sub(r"\1&#47;", text))
+    return _QUICK_ACTION.sub(r"\1&#47;", without_mentions(text))
 
 
 @contextmanager
