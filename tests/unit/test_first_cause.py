@@ -296,12 +296,17 @@ def test_connections_of_a_killed_run_leave_no_folder_and_those_in_use_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name in ("lg-con-left", "lg-ssh-left", "lg-con-used", "lg-con-new", "lg-share-of-another"):
+    for name in ("lg-con-left", "lg-ssh-left", "lg-con-used", "lg-con-closed", "lg-con-new", "lg-share-of-another"):
         (tmp_path / name).mkdir()
     with socket.socket(socket.AF_UNIX) as used:
         used.bind(str(tmp_path / "lg-con-used" / "control-farm.x7"))
         for folder in tmp_path.iterdir():
-            age_s = 0 if folder.name == "lg-con-new" else 3600
+            age_s = {"lg-con-new": 0, "lg-con-closed": 3600}.get(folder.name, 2 * 24 * 3600)
             os.utime(folder, (time.time() - age_s, time.time() - age_s))
         remove_left_connections()
-    assert {each.name for each in tmp_path.iterdir()} == {"lg-con-used", "lg-con-new", "lg-share-of-another"}
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "lg-con-used",
+        "lg-con-closed",
+        "lg-con-new",
+        "lg-share-of-another",
+    }

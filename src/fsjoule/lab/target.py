@@ -28,8 +28,9 @@ from fsjoule.lab.translate import lab_errors
 
 _KILLED_S: Final = 30.0
 _FOLDERS: Final = ("lg-con-", "lg-ssh-")
-# A connection that is just being made has a folder, and no socket yet.
-_LEFT_S: Final = 60.0
+# A connection that is closed, or just being made, has a folder and no socket, and its process, which may be another
+# user of labgrid, wants the folder to the end.
+_LEFT_S: Final = 24 * 3600.0
 
 
 def wants_virtual_lab(environment: EnvironmentFile) -> bool:
@@ -128,7 +129,7 @@ def close_ssh() -> None:
 
 
 def remove_left_connections() -> None:
-    """Remove the folders of this user's connections by ssh that nobody has any more.
+    """Remove the folders of this user's connections by ssh that nobody has used for a day.
 
     labgrid makes one for each connection and removes it at its end, which a process that is killed does not reach.
     """
