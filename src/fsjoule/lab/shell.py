@@ -256,8 +256,6 @@ class LabgridShell:
         index, _, _ = self._await([PANIC, self._driver.login_prompt], seconds)
         if index < 2:  # noqa: PLR2004 - the number of patterns
             raise self._failure(index + 1, shown, seconds)
-        if causes := self._diagnose():
-            raise self._silent(causes)
 
     def lost(self, what: str) -> BoardError:
         """Note that the board has left the shell. The error for it has the console's last lines."""
@@ -424,10 +422,10 @@ class LabgridShell:
             if time.monotonic() - asked_s < limit_s / 2:
                 # This is how labgrid shows a connection that the other side has closed.
                 raise self._disconnected(asked_s - begin_s)
-            if left_s <= _LOOK_S:
-                return index, before, match
             if causes := self._diagnose():
                 raise self._silent(causes)
+            if left_s <= _LOOK_S:
+                return index, before, match
 
     def _silent(self, causes: Sequence[str]) -> BoardError:
         """The error for a board whose lab has died: what is on its console is not why."""
