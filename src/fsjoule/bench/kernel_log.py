@@ -204,7 +204,7 @@ KINDS: Final = (
         r"detected (expedited )?stall|kthread starved for [0-9]+ jiffies",
         "kernel/rcu/tree_stall.h",
     ),
-    Kind("lost interrupt", Level.INVALID, Part.KERNEL, r"irq [0-9]+: nobody cared", "kernel/irq/spurious.c"),
+    Kind("lost interrupt", Level.INVALID, Part.KERNEL, r": nobody cared", "kernel/irq/spurious.c"),
     Kind(
         "clock unstable",
         Level.INVALID,
@@ -217,7 +217,7 @@ KINDS: Final = (
         Level.BOOT,
         Part.KERNEL,
         r"8<--- cut here|Oops( -|:| \[#)|Internal error: |Unable to handle kernel|BUG: (unable to handle|kernel NULL)"
-        r"|general protection fault|SErr[o]r Interrupt on CPU|Kernel panic - not syncing",
+        r"|general protection fault|SErr[o]r Int|Kernel panic - not syncing",
         "arch/arm/kernel/traps.c, arch/arm64/kernel/traps.c, arch/x86/mm/fault.c",
     ),
     Kind(
@@ -234,8 +234,8 @@ KINDS: Final = (
         "WARNING",
         Level.REMARK,
         Part.KERNEL,
-        r"WARNING: (CPU: |[^ ]+:[0-9]+ at |possible |inconsistent |suspicious |bad (unlock|contention)|held lock"
-        r"|lock held|Nested lock|[A-Z]+-safe )|UBSAN: ",
+        r"WARNING: (CPU: |[^ ]+:[0-9]+ at |(possible|inconsistent|suspicious|bad|held|lock|Nested|[A-Z]+-safe) )"
+        r"|UBSAN: ",
         "kernel/panic.c, kernel/locking/lockdep.c, lib/ubsan.c",
         r"(?:at|in|WARNING:) ([a-z][^ :]*):\d+(?:(?: at)? ([A-Za-z_][\w.]*))?|WARNING: ((?:[A-Z]+-)?[a-z][a-zA-Z >-]+)",
     ),
@@ -296,9 +296,11 @@ def is_damaged(found: Iterable[Message]) -> bool:
 
 def grep_command(parts: Container[Part] = Part, levels: Container[Level] = _DOUBTFUL) -> str:
     """A shell command that prints those lines of a board's kernel log; it fails if there is none."""
-    harmless = [kind.pattern for kind in KINDS if kind.level is Level.HARMLESS]
-    wanted = [kind.pattern for kind in KINDS if kind.part in parts and kind.level in levels]
-    return f"dmesg | grep -Ev {_typed(harmless)} | grep -E {_typed(wanted)}"
+    of_parts = [kind for kind in KINDS if kind.part in parts]
+    harmless = [kind.pattern for kind in of_parts if kind.level is Level.HARMLESS]
+    wanted = [kind.pattern for kind in of_parts if kind.level in levels and kind.level is not Level.HARMLESS]
+    without = f"grep -Ev {_typed(harmless)} | " if harmless else ""
+    return f"dmesg | {without}grep -E {_typed(wanted)}"
 
 
 def _typed(patterns: Iterable[str]) -> str:
