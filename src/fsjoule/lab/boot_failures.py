@@ -14,6 +14,9 @@ _MEANINGS: Final = {
     r"Bad Linux ARM(?:64)? z?Image magic!|Wrong Image Format for boot\w+ command": "U-Boot does not know the format of "
     "the kernel",
     r"Skipping \S+ for failure retrieving \S+": "U-Boot cannot read a file that extlinux.conf names",
+    # Of initramfs-tools, dracut and systemd: each waits for somebody at the console.
+    r"ALERT! +\S+ does not exist": "the initramfs found no root",
+    r"You are in emergency mode|Entering emergency mode": "the root came up without all that it needs",
 }
 _EXPLAINED: Final = [(re.compile(pattern), meaning) for pattern, meaning in _MEANINGS.items()]
 FAILURE: Final = "|".join(_MEANINGS)
@@ -27,9 +30,17 @@ _FOUND: Final = re.compile(
     r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)|Booting bootflow '\S+' with extlinux"
 )
 # A boot says each once, in pieces of one line; some kernels repeat theirs when another console takes over.
-_BANNERS: Final = {r"^U-Boot SPL 20\d\d\.": 1, r"^U-Boot 20\d\d\.": 1, r"^(?:\[ *[\d.]+\] )?Linux version \d": 2}
+_STAMP: Final = r"^(?:\[ *[\d.]+\](?:\[ *[CT]\d+\])? )?"
+_BANNERS: Final = {
+    r"^NOTICE: +BL31: v": 1,
+    r"^U-Boot [ST]PL 20\d\d\.": 1,
+    r"^U-Boot (?![ST]PL)\S*20\d\d\.": 1,  # makers' have words before the year
+    r"^barebox 20\d\d\.": 1,
+    rf"{_STAMP}Linux version \d": 2,
+}
 _OOPS: Final = re.compile(
-    r"Internal error: Oops.*|Unable to handle kernel .*|BUG: unable to handle .*|BUG: kernel NULL pointer .*|Oops: .*"
+    r"Internal error: .*|Unable to handle kernel .*|BUG: unable to handle .*|BUG: kernel NULL pointer .*"
+    r"|Oops(?: -|:| \[#).*|SError Interrupt on .*|kernel BUG at .*|general protection fault.*"
 )
 _SOME_TEXT: Final = 200
 _LAST_TEXT: Final = 1000
@@ -57,14 +68,18 @@ def is_garbled(said: str) -> bool:
     return len(last) >= _SOME_TEXT and len(_TEXT.findall(last)) < len(last) * 2 / 3
 
 
-# The first program of a card of fsjoule's gives up (images/initramfs/init).
-_INITRAMFS: Final = re.compile(r"^initramfs: (.+)", re.MULTILINE)
-# A filesystem that this kernel cannot mount, whatever is tried: XFS, ext4, btrfs, f2fs, and mount options of all.
+# The first program of a card of fsjoule's gives up (images/initramfs/init); of another card the kernel itself.
+_NO_ROOT: Final = re.compile(r"^initramfs: (.+)|VFS: (Unable to mount root fs on \S+)", re.MULTILINE)
+# A filesystem that this kernel cannot mount, whatever is tried: mount options, features and sizes of all of them.
 _UNKNOWN: Final = re.compile(
-    r"^(?:\[ *[\d.]+\] )?(.*(?:unknown (?:\w+ )*(?:features|mount option)|unsupported (?:\w+ )*features|"
-    r"[Uu]nrecogni[sz]ed mount option|Unknown parameter|cannot be safely mounted by this kernel).*)",
+    _STAMP + r"(.*(?:unknown (?:[\w-]+ )*(?:features|mount option)|unsupported (?:\w+ )*(?:features|checksum)|"
+    r"unrecogni[sz]ed mount option|unknown parameter (?!.*ignored)|cannot be safely mounted by this kernel|"
+    r"mounted without CONFIG_|format support not enabled|incompatible feature .*upgrade kernel|"
+    r"compression. This is not supported|not yet supported for page size|"
+    r"(?:bad block size|with blocksize|invalid log_blocksize) \(?\d).*)",
     re.MULTILINE | re.IGNORECASE,
 )
+_OF_DEVICE: Final = re.compile(r"\((?:device )?(\w+)\)")
 
 
 def root_failure(said: str) -> tuple[str, bool]:
@@ -72,11 +87,17 @@ def root_failure(said: str) -> tuple[str, bool]:
 
     Empty if that is not why it panicked.
     """
-    told = _INITRAMFS.findall(said)
-    if not told:
+    matches = list(_NO_ROOT.finditer(said))
+    if not matches:
         return "", False
-    unknown = _UNKNOWN.search(said)
-    return f"{unknown[1]} ({told[-1]})" if unknown else told[-1], unknown is not None
+    of_initramfs, of_kernel = matches[-1].groups(default="")
+    # Lines about other devices are of filesystems that were mounted, or are not needed.
+    root = re.search(r"/dev/(\w+)(?![\w/])", of_initramfs)
+    for unknown in _UNKNOWN.findall(said):
+        device = _OF_DEVICE.search(unknown)
+        if not (root and device) or device[1] == root[1]:
+            return f"{unknown.strip()} ({(of_initramfs or of_kernel).strip()})", True
+    return of_initramfs.strip(), False
 
 
 def last_words(lines: Sequence[str]) -> str:
