@@ -99,7 +99,7 @@ _OUTLETS = f"""
 _FILES = {
     "a file beside it": f"imports: [fsjoule.lab, relay.py]\ntargets:\n  main:{_OWN_RELAY}",
     "a file elsewhere": f"imports: [fsjoule.lab, ../site/hub/../relay.py]\ntargets:\n  main:{_OWN_RELAY}",
-    "a file in a folder beside it": f"imports: [fsjoule.lab, ./hub/relay.py]\ntargets:\n  main:{_OWN_RELAY}",
+    "a file in a folder of its own": f"imports: [fsjoule.lab, ./hub/relay.py]\ntargets:\n  main:{_OWN_RELAY}",
     "a file by a variable": f"imports: [fsjoule.lab, $SITE/relay.py]\ntargets:\n  main:{_OWN_RELAY}",
     "files that need each other": f"""
 imports: [fsjoule.lab, relay.py, hub.py]

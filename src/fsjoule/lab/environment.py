@@ -389,7 +389,8 @@ def board_target(names: Collection[str]) -> str | None:
 
 def _run(file: Path) -> None:
     """Run a file of `imports` as labgrid does, once. Raises whatever it raises."""
-    if getattr(sys.modules.get(file.stem), "__file__", None) == str(file):
+    there = getattr(sys.modules.get(file.stem), "__file__", None)
+    if there is not None and Path(there).resolve() == file.resolve():  # labgrid keeps a "./" of the name
         return
     loader = SourceFileLoader(file.stem, str(file))
     spec = importlib.util.spec_from_loader(loader.name, loader)
