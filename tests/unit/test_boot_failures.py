@@ -177,3 +177,16 @@ def test_a_loop_is_seen_by_whatever_starts_again(banner: str, boots: int) -> Non
 )
 def test_each_architecture_has_its_oops(line: str) -> None:
     assert boot_failures.oops(f"[    2.0] {line}\n") == f"the kernel failed and went on: {line}"
+
+
+@pytest.mark.parametrize(
+    ("said", "garbled"),
+    [
+        (bytes(range(256)) * 5, True),
+        (b"\xff\x00\xf8\x80" * 200, True),
+        ("\u250c\u2500\u2510\u2502\u2514\u2518 \u041c\u0435\u043d\u044e\n".encode() * 50, False),  # a menu on a console
+        (b"Starting kernel ...\n" * 50, False),
+    ],
+)
+def test_text_of_any_language_is_text(said: bytes, *, garbled: bool) -> None:
+    assert boot_failures.is_garbled(said.decode(errors="replace")) is garbled

@@ -44,7 +44,8 @@ _OOPS: Final = re.compile(
 )
 _SOME_TEXT: Final = 200
 _LAST_TEXT: Final = 1000
-_TEXT: Final = re.compile(r"[\x20-\x7e\n\t]")
+# Of any language: what is no UTF-8 was replaced.
+_TEXT: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]")
 
 
 def loop(said: str, restarts: int = 0) -> str:
