@@ -72,6 +72,9 @@ def test_old_versions_are_read() -> None:
     document = json.loads((DATA / "fio-3.33-write.json").read_text())
     del document["jobs"][0]["write"]["clat_ns"]["N"]
     assert fio.parse(json.dumps(document)).latency_mean_ns > 0
+    document["fio version"] = "fio-2.21"
+    with pytest.raises(MeasurementInvalid, match=r"the board has fio-2\.21: fio 3\.1 or newer is needed"):
+        fio.parse(json.dumps(document))
 
 
 def test_another_job_than_was_asked_is_invalid() -> None:

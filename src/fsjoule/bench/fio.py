@@ -103,6 +103,9 @@ def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
     """
     try:
         document = _report(text)
+        # It counts latencies in microseconds, under other names.
+        if re.match(r"fio-[12]\.", version := str(document["fio version"])):
+            raise MeasurementInvalid("fio", [f"the board has {version}: fio 3.1 or newer is needed"])
         [job] = cast("list[dict[str, Any]]", document["jobs"])
         options = cast("dict[str, Any]", job["job options"])
         asked = dict(word.removeprefix("--").split("=", 1) for word in argv if re.match("--[a-z_]+=", word))
@@ -116,7 +119,7 @@ def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
         latency = side["clat_ns"] if counted else side["lat_ns"]
         return _possible(
             FioResult(
-                version=str(document["fio version"]),
+                version=version,
                 runtime_ns=int(side["runtime"]) * 1_000_000,
                 io_bytes=int(side["io_bytes"]),
                 ios=int(side["total_ios"]),
