@@ -23,7 +23,7 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.lab import cardwriter
 from fsjoule.lab.cardwriter import StillWritingError, end_writers, write_card, writers_word
-from fsjoule.lab.disk_program import FailedError, Part, compare
+from fsjoule.lab.disk_program import FailedError, Image, Part, compare
 from fsjoule.lab.disks import PROGRAM, SOURCE, BoardsDisk
 from fsjoule.model import MIB
 from fsjoule.virtual.disks.loop_device import LoopDevice
@@ -201,6 +201,10 @@ def test_an_image_that_is_not_its_block_maps_is_told(tmp_path: Path, exporter: E
     image, block_map = tmp_path / "a.img", tmp_path / "a.img.bmap"
     image.write_bytes(CONTENT[:MIB])
     process.run(["bmaptool", "create", "-o", block_map, image], timeout_s=60)
+    packed = gzip.compress(CONTENT[:MIB], mtime=0)
+    (tmp_path / "a.img.gz").write_bytes(packed[:-30])
+    with pytest.raises(FailedError, match=r"a.img.gz is damaged"):
+        Image(str(tmp_path / "a.img.gz")).skip_to(2 * MIB)
     image.write_bytes(CONTENT[: MIB - 1] + b"?")
     with pytest.raises(LabError, match=r"the image is not the one of its block map: bytes 0 to 1048576 differ"):
         write_card(exporter, image, 60, BOARDS)

@@ -96,6 +96,17 @@ def test_a_command_at_its_limit_is_told_with_what_it_printed(shell: LabgridShell
     assert shell.run(["echo", "still there"]).stdout == "still there\n"
 
 
+def test_a_console_that_is_stopped_goes_on(shell: LabgridShell, board: tuple[LabgridShell, LossyConsole]) -> None:
+    shell.run(["true"])
+    board[1].write(b"\x13")
+    assert shell.run(["echo", "here"], timeout_s=60).stdout == "here\n"
+
+
+def test_a_board_that_begins_for_ever_gets_no_more_time(shell: LabgridShell) -> None:
+    with pytest.raises(BoardError, match="did not end within 1 s and was interrupted"):
+        shell.run(["eval", 'while sleep 0.1; do echo "<$Fm.1>" >/dev/tty; done'], timeout_s=1)
+
+
 def test_a_command_with_the_words_of_a_panic_is_none(shell: LabgridShell) -> None:
     words = "Kernel panic - not syncing|login: "
     assert shell.run(["sh", "-c", f"echo '{words}' | wc -l"]).stdout.strip() == "1"

@@ -131,5 +131,7 @@ def test_the_kernel_knows_whose_a_connection_is() -> None:
                     peer = accepted.getpeername()
                     assert peer_user(peer, own) == os.getuid()
                     assert peer_user(peer, ("127.0.0.1", 1)) is None
+                    assert peer_user(("127.0.0.2", peer[1]), own) is None
+                    assert peer_user(("fe80::1", peer[1]), own) is None
                     client.close()
                     assert peer_user(peer, own) is None

@@ -48,8 +48,10 @@ def board(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[Any]:
 
 
 @pytest.mark.parametrize("board", [(U_BOOT, 60)], indirect=True)
-def test_the_commands_of_a_boot_loader(board: Any) -> None:
-    assert "bootz     - boot a zImage" in loader_help(board, "=> ")
+@pytest.mark.parametrize("prompt", ["=> ", "=>"])
+def test_the_commands_of_a_boot_loader(board: Any, prompt: str) -> None:
+    """A space that is left behind the prompt is no echo."""
+    assert "bootz     - boot a zImage" in loader_help(board, prompt)
 
 
 @pytest.mark.parametrize("board", [(U_BOOT + NOISE, 2)], indirect=True)

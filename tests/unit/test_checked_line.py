@@ -46,7 +46,7 @@ def test_a_damaged_line_runs_nothing_else_and_the_same_line_once(shell: str, tmp
         before, after = line.text[:place], line.text[place + 1 :]
         flipped = [chr(ord(character) ^ 1 << bit) for bit in range(7)]
         damaged += [before + instead + after for instead in ("", character * 2, *flipped) if instead != "\n"]
-    damaged += [line.text[:place] + line.text[place + 4 :] for place in range(len(line.text) - 4)]
+    damaged += [line.text[:place] + line.text[place + 4 :] for place in range(len(line.text) - 4)] + ["fsj"]
     # Two spaces for one do no harm: that line runs, and as the same line only once.
     said = evaluated(shell, tmp_path, [*damaged, line.text, line.text, *damaged])
     assert said.count("<fsj?>") > len(damaged)

@@ -51,6 +51,13 @@ def test_a_simulated_boards_card_is_a_labs() -> None:
     assert objection(simulated, replace(LOOP, backing="/s/labs/v-1/board-12/card.img"), MIB) == ""
 
 
+def test_a_disk_that_only_its_size_names_is_told() -> None:
+    anybodys = BoardsDisk(simulated=False)
+    assert objection(anybodys, READER, MIB) == ""
+    assert anybodys.unnamed(READER).endswith("passes for it: name it by disk_link: /dev/disk/by-path/pci-usb-1")
+    assert [each.unnamed(READER) for each in (REAL, BoardsDisk(simulated=True))] == ["", ""]
+
+
 def test_what_a_board_offers_has_to_be_named() -> None:
     """Another board's stick of the same size would be written; the message has what to copy."""
     offered = BoardsDisk(simulated=False, offered_bytes=READER.size_bytes, named=True)
@@ -123,6 +130,8 @@ def test_flashers_that_do_not_unpack_refuse_what_is_packed(tmp_path: Path, packe
         ("path", "/dev/sdb\n"),
         ("control_serial", "$(id)"),
         ("host", "-oProxyCommand=id"),
+        ("internal", "/srv/tftp/$(id)"),
+        ("external", "x; mmc erase 0 1000;"),
     ],
 )
 def test_an_exporters_words_that_a_shell_would_run_are_refused(name: str, word: str) -> None:

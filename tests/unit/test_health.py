@@ -116,11 +116,14 @@ def _health(checks: dict[str, Check]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("address", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True), ("::1", False), ("::", True)]
+    ("address", "is_open"),
+    [("127.0.0.1", False), ("0.0.0.0", True), ("::1", False), ("::", True), ("::ffff:127.0.0.1", False)],
 )
 def test_a_coordinator_that_other_computers_reach_is_named(address: str, is_open: bool) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.create_server((address, 0), family=family) as listener:
+    with socket.socket(family) as listener:
+        listener.bind((address, 0))
+        listener.listen()
         port = listener.getsockname()[1]
         told = list(open_doors(f"localhost:{port}"))
     assert [each for each in told if "coordinator" in each] == (

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Final, cast
 
@@ -13,6 +14,8 @@ from fsjoule.errors import MeasurementInvalid
 from fsjoule.model import MIB, FioResult, FioWorkload, IoPattern
 
 JOB_NAME: Final = "fsjoule"
+_BEGIN: Final = re.compile(r"^\{", re.MULTILINE)
+_TRIED: Final = 20
 _ENOSPC: Final = 28
 _ERRNO_NAMES: Final = {
     5: "input/output error",
@@ -150,18 +153,14 @@ def _possible(result: FioResult) -> FioResult:
 
 def _report(text: str) -> dict[str, Any]:
     """The last report in fio's output, which has its complaints, too: they may have braces. Raises ValueError."""
-    decoder, found, place = json.JSONDecoder(), None, text.find("{")
-    while place >= 0:
-        try:
-            document, end = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            end = place + 1
-        else:
-            found = document if isinstance(document.get("jobs"), list) else found
-        place = text.find("{", end)
-    if found is None:
-        raise ValueError("no report")
-    return cast("dict[str, Any]", found)
+    decoder = json.JSONDecoder()
+    # A report begins a line. The board makes the text: not every brace of a large one is tried.
+    for begin in [each.start() for each in _BEGIN.finditer(text)][: -_TRIED - 1 : -1]:
+        with suppress(ValueError, RecursionError):
+            document = decoder.raw_decode(text, begin)[0]
+            if isinstance(document.get("jobs"), list):
+                return cast("dict[str, Any]", document)
+    raise ValueError("no report")
 
 
 def _percentiles_ns(latency: dict[str, Any]) -> dict[str, int]:

@@ -18,11 +18,12 @@ _TABLES: Final = ((Path("/proc/net/tcp"), b""), (Path("/proc/net/tcp6"), b"\0" *
 def peer_user(peer: Address, own: Address) -> int | None:
     """The user of the process that has made the connection from `peer` to `own`, both IPv4 addresses of this computer.
 
-    None if the kernel does not know it, or does not any more. See proc_net_tcp.rst of the kernel's documentation.
+    None if the kernel does not know it, or does not any more, or an address is no IPv4. See proc_net_tcp.rst of the
+    kernel's documentation.
     """
     for table, prefix in _TABLES:
-        wanted = [_entry(prefix, each) for each in (peer, own)]
         try:
+            wanted = [_entry(prefix, each) for each in (peer, own)]
             lines = table.read_text().splitlines()[1:]
         except OSError:
             continue

@@ -1,6 +1,6 @@
 """Writes a card image on the exporter. No writer outlives its time limit, an interrupt, or a lost connection.
 
-labgrid's own `write_image` leaves ssh, shell and bmaptool running when its caller gives up. They go on writing a card
+labgrid's own `write_image` leaves ssh, shell and writer running when its caller gives up. They go on writing a card
 that another user may have by then.
 """
 

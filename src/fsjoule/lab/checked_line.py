@@ -107,7 +107,7 @@ def functions(output: str) -> str:
         "fsj() { Fa=$1 Fs=; "
         f'if [ $# -gt 3 ] && [ ${{#2}} = {_DIGITS} ] && [ "$2" = "$3" ] && [ "$2" -ge ${{Fn:-0}} ]; then '
         'Fm=$2; shift 3; IFS=^; Fh "$*"; unset IFS; fi; '
-        '[ "$Fs" = "$Fa" ] || { echo "<fsj?>"; return; }; '
+        '[ "$Fa" ] && [ "$Fs" = "$Fa" ] || { echo "<fsj?>"; return; }; '
         'if [ "$Fm" != "$Fn" ]; then Fn=$Fm Fk=0 Fr=; for Fc in "$@"; do '
         'case $Fc in *\\\\*) Fc=$(printf %b "$Fc"); esac; '
         'case $Fc in +*) ;; *) [ $Fk = 0 ] && : >$FO || echo "<$Fn" >>$FO; esac; '

@@ -1,4 +1,4 @@
-"""Looks at a disk, and writes an image onto it: `python3 - WORD REQUEST`, on the exporter, with this text as input.
+"""Looks at a disk, and writes an image onto it: `python3 -I - WORD REQUEST`, on the exporter, with this text as input.
 
 One program with one descriptor, which nobody else can have meanwhile: the disk that was examined is the one that is
 written and read back, whatever becomes of its name. It has Python 3.9's library only, and `zstd` for .zst.
@@ -24,7 +24,8 @@ import stat
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
@@ -227,20 +228,26 @@ class Image:
         if what:
             raise FailedError(f"{self._name} is {what}: unpack it, or pack it by gzip, xz or zstd")
 
+    @contextmanager
+    def _whole(self) -> Generator[None]:
+        try:
+            yield
+        except _DAMAGED as error:
+            raise FailedError(f"{self._name} is damaged: {error}") from error
+
     def skip_to(self, begin: int) -> None:
         """Go on there, which is not before what was read."""
         if hasattr(self._file, "seek") and self._unpacker is None:
-            self._file.seek(begin)
+            with self._whole():
+                self._file.seek(begin)
             self._at = begin
         while self._at < begin and self.read(min(_CHUNK_BYTES, begin - self._at)):
             pass
 
     def read(self, size: int) -> bytes:
         """So many bytes, or fewer at its end."""
-        try:
+        with self._whole():
             content = self._file.read(size)
-        except _DAMAGED as error:
-            raise FailedError(f"{self._name} is damaged: {error}") from error
         if self._unpacker is not None and len(content) < size and self._unpacker.wait() != 0:
             raise FailedError(f"{self._name} is damaged: zstd ended with exit code {self._unpacker.returncode}")
         if self._at == 0 and self.size_bytes < 0:

@@ -28,11 +28,12 @@ _HINT: Final = (
     "(docs/flashing.md)"
 )
 _LARGEST_MIB: Final = 256 * 1024
-_WORDS: Final = ("host", "path", "control_path", "control_serial", "address", "protocol")
+_WORDS: Final = ("host", "path", "control_path", "control_serial", "address", "protocol", "internal", "external")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/._:][A-Za-z0-9/._:%-]*")
 
 # On the exporter, which has Python for labgrid.
-PROGRAM: Final = ("python3", "-")
+# -I: no module of the folder that it starts in.
+PROGRAM: Final = ("python3", "-I", "-")
 SOURCE: Final = Path(disk_program.__file__).read_bytes()
 
 
@@ -85,6 +86,13 @@ class BoardsDisk:
     def request(self, resource: Any, image_bytes: int) -> dict[str, Any]:  # noqa: ANN401 - a labgrid resource
         """What the program on the exporter is asked: whether the resource's disk is the board's, and writes nothing."""
         return {"path": str(resource.path), "wanted": asdict(self), "image_bytes": image_bytes, "image": "", "map": ""}
+
+    def unnamed(self, disk: Disk) -> str:
+        """What to add to the environment file, if nothing but its size says that a disk is the board's."""
+        if self.simulated or self.serial or self.link:
+            return ""
+        link = next((each for each in disk.links if "/by-path/" in each), "/dev/disk/by-path/...")
+        return f"any free USB disk passes for it: name it by disk_link: {link}"
 
     def check(self, resource: Any, image_bytes: int) -> Disk:  # noqa: ANN401 - a labgrid resource
         """The resource's disk. Raises LabError if it is not the board's, or is in use."""

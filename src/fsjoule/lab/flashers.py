@@ -139,7 +139,8 @@ class DiskFlasher(Driver, FlasherProtocol):
         while not disks.look(resource).size_bytes and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
         disk = wanted.check(resource, 0)
-        return f"{disk.path} has {disk.size_bytes // MIB} MiB"
+        unnamed = wanted.unnamed(disk)
+        return f"{disk.path} has {disk.size_bytes // MIB} MiB{unnamed and f'; {unnamed}'}"
 
     def _boards_disk(self, board: FlashedBoard, offered_bytes: int | None = None) -> BoardsDisk:
         """What the board offers itself may be anybody's disk of that size: it must be named."""

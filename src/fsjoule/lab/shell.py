@@ -120,9 +120,11 @@ class _Asking:
         return max(0.0, self._deadline - time.monotonic()) if known else _SILENT_S
 
     def begins(self, place: int) -> None:
-        """The board has begun the command at this place, from 1 on."""
-        self._place, self._runs = min(max(place, 1), len(self.lines)) - 1, True
-        self._deadline = time.monotonic() + self.limit_s
+        """The board has begun the command at this place, from 1 on. Said again, it gives no more time."""
+        index = min(max(place, 1), len(self.lines)) - 1
+        if not self._runs or index > self._place:
+            self._place, self._runs = index, True
+            self._deadline = time.monotonic() + self.limit_s
 
     def nudges(self) -> bool:
         """Whether to press Enter: the line's own may be lost. A command may also run whose beginning was."""
@@ -334,12 +336,14 @@ class LabgridShell:
                     asking.begins(int(match[1]))
                     if only_begun:
                         return _Ended(0, ())
+                    if not asking.wait_s:
+                        raise self._failure(len(patterns), asking.shown, asking.limit_s)
                 elif index in {2, 3}:
                     raise self._failure(index - 1, asking.shown, asking.limit_s)
                 elif index < len(patterns):
                     self._type_again(checked, asking, patterns[index], before)
                 elif asking.nudges():
-                    driver.console.sendline("")
+                    self._enter()
                 else:
                     raise self._failure(index, asking.shown, asking.limit_s)
 
@@ -397,7 +401,11 @@ class LabgridShell:
             if expect([self._driver.prompt, pexpect.TIMEOUT], _NOTICE_S)[0] == 0:
                 return
             if not self._patient:
-                self._driver.console.sendline("")
+                self._enter()
+
+    def _enter(self) -> None:
+        """Press Enter, and Ctrl-Q: a damaged character may have been Ctrl-S, and busybox's Ctrl-C does not undo it."""
+        self._driver.console.write(b"\n\x11")
 
     def _await(self, patterns: Sequence[str], timeout_s: float) -> tuple[int, bytes, re.Match[bytes]]:
         """Wait for a pattern. Returns (index, text before, match); an extra index is a timeout. Raises BoardError."""
@@ -468,7 +476,7 @@ class LabgridShell:
                 marker = gen_marker()
                 console.sendcontrol("c")
                 # dash notices it at the end of a line, and throws that away.
-                console.sendline("")
+                self._enter()
                 console.expect([self._driver.prompt, pexpect.TIMEOUT], timeout=_NOTICE_S)
                 console.sendline(f"echo '{marker[:4]}''{marker[4:]}'")
                 prompt = rf"{marker}\s+{self._driver.prompt}"

@@ -17,6 +17,7 @@ from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.host import process
+from fsjoule.lab.disks import check_words
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name, check_unpacked
 from fsjoule.lab.sparse_image import Piece, pieces
 from fsjoule.lab.translate import lab_errors, time_limit
@@ -31,6 +32,7 @@ _STAGE_TIMEOUT_S: Final = 120.0
 @contextmanager
 def staged(tftp: Any, name: str, content: bytes) -> Generator[str]:  # noqa: ANN401 - a TFTPProviderDriver
     """A file of this name and content at the TFTP server, by the path to fetch. It goes afterwards. Raises LabError."""
+    check_words(tftp.provider)
     with tempfile.TemporaryDirectory(prefix="fsjoule-") as folder:
         file = Path(folder) / name
         # labgrid copies what the link leads to: equal content for another board gets another file of its cache.

@@ -31,8 +31,6 @@ _MARKS: Final = 2
 _ATTEMPTS: Final = 5
 _ECHO_S: Final = 5.0
 _MORE_S: Final = 0.05
-_VISIBLE: Final = re.compile(r"[!-~]")
-_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _CRC: Final = re.compile(r"==> ([0-9a-f]{8})")
 _UNKNOWN: Final = r"Unknown command '[^']*'"
 _STARTED_AGAIN: Final = re.compile(r"^U-Boot (?:SPL )?20\d\d\.", re.MULTILINE)
@@ -228,9 +226,12 @@ def type_line(console: Any, prompt: str, line: str, error: Callable[[str], Board
     """Type a line at a boot loader's prompt, and press Enter only when its echo is right. Raises BoardError."""
     other = rf"(?s).{{{len(line)}}}"
     for _ in range(_ATTEMPTS):
+        # What stands behind the prompt, if only a space, is no echo.
+        deadline = time.monotonic() + _ECHO_S
+        while console.expect(["(?s).+", pexpect.TIMEOUT], timeout=_MORE_S)[0] == 0 and time.monotonic() < deadline:
+            pass
         console.write(line.encode())
-        index, before, _, _ = console.expect([re.escape(line), other, pexpect.TIMEOUT], timeout=_ECHO_S)
-        same = index == 0 and not _VISIBLE.search(_ESCAPES.sub("", _text(before)))
+        same = console.expect([re.escape(line), other, pexpect.TIMEOUT], timeout=_ECHO_S)[0] == 0
         if same and console.expect([".", pexpect.TIMEOUT], timeout=_MORE_S)[0] == 1:
             console.write(b"\n")
             return

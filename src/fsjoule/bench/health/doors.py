@@ -52,4 +52,6 @@ def _listens_beyond(port: int, proc: Path) -> bool:
 def _is_loopback(raw: bytes) -> bool:
     """The kernel writes words of 32 bits in the computer's own order."""
     words = (int.from_bytes(raw[at : at + 4], "little").to_bytes(4, "big") for at in range(0, len(raw), 4))
-    return ipaddress.ip_address(b"".join(words)).is_loopback
+    address = ipaddress.ip_address(b"".join(words))
+    # gRPC listens by IPv6 at the mapped 127.0.0.1, which ipaddress calls no loopback before Python 3.13.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -55,9 +56,11 @@ class OwnUserOnly(grpc.aio.ServerInterceptor):
         return grpc.unary_unary_rpc_method_handler(answer, **coders)
 
     async def _check(self, context: Any) -> None:  # noqa: ANN401 - gRPC's
-        kind, _, peer = context.peer().partition(":")
-        port = peer.rpartition(":")[2]
-        if kind not in ("ipv4", "ipv6") or not is_ours(("127.0.0.1", int(port)), ("127.0.0.1", self._port)):
+        # ipv4:127.0.0.1:1234 or ipv6:[::ffff:127.0.0.1]:1234 with %5B for [; another 127.x.x.x is another's, too.
+        kind, _, peer = unquote(context.peer()).partition(":")
+        host, _, port = peer.rpartition(":")
+        address = host.strip("[]").removeprefix("::ffff:")
+        if kind not in ("ipv4", "ipv6") or not is_ours((address, int(port)), ("127.0.0.1", self._port)):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, _REFUSAL)
 
 
