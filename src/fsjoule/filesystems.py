@@ -127,7 +127,7 @@ _TABLE: Final = (
             target=("{image}",),
             copy=("sload.f2fs", "-f", "{tree}", "-t", "/", "{image}"),
         ),
-        errors=r"F2FS-fs.*([Ee]rror[^s]|[Ii]nconsistent)",
+        errors=r"F2FS-fs.*([Ee]rror[^s]|[Ii]nconsistent|invalid blkaddr|run fsck to fix|Stopped filesystem)",
         colours=("#13968a", "#35c2b4"),
         variants={
             **_COMMON,

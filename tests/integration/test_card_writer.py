@@ -108,14 +108,18 @@ def unpacker(folder: Path, *, seconds: float, code: int = 0) -> None:
 
 
 def pack(kind: str, image: Path) -> Path:
+    """In two streams, as programs that pack with several processors write them, or after a frame to skip (pzstd)."""
+    content = image.read_bytes()
+    halves = (content[: len(content) // 2], content[len(content) // 2 :])
     packed = image.with_name(f"{image.name}.{kind}")
     match kind:
         case "gz":
-            packed.write_bytes(gzip.compress(image.read_bytes()))
+            packed.write_bytes(b"".join(map(gzip.compress, halves)))
         case "xz":
-            packed.write_bytes(lzma.compress(image.read_bytes()))
+            packed.write_bytes(bytes(8).join(map(lzma.compress, halves)))
         case _:
             process.run(["zstd", "-q", image, "-o", packed], timeout_s=60)
+            packed.write_bytes(b"\x50\x2a\x4d\x18\x04\0\0\0skip" + packed.read_bytes())
     image.unlink()
     return packed
 
@@ -167,8 +171,12 @@ def test_a_user_without_privileges_may_write(tmp_path: Path, exporter: Exporter,
     ("name", "content", "says"),
     [
         ("a.img.gz", gzip.compress(CONTENT, mtime=0)[:-20], "a.img.gz is damaged: Compressed file ended before"),
-        ("a.img.xz", lzma.compress(CONTENT)[:-20], "a.img.xz is damaged: Compressed file ended before"),
+        ("a.img.xz", lzma.compress(CONTENT)[:-20], "a.img.xz is damaged: its end is missing"),
         ("a.img.zst", ZSTD + b"x" * 50, "a.img.zst is damaged: zstd ended with exit code 1"),
+        ("a.tar.gz", gzip.compress(bytes(257) + b"ustar" + CONTENT), "a.tar.gz is a tar archive: unpack it"),
+        ("a.gz.xz", lzma.compress(gzip.compress(CONTENT)), "a.gz.xz is packed twice: unpack it"),
+        ("a.lzma", lzma.compress(CONTENT, format=lzma.FORMAT_ALONE), "a.lzma is packed by lzma: unpack it"),
+        ("a.img.gz", gzip.compress(b""), "the image is empty"),
         ("a.zip", b"PK\x03\x04" + bytes(50), "a.zip is a zip archive: unpack it"),
         (
             "a.img.gz",
@@ -177,7 +185,7 @@ def test_a_user_without_privileges_may_write(tmp_path: Path, exporter: Exporter,
         ),
         ("a.img", bytes(9 * MIB), "has 8388608 bytes, but the image has 9437184; nothing was written"),
     ],
-    ids=["gz", "xz", "zst", "zip", "too large once unpacked", "too large"],
+    ids=["gz", "xz", "zst", "tar", "twice", "lzma", "empty", "zip", "too large once unpacked", "too large"],
 )
 def test_an_image_that_cannot_be_written_is_named(
     tmp_path: Path, exporter: Exporter, name: str, content: bytes, says: str
@@ -199,6 +207,9 @@ def test_an_image_that_is_not_its_block_maps_is_told(tmp_path: Path, exporter: E
         Image(str(tmp_path / "a.img.gz")).skip_to(2 * MIB)
     image.write_bytes(CONTENT[: MIB - 1] + b"?")
     with pytest.raises(LabError, match=r"the image is not the one of its block map: bytes 0 to 1048576 differ"):
+        write_card(exporter, image, 60, BOARDS)
+    image.write_bytes(CONTENT)
+    with pytest.raises(LabError, match=r"the image has 4194816 bytes, its block map is of one of 1048576"):
         write_card(exporter, image, 60, BOARDS)
     block_map.write_text(block_map.read_text().replace("<Range", "<Range "))
     with pytest.raises(LabError, match=r"a.img.bmap is damaged: it has another checksum than it says"):

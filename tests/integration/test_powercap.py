@@ -127,6 +127,23 @@ def test_a_counter_that_begins_again_is_counted_on() -> None:
     assert taken.lost == 0
 
 
+def test_three_counters_of_three_ranges_are_one_sum() -> None:
+    trace = CounterTrace(INFO, ranges := (1_000_000, 2_000_000, 262_143_328_850))
+    for number in range(201):
+        trace.add(number * 10_000, *((range_uj - 250_000 + number * 100_000) % range_uj for range_uj in ranges))
+    taken = trace.take()
+    assert trace.wraps == 20 + 10 + 1
+    assert taken.power_w == pytest.approx(np.full(200, 30.0))
+    assert not taken.clock_faults
+
+
+def test_a_counter_beyond_its_range_is_told() -> None:
+    trace = CounterTrace(INFO)
+    for number, energy_uj in enumerate((RANGE + 300_000, 200_000, 300_000)):
+        trace.add(number * 10_000, energy_uj)
+    assert "a counter of 20 J moved by -0 J" in "".join(trace.take().clock_faults)
+
+
 def test_late_readings_leave_a_gap_whose_energy_is_known() -> None:
     """5 W, and 25 W in the 100 ms without a reading."""
     trace = CounterTrace(INFO)

@@ -311,5 +311,9 @@ def test_a_repository_of_another_user_comes_with_what_to_do(tmp_path: Path, monk
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
     monkeypatch.delenv("GIT_CONFIG_COUNT", raising=False)
-    with pytest.raises(ConfigError, match=r"another user's: git config --global --add safe\.directory .*linux"):
-        find_revision(tmp_path / "linux", "HEAD")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("LANGUAGE", "de")
+    (tmp_path / "linux" / "fs").mkdir()
+    for folder in (tmp_path / "linux", tmp_path / "linux" / "fs"):  # git takes no folder below the top
+        with pytest.raises(ConfigError, match=r"another user's: git config --global --add safe\.directory .*linux$"):
+            find_revision(folder, "HEAD")

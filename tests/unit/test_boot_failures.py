@@ -31,6 +31,8 @@ BOOTFLOWS = "** Booting bootflow '<NULL>' with efi_mgr\r\nLoading Boot0000 'mmc 
         (SCANNED + "Found U-Boot script /boot.scr\r\nBOOTP broadcast 1", "it gave up what the card names"),
         (FOUND + "EXTLINUX FAILED: continuing...\r\nConfig file not found\r\n", "it gave up what the card names"),
         (SCANNED + "\r\n=> ", "there is no extlinux/extlinux.conf"),
+        ("Begin: Waiting for root ... done.\r\nALERT!  /dev/mmcblk1p2 does not exist", "the initramfs found no root"),
+        ("You are in emergency mode", "the root came up without all that it needs"),
         (BOOTFLOWS + "Boot failed (err=-14)\r\nU-Boot> ", "there is no extlinux/extlinux.conf"),
         (BOOTFLOWS + "** Booting bootflow 'mmc.part_1' with extlinux\r\nU-Boot> ", "it gave up what the card names"),
     ],
@@ -92,6 +94,19 @@ BTRFS = """[ 2.0] BTRFS warning (device mmcblk1p2): cannot mount because of unkn
 initramfs: cannot mount /dev/mmcblk1p2 as btrfs"""
 OPTION = """[ 2.0] EXT4-fs (mmcblk1p2): Unrecognized mount option "nobarier" or missing value
 initramfs: cannot mount /dev/mmcblk1p2 as ext4"""
+F2FS = """[2.0][   T1] F2FS-fs (mmcblk1p2): Filesystem with casefold feature cannot be mounted without CONFIG_UNICODE
+initramfs: cannot mount /dev/mmcblk1p2 as f2fs"""
+XFS_LATER = """[ 3.1] XFS (mmcblk1p2): Superblock has unknown read-only compatible features (0x10) enabled.
+initramfs: cannot mount /dev/disk/by-partuuid/1234-02 as xfs"""
+BLOCKS = """[ 3.1] XFS (mmcblk1p2): File system with blocksize 16384 bytes. Only pagesize (4096) or less
+initramfs: cannot mount /dev/mmcblk1p2 as xfs"""
+EROFS = """[ 2.0] erofs (device mmcblk1p2): unidentified incompatible feature 40, please upgrade kernel
+initramfs: cannot mount /dev/mmcblk1p2 as erofs"""
+KERNELS_OWN = """[ 3.1] EXT4-fs (mmcblk1p2): couldn't mount RDWR because of unsupported optional features (400)
+[ 3.2] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(179,2)"""
+OTHERS = """[ 1.0] brcmfmac: unknown parameter 'x' ignored
+[ 1.0] FAT-fs (mmcblk1p1): Unrecognized mount option "x" or missing value
+initramfs: cannot mount /dev/mmcblk1p2 as ext4"""
 DAMAGED = """[ 2.0] EXT4-fs (mmcblk1p2): VFS: Can't find ext4 filesystem
 initramfs: cannot mount /dev/mmcblk1p2 as ext4"""
 USB = "[ 2.0] usbcore: unknown parameter 'autosuspend_ms' ignored"
@@ -106,6 +121,20 @@ ABSENT = "initramfs: the root device '/dev/mmcblk1p2' did not appear within 20 s
         (EXT4, "EXT4-fs (mmcblk1p2): couldn't mount because of unsupported optional features (10000) (cannot", True),
         (BTRFS, "BTRFS warning (device mmcblk1p2): cannot mount because of unknown incompat features (0x8000)", True),
         (OPTION, 'EXT4-fs (mmcblk1p2): Unrecognized mount option "nobarier" or missing value (cannot mount', True),
+        (
+            F2FS,
+            "F2FS-fs (mmcblk1p2): Filesystem with casefold feature cannot be mounted without CONFIG_UNICODE (",
+            True,
+        ),
+        (XFS_LATER, "XFS (mmcblk1p2): Superblock has unknown read-only compatible features (0x10) enabled. (", True),
+        (BLOCKS, "XFS (mmcblk1p2): File system with blocksize 16384 bytes.", True),
+        (EROFS, "erofs (device mmcblk1p2): unidentified incompatible feature 40, please upgrade kernel (", True),
+        (
+            KERNELS_OWN,
+            "EXT4-fs (mmcblk1p2): couldn't mount RDWR because of unsupported optional features (400) (Un",
+            True,
+        ),
+        (OTHERS, "cannot mount /dev/mmcblk1p2 as ext4", False),
         (DAMAGED, "cannot mount /dev/mmcblk1p2 as ext4", False),
         (ABSENT, ABSENT.removeprefix("initramfs: "), False),
         (f"{USB}\n{ABSENT}", ABSENT.removeprefix("initramfs: "), False),
@@ -127,3 +156,44 @@ def test_a_root_that_a_kernel_cannot_mount_is_told_in_the_filesystems_words(
 def test_another_panic_is_no_failure_of_the_root() -> None:
     said = f"usbcore: unknown mount option\n{PANIC}"
     assert boot_failures.root_failure(said) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("banner", "banners"),
+    [
+        ("NOTICE:  BL31: v2.10.0\nNOTICE:  BL31: Built : 12:00:00\n", 3),
+        ("U-Boot TPL 2024.01 (x)\n", 3),
+        ("\n\nU-Boot dub-2017.03-r9.1 (x)\n\n", 3),
+        ("barebox 2025.01.0 #1\n", 3),
+        ("[    0.000000][    T0] Linux version 6.1 (x)\n", 5),
+    ],
+)
+def test_a_loop_is_seen_by_whatever_starts_again(banner: str, banners: int) -> None:
+    assert not boot_failures.loop("\n" + banner * (banners - 1))
+    assert "at least 3 times so far" in boot_failures.loop("\n" + banner * banners)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Oops [#1]",
+        "SError Interrupt on CPU0, code 0x00000000bf000002 -- SError",
+        "Internal error: synchronous external abort: 0000000096000210 [#1] SMP",
+        "kernel BUG at fs/ext4/inode.c:2717!",
+    ],
+)
+def test_each_architecture_has_its_oops(line: str) -> None:
+    assert boot_failures.oops(f"[    2.0] {line}\n") == f"the kernel failed and went on: {line}"
+
+
+@pytest.mark.parametrize(
+    ("said", "garbled"),
+    [
+        (bytes(range(256)) * 5, True),
+        (b"\xff\x00\xf8\x80" * 200, True),
+        ("\u250c\u2500\u2510\u2502\u2514\u2518 \u041c\u0435\u043d\u044e\n".encode() * 50, False),  # a menu on a console
+        (b"Starting kernel ...\n" * 50, False),
+    ],
+)
+def test_text_of_any_language_is_text(said: bytes, *, garbled: bool) -> None:
+    assert boot_failures.is_garbled(said.decode(errors="replace")) is garbled

@@ -42,12 +42,39 @@ def test_the_last_report_is_read_whatever_is_around_it() -> None:
     other = report.replace('"error" : 0', '"error" : 5')
     for text in (f"fio: pid {{1}}: no {{x: y\n{report}", f"{report}\nfio: done {{\n", f"note {{}}\n{other}{report}"):
         assert fio.parse(text).error == 0
+    assert fio.parse(f'{report}\nfio: {{"jobs": {{"x": 1}}}}\n').error == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("usr_cpu", float("nan"), "usr_cpu_percent nan"),
+        ("sys_cpu", float("inf"), "sys_cpu_percent inf"),
+        ("total_err", -1, "errors -1"),
+    ],
+)
+def test_figures_that_cannot_be_are_refused(key: str, value: object, why: str) -> None:
+    document = json.loads((DATA / "fio-3.33-write.json").read_text())
+    document["jobs"][0][key] = value
+    with pytest.raises(MeasurementInvalid, match=f"cannot be read .*{why}"):
+        fio.parse(json.dumps(document))
+
+
+def test_a_report_of_two_jobs_is_refused() -> None:
+    """Without group_reporting each job has its own; the second would be dropped."""
+    document = json.loads((DATA / "fio-3.33-write.json").read_text())
+    document["jobs"] *= 2
+    with pytest.raises(MeasurementInvalid, match="too many values"):
+        fio.parse(json.dumps(document))
 
 
 def test_old_versions_are_read() -> None:
     document = json.loads((DATA / "fio-3.33-write.json").read_text())
     del document["jobs"][0]["write"]["clat_ns"]["N"]
     assert fio.parse(json.dumps(document)).latency_mean_ns > 0
+    document["fio version"] = "fio-2.21"
+    with pytest.raises(MeasurementInvalid, match=r"the board has fio-2\.21: fio 3\.1 or newer is needed"):
+        fio.parse(json.dumps(document))
 
 
 def test_another_job_than_was_asked_is_invalid() -> None:

@@ -99,6 +99,7 @@ _OUTLETS = f"""
 _FILES = {
     "a file beside it": f"imports: [fsjoule.lab, relay.py]\ntargets:\n  main:{_OWN_RELAY}",
     "a file elsewhere": f"imports: [fsjoule.lab, ../site/hub/../relay.py]\ntargets:\n  main:{_OWN_RELAY}",
+    "a file in a folder of its own": f"imports: [fsjoule.lab, ./hub/relay.py]\ntargets:\n  main:{_OWN_RELAY}",
     "a file by a variable": f"imports: [fsjoule.lab, $SITE/relay.py]\ntargets:\n  main:{_OWN_RELAY}",
     "files that need each other": f"""
 imports: [fsjoule.lab, relay.py, hub.py]
@@ -181,8 +182,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     """A folder `lab` for the environment file, and one with drivers; labgrid's register is as before afterwards."""
     for folder, names in (("lab", ("relay", "hub", "strategy")), ("site", ("relay",))):
         (tmp_path / folder / "hub").mkdir(parents=True)
-        for name in names:
-            text = {"relay": _RELAY, "hub": _USB_HUB, "strategy": _STRATEGY}[name]
+        for name in (*names, "hub/relay"):
+            text = {"hub": _USB_HUB, "strategy": _STRATEGY}.get(name, _RELAY)
             (tmp_path / folder / f"{name}.py").write_text(text)
     for name, value in {"SITE": str(tmp_path / "site"), "LG_BUILD": "r7", "LG_PROMPT": "r7# "}.items():
         monkeypatch.setenv(name, value)
@@ -221,6 +222,8 @@ def test_what_labgrid_takes_a_bench_takes(site: Path, structure: str) -> None:
     [
         ("relay.py]", "rleay.py]", "'rleay.py' cannot be imported: .*No such file"),
         ("relay.py]", "broken.py]", "'broken.py' cannot be imported: .*line 1"),
+        ("relay.py]", "ends.py]", "'ends.py' cannot be imported: it ends the process"),
+        ("relay.py]", "relay.py, relay.py]", "'relay.py' is imported twice"),
         ("relay: 3", "relay: three", "RelayPowerDriver: relay: 'three' is wrong"),
         ("relay: 3", "relais: 3", "RelayPowerDriver has no argument 'relais'"),
         ("RelayPowerDriver", "RelaisPowerDriver", "unknown driver class 'RelaisPowerDriver'"),
@@ -229,6 +232,7 @@ def test_what_labgrid_takes_a_bench_takes(site: Path, structure: str) -> None:
 )
 def test_what_is_wrong_with_such_a_file_is_told_with_its_line(site: Path, old: str, new: str, what: str) -> None:
     (site / "broken.py").write_text("def\n")
+    (site / "ends.py").write_text("raise SystemExit(3)\n")
     file = site / "env.yaml"
     file.write_text(_FILES["a file beside it"].replace(old, new))
     with pytest.raises(ConfigError, match=what) as caught:

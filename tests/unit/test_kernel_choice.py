@@ -17,7 +17,7 @@ from fsjoule.images.emulator import needed_qemu
 from fsjoule.kernels.build_folder import BuildFolder, build_folder, folder_kernel
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.kernel import _decompressed
-from fsjoule.kernels.packages import PackageFile, _device_tree
+from fsjoule.kernels.packages import PackageFile, _device_tree, _with_neighbours
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.sources import kernel_choice, numbered
 
@@ -53,22 +53,22 @@ def test_a_device_tree_that_is_not_in_the_package_is_named_with_similar_ones(tmp
     folder = tmp_path / "usr" / "lib" / "linux-image-6.1" / "dtbs"
     folder.mkdir(parents=True)
     with pytest.raises(LabError, match=r"no device tree: am335x-bonblack\.dtb anywhere in linux\.deb"):
-        _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")])
+        _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")], "6.1")
     for name in ("am335x-boneblack.dtb", "imx6ul-14x14-evk.dtb"):
         (folder / name).touch()
     with pytest.raises(
         ConfigError, match=r"no device tree am335x-bonblack.dtb among the 2 in linux.deb(.|\n)*mean am335x-boneblack"
     ):
-        _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")])
-    assert _device_tree(tmp_path, "imx6ul-14x14-evk.dtb", []) == folder / "imx6ul-14x14-evk.dtb"
+        _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")], "6.1")
+    assert _device_tree(tmp_path, "imx6ul-14x14-evk.dtb", [], "6.1") == folder / "imx6ul-14x14-evk.dtb"
 
 
-@pytest.mark.parametrize(
-    "place", ["lib/firmware/6.2.0-generic/device-tree/arm", "boot/dtb-6.2.0", "usr/lib/modules/6.2.0/dtb"]
-)
+@pytest.mark.parametrize("place", ["lib/firmware/6.2.0/device-tree/arm", "boot/dtb-6.2.0", "usr/lib/modules/6.2.0/dtb"])
 def test_a_device_tree_is_found_where_other_distributions_have_it(tmp_path: Path, place: str) -> None:
     write(tmp_path, f"{place}/{DTB}")
-    assert _device_tree(tmp_path, DTB, []) == tmp_path / place / DTB
+    write(tmp_path, f"boot/dtbs/5.10.0/{DTB}")  # an older kernel's
+    (tmp_path / "boot" / DTB).symlink_to("/nowhere")
+    assert _device_tree(tmp_path, DTB, [], "6.2.0") == tmp_path / place / DTB
 
 
 def test_a_name_of_the_recipe_is_one_whatever_lies_in_the_folder(
@@ -93,6 +93,10 @@ def test_a_package_file_says_which_kernel_it_holds(tmp_path: Path) -> None:
     assert isinstance(choice, PackageFile)
     assert (choice.release, choice.version) == ("6.1.5-mine", "6.1.5-1")
     assert choice.depends == ("linux-modules-6.1.5-mine", "kmod")
+    # Armbian's image depends on no device trees.
+    for name in ("linux-modules-6.1.5-mine", "linux-dtb-6.1.5-mine", "linux-dtb-6.1.5-other"):
+        package(tmp_path, name, version="6.1.5-1")
+    assert [each.name.split("-")[1] for each in _with_neighbours(choice)] == ["image", "modules", "dtb"]
 
 
 def test_unknown_names_list_the_choices() -> None:

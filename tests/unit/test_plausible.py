@@ -56,6 +56,15 @@ def test_a_supply_is_missing_for_longer_than_a_converter_rests(ticks: int, *, sa
     assert bool(plausible.flow_complaints(trace_of(shunt), _WINDOW, "the window")) is said
 
 
+@pytest.mark.parametrize(("ticks", "said"), [(4, False), (5, True), (300, True)])
+def test_leads_that_are_swapped_for_a_while_are_told_as_that(ticks: int, *, said: bool) -> None:
+    shunt = np.full(1000, 2500)
+    shunt[500 : 500 + ticks] = -2500
+    (told,) = plausible.flow_complaints(trace_of(shunt), _WINDOW, "the window") or [""]
+    assert told.startswith(f"for {ticks} ms of the window the current flowed back: the leads" if said else "")
+    assert bool(told) is said
+
+
 def test_a_processors_counter_may_rest() -> None:
     trace = plain_trace_of(trace_of(np.zeros(1000)))
     counter = replace(trace, info=replace(trace.info, measures_voltage=False))

@@ -161,6 +161,17 @@ def test_losses_of_whole_turns_of_the_counter_are_told_by_the_clock(kept: int, l
     assert bool(taken.clock_faults) is (lost > 0)
 
 
+def test_losses_at_the_end_are_waited_for() -> None:
+    """Half of the last 0.3 s is lost: not all of the last half second is late, but once it has passed."""
+    trace, packet = _trace(), frames(128)
+    for number in range(3000):
+        if number < 2300 or number > 2530 or number % 2:
+            trace.feed(packet, 9_000_000 + (number + 1) * 1280)
+        if number in {2000, 2529}:
+            assert trace.is_late is (number == 2529)
+    assert "148 ms of samples are missing" in "".join(trace.take().clock_faults)
+
+
 def test_samples_that_come_twice_are_told_by_the_clock() -> None:
     trace, packet = _trace(), frames(128)
     for number in range(3000):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final, cast
 
 from fsjoule.errors import MeasurementInvalid
@@ -105,7 +106,10 @@ def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
     """
     try:
         document = _report(text)
-        job = cast("dict[str, Any]", document["jobs"][0])
+        # It counts latencies in microseconds, under other names.
+        if re.match(r"fio-[12]\.", version := str(document["fio version"])):
+            raise MeasurementInvalid("fio", [f"the board has {version}: fio 3.1 or newer is needed"])
+        [job] = cast("list[dict[str, Any]]", document["jobs"])
         options = cast("dict[str, Any]", job["job options"])
         asked = dict(word.removeprefix("--").split("=", 1) for word in argv if re.match("--[a-z_]+=", word))
         # No version of fio tells all options.
@@ -116,25 +120,35 @@ def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
         # fio before 3.18 tells no N.
         counted = side["clat_ns"].get("N", side["clat_ns"]["mean"])
         latency = side["clat_ns"] if counted else side["lat_ns"]
-        return FioResult(
-            version=str(document["fio version"]),
-            runtime_ns=int(side["runtime"]) * 1_000_000,
-            io_bytes=int(side["io_bytes"]),
-            ios=int(side["total_ios"]),
-            latency_mean_ns=float(latency["mean"]),
-            latency_max_ns=int(latency["max"]),
-            latency_percentiles_ns=_percentiles_ns(latency),
-            usr_cpu_percent=float(job["usr_cpu"]),
-            sys_cpu_percent=float(job["sys_cpu"]),
-            errors=int(job.get("total_err", 0)),
-            error=int(job["error"]),
-            fsync_percentiles_ns=_percentiles_ns(job.get("sync", {}).get("lat_ns", {})),
+        return _possible(
+            FioResult(
+                version=version,
+                runtime_ns=int(side["runtime"]) * 1_000_000,
+                io_bytes=int(side["io_bytes"]),
+                ios=int(side["total_ios"]),
+                latency_mean_ns=float(latency["mean"]),
+                latency_max_ns=int(latency["max"]),
+                latency_percentiles_ns=_percentiles_ns(latency),
+                usr_cpu_percent=float(job["usr_cpu"]),
+                sys_cpu_percent=float(job["sys_cpu"]),
+                errors=int(job.get("total_err", 0)),
+                error=int(job["error"]),
+                fsync_percentiles_ns=_percentiles_ns(job.get("sync", {}).get("lat_ns", {})),
+            )
         )
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         first = text.strip().splitlines()[:3]
         raise MeasurementInvalid(
             "fio", [f"its output cannot be read ({error!r}): {' | '.join(first)[:300]}"]
         ) from error
+
+
+def _possible(result: FioResult) -> FioResult:
+    """Raises ValueError if a figure is negative or no number."""
+    for name, value in asdict(result).items():
+        if isinstance(value, (int, float)) and not 0 <= value < math.inf:
+            raise ValueError(f"{name} {value}")
+    return result
 
 
 def _report(text: str) -> dict[str, Any]:
@@ -144,7 +158,7 @@ def _report(text: str) -> dict[str, Any]:
     for begin in [each.start() for each in _BEGIN.finditer(text)][: -_TRIED - 1 : -1]:
         with suppress(ValueError, RecursionError):
             document = decoder.raw_decode(text, begin)[0]
-            if "jobs" in document:
+            if isinstance(document.get("jobs"), list):
                 return cast("dict[str, Any]", document)
     raise ValueError("no report")
 

@@ -82,39 +82,58 @@ KINDS: Final = (
         "I/O error",
         Level.INVALID,
         Part.STORAGE,
-        r"I/O error|critical [a-z ]+ error, dev|device offline error, dev|lost a?sync page write"
-        r"|blk_update_request: [a-z ]+ error",
-        "block/blk-core.c",
+        r"I/O error|[^A-Z]IO error|critical [a-z ]+ error, dev|device offline error, dev|lost a?sync page write"
+        r"|blk_update_request: [a-z ]+ error|attempt to access beyond end of device",
+        "block/blk-core.c, fs/jbd2/commit.c, fs/btrfs/disk-io.c",
     ),
     Kind(
         "MMC error",
         Level.INVALID,
         Part.STORAGE,
-        r"mmc(blk)?[0-9]+: .*([Ee]rror|[Tt]imeout|timed out|recovery|left busy state|[Cc]ard stuck)"
+        r"mmc(blk)?[0-9]+: .*([Ee]rror|[Tt]imeout|timed out|recovery|left busy state|[Cc]ard stuck"
+        r"|Unexpected interrupt|even though no [a-z]+ operation)|mmc_erase: "
         r"|(mmc|sdhci|sdhost)[^ ]* [^ ]+: .*(data error|[Tt]imeout|timed out|fatal err)",
         "drivers/mmc/core/core.c, block.c, host/*.c",
     ),
-    Kind("USB reset", Level.INVALID, Part.STORAGE, r"usb [0-9.-]+: reset .*USB device", "drivers/usb/core/hub.c"),
+    Kind(
+        "USB reset",
+        Level.INVALID,
+        Part.STORAGE,
+        r"usb [0-9.-]+: reset .*USB device|port[0-9]+: disabled by hub|HC died|[Hh]ost controller .*assume dead",
+        "drivers/usb/core/hub.c, drivers/usb/host/xhci-ring.c",
+    ),
+    Kind(
+        "USB device lost",
+        Level.REMARK,
+        Part.STORAGE,
+        r"usb [0-9.-]+: (USB disconnect|device descriptor read/[0-9a-z]+, error|device not accepting)"
+        r"|port[0-9]+: over-current",
+        "drivers/usb/core/hub.c",
+    ),
     Kind("UAS abort", Level.INVALID, Part.STORAGE, r"uas_(eh|zap)_[a-z_]+", "drivers/usb/storage/uas.c"),
     Kind(
         "SCSI error",
         Level.INVALID,
         Part.STORAGE,
-        r"Sense Key : (Medium|Hardware) Error|Sense Key : Aborted|rejecting I/O to (offline|dead)|FAILED Result: ",
-        "drivers/scsi/scsi_logging.c",
+        r"Sense Key : (Medium|Hardware) Error|Sense Key : Aborted|rejecting I/O to (offline|dead)|FAILED Result: "
+        r"|Device offlined|timing out command|ufshcd_(abort|check_errors|err_handler)",
+        "drivers/scsi/scsi_logging.c, scsi_error.c, drivers/ufs/core/ufshcd.c",
     ),
     Kind(
         "NVMe error",
         Level.INVALID,
         Part.STORAGE,
-        r"nvme[^ ]*: .*(timeout|controller is down|Abort status)|nvme nvme[0-9]+: resetting",
-        "drivers/nvme/host/pci.c",
+        # A healthy drive may say "Shutdown timeout set to 8 seconds".
+        r"nvme[^ ]*: .*(timeout,|controller is down|Abort status|Device not ready|[(]sct 0x)"
+        r"|nvme nvme[0-9]+: resetting",
+        "drivers/nvme/host/pci.c, core.c",
     ),
     Kind(
         "ATA error",
         Level.INVALID,
         Part.STORAGE,
-        r"ata[0-9.]+: ((hard|soft) resetting link|failed command|exception Emask)",
+        r"ata[0-9.]+: ((hard|soft) resetting link|failed command|exception Emask|qc timeout|COMRESET failed"
+        r"|limiting (SATA link )?speed)",
         "drivers/ata/libata-eh.c",
     ),
     # ----------------------------------------------------------------------------------------------------- filesystem
@@ -123,14 +142,17 @@ KINDS: Final = (
         Level.INVALID,
         Part.FILESYSTEM,
         rf"{_OF_FILESYSTEMS}|Remounting filesystem read-only|csum failed|[Cc]hecksum (error|mismatch|verify failed)"
-        r"|[Aa]borting journal|[Aa]borted journal|forced readonly|Shutting down filesystem|has been shut down",
-        "fs/*/super.c",
+        r"|[Aa]borting journal|[Aa]borted journal|forced readonly|Shutting down filesystem|has been shut down"
+        r"|has been set read-only|[Dd]ata will be lost|potential data loss|(UBIFS|UBI|ubi[0-9]+|SQUASHFS) error"
+        r"|erofs:? [(]device .*(failed to decompress|corrupted)",
+        "fs/*/super.c, fs/ext4/inode.c, drivers/mtd/ubi/ubi.h",
     ),
     Kind(
         "filesystem warning",
         Level.REMARK,
         Part.FILESYSTEM,
-        r"(EXT4-fs|BTRFS:?|XFS|F2FS-fs|NILFS|UDF-fs|FAT-fs)( \([^)]*\):)? [Ww]arning",
+        r"(EXT4-fs|BTRFS:?|XFS|F2FS-fs|NILFS|UDF-fs|FAT-fs)( \([^)]*\):)? [Ww]arning"
+        r"|error count since last fsck|BTRFS .* errs: .* [1-9]",
         "fs/*/super.c",
     ),
     # ----------------------------------------------------------------------------------------------- memory and power
@@ -156,8 +178,8 @@ KINDS: Final = (
         "hardware error",
         Level.REMARK,
         Part.POWER,
-        r"\[Hardware Error\]|AER: .*error|PCIe Bus Error",
-        "arch/x86/kernel/cpu/mce/core.c, drivers/pci/pcie/aer.c",
+        r"\[Hardware Error\]|AER: .*error|PCIe Bus Error|EDAC .*: [0-9]+ [CU]E ",
+        "arch/x86/kernel/cpu/mce/core.c, drivers/pci/pcie/aer.c, drivers/edac/edac_mc.c",
     ),
     # --------------------------------------------------------------------------------------------------------- kernel
     Kind(
@@ -182,6 +204,7 @@ KINDS: Final = (
         r"detected (expedited )?stall|kthread starved for [0-9]+ jiffies",
         "kernel/rcu/tree_stall.h",
     ),
+    Kind("lost interrupt", Level.INVALID, Part.KERNEL, r": nobody cared", "kernel/irq/spurious.c"),
     Kind(
         "clock unstable",
         Level.INVALID,
@@ -194,14 +217,15 @@ KINDS: Final = (
         Level.BOOT,
         Part.KERNEL,
         r"8<--- cut here|Oops( -|:| \[#)|Internal error: |Unable to handle kernel|BUG: (unable to handle|kernel NULL)"
-        r"|general protection fault|Kernel panic - not syncing",
+        r"|general protection fault|SErr[o]r Int|Kernel panic - not syncing",
         "arch/arm/kernel/traps.c, arch/arm64/kernel/traps.c, arch/x86/mm/fault.c",
     ),
     Kind(
         "BUG",
         Level.BOOT,
         Part.KERNEL,
-        r"kernel BUG at |BUG: ",
+        # Some drivers have lines that begin with "DEBUG: ".
+        r"kernel BUG at |(^|[^A-Z])BUG: ",
         "lib/bug.c, mm/page_alloc.c, mm/kasan/report.c",
         r"BUG at ([^ :]+)|BUG: ([A-Za-z]+(?: [a-z]+)*)",
     ),
@@ -210,9 +234,10 @@ KINDS: Final = (
         "WARNING",
         Level.REMARK,
         Part.KERNEL,
-        r"WARNING: (CPU: |[^ ]+:[0-9]+ at |possible |inconsistent |suspicious )|UBSAN: ",
+        r"WARNING: (CPU: |[^ ]+:[0-9]+ at |(possible|inconsistent|suspicious|bad|held|lock|Nested|[A-Z]+-safe) )"
+        r"|UBSAN: ",
         "kernel/panic.c, kernel/locking/lockdep.c, lib/ubsan.c",
-        r"(?:at|in|WARNING:) ([a-z][^ :]*):\d+(?:(?: at)? ([A-Za-z_][\w.]*))?|WARNING: ([a-z][a-z -]+)",
+        r"(?:at|in|WARNING:) ([a-z][^ :]*):\d+(?:(?: at)? ([A-Za-z_][\w.]*))?|WARNING: ((?:[A-Z]+-)?[a-z][a-zA-Z >-]+)",
     ),
 )
 
@@ -271,9 +296,11 @@ def is_damaged(found: Iterable[Message]) -> bool:
 
 def grep_command(parts: Container[Part] = Part, levels: Container[Level] = _DOUBTFUL) -> str:
     """A shell command that prints those lines of a board's kernel log; it fails if there is none."""
-    harmless = [kind.pattern for kind in KINDS if kind.level is Level.HARMLESS]
-    wanted = [kind.pattern for kind in KINDS if kind.part in parts and kind.level in levels]
-    return f"dmesg | grep -Ev {_typed(harmless)} | grep -E {_typed(wanted)}"
+    of_parts = [kind for kind in KINDS if kind.part in parts]
+    harmless = [kind.pattern for kind in of_parts if kind.level is Level.HARMLESS]
+    wanted = [kind.pattern for kind in of_parts if kind.level in levels and kind.level is not Level.HARMLESS]
+    without = f"grep -Ev {_typed(harmless)} | " if harmless else ""
+    return f"dmesg | {without}grep -E {_typed(wanted)}"
 
 
 def _typed(patterns: Iterable[str]) -> str:

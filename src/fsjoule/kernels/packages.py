@@ -19,6 +19,7 @@ from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry, wanted_modules
 from fsjoule.kernels.recipe import Recipe
 
 _IMAGE: Final = "linux-image-"
+_TREES: Final = "linux-dtb-"
 
 
 def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> Kernel:
@@ -154,7 +155,7 @@ def _read_package(path: Path) -> PackageFile:
 
 
 def _with_neighbours(package: PackageFile) -> list[PackageFile]:
-    """The package and its dependencies of the same folder and version: newer kernels are split."""
+    """The package, its dependencies of the same folder and version, and its device trees: newer kernels are split."""
     nearby = {
         file.name: file
         for path in sorted(package.path.parent.glob("linux-*.deb"))
@@ -163,7 +164,9 @@ def _with_neighbours(package: PackageFile) -> list[PackageFile]:
     found = [package]
     for file in found:  # the loop appends to it
         found += [nearby.pop(name) for name in file.depends if name in nearby]
-    return found
+    # Armbian's image does not depend on its device trees: linux-image-current-sunxi, linux-dtb-current-sunxi.
+    trees = (file for name, file in nearby.items() if name.startswith(_TREES))
+    return found + [file for file in trees if package.name.endswith(f"-{file.name.removeprefix(_TREES)}")]
 
 
 def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
@@ -180,17 +183,22 @@ def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
     release = modules.name
     return Parts(
         image=_one_of("kernel image", [tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"], _names(files)),
-        dtb=_device_tree(tree, dtb, files) if dtb else None,
+        dtb=_device_tree(tree, dtb, files, release) if dtb else None,
         modules=modules,
     )
 
 
-def _device_tree(tree: Path, dtb: str, files: Sequence[Path]) -> Path:
-    """The board's device tree. Raises ConfigError if only other boards' are there, LabError if there is none at all."""
+def _device_tree(tree: Path, dtb: str, files: Sequence[Path], release: str) -> Path:
+    """The board's device tree, of this release if there are several.
+
+    Raises ConfigError if only other boards' are there, LabError if there is none at all.
+    """
     there: dict[str, Path] = {}
     # Debian has them in usr/lib/linux-image-RELEASE, Ubuntu in lib/firmware/RELEASE/device-tree, others in boot.
-    for path in sorted(tree.rglob("*.dtb")):
-        there.setdefault(path.name, path)
+    trees = sorted(tree.rglob("*.dtb"))
+    for path in sorted(trees, key=lambda path: not any(part.endswith(release) for part in path.parts)):
+        if path.is_file():
+            there.setdefault(path.name, path)
     if dtb not in there and there:
         near = difflib.get_close_matches(dtb, there, n=3, cutoff=0.6)
         raise ConfigError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -71,8 +72,9 @@ def find_revision(tree: Path, name: str) -> Revision:
         git_dir = _git(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
     except LabError as error:
         hint = "give a clone of the kernel's repository; for sources without one: git init, git add -A, git commit"
-        if "dubious ownership" in error.what:  # git's word for a repository of another user
-            hint = f"it is another user's: git config --global --add safe.directory {shlex.quote(str(tree.resolve()))}"
+        # Git's words for a repository of another user. It wants the top of the tree, wherever it was called.
+        if owned := re.search(r"dubious ownership in repository at '(.+)'", error.what):
+            hint = f"it is another user's: git config --global --add safe.directory {shlex.quote(owned[1])}"
         raise ConfigError(f"{tree} is not a readable git repository: {error.what}", hint=hint) from error
     try:
         commit = _git(tree, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
@@ -177,5 +179,6 @@ def own_git(
 
 
 def _git(tree: Path, *arguments: str, timeout_s: float = QUICK_S) -> str:
-    done = process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env=_NO_OTHER)
+    # Its words are looked at, so they are English.
+    done = process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env={**_NO_OTHER, "LC_ALL": "C"})
     return done.stdout.decode().strip()

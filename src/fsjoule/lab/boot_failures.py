@@ -15,6 +15,9 @@ _MEANINGS: Final = {
     r"Bad Linux ARM(?:64)? z?Image magic!|Wrong Image Format for boot\w+ command": "U-Boot does not know the format of "
     "the kernel",
     r"Skipping \S+ for failure retrieving \S+": "U-Boot cannot read a file that extlinux.conf names",
+    # Of initramfs-tools, dracut and systemd: each waits for somebody at the console.
+    r"ALERT! +\S+ does not exist": "the initramfs found no root",
+    r"You are in emergency mode|Entering emergency mode": "the root came up without all that it needs",
 }
 _EXPLAINED: Final = [(re.compile(pattern), meaning) for pattern, meaning in _MEANINGS.items()]
 FAILURE: Final = "|".join(_MEANINGS)
@@ -27,22 +30,27 @@ _NO_TABLE: Final = re.compile(r"No partition table|Couldn't find partition mmc")
 _FOUND: Final = re.compile(
     r"Found (?:U-Boot script )?/(?:boot/)?(?:extlinux/extlinux\.conf|boot\.scr)|Booting bootflow '\S+' with extlinux"
 )
+_STAMP: Final = r"^(?:\[ *[\d.]+\](?:\[ *[CT]\d+\])? )?"
 # How often one boot says each. U-Boot's command `version` prints the banner without empty lines around it:
 # https://source.denx.de/u-boot/u-boot/-/blob/v2025.01/lib/display_options.c
-# Some kernels repeat theirs when another console takes over.
+# Makers' U-Boots have words before the year. Some kernels repeat theirs when another console takes over.
 _BANNERS: Final = {
-    r"^U-Boot SPL 20\d\d\.": 1,
-    r"(?<=\n\n)U-Boot 20\d\d\..*(?=\n\n)": 1,
-    r"^(?:\[ *[\d.]+\] )?Linux version \d": 2,
+    r"^NOTICE: +BL31: v": 1,
+    r"^U-Boot [ST]PL 20\d\d\.": 1,
+    r"(?<=\n\n)U-Boot (?![ST]PL)\S*20\d\d\..*(?=\n\n)": 1,
+    r"^barebox 20\d\d\.": 1,
+    rf"{_STAMP}Linux version \d": 2,
 }
 # A board that sets up its environment or its power, or whose watchdog bit, begins twice and boots.
 _BEGINS_OF_A_BOOT: Final = 2
 _OOPS: Final = re.compile(
-    r"Internal error: Oops.*|Unable to handle kernel .*|BUG: unable to handle .*|BUG: kernel NULL pointer .*|Oops: .*"
+    r"Internal error: .*|Unable to handle kernel .*|BUG: unable to handle .*|BUG: kernel NULL pointer .*"
+    r"|Oops(?: -|:| \[#).*|SError Interrupt on .*|kernel BUG at .*|general protection fault.*"
 )
 _SOME_TEXT: Final = 200
 _LAST_TEXT: Final = 1000
-_TEXT: Final = re.compile(r"[\x20-\x7e\n\t]")
+# Of any language: what is no UTF-8 was replaced.
+_TEXT: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]")
 
 
 def loop(said: str, restarts: int = 0) -> str:
@@ -67,15 +75,22 @@ def is_garbled(said: str) -> bool:
     return len(last) >= _SOME_TEXT and len(_TEXT.findall(last)) < len(last) * 2 / 3
 
 
-# The first program of a card of fsjoule's gives up (images/initramfs/init), after a line of mount and 8 of the kernel.
-_INITRAMFS: Final = "initramfs: "
+# The first program of a card of fsjoule's gives up (images/initramfs/init), after a line of mount and 8 of the kernel;
+# of another card the kernel itself.
+_NO_ROOT: Final = re.compile(
+    rf"{_STAMP}(?:initramfs: (?P<initramfs>.+)|.*VFS: (?P<kernel>Unable to mount root fs on \S+))"
+)
 _LINES_BEFORE: Final = 9
 _NO_MOUNT: Final = re.compile(r"cannot mount \S+ as (\w+)")
-_TIMESTAMP: Final = re.compile(r"^\[ *[\d.]+\] ")
-# What XFS, ext4, btrfs and f2fs say where this kernel cannot mount them, whatever is tried, and all of an option.
+# Drivers, too, tell of unknown parameters. A filesystem's line begins with its name.
+_OF_A_FILESYSTEM: Final = r"[A-Za-z0-9]+(?:-fs)?\b.*\((?:device )?\w+\)"
+# A filesystem that this kernel cannot mount, whatever is tried: mount options, features and sizes of all of them.
 _UNKNOWN: Final = re.compile(
-    r"unknown (?:\w+ ){,3}(?:features|mount option)|unsupported (?:\w+ ){,3}features|unrecogni[sz]ed mount option|"
-    r"unknown parameter|cannot be safely mounted by this kernel",
+    r"unknown (?:[\w-]+ ){,3}(?:features|mount option)|unsupported (?:\w+ ){,3}(?:features|checksum)|"
+    r"unrecogni[sz]ed mount option|unknown parameter (?!.*ignored)|cannot be safely mounted by this kernel|"
+    r"mounted without CONFIG_|format support not enabled|incompatible feature .*upgrade kernel|"
+    r"compression. This is not supported|not yet supported for page size|"
+    r"(?:bad block size|with blocksize|invalid log_blocksize) \(?\d",
     re.IGNORECASE,
 )
 
@@ -86,17 +101,21 @@ def root_failure(said: str) -> tuple[str, bool]:
     Empty if that is not why it panicked.
     """
     lines = said.split("\n")
-    last = max((number for number, line in enumerate(lines) if line.startswith(_INITRAMFS)), default=None)
-    why = "" if last is None else lines[last].removeprefix(_INITRAMFS)
-    if last is None or not (filesystem := _NO_MOUNT.match(why)):
+    causes = [(number, found) for number, line in enumerate(lines) if (found := _NO_ROOT.match(line))]
+    if not causes:
+        return "", False
+    last, found = causes[-1]
+    why = (found["initramfs"] or found["kernel"]).strip()
+    mounting = _NO_MOUNT.match(why)
+    if found["initramfs"] and not mounting:
         return why, False
-    # Drivers, too, tell of unknown parameters. A filesystem's line begins with its name; ext4's also mounts ext2.
-    name = filesystem[1].rstrip("234")
+    # ext4's also mounts ext2.
+    begin = re.escape(mounting[1].rstrip("234")) if mounting else _OF_A_FILESYSTEM
     for line in lines[max(last - _LINES_BEFORE, 0) : last]:
-        words = _TIMESTAMP.sub("", line)
-        if words.lower().startswith(name) and _UNKNOWN.search(words):
+        words = re.sub(_STAMP, "", line).strip()
+        if re.match(begin, words, re.IGNORECASE) and _UNKNOWN.search(words):
             return f"{words} ({why})", True
-    return why, False
+    return (why, False) if mounting else ("", False)
 
 
 def last_words(lines: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ import zlib
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 MIB = 1 << 20
@@ -35,9 +35,13 @@ _CHUNK_BYTES = 4 * MIB
 # Pages that a killed writer has left are written when its descriptor is closed, for which the next one waits.
 _SYNC_BYTES = 32 * MIB
 _PAGE_BYTES = 4096
+_HEAD_BYTES = 512
 _LABS_CARD = re.compile(r"/labs/[a-z0-9-]+/(board-\d+/)?card\.img$")
-_UNPACKERS: Any = {b"\x1f\x8b\x08": gzip.open, b"\xfd7zXZ\0": lzma.open, b"BZh": bz2.open}
-_ZSTD = b"\x28\xb5\x2f\xfd"
+_GZIP = b"\x1f\x8b\x08"
+_DECOMPRESSORS: Any = {b"\xfd7zXZ\0": lzma.LZMADecompressor, b"BZh": bz2.BZ2Decompressor}
+# pzstd begins with a frame to skip, one of sixteen kinds.
+_ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind,)) + b"\x2a\x4d\x18" for kind in range(16)))
+_UNPACKED_HERE = (_GZIP, *_DECOMPRESSORS, *_ZSTD)
 # No card begins so.
 _FOREIGN = {
     b"PK\x03\x04": "a zip archive",
@@ -45,8 +49,11 @@ _FOREIGN = {
     b"7z\xbc\xaf\x27\x1c": "a 7z archive",
     b"QFI\xfb": "an image of QEMU's (qcow2)",
     b"\x3a\xff\x26\xed": "an Android sparse image",
+    b"\x5d\0\0": "packed by lzma",
+    b"KDMV": "an image of VMware's (vmdk)",
+    b"vhdxfile": "an image of Hyper-V's (vhdx)",
 }
-PACKED = (*_UNPACKERS, _ZSTD, *_FOREIGN)
+PACKED = (*_UNPACKED_HERE, *_FOREIGN)
 _DAMAGED = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
 
@@ -164,6 +171,34 @@ def _wrong_size(size_bytes: int, wanted: dict[str, Any], image_bytes: int) -> st
     return f"has {size_bytes} bytes, but the image has {image_bytes}" if size_bytes < image_bytes else ""
 
 
+class _Streams:
+    """A file of several streams (xz, bzip2), with zeros between them. Python's readers end at those, without a word."""
+
+    def __init__(self, path: Path, decompressor: Any) -> None:  # noqa: ANN401 - LZMADecompressor or BZ2Decompressor
+        self._file, self._new = path.open("rb"), decompressor
+        self._stream = decompressor()
+
+    def read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size > 0:
+            given = b""
+            if self._stream.eof:
+                given = self._stream.unused_data.lstrip(b"\0")
+                while not given:
+                    more = self._file.read(MIB)
+                    if not more:
+                        return b"".join(parts)
+                    given = more.lstrip(b"\0")
+                self._stream = self._new()
+            elif self._stream.needs_input:
+                given = self._file.read(MIB)
+                if not given:
+                    raise EOFError("its end is missing")
+            parts.append(self._stream.decompress(given, size))
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+
 class Image:
     """An image, packed or not, that is read once from its begin to its end."""
 
@@ -171,21 +206,27 @@ class Image:
         self._name = Path(path).name
         self._unpacker: subprocess.Popen[bytes] | None = None
         with Path(path).open("rb") as file:
-            begin = file.read(8)
-        for magic, what in _FOREIGN.items():
-            if begin.startswith(magic):
-                raise FailedError(f"{self._name} is {what}: unpack it, or pack it by gzip, xz or zstd")
+            begin = file.read(_HEAD_BYTES)
+        self._refuse_foreign(begin)
+        self.size_bytes = -1 if begin.startswith(PACKED) else Path(path).stat().st_size
         if begin.startswith(_ZSTD):
             try:
                 self._unpacker = subprocess.Popen(["zstd", "-dcq", "--", path], stdout=subprocess.PIPE)  # noqa: S603, S607
             except FileNotFoundError:
                 raise FailedError(f"{self._name} needs zstd on the exporter: apt-get install zstd") from None
             assert self._unpacker.stdout is not None
-            self._file: IO[bytes] = self._unpacker.stdout
+            self._file: Any = self._unpacker.stdout
         else:
-            unpack = next((each for magic, each in _UNPACKERS.items() if begin.startswith(magic)), Path.open)
-            self._file = unpack(Path(path), "rb")
+            new = next((each for magic, each in _DECOMPRESSORS.items() if begin.startswith(magic)), None)
+            unpack = gzip.open if begin.startswith(_GZIP) else Path.open
+            self._file = _Streams(Path(path), new) if new else unpack(Path(path), "rb")
         self._at = 0
+
+    def _refuse_foreign(self, begin: bytes, also: tuple[bytes, ...] = ()) -> None:
+        what = next((what for magic, what in _FOREIGN.items() if begin.startswith(magic)), "")
+        what = "a tar archive" if begin[257:262] == b"ustar" else "packed twice" if begin.startswith(also) else what
+        if what:
+            raise FailedError(f"{self._name} is {what}: unpack it, or pack it by gzip, xz or zstd")
 
     @contextmanager
     def _whole(self) -> Generator[None]:
@@ -196,7 +237,7 @@ class Image:
 
     def skip_to(self, begin: int) -> None:
         """Go on there, which is not before what was read."""
-        if self._unpacker is None:
+        if hasattr(self._file, "seek") and self._unpacker is None:
             with self._whole():
                 self._file.seek(begin)
             self._at = begin
@@ -209,6 +250,8 @@ class Image:
             content = self._file.read(size)
         if self._unpacker is not None and len(content) < size and self._unpacker.wait() != 0:
             raise FailedError(f"{self._name} is damaged: zstd ended with exit code {self._unpacker.returncode}")
+        if self._at == 0 and self.size_bytes < 0:
+            self._refuse_foreign(content[:_HEAD_BYTES], _UNPACKED_HERE)
         self._at += len(content)
         return content
 
@@ -224,6 +267,9 @@ def mapped(block_map: str) -> tuple[int, str, list[Part]]:
         own = values.get("BmapFileChecksum") or values.get("BmapFileSHA1", "")
         if own and hashlib.new(kind, content.replace(own, "0" * len(own)).encode()).hexdigest() != own:
             raise FailedError(f"{name} is damaged: it has another checksum than it says")
+        version = root.get("version", "")
+        if version.partition(".")[0] not in {"1", "2"}:
+            raise FailedError(f"{name} is of version {version or '(none)'}; versions 1 and 2 are known")
         size, block = int(values["ImageSize"]), int(values["BlockSize"])
         parts: list[Part] = []
         for each in root.iter("Range"):
@@ -308,7 +354,12 @@ def run(request: dict[str, Any], answer: dict[str, Any]) -> None:
         size, kind, parts = mapped(request["map"])
     answer["objection"] = objection(disk, request["wanted"], size)
     if request["image"] and not answer["objection"]:
-        written = write(descriptor, Image(request["image"]), parts, kind, disk["size_bytes"])
+        image = Image(request["image"])
+        if request["map"] and image.size_bytes not in (-1, size):
+            raise FailedError(f"the image has {image.size_bytes} bytes, its block map is of one of {size}")
+        written = write(descriptor, image, parts, kind, disk["size_bytes"])
+        if not written:
+            raise FailedError("the image is empty")
         if request["verify"]:
             compare(descriptor, written)
 

@@ -132,7 +132,9 @@ class _Reader:
         root = self._compose()
         top = self._mapping(root, "the file")
         imports = self._items(top.get("imports"))
-        for node in imports:
+        for place, node in enumerate(imports):
+            if str(node.value).endswith(".py") and node.value in [each.value for each in imports[:place]]:
+                raise self._wrong(node, f"{node.value!r} is imported twice", "labgrid would run it again: keep one")
             self._import(node)
         targets = self._required(top, root, "targets", "add targets: main: ...")
         named = self._mapping(targets, "targets")
@@ -245,8 +247,8 @@ class _Reader:
                 _run(path)
             else:
                 importlib.import_module(name)
-        except Exception as error:
-            said = str(error) or type(error).__name__
+        except (Exception, SystemExit) as error:
+            said = "it ends the process" if isinstance(error, SystemExit) else str(error) or type(error).__name__
             hint = "correct the name" if isinstance(error, (ImportError, OSError)) else "correct that file"
             raise self._wrong(node, f"{name!r} cannot be imported: {said}", hint) from error
 
@@ -387,7 +389,8 @@ def board_target(names: Collection[str]) -> str | None:
 
 def _run(file: Path) -> None:
     """Run a file of `imports` as labgrid does, once. Raises whatever it raises."""
-    if getattr(sys.modules.get(file.stem), "__file__", None) == str(file):
+    there = getattr(sys.modules.get(file.stem), "__file__", None)
+    if there is not None and Path(there).resolve() == file.resolve():  # labgrid keeps a "./" of the name
         return
     loader = SourceFileLoader(file.stem, str(file))
     spec = importlib.util.spec_from_loader(loader.name, loader)

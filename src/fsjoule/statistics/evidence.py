@@ -35,8 +35,9 @@ BLOCK_PAIRS: Final = 3
 STALL_PROBABILITY: Final = 0.05
 # Spread of a stalled boot's logarithm: wide enough for a boot that takes twice as long.
 STALL_SD: Final = 0.3
-# 0.002 % (instructions of a deterministic board) to 30 % (useless), in steps of a third.
-_SIGMAS: Final[Floats] = np.exp(np.arange(math.log(2e-5), math.log(0.3), 0.3))
+# 0.01 % to 30 % (useless), in steps of a third. With less (instructions of a deterministic board) a loss of 20 to 40 %
+# between two of the grid of effects looked like stalls of all boots, and stayed undecided.
+_SIGMAS: Final[Floats] = np.exp(np.arange(math.log(1e-4), math.log(0.3), 0.3))
 # Earlier boots must not outweigh fresh boots that disagree.
 _MOST_DEGREES: Final = 4.0
 # The grid of effects ends at an eighth or eight times as much. Where noise is small, an effect between two of the grid

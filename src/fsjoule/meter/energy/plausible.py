@@ -38,7 +38,7 @@ def swap_complaints(trace: Trace, window: Window, name: str) -> list[str]:
 
 
 def flow_complaints(trace: Trace, window: Window, name: str) -> list[str]:
-    """Complaints as of `swap_complaints`, or if no power flowed into a running board for some time of a window.
+    """Complaints as of `swap_complaints`, or if for some time of a window no power flowed into a running board.
 
     The part that a processor's counter counts may rest: its traces have no voltage. Raises MeasurementInvalid for an
     unknown instrument.
@@ -46,6 +46,10 @@ def flow_complaints(trace: Trace, window: Window, name: str) -> list[str]:
     if swapped := swap_complaints(trace, window, name):
         return swapped
     watts, least_w = _watts(trace, window)
+    back_us = _longest(watts < -least_w) * trace.info.tick_us
+    if back_us >= _LONGEST_US:
+        what = f"for {back_us / 1e3:.0f} ms of {name} the current flowed back: the leads of the meter were swapped"
+        return [f"{what}, or a cable fed the board from its other side"]
     without_us = _longest(watts < least_w) * trace.info.tick_us
     if without_us < min(_LONGEST_US, window.duration_s * 1e6 / 2) or not without_us:
         return []

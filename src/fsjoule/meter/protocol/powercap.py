@@ -46,7 +46,7 @@ class CounterTrace(PolledTrace):
                 self.wraps += 1
                 more_uj += int(range_uj)
             most_uj = _MOST_W * apart_s * 1e6
-            if more_uj > most_uj + _SPARE_UJ or (apart_s > _APART_S and most_uj > range_uj):
+            if not 0 <= more_uj <= most_uj + _SPARE_UJ or (apart_s > _APART_S and most_uj > range_uj):
                 moved = f"moved by {more_uj * 1e-6:.0f} J within {apart_s:.3g} s {BY_THE_CLOCK}"
                 fault = f"a counter of {range_uj * 1e-6:.0f} J {moved}: it was set back, or went round unseen"
                 self.faults = (*self.faults[-_FAULTS:], fault)

@@ -7,6 +7,7 @@ is picked and nothing is lost by the decimation. Edges of a logic input are mark
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,8 +91,11 @@ class Ppk2Trace:
 
     @property
     def is_late(self) -> bool:
-        """Whether what has come of late is behind the host's clock, or before it: samples are lost, or it was busy."""
-        return self._clock.odd_us != 0
+        """Whether what came last is behind the host's clock, or before it: samples are lost, or it was busy.
+
+        Half a second later the samples' faults say which.
+        """
+        return self._clock.is_odd
 
     def feed(self, data: bytes, host_us: int) -> None:
         """Take bytes that have arrived by this time of the host."""
@@ -247,9 +251,17 @@ class _Clock:
     @property
     def odd_us(self) -> int:
         """By how much more what came last is late than before, or early (< 0); 0 if it can be a busy computer's."""
-        if not self._recent:
+        return self._odd_us(self._recent)
+
+    @property
+    def is_odd(self) -> bool:
+        """The same of the newest alone: where only a recording's end is lossy, the last half second is not all late."""
+        return any(map(self._odd_us, (list(self._recent)[-1:], self._recent)))
+
+    def _odd_us(self, heard: Collection[tuple[int, int]]) -> int:
+        if not heard:
             return 0
-        least_us, ran_us = min(delay for _, delay in self._recent), self._end_us - self.start_us
+        least_us, ran_us = min(delay for _, delay in heard), self._end_us - self.start_us
         late_us = round(least_us - self.offset_us)
         early_us = round(least_us - self._first_us + _DRIFT * ran_us)
         if late_us > _LATE_US + _TIMES_MADE_GOOD * self._made_good_us + _DRIFT * ran_us:
