@@ -64,9 +64,10 @@ class FsjouleError(Exception):
         return _restored, (type(self), self.args, self.__dict__)
 
     def blame(self, causes: Iterable[str]) -> None:
-        """Put these causes in front of the message, except those that it names already."""
-        if untold := [cause for cause in causes if cause not in self.what]:
-            self.what = f"{'; '.join(untold)}: {self.what}"
+        """Put these causes in front of the message, unless it names one of them: the others have followed from that."""
+        causes = tuple(causes)
+        if causes and not any(cause in self.what for cause in causes):
+            self.what = f"{'; '.join(causes)}: {self.what}"
 
 
 def _restored(cls: type[FsjouleError], args: tuple[Any, ...], state: dict[str, Any]) -> FsjouleError:

@@ -244,7 +244,7 @@ def test_a_silent_meters_error_tells_first_that_its_program_died(lab: _Lab) -> N
 def test_causes_are_told_first_and_once() -> None:
     error = LabError("no answer", hint="look")
     error.blame(["QEMU died", "the exporter died"])
-    error.blame(["QEMU died"])
+    error.blame(["the coordinator's end, which was noted later", "QEMU died"])
     assert str(error) == "QEMU died; the exporter died: no answer\n  hint: look"
     error.blame([])
     assert error.what == "QEMU died; the exporter died: no answer"
