@@ -76,7 +76,7 @@ def test_what_a_killed_board_process_had_to_do_moves_and_its_place_is_free(
     assert run.run.status is RunStatus.COMPLETE
     assert len({each.number for each in run.measurements}) == len(run.measurements) == 3
     [fault] = run.run.faults
-    assert "board 1: its process ended with -9" in fault.what
+    assert "board 1: its process was killed by SIGKILL" in fault.what
     assert fault.what.startswith(("place virtual at ", "place virtual-2 at "))
     _assert_free(running)
 

@@ -107,8 +107,12 @@ def _boot(argv: Sequence[str | Path], log: Path) -> None:
     board = process.start(argv, log=log)
     try:
         end_s = time.monotonic() + _TIMEOUT_S
-        while _FILLED not in (said := log.read_text(errors="replace")):
-            if any(word in said for word in _FAILED) or board.poll() is not None or time.monotonic() > end_s:
+        while True:
+            ended = board.poll() is not None  # it may say its last words after a look at the log
+            said = log.read_text(errors="replace")
+            if _FILLED in said:
+                return
+            if any(word in said for word in _FAILED) or ended or time.monotonic() > end_s:
                 last = "".join(f"\n  console| {line}" for line in said.splitlines()[-10:])
                 raise LabError(f"the emulated board did not fill the root partition{last}", transient=True)
             time.sleep(_POLL_S)

@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts, process
-from fsjoule.host.process_ref import seen
+from fsjoule.host.process_ref import ending, seen
 from fsjoule.runs.parallel.messages import Crashed, Failed, Said
 
 _LOOK_S: Final = 1.0
@@ -117,7 +117,8 @@ class Processes:
 
     def was_killed(self, number: int) -> bool:
         """Whether the process has ended without cleaning up, as it does after the signals of a user."""
-        code = self._each[number].popen.poll()
+        # One that could not be started has no process.
+        code = self._each[number].popen.poll() if number in self._each else None
         return code is not None and code < 0 and -code not in _USERS
 
     def end(self, busy: Collection[int], hear: Hear = lambda _board, _message: None) -> None:
@@ -161,7 +162,7 @@ class Processes:
         except (EOFError, OSError):
             each.gone = True
             process.stop(each.popen, timeout_s=_STOP_S)
-            why = f"board {number}: its process ended with {each.popen.returncode}{each.last_words()}"
+            why = f"board {number}: its process {ending(each.popen.returncode)}{each.last_words()}"
             lose(number, LabError(why, transient=True))
             return
         each.heard_s = time.monotonic()
