@@ -64,7 +64,7 @@ class Guest:
 
         counter = self._config.probe if self._profiled else None
         second_card = None if mailbox else self._config.mailbox
-        qemu = GuestTime(self._config.shift, second_card, environment, self.seed, counter)
+        qemu = GuestTime(self._config.shift, second_card, environment, self.seed, counter, self.supply.written)
         return PowerOn(files, copy, qemu)
 
     def power_off(self) -> None:

@@ -68,6 +68,12 @@ class GuestSupply:
             raise LabError(f"the FIFO {fifo} cannot be made: {error}") from error
 
     @property
+    def written(self) -> tuple[Path, ...]:
+        """What QEMU's probe writes. It is there, for the probe may make nothing."""
+        self._state.touch(0o600)
+        return (self._fifo, self._state, *([self._profiles] if self._profiles.exists() else []))
+
+    @property
     def watts(self) -> float:
         """The power of the running board at its present time."""
         return self.state().watts if self.volts else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.virtual.board import confined
 from fsjoule.virtual.board.boot_partition import BootFiles
 from fsjoule.virtual.board.config import BoardConfig, CardConfig, FlashMemoryConfig, NetworkConfig, Serial
 from fsjoule.virtual.board.guest_boot import MAILBOX_INDEX
@@ -43,7 +45,8 @@ class GuestTime:
 
     With `mailbox` input comes from this socket, as a second card. `environment` gives the probe's environment for
     QEMU's ends of console and mark line. All random numbers come from `seed`.
-    `counter` is the probe as QEMU's plugin, to count instructions by address, or None.
+    `counter` is the probe as QEMU's plugin, to count instructions by address, or None. `written` lists what the probe
+    writes.
     """
 
     shift: int
@@ -51,6 +54,7 @@ class GuestTime:
     environment: Callable[[int, int], Mapping[str, str]]
     seed: int
     counter: Path | None = None
+    written: tuple[Path, ...] = ()
 
     @property
     def arguments(self) -> list[str]:
@@ -159,6 +163,15 @@ def _escaped(path: Path) -> str:
     return str(path).replace(",", ",,")
 
 
+def _confined(config: BoardConfig, card: Path, guest_time: GuestTime | None) -> list[str]:
+    """The words before a QEMU that can change its own files only, and reach nothing of the host."""
+    kept = (config.disk_image(name) for name, disk in config.disks.items() if disk.cache is Cache.KEPT)
+    written = [card, *kept, *(() if guest_time is None else guest_time.written)]
+    port = 0 if config.network is None else config.network.ssh_port
+    bound = ("--bind", str(port)) if port else ()
+    return [sys.executable, "-I", "-S", confined.__file__, *bound, *map(str, written), "--"]
+
+
 def _keep_awake(connection: socket.socket) -> None:
     """Have QEMU's main loop look at its timers, again and again until QEMU ends.
 
@@ -205,7 +218,8 @@ class Qemu:
         try:
             self._process = process.start(
                 [
-                    *(PINNING_PROGRAM, "-c", str(host_cpu), *powers, process.find_tool(config.qemu.program)),
+                    *(PINNING_PROGRAM, "-c", str(host_cpu), *powers, *_confined(config, card, guest_time)),
+                    process.find_tool(config.qemu.program),
                     *arguments(config, boot, card, console=console, mark=mark, control=control, pin=pin),
                     *(_control("awake", awake) if guest_time is None else guest_time.arguments),
                 ],
