@@ -66,9 +66,22 @@ def test_a_filesystem_that_keeps_a_cache_is_mounted_again_to_forget_it() -> None
 
 
 def test_steps_end_with_the_first_one_that_fails_and_say_whose_fault_it_is() -> None:
-    shell = FakeShell(lambda argv: CommandResult(argv, int(argv[0] == "mkfs"), "no room"))
-    with pytest.raises(MeasurementInvalid, match="`mkfs /dev/x` ended with exit code 1: no room"):
+    shell = FakeShell(lambda argv: CommandResult(argv, int(argv[0] == "mkfs"), "no room" * (argv[0] == "mkfs")))
+    with pytest.raises(MeasurementInvalid, match=r"`mkfs /dev/x` ended with exit code 1: no room$"):
         perform(shell, [lab_step("sync"), filesystem_step("mkfs", "/dev/x"), lab_step("mount")])
-    assert shell.asked == [("sync",), ("mkfs", "/dev/x")]
+    assert shell.asked == [("sync",), ("mkfs", "/dev/x"), ("dmesg",)]
     with pytest.raises(LabError, match=r"on the board, `mkfs` failed \(1\): no room"):
         perform(shell, [lab_step("mkfs")])
+
+
+def test_a_mount_that_the_kernel_refuses_is_told_in_the_kernels_words() -> None:
+    said = "[    9.1] mmc0: new card\n" * 3 + "[ 12.3] XFS (x): Superblock has unknown incompatible features (0x20)"
+
+    def answer(argv: tuple[str, ...]) -> CommandResult:
+        of_mount = CommandResult(argv, 32, "mount: /x: wrong fs type, bad superblock")
+        return of_mount if argv[0] == "mount" else CommandResult(argv, 0, said if argv[0] == "dmesg" else "")
+
+    scratch = Scratch(FakeShell(answer), "/dev/x", purge=False)
+    why = r"32: mount: .*; the kernel: .*, XFS \(x\): Superblock has unknown incompatible features \(0x20\)$"
+    with pytest.raises(MeasurementInvalid, match=why):
+        scratch.mount(filesystem("xfs"))

@@ -20,6 +20,7 @@ _PURGE_TIMEOUT_S: Final = 300.0
 _MAKE_TIMEOUT_S: Final = 120.0
 _MOUNT_TIMEOUT_S: Final = 60.0
 _SYNC_TIMEOUT_S: Final = 180.0
+_LAST_WORDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,12 @@ class Step:
     command: Command
     filesystem: bool = False
 
-    def error(self, result: CommandResult) -> LabError | MeasurementInvalid:
-        """The error for its failure, with its output."""
+    def error(self, result: CommandResult, kernel: str = "") -> LabError | MeasurementInvalid:
+        """The error for its failure, with its output and what the `kernel` said last."""
         shown, said = " ".join(result.argv), result.stdout.strip()
         if self.filesystem:
             why = f"`{shown}` ended with exit code {result.exit_code}: {said[-300:]}"
-            return MeasurementInvalid(result.argv[0], [why])
+            return MeasurementInvalid(result.argv[0], [f"{why}; the kernel: {kernel}" if kernel else why])
         return LabError(f"on the board, `{shown}` failed ({result.exit_code}): {said[-500:]}", transient=True)
 
 
@@ -51,8 +52,18 @@ def perform(shell: Shell, steps: Sequence[Step]) -> tuple[CommandResult, ...]:
     results = shell.run_all([step.command for step in steps])
     for step, result in zip(steps, results, strict=False):
         if result.exit_code != 0:
-            raise step.error(result)
+            raise step.error(result, _last_words(shell) if step.filesystem else "")
     return results
+
+
+def _last_words(shell: Shell) -> str:
+    """What the kernel said last: mount(8) tells "wrong fs type" of each superblock that its kernel refuses."""
+    try:
+        lines = shell.run(["dmesg"]).stdout.splitlines()
+    except LabError:
+        return ""  # the command that failed is the first cause
+    words = (re.sub(r"^(<\d+>)?\[ *[\d.]+\] *", "", line).strip() for line in lines[-_LAST_WORDS:])
+    return ", ".join(filter(None, words))
 
 
 def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
