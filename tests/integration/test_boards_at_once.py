@@ -174,6 +174,19 @@ def test_a_resumed_run_keeps_what_it_has_and_counts_on() -> None:
     assert min(each.boot for each in found[5:]) == max(each.boot for each in kept) + 1
 
 
+def test_a_boot_that_was_cut_is_made_again_whole_in_a_resumed_run() -> None:
+    run = run_of(2)
+    kept = by_one_board(run)[:5]
+    with two_boards(run, run.plan.entries, kept) as scene:
+        scene.store.measurements = list(kept)
+        found = scene.all()
+        assert scene.bench.finish().status is RunStatus.COMPLETE
+    assert [each.number for each in scene.store.measurements if each in kept] == []
+    assert [each.number for each in found] == [entry.number for entry in run.plan.entries]
+    assert sorted(map(number_of, scene.store.measurements)) == list(map(number_of, found)), "nothing twice"
+    assert {each.boot for each in found} == {2, 3, 4, 5}, "after the one that was cut"
+
+
 def test_what_was_told_is_kept_when_a_run_is_interrupted(tmp_path: Path) -> None:
     (tmp_path / "endless").touch()
     run, heard = run_of(2), set[int]()
