@@ -154,15 +154,8 @@ class Bench:
         measurement is returned and stored like any other. Raises LabError when the lab fails, in guest time also for
         each entry that the boot still owed.
         """
-        for kept in self.kept:
-            if kept.number == entry.number and kept.number not in self.again:
-                return kept
-        if (never := self._never.get(boot_key(entry)[1:])) is not None:
-            self._boots.end_or_say()
-            self._note(entry, self.clock.utc(), never)
-            raise never
-        if (failed := self._failed.get(boot_key(entry))) is not None:
-            raise failed
+        if (kept := self._kept_or_given_up(entry)) is not None:
+            return kept
         before: list[Planned] = []
         for attempt in range(1, _ATTEMPTS + 1):
             started_utc = self.clock.utc()
@@ -192,6 +185,19 @@ class Bench:
                 self.failures_in_a_row, self.last_fault = 0, None
                 return measurement
         raise AssertionError("unreachable")
+
+    def _kept_or_given_up(self, entry: Planned) -> Measurement | None:
+        """What a resumed run has of the entry. Raises LabError if its boot is known to fail."""
+        for kept in self.kept:
+            if kept.number == entry.number and kept.number not in self.again:
+                return kept
+        if (never := self._never.get(boot_key(entry)[1:])) is not None:
+            self._boots.end_or_say()
+            self._note(entry, self.clock.utc(), never)
+            raise never
+        if (failed := self._failed.get(boot_key(entry))) is not None:
+            raise failed
+        return None
 
     def _stored_of(self, entry: Planned) -> list[int]:
         """The measurements of an entry's boot that a resumed run has."""

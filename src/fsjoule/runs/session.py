@@ -193,7 +193,7 @@ class Session:
             begun = [entry for entry in self.plan.entries if entry.number in kept and boot_key(entry) in boots]
             if left_out := [entry.slug for entry in begun if entry.number not in selected]:
                 raise ConfigError(
-                    f"-k leaves out what was measured in the same boot, which is made again whole: {', '.join(left_out)}",
+                    f"-k leaves out what was measured in a boot that is made again whole: {', '.join(left_out)}",
                     hint="select that as well, or leave -k out",
                 )
             self._again = frozenset(entry.number for entry in begun)

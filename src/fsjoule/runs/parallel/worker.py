@@ -107,7 +107,7 @@ def _booted(
 def make_boot(bench: Bench, boot: Boot, store: BootStore, link: Link) -> Done:
     """Measure the entries of a boot, or of a block of boots. A fault that a second try does not cure ends its boot.
 
-    The block goes on with its next boot, unless the board is why. If the process is ended, what is known is sent before.
+    The block goes on with its next boot, unless the board is why. If the process is ended, it sends what is known.
     """
     fault: LabError | None = None
     try:
