@@ -46,9 +46,8 @@ def measured(number: int, place: str, attempt: int = 0) -> Measured:
 
 
 def bench_in(store: FakeStore, told: list[tuple[int, str]], *, blocks: bool) -> ParallelBench:
-    bench = ParallelBench(
-        *(_RUN, Boards(Processes(print), {}), store, FakeClock(), print, lambda _: None, _ENTRIES), blocks=blocks
-    )
+    boards = Boards(Processes(print), {})
+    bench = ParallelBench(_RUN, boards, store, FakeClock(), print, lambda _: None, _ENTRIES, blocks=blocks)
     bench.on_stored = lambda _board, each: told.append((each.number, each.place))
     bench.begin()
     return bench

@@ -42,7 +42,7 @@ from fsjoule.store.traces import decode_trace
 
 _LONGEST_SHOWN: Final = 255
 _DEEPEST: Final = 2  # measurements/<name>/<file>
-_NOT_FINISHED: Final = "it ended without writing its end (killed, or the host went down)"
+_NOT_FINISHED: Final = "it ended without writing its end (killed, the disk was full, or the host went down)"
 
 
 @dataclass(frozen=True, slots=True)
