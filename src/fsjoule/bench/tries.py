@@ -10,7 +10,7 @@ from fsjoule.ports import ResultStore
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class _Held:
     """A measurement as a store takes it."""
 
     measurement: Measurement
@@ -21,7 +21,7 @@ class Stored:
 @dataclass
 class _Unit:
     numbers: list[int] = field(default_factory=list[int])  # in the store
-    held: list[Stored] = field(default_factory=list[Stored])
+    held: list[_Held] = field(default_factory=list[_Held])
     in_store: bool = False  # the store has the try that is under way
 
 
@@ -30,7 +30,7 @@ class Tries:
     """Stores each measurement at once, and of a unit (what is measured whole) only one try: the longest so far.
 
     The first try goes straight into the store. A later one is held back until it has more measurements, and then takes
-    the other's place: whenever the process is killed, the store has one try, and at least as much as before.
+    the other's place. If the process is killed at that moment, one unit is lost at most.
     """
 
     store: ResultStore
@@ -49,7 +49,7 @@ class Tries:
         Raises StorageError as the store does.
         """
         known = self._units.setdefault(unit, _Unit())
-        known.held.append(Stored(measurement, trace, attachments))
+        known.held.append(_Held(measurement, trace, attachments))
         withdrawn: list[int] = []
         if not known.in_store:
             if len(known.held) <= len(known.numbers):
