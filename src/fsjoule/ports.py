@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -175,6 +175,10 @@ class ResultStore(Protocol):
         ...
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None: ...
+
+    def withdraw(self, numbers: Collection[int]) -> None:
+        """Remove these measurements: their boot is measured again."""
+        ...
 
     def keep(self, name: str, content: bytes) -> None:
         """Keep a file of the run beside its measurements."""

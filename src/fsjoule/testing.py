@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate, islice, pairwise
@@ -125,6 +125,9 @@ class FakeStore:
         del trace
         self.measurements.append(measurement)
         self.attachments[measurement.number] = attachments
+
+    def withdraw(self, numbers: Collection[int]) -> None:
+        self.measurements = [each for each in self.measurements if each.number not in numbers]
 
     def keep(self, name: str, content: bytes) -> None:
         self.kept[name] = content

@@ -19,7 +19,7 @@ from fsjoule.bench.run import Bench
 from fsjoule.errors import LabError
 from fsjoule.model import Measurement
 from fsjoule.runs.parallel.link import Link, serve
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
+from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
 from fsjoule.runs.parallel.worker import BootStore, make_boot
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 
@@ -59,7 +59,7 @@ def _dead(name: str, boot: Boot) -> Done:
     error = LabError(f"the lab's outlet of {name} has died")
     now = "1970-01-01T00:00:00Z"
     fault = fault_of(error, boot.entries[0], started_utc=now, ended_utc=now, steps=())
-    return Done(boot.number, replace(boot.run, faults=(fault,)), boots=0, fault=error, dead=True)
+    return Done(boot.number, replace(boot.run, faults=(fault,)), fault=error, dead=True)
 
 
 def _booted(boot: Boot, link: Link, endless: bool) -> Done:
@@ -67,12 +67,13 @@ def _booted(boot: Boot, link: Link, endless: bool) -> Done:
     if kernel == "dead":
         fault = LabError(f"{kernel} does not boot")
         return Done(boot.number, boot.run, fault=fault)
-    store = BootStore(boot.run)
+    store = BootStore(boot.run, link.send)
+    done: list[Measurement] = []
     board = FakeBoard(FakeShell(answer, dict(FILES)), FACTS, IMAGE)
 
     def measured(measurement: Measurement) -> None:
-        link.send(Measured(measurement))
-        if endless and len(store.stored) == _SOME:
+        done.append(measurement)
+        if endless and len(done) == _SOME:
             _wait_until(lambda: False)
 
     bench = Bench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, measured)

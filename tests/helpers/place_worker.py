@@ -79,7 +79,7 @@ def _work(link: Link, name: str) -> None:
         with (place.results / "worked").open("a") as worked:
             worked.write(f"{place.name} {boot.entries[0].repetition}\n")
         time.sleep(_BLOCK_S)
-        link.send(_measured(place, boot))
+        link.send(_measured(place, boot, link))
 
 
 def _wait_for_all(results: Path, boards: int) -> None:
@@ -89,8 +89,8 @@ def _wait_for_all(results: Path, boards: int) -> None:
         time.sleep(0.05)
 
 
-def _measured(place: Place, boot: Boot) -> Done:
-    store, fault = BootStore(boot.run), None
+def _measured(place: Place, boot: Boot, link: Link) -> Done:
+    store, fault = BootStore(boot.run, link.send), None
     board = FakeBoard(FakeShell(answer, dict(FILES)), place.facts, IMAGE)
     bench = _bench(place, boot.run, board, store)
     bench.begin()
@@ -101,7 +101,7 @@ def _measured(place: Place, boot: Boot) -> Done:
         except LabError as error:
             fault = error
     bench.finish()
-    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault)
+    return Done(boot.number, store.run, tuple(store.kept), fault)
 
 
 def _bench(place: Place, run: Run, board: FakeBoard, store: BootStore) -> Bench:

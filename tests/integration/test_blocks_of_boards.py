@@ -115,7 +115,9 @@ def test_all_kernels_of_a_repetition_are_measured_at_one_place_with_its_meter(tm
 def test_the_block_of_a_board_that_dies_is_made_again_whole_at_another_place(tmp_path: Path, entries: int) -> None:
     run = run_of(4)
     (tmp_path / "dies").write_text(f"evk-1 {entries}\n")
+    stored: list[Measurement] = []
     with places(run, tmp_path) as scene:
+        scene.bench.on_stored = lambda _board, measurement: stored.append(measurement)
         found = scene.all()
         ended = scene.bench.finish()
     assert ended.status is RunStatus.COMPLETE
@@ -125,6 +127,8 @@ def test_the_block_of_a_board_that_dies_is_made_again_whole_at_another_place(tmp
     began = Counter(block for _, block in scene.worked)
     [twice] = [block for block, times in began.items() if times == 2]
     assert places_of(found)[twice] == {"evk-2"}
+    first = [each for each in stored if (each.repetition, each.place) == (twice, "evk-1")]
+    assert len(first) == entries, "stored at once, until the other place has more"
     [fault] = ended.faults
     assert fault.place == "evk-1"
     assert fault.what.startswith("place evk-1 at ")
@@ -196,7 +200,8 @@ def test_a_block_that_has_begun_goes_on_at_its_place_after_a_resume(tmp_path: Pa
     for one, two in zip(ended.places, again.places, strict=True):
         assert two.held_s > one.held_s, "times add up"
         assert two.phases_s["store"] >= one.phases_s["store"]
-    assert [each.number for each in scene.store.measurements] == [each.number for each in whole[per_block + 3 :]]
+    numbers = sorted(each.number for each in scene.store.measurements)
+    assert numbers == [each.number for each in whole[per_block + 3 :]]
 
 
 def test_a_block_whose_place_is_not_there_is_not_measured_elsewhere(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench_runs import only_run, run_bench, told
-from lab_leftovers import assert_nothing_left
+from bench_runs import command, only_run, run_bench, told
+from lab_leftovers import assert_nothing_left, processes
 from labgrid_process import forget_coordinator
 
 from fsjoule.errors import ConfigError
@@ -123,6 +124,48 @@ def test_a_bench_on_two_boards_is_that_of_one(state: Path, tmp_path: Path) -> No
     assert [told(each) for each in together.measurements] == [told(each) for each in alone.measurements]
     assert len({each.boot for each in together.measurements}) == len(together.measurements) == 2
     assert_nothing_left(state, state / "devices")
+
+
+def bench_with_a_death(results: Path, state: Path, victim: str, *options: str) -> None:
+    """A bench in which the process with this in its command line is killed once two measurements are told."""
+    with subprocess.Popen(
+        command(results, *options, environment=PROJECT / "env" / "deterministic.yaml"),
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as bench:
+        assert bench.stdout is not None
+        try:
+            for line in bench.stdout:
+                if line.startswith("[  2/"):
+                    for number, _, words in (each.partition(" ") for each in processes(state)):
+                        if victim in words:
+                            os.kill(int(number), signal.SIGKILL)
+        finally:
+            bench.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("victim", "boards"), [("qemu-system", "1"), ("-m pytest tests/bench", "1"), ("worker", "2")])
+def test_a_death_in_the_midst_of_a_boot_costs_no_figure(state: Path, tmp_path: Path, victim: str, boards: str) -> None:
+    wanted = ("--suite", "quick", "--fs", "ext4", "--seed", "7", "--repeat", "1", "-k", "mount or mkfs")
+    environment = PROJECT / "env" / "deterministic.yaml"
+    undisturbed = run_bench(tmp_path / "alone", *wanted, "--boards", "1", environment=environment)
+    assert undisturbed.returncode == 0, undisturbed.stdout
+    bench_with_a_death(tmp_path / "dies", state, victim, *wanted, "--boards", boards)
+    assert_nothing_left(state, state / "devices")
+    died = only_run(tmp_path / "dies")
+    assert len(died.measurements) >= 2, "what was told is stored"
+    if died.run.status is not RunStatus.COMPLETE:
+        go_on = ("-k", "mount or mkfs", "--resume", str(died.path))
+        resumed = run_bench(tmp_path / "dies", *go_on, environment=environment)
+        assert resumed.returncode == 0, resumed.stdout
+        died = only_run(tmp_path / "dies")
+    assert {each.boot for each in died.measurements} in ({1}, {2})
+    expected = [{**told(each), "boot": 0} for each in only_run(tmp_path / "alone").measurements]
+    assert [{**told(each), "boot": 0} for each in died.measurements] == expected
 
 
 @pytest.mark.slow

@@ -287,3 +287,50 @@ def test_a_meter_that_was_silent_at_first_is_noted_when_it_speaks() -> None:
     meter.trace = trace
     bench.measure(wanted)
     assert bench.run.meter == store.runs[-1].meter == trace.info
+
+
+def in_guest_time(faults: list[BoardError]) -> tuple[Bench, FakeStore]:
+    """A bench in guest time whose board has these faults at the next command, one after the other."""
+
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        if faults:
+            raise faults.pop(0)
+        return answer(argv)
+
+    store, bench = FakeStore(), bench_of(shell=FakeShell(answered), meter=FakeMeter(None))
+    return replace(bench, store=store, profile=replace(bench.profile, guest_time=True)), store
+
+
+def test_a_board_in_guest_time_begins_its_boot_again() -> None:
+    faults: list[BoardError] = []
+    bench, store = in_guest_time(faults)
+    said, heard = list[str](), list[int]()
+    bench.say, bench.on_measured = said.append, lambda each: heard.append(each.number)
+    numbers = [each.number for each in bench.plan.entries]
+    for each in bench.plan.entries:
+        assert [one.number for one in store.measurements] == numbers[: each.number - 1], "each is stored at once"
+        faults += [BoardError("QEMU was killed")] if each.number == 4 else []
+        assert bench.measure(each).number == each.number
+    assert [one.number for one in store.measurements] == numbers
+    assert [one.number for one in bench.results] == numbers
+    assert {one.boot for one in store.measurements} == {2}, "all figures are of one boot"
+    assert heard == [1, 2, 3, 1, 2, 3, *numbers[3:]]
+    assert any("trying again, from the begin of the boot (3 before it)" in line for line in said)
+
+
+def test_a_boot_in_guest_time_that_fails_twice_keeps_what_it_had_and_owes_the_rest() -> None:
+    faults: list[BoardError] = []
+    bench, store = in_guest_time(faults)
+    for each in bench.plan.entries[:3]:
+        bench.measure(each)
+    faults += [BoardError("QEMU was killed"), BoardError("killed again")]
+    for each in bench.plan.entries[3:]:
+        with pytest.raises(BoardError, match="killed again"):
+            bench.measure(each)
+    assert isinstance(bench.board, FakeBoard)
+    assert (bench.board.boots, bench.failures_in_a_row, len(bench.run.faults)) == (2, 1, 2)
+    assert [(each.number, each.boot) for each in store.measurements] == [(1, 1), (2, 1), (3, 1)]
+    assert (
+        bench.finish().abort_reason
+        == f"{len(bench.plan.entries) - 3} of {len(bench.plan.entries)} measurements were not taken"
+    )

@@ -50,6 +50,7 @@ def bench_in(
     facts: BoardFacts = FACTS,
     kept: tuple[Measurement, ...] = (),
     meter: FakeMeter | None = None,
+    again: frozenset[int] = frozenset(),
 ) -> Bench:
     files = {
         onboard.RESULT: FIO_JSON,
@@ -59,7 +60,8 @@ def bench_in(
     }
     board = FakeBoard(FakeShell(answer, files), facts, IMAGE)
     meter = meter or FakeMeter(None)
-    bench = Bench(run, PROFILE, board, meter, store, FakeClock(), lambda _: None, lambda _: None, kept)
+    profile = dataclasses.replace(PROFILE, guest_time=bool(again))
+    bench = Bench(run, profile, board, meter, store, FakeClock(), lambda _: None, lambda _: None, kept, again)
     bench.begin()
     return bench
 
@@ -117,6 +119,28 @@ def test_a_repetition_that_was_cut_has_two_boots(aborted: Path) -> None:
     first, cut, last = (boots[repetition] for repetition in (1, 2, 3))
     assert len(cut) > len(first) == len(last)
     assert not last & (first | cut)
+
+
+def test_in_guest_time_a_repetition_that_was_cut_is_made_again_whole(aborted: Path) -> None:
+    resumed = resume(aborted)
+    entries = resumed.run.plan.entries
+    again = frozenset(each.number for each in resumed.kept if each.repetition == 2)
+    assert again
+    folder = resumed.folder()
+    run = resumed.going_on("1970-01-01T08:00:00Z", resumed.run.plan)
+    bench = bench_in(folder, run, kept=resumed.kept, again=again)
+    for entry in entries:
+        bench.measure(entry)
+        there = load_run(aborted)
+        assert not there.damaged
+        of_cut = [each for each in there.measurements if each.repetition == 2]
+        assert len(of_cut) >= len(again), "never less than before"
+        assert len({each.boot for each in of_cut}) == 1, "and never of two boots"
+    bench.finish()
+    loaded = load_run(aborted)
+    assert loaded.run.status is RunStatus.COMPLETE
+    assert [each.number for each in loaded.measurements] == [entry.number for entry in entries]
+    assert [each.number for each in bench.results[: len(resumed.kept) - len(again)]] == list(range(1, 9))
 
 
 def test_what_is_kept_costs_no_boot(aborted: Path) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from results_factory import make_run
 
 from fsjoule import lab
+from fsjoule.errors import ConfigError
+from fsjoule.model import Plan, Run, RunStatus
 from fsjoule.runs import session, virtual
+from fsjoule.runs.request import choose
+from fsjoule.runs.resume import Resumed
+from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.virtual.lab.files import LabPaths
 
 
@@ -41,6 +48,40 @@ def test_a_lab_that_cannot_be_taken_down_hides_nothing(tmp_path: Path, monkeypat
     assert said[0] == "virtual lab: going down"
     assert said[1].startswith("warning: the virtual lab could not be taken down: the lab 'virtual' is just being")
     assert len(said) == 2
+
+
+def test_a_resumed_run_in_guest_time_makes_boots_that_were_cut_again_whole(tmp_path: Path) -> None:
+    environment = lab.read_environment(Path(__file__).parents[2] / "env" / "deterministic.yaml")
+    choice = choose(
+        suite_name="quick",
+        filesystems="ext4",
+        kernels="6.1",
+        repeat=3,
+        provision="scratch",
+        results=tmp_path,
+        seed=3,
+        environment=environment,
+    )
+    entries = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=3, seed=3)).entries
+    plan = Plan("quick", ("ext4",), ("6.1",), 3, 3, {}, entries)
+    run = Run("id", "1970-01-01T00:00:00Z", RunStatus.ABORTED, simulated=True, plan=plan)
+    first = [entry.number for entry in entries if entry.repetition == 1]
+    cut = [entry.number for entry in entries if entry.repetition == 2][:3]
+    template = make_run(repeat=1).measurements[0]
+    kept = tuple(replace(template, number=number) for number in (*first, *cut))
+    opened = session.Session(replace(choice, resumed=Resumed(tmp_path, run, kept)), environment, print, ())
+    opened.plan = plan
+    opened.select(entry.number for entry in entries)
+    assert [entry.number for entry in opened.to_do] == [entry.number for entry in entries if entry.repetition > 1]
+    opened.select([*first, *cut])
+    assert opened.to_do == (), "of what is selected nothing is missing"
+    with pytest.raises(ConfigError, match="-k leaves out what was measured in a boot that is made again whole: ext4-"):
+        opened.select([cut[0], cut[-1] + 1])
+    real = lab.read_environment(Path(__file__).parents[2] / "env" / "virtual.yaml")
+    opened = session.Session(replace(choice, resumed=Resumed(tmp_path, run, kept)), real, print, ())
+    opened.plan = plan
+    opened.select(entry.number for entry in entries)
+    assert opened.to_do == entries[len(kept) :], "in real time the repetition goes on in a second boot"
 
 
 def test_variables_are_as_they_were_after_the_body(monkeypatch: pytest.MonkeyPatch) -> None:

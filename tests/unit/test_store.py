@@ -143,6 +143,41 @@ def test_facts_learnt_later_are_kept(made: MadeRun, tmp_path: Path) -> None:
     assert load_run(folder.path).run.board == made.run.board
 
 
+def test_what_is_withdrawn_is_gone_for_readers_and_can_be_stored_again(made: MadeRun, tmp_path: Path) -> None:
+    folder = _store(made, tmp_path / "results", finish=False)
+    first, second = made.measurements[:2]
+    folder.withdraw([first.number, second.number])
+    loaded = load_run(folder.path)
+    assert loaded.measurements == made.measurements[2:]
+    assert not loaded.damaged
+    assert len(loaded.run.measurements) == len(made.measurements) - 2
+    assert not list(folder.path.rglob("*.partial"))
+    folder.add(second, None, {})
+    assert [each.number for each in load_run(folder.path).measurements] == [
+        each.number for each in made.measurements[1:]
+    ]
+
+
+def test_what_is_being_written_or_was_just_withdrawn_is_no_damage_of_a_run_that_goes_on(
+    made: MadeRun, tmp_path: Path
+) -> None:
+    folder = _store(made, tmp_path / "results", finish=False)
+    first, second = sorted((folder.path / "measurements").iterdir())[:2]
+    first.rename(first.with_name(first.name + ".partial"))
+    assert not load_run(folder.path).damaged
+    folder.finish(made.run)
+    assert set(load_run(folder.path).damaged) == {first.name, first.name + ".partial"}
+    assert second.is_dir()
+
+
+def test_a_run_whose_end_cannot_be_written_reads_as_aborted(made: MadeRun, tmp_path: Path) -> None:
+    folder = _store(made, tmp_path / "results", finish=False)
+    (folder.path / "run.json.partial").mkdir()  # as a full disk does, it keeps the file from being written
+    with pytest.raises(LabError, match=r"run\.json could not be stored"):
+        folder.finish(made.run)
+    assert load_run(folder.path).run.status is RunStatus.ABORTED
+
+
 def test_a_number_is_stored_once_and_attachments_have_plain_names(made: MadeRun, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.begin(made.run)

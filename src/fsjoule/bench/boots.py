@@ -18,6 +18,8 @@ from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
 # The outlet's relay, and the rest in the board's capacitors; then a short look.
 _SETTLE_S: Final = 0.5
 _OFF_S: Final = 0.3
+# Repetition, kernel, provision, root filesystem.
+BootKey = tuple[int, str, Provision, str]
 
 
 @dataclass
@@ -137,8 +139,8 @@ class Boots:
             self._on_since_s = None
 
 
-def boot_key(entry: Planned) -> tuple[int, str, Provision, str]:
-    """Entries with one key are measured in one boot: repetition, kernel, provision, root filesystem."""
+def boot_key(entry: Planned) -> BootKey:
+    """Entries with one key are measured in one boot."""
     return entry.repetition, entry.kernel, entry.provision, _root_filesystem(entry)
 
 

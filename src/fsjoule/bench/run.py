@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Final
 
-from fsjoule.bench.boots import Booted, Boots, boot_key
+from fsjoule.bench.boots import Booted, BootKey, Boots, boot_key
 from fsjoule.bench.faults import fault_of
 from fsjoule.bench.flakey import Flakey
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
@@ -19,6 +19,7 @@ from fsjoule.bench.phases import Phases
 from fsjoule.bench.power_loss import PowerLoss
 from fsjoule.bench.profiles import attach_profile
 from fsjoule.bench.scratch import working_directory
+from fsjoule.bench.tries import Tries
 from fsjoule.errors import (
     BoardError,
     FsjouleError,
@@ -63,10 +64,14 @@ class Bench:
     If the board is taken away meanwhile (PlaceLostError), it is left as it is, and nothing more is measured.
 
     `last_fault` is the fault with which the last attempt ended, or switching the board off at the end; None if it went
-    well. `kept` are the measurements of a resumed run: they are not repeated, and boots are numbered after theirs.
+    well. `kept` are the measurements of a resumed run: they are not repeated, but for those `again` whose boot is made
+    again whole, and boots are numbered after theirs.
     `take_steps` gives the lab's steps since its last call, `diagnose` the lab's dead parts. With a `profiler` each
     measurement has a profile, and the run the symbols of each boot. With `sampled` perf makes the profiles on the
     board, and no figure counts.
+
+    In guest time a figure depends to the digit on all that was done before in its boot. There a second try begins with
+    the boot's first entry, and the entries after one that fails twice are not measured.
     """
 
     run: Run
@@ -78,6 +83,7 @@ class Bench:
     say: Callable[[str], None]
     on_measured: Callable[[Measurement], None]
     kept: Sequence[Measurement] = ()
+    again: frozenset[int] = frozenset()
     take_steps: Callable[[], tuple[LabStep, ...]] = tuple
     diagnose: Callable[[], tuple[str, ...]] = tuple
     profiler: Profiler | None = None
@@ -90,6 +96,10 @@ class Bench:
     _over: str | None = field(default=None, init=False)
     _asked_in: int = field(default=0, init=False)
     _lost: PlaceLostError | None = field(default=None, init=False)
+    _tries: Tries = field(init=False)
+    # In guest time: what was measured since its boot began, and the boots that have failed.
+    _made: list[Planned] = field(default_factory=list[Planned], init=False)
+    _failed: dict[BootKey, LabError] = field(default_factory=dict[BootKey, LabError], init=False)
     # Cards that do not boot for good, by kernel, provision and root filesystem.
     _never: dict[tuple[str, Provision, str], BoardError] = field(
         default_factory=dict[tuple[str, Provision, str], BoardError], init=False
@@ -98,6 +108,10 @@ class Bench:
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
         self.results = list(self.kept)
+        self._tries = Tries(self.store)
+        for entry in self.plan.entries:
+            if entry.number in self.again:
+                self._tries.again(boot_key(entry), self._stored_of(entry))
         self._boots = Boots(
             board=self.board,
             meter=self.meter,
@@ -137,19 +151,18 @@ class Bench:
         """Measure and store one entry, booting as needed; a transient fault of the lab gets a second try.
 
         A card that does not boot for good is not booted again. A kept measurement is returned as it is. An invalid
-        measurement is returned and stored like any other. Raises LabError when the lab fails.
+        measurement is returned and stored like any other. Raises LabError when the lab fails, in guest time also for
+        each entry that the boot still owed.
         """
-        for kept in self.kept:
-            if kept.number == entry.number:
-                return kept
-        if (never := self._never.get(boot_key(entry)[1:])) is not None:
-            self._boots.end_or_say()
-            self._note(entry, self.clock.utc(), never)
-            raise never
+        if (kept := self._kept_or_given_up(entry)) is not None:
+            return kept
+        before: list[Planned] = []
         for attempt in range(1, _ATTEMPTS + 1):
             started_utc = self.clock.utc()
             try:
                 self.board.check_ours()
+                for earlier in before:
+                    self._measure(earlier)
                 measurement = self._measure(entry)
             except Exception as error:
                 self._check_lost(entry, started_utc, error)
@@ -161,13 +174,46 @@ class Bench:
                     raise
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 self._over = error.what if error.ends_run else self._over
+                before = self._begin_again(entry)
                 if not error.transient or attempt == _ATTEMPTS:
+                    if self.profile.guest_time:
+                        self._failed[boot_key(entry)] = error
                     raise
-                self.say(f"{entry.slug}: {error.what}: trying again")
+                whole = f", from the begin of the boot ({len(before)} before it)" if before else ""
+                self.say(f"{entry.slug}: {error.what}: trying again{whole}")
             else:
                 self.failures_in_a_row, self.last_fault = 0, None
                 return measurement
         raise AssertionError("unreachable")
+
+    def _kept_or_given_up(self, entry: Planned) -> Measurement | None:
+        """What a resumed run has of the entry. Raises LabError if its boot is known to fail."""
+        for kept in self.kept:
+            if kept.number == entry.number and kept.number not in self.again:
+                return kept
+        if (never := self._never.get(boot_key(entry)[1:])) is not None:
+            self._boots.end_or_say()
+            self._note(entry, self.clock.utc(), never)
+            raise never
+        if (failed := self._failed.get(boot_key(entry))) is not None:
+            raise failed
+        return None
+
+    def _stored_of(self, entry: Planned) -> list[int]:
+        """The measurements of an entry's boot that a resumed run has."""
+        boot = {each.number for each in self.plan.entries if boot_key(each) == boot_key(entry)}
+        return [each.number for each in self.kept if each.number in boot]
+
+    def _begin_again(self, entry: Planned) -> list[Planned]:
+        """What must be measured before the entry once more, because it was in the entry's boot in guest time."""
+        before = [each for each in self._made if boot_key(each) == boot_key(entry)]
+        self._made = []
+        self._tries.again(self._unit(entry))
+        return before
+
+    def _unit(self, entry: Planned) -> BootKey | int:
+        """What is measured whole: in guest time a boot, else the entry alone."""
+        return boot_key(entry) if self.profile.guest_time else entry.number
 
     def _take(self, error: LabError, entry: Planned) -> None:
         """Name what is dead in the lab, switch the board off, and decide what a second try is good for."""
@@ -201,7 +247,8 @@ class Bench:
         """
         if self.last_fault is not None:
             return self.last_fault.part
-        measured = self.results[len(self.kept) :]
+        before = {id(each) for each in self.kept}
+        measured = [each for each in self.results if id(each) not in before]
         return Part.METER if metered and measured and all(lost_energy(each.notes) for each in measured) else None
 
     def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
@@ -253,9 +300,12 @@ class Bench:
             attachments["kernel.log"] = evidence.kernel_log.encode()
             if steps := self.take_steps():
                 attachments[STEPS_FILE] = encode_steps(steps)
-            self.store.add(measurement, evidence.trace, attachments)
-        self.results.append(measurement)
-        self.on_measured(measurement)
+            withdrawn, new = self._tries.add(self._unit(entry), measurement, evidence.trace, attachments)
+        if self.profile.guest_time:
+            self._made.append(entry)
+        self.results = [*(each for each in self.results if each.number not in withdrawn), *new]
+        for each in new:
+            self.on_measured(each)
         if evidence.board_lost:
             # The measurement is stored: a failure now is no reason to repeat it.
             self._boots.end_or_say()

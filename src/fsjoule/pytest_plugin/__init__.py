@@ -287,15 +287,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest.exit(str(error), returncode=error.exit_code)
     opened = session.config.stash.get(_SESSION, None)
     if opened is not None:
-        opened.select(entry.number for item in session.items if (entry := _entry(item)) is not None)
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
         if session.config.stash.get(_SELECTED, False) and not broken:
-            _start(opened, session.config)
+            _start(opened, session)
 
 
-def _start(session: Session, config: pytest.Config) -> None:
+def _start(session: Session, collected: pytest.Session) -> None:
     """Build the cards and bring a virtual lab up, now that something is selected."""
+    config = collected.config
     try:
+        session.select(entry.number for item in collected.items if (entry := _entry(item)) is not None)
         session.start()
         from fsjoule import lab
 
@@ -441,7 +442,7 @@ def measurement(bench: AnyBench, planned: Planned, request: pytest.FixtureReques
             return bench.measure(planned)
     except FsjouleError as error:
         told = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
-        bench.say(f"{planned.slug}: {'not measured, as that does not boot' if error in told else error}")
+        bench.say(f"{planned.slug}: {'not measured, as its boot has failed' if error in told else error}")
         told.append(error)
         if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Nothing more could be kept, or every further entry would wait as long for a dead board.

@@ -18,9 +18,10 @@ from typing import Any, Final, Protocol
 from rich.console import Console
 
 from fsjoule import images, kernels, lab
+from fsjoule.bench.boots import boot_key
 from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
-from fsjoule.errors import FsjouleError, ResultError, also
+from fsjoule.errors import ConfigError, FsjouleError, ResultError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
@@ -102,9 +103,11 @@ class Session:
     _setup_s: float = field(default=0.0, init=False)
     _folder: Path | None = field(default=None, init=False)
     _phases_s: Mapping[str, float] = field(default_factory=dict[str, float], init=False)
-    _measurements: int = field(default=0, init=False)
+    _measurements: set[int] = field(default_factory=set[int], init=False)
     _spent_s: tuple[float, float] = field(default=(0.0, 0.0), init=False)
-    _without_energy: list[str] = field(default_factory=list[str], init=False)
+    _without_energy: dict[int, str] = field(default_factory=dict[int, str], init=False)
+    _lines: dict[int, str] = field(default_factory=dict[int, str], init=False)
+    _again: frozenset[int] = field(default=frozenset(), init=False)
     _kernels: tuple[kernels.TakenKernel, ...] = field(default=(), init=False)
     _cards: dict[tuple[str, str], images.CardImage] = field(default_factory=dict[tuple[str, str], Any], init=False)
 
@@ -177,10 +180,25 @@ class Session:
         self.say(self.repetition.intent())
 
     def select(self, numbers: Iterable[int]) -> None:
-        """Measure only these entries of the plan, those of a resumed run apart."""
-        kept = {each.number for each in self._kept}
-        self._selected = frozenset(numbers) | kept
-        self.to_do = tuple(entry for entry in self.plan.entries if entry.number in self._selected - kept)
+        """Measure only these entries of the plan, those of a resumed run apart.
+
+        In guest time a boot of which something is left to measure is measured again whole. Raises ConfigError if what a
+        resumed run has of it is not selected.
+        """
+        kept, selected = {each.number for each in self._kept}, frozenset(numbers)
+        self._selected = selected | kept
+        missing = [entry for entry in self.plan.entries if entry.number in selected - kept]
+        if self.profile.guest_time:
+            boots = set(map(boot_key, missing))
+            begun = [entry for entry in self.plan.entries if entry.number in kept and boot_key(entry) in boots]
+            if left_out := [entry.slug for entry in begun if entry.number not in selected]:
+                raise ConfigError(
+                    f"-k leaves out what was measured in a boot that is made again whole: {', '.join(left_out)}",
+                    hint="select that as well, or leave -k out",
+                )
+            self._again = frozenset(entry.number for entry in begun)
+        to_do = {entry.number for entry in missing} | self._again
+        self.to_do = tuple(entry for entry in self.plan.entries if entry.number in to_do)
         self._expect()
 
     def _expect(self) -> None:
@@ -302,6 +320,7 @@ class Session:
             bench = Bench(
                 *(run, self.profile, board, meter, folder, clock, self.say, self._measured),
                 kept=kept,
+                again=self._again,
                 take_steps=take_steps,
                 diagnose=diagnose,
                 profiler=LabProfiler(*self.lab.where) if self.choice.profiled else None,
@@ -323,10 +342,10 @@ class Session:
         run, kept, folder = self._begun(clock.utc(), boards.lab)
         blocks = not self.profile.guest_time
         bench = ParallelBench(run, boards, folder, clock, self.say, self._measured, self.to_do, kept, blocks=blocks)
+        bench.on_stored = self._tell
         if self.repetition is not None:
             bench.release(self.repetition.until)
         self.pace = BoardsPace(boards, may_end_early=self.choice.paired)
-        boards.on_measured = self._tell
         with self._kept_in(folder, bench, kept):
             yield bench
 
@@ -341,9 +360,14 @@ class Session:
         if self.choice.boards == 1:  # else the boards are alike, in whichever lab
             resumed.check_lab(lab_facts, self.say)
         self.say(f"{len(resumed.kept)} of {self.expected} measurements are already there")
+        if self._again:
+            self.say(
+                f"{len(self._again)} of them are measured again: a figure in guest time depends on its whole boot, and "
+                "theirs was cut short"
+            )
         for each in resumed.kept:
             self._note_energy(each)
-            self._told[each.number] = each
+            self._told[each.number], self._lines[each.number] = each, self._line(each)
         return resumed.going_on(utc, self.plan), resumed.kept, resumed.folder()
 
     @contextmanager
@@ -420,17 +444,18 @@ class Session:
         """How many measurements lost their energy, and why; empty if none did. A board without a meter loses none."""
         if not self._without_energy or not self.environment.has_meter:
             return ""
-        why = "; ".join(dict.fromkeys(self._without_energy))
+        why = "; ".join(dict.fromkeys(self._without_energy.values()))
         return (
-            f"{len(self._without_energy)} of {self._measurements} measurements have no energy: {why}\n"
+            f"{len(self._without_energy)} of {len(self._measurements)} measurements have no energy: {why}\n"
             "  hint: check the meter; --allow-missing-energy accepts throughput alone"
         )
 
     def _note_energy(self, measurement: Measurement) -> None:
-        self._measurements += 1
+        self._measurements.add(measurement.number)
+        self._without_energy.pop(measurement.number, None)  # of a try before
         # An outcome needs no energy.
         if measurement.outcome is None and (why := lost_energy(measurement.notes)):
-            self._without_energy.append(why)
+            self._without_energy[measurement.number] = why
 
     def _measured(self, measurement: Measurement) -> None:
         self._note_energy(measurement)
@@ -439,16 +464,23 @@ class Session:
             self.observer.stored(measurement)
 
     def _tell(self, board: int, measurement: Measurement) -> None:
-        """A line for a measurement, once: one of several boards (from 1) is told before its boot is done."""
-        if measurement.number in self._told:
-            return
+        """A line for a measurement, once, unless another try has other figures.
+
+        One of several boards (from 1) is told before its boot is done.
+        """
+        line = self._line(measurement)
         self._told[measurement.number] = measurement
+        if self._lines.get(measurement.number) == line:
+            return
+        self._lines[measurement.number] = line
         where = f"board {board}: " if board else ""
-        line = one_line(measurement, kernel=len(self.plan.kernels) > 1, card=not self.choice.paired)
         left = self._left(measurement)
         self.say(f"[{len(self._told):>3}/{self.expected}] {where}{line}{f'; {left}' if left else ''}")
         if self.repetition is not None and (news := self.repetition.news(tuple(self._told.values()))):
             self.say(news)
+
+    def _line(self, measurement: Measurement) -> str:
+        return one_line(measurement, kernel=len(self.plan.kernels) > 1, card=not self.choice.paired)
 
     def _left(self, measurement: Measurement) -> str:
         """The time that is left, in words; nothing before it is known, and after the last measurement."""

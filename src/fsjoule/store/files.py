@@ -47,6 +47,14 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
         raise
 
 
+def remove_folder(path: Path) -> None:
+    """Remove the folder `path`: it is gone in one step, and its files after that."""
+    partial = path.with_name(path.name + PARTIAL_SUFFIX)
+    path.rename(partial)
+    flush_folder(path.parent)
+    shutil.rmtree(partial)
+
+
 def check_writable(folder: Path, option: str) -> None:
     """Try to write where an option points, before any work. Raises ConfigError, StorageError if the disk is full."""
     try:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +19,7 @@ from fsjoule.host.inside import list_inside
 from fsjoule.host.interrupts import shielded
 from fsjoule.host.json_text import json_text
 from fsjoule.model import Measurement, Run, Trace
-from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, write_file, write_folder
+from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, remove_folder, write_file, write_folder
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 from fsjoule.store.traces import encode_trace
 
@@ -136,16 +136,30 @@ class RunFolder:
         if self._run is not None:
             self._write_run(self._run, known=True)
 
+    def withdraw(self, numbers: Collection[int]) -> None:
+        """Remove these measurements, because their boot is measured again. Raises StorageError if that fails.
+
+        A reader sees each of them whole or not at all.
+        """
+        with shielded(), _storing("what is measured again", self.path):
+            names = [self._stored.pop(number) for number in numbers]
+            if self._run is not None:
+                self._write_run(self._run, known=True)
+            for name in names:
+                remove_folder(self._measurements / name)
+
     def keep(self, name: str, content: bytes) -> None:
         """Write a file beside run.json, or replace it. Raises StorageError if that fails."""
         with _storing(name, self.path):
             write_file(self._inside / name, content)
 
     def finish(self, run: Run) -> None:
-        """Write the run's last state and unlock the folder. Raises StorageError if that fails."""
-        self._write_run(run)
-        if self._unlock is not None:
-            self._unlock()
+        """Write the run's last state, and unlock the folder in any case. Raises StorageError if that fails."""
+        try:
+            self._write_run(run)
+        finally:
+            if self._unlock is not None:
+                self._unlock()
 
     def _open(self, path: Path, *, wait: bool = True) -> None:
         lock = _locked(path, wait=wait)

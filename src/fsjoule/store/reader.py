@@ -42,7 +42,7 @@ from fsjoule.store.traces import decode_trace
 
 _LONGEST_SHOWN: Final = 255
 _DEEPEST: Final = 2  # measurements/<name>/<file>
-_NOT_FINISHED: Final = "it ended without writing its end (killed, or the host went down)"
+_NOT_FINISHED: Final = "it ended without writing its end (killed, the disk was full, or the host went down)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,10 @@ def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
             _check_folder(name, listed)
             measurement = _load_measurement(folder, name, run)
         except ResultError as error:
+            # A run that goes on writes one just now, or has withdrawn it since it was listed.
+            there = list_inside(folder, MEASUREMENTS_FOLDER).folders
+            if run.status is RunStatus.RUNNING and (name.endswith(PARTIAL_SUFFIX) or name not in there):
+                continue
             damaged[plain_line(name)[:_LONGEST_SHOWN]] = error.what
             continue
         if measurement.number in folders:

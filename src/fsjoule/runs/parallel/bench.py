@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -11,10 +12,12 @@ from fsjoule.bench.boots import boot_key
 from fsjoule.bench.instrument import check_meter
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.run import closed, not_taken
+from fsjoule.bench.tries import Tries
+from fsjoule.errors import LabError
 from fsjoule.model import Measurement, Plan, Planned, PoolPlace, Run
 from fsjoule.ports import Clock, ResultStore
 from fsjoule.runs.parallel.boards import Boards
-from fsjoule.runs.parallel.messages import Done, Stored
+from fsjoule.runs.parallel.messages import Done, Measured
 from fsjoule.store.profiles import symbols_file
 
 
@@ -22,9 +25,12 @@ from fsjoule.store.profiles import symbols_file
 class ParallelBench:
     """A run whose boots are made ahead. Call `begin`, `measure` in the order of the plan, and `finish`.
 
+    Each measurement is stored when a board has made it, and then `on_stored` hears of it with the board's number. What
+    a boot, or a block of boots, has in the store is of one board; see `Tries`.
+
     With `blocks` a repetition is measured on one board, as in real time it must be: kernels are compared within it.
-    `entries` are those of the plan that are to be measured. Boots are numbered in the order of the plan, with those
-    that failed before another board made them, and after those of the measurements that are `kept` from a resumed run.
+    `entries` are those of the plan that are to be measured. Of the measurements that are `kept` from a resumed run,
+    those among `entries` are measured again; boots are numbered after theirs.
     """
 
     run: Run
@@ -36,24 +42,32 @@ class ParallelBench:
     entries: Sequence[Planned]
     kept: Sequence[Measurement] = ()
     blocks: bool = False
+    on_stored: Callable[[int, Measurement], None] = lambda _board, _measurement: None
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     _failures: int = field(default=0, init=False)
     _boots: list[tuple[Planned, ...]] = field(init=False)
     _number: dict[int, int] = field(init=False)
-    _taken: dict[int, tuple[Done, int]] = field(default_factory=dict[int, tuple[Done, int]], init=False)
-    _booted: int = field(init=False)
+    _taken: dict[int, Done] = field(default_factory=dict[int, Done], init=False)
+    _tries: Tries = field(init=False)
+    _under_way: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]], init=False)
+    _stored: dict[int, Measurement] = field(default_factory=dict[int, Measurement], init=False)
+    _over: LabError | None = field(default=None, init=False)
+    _ending: bool = field(default=False, init=False)
     _failed: set[int] = field(default_factory=set[int], init=False)
     _spent: dict[str, Phases] = field(default_factory=dict[str, Phases], init=False)
 
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
-        self.results = list(self.kept)
-        self._booted = max((each.boot for each in self.kept), default=0)
         unit: Callable[[Planned], object] = _block if self.blocks else boot_key
         self._boots = [tuple(entries) for _, entries in groupby(self.entries, key=unit)]
         self._spent = {each.lab.place: Phases(self.clock, dict(each.phases_s)) for each in self.run.places}
         self._number = {entry.number: boot for boot, entries in enumerate(self._boots) for entry in entries}
+        self.results = [each for each in self.kept if each.number not in self._number]
+        self._stored = {each.number: each for each in self.kept if each.number in self._number}
+        self._tries = Tries(self.store)
+        for boot, entries in enumerate(self._boots):
+            self._tries.again(boot, [entry.number for entry in entries if entry.number in self._stored])
 
     @property
     def plan(self) -> Plan:
@@ -67,11 +81,13 @@ class ParallelBench:
     def begin(self) -> None:
         """Open the run's folder; the boards begin to boot."""
         self.store.begin(self.run)
-        # Of a resumed run the faults and phases are here already.
+        self.boards.on_measured = self._arrived
         begun = {each.repetition: each.place for each in self.kept if self.blocks and each.place}
         repetitions = [entries[0].repetition for entries in self._boots]
         pins = {number: begun[each] for number, each in enumerate(repetitions) if each in begun}
-        self.boards.begin(dataclasses.replace(self.run, phases_s={}, faults=()), self._boots, pins)
+        booted = max((each.boot for each in self.kept), default=0)
+        # Of a resumed run the faults and phases are here already.
+        self.boards.begin(dataclasses.replace(self.run, phases_s={}, faults=()), self._boots, pins, booted)
 
     def release(self, repetition: int) -> None:
         """Let boards measure up to this repetition, and no further."""
@@ -83,10 +99,10 @@ class ParallelBench:
         Raises LabError as the boot did, for each entry that the boot still owed.
         """
         for kept in self.kept:
-            if kept.number == entry.number:
+            if kept.number == entry.number and kept.number not in self._number:
                 return kept
-        done, before = self._boot_of(entry)
-        stored = next((each for each in done.stored if each.measurement.number == entry.number), None)
+        done = self._boot_of(entry)
+        stored = self._stored.get(entry.number)
         if stored is None:
             assert done.fault is not None, "a boot without a fault has all its entries"
             if done.number not in self._failed:
@@ -95,13 +111,24 @@ class ParallelBench:
             raise done.fault
         if done.fault is None:
             self._failures = 0
-        return self._keep(stored, done, before)
+        self._take(stored)
+        return stored
 
     def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
         """End the boards, and close the run as complete, or as aborted for a reason. See `Bench.finish`."""
+        self._ending = True
         self.boards.end()
-        if reason is not None and ended_early is None:
-            self._keep_rest()
+        for done in self.boards.done:
+            if done.number not in self._taken and ended_early is None:
+                with suppress(LabError):  # of a full disk the run's last state tells
+                    self._learn(done)
+        there = {each.number for each in self.results}
+        if ahead := [number for number in sorted(self._stored) if number not in there]:
+            if ended_early is None:
+                for number in ahead:
+                    self._take(self._stored[number])
+            else:
+                self.store.withdraw(ahead)  # what the decision was not made from
         wanted = len(self.plan.entries) if expected is None else expected
         reason = reason or not_taken(wanted, len(self.results), ended_early)
         self.run = dataclasses.replace(self.run, places=self._places())
@@ -109,65 +136,81 @@ class ParallelBench:
         self.store.finish(self.run)
         return self.run
 
-    def _keep(self, stored: Stored, done: Done, before: int) -> Measurement:
-        boot = before + stored.measurement.boot
-        measurement = dataclasses.replace(stored.measurement, boot=boot, place=done.place)
-        with self.phases("store"):
-            self.store.add(measurement, stored.trace, stored.attachments)
-        self.results.append(measurement)
-        self.on_measured(measurement)
-        return measurement
+    def _take(self, stored: Measurement) -> None:
+        self.results.append(stored)
+        self.on_measured(stored)
 
-    def _keep_rest(self) -> None:
-        """Store what other boards have measured ahead, and in boots that were cut short."""
-        there = {each.number for each in self.results}
-        for done in self.boards.done:
-            if done.number not in self._taken:
-                self._taken[done.number] = self._learned(done)
-            for stored in done.stored:
-                if stored.measurement.number not in there:
-                    self._keep(stored, *self._taken[done.number])
+    def _arrived(self, board: int, boot: int, measured: Measured) -> None:
+        """Store a measurement. Raises StorageError, and InstrumentError for another meter; once, and not at the end."""
+        if self._over is not None:
+            return
+        try:
+            if measured.run.meter is not None and self.run.meter is not None and not self.blocks:
+                check_meter(self.run.meter, measured.run.meter)
+            self._learn_facts(measured.run)
+            if self._under_way.setdefault(boot, (board, measured.attempt)) != (board, measured.attempt):
+                self._under_way[boot] = board, measured.attempt
+                self._tries.again(boot)
+            with self.phases("store"):
+                found = measured.measurement, measured.trace, measured.attachments
+                withdrawn, new = self._tries.add(boot, *found)
+        except LabError as error:
+            self._over = error
+            if not self._ending:
+                raise
+            self.say(f"board {board}: {error.what}")
+            return
+        for number in withdrawn:
+            del self._stored[number]
+        for each in new:
+            self._stored[each.number] = each
+            self.on_stored(board, each)
 
-    def _boot_of(self, entry: Planned) -> tuple[Done, int]:
-        """The boot of an entry, and how many boots there were before it."""
+    def _boot_of(self, entry: Planned) -> Done:
+        """The boot of an entry, when it is done."""
         number = self._number[entry.number]
         if number not in self._taken:
             done, failed = self.boards.boot(number)
-            for each in failed:
+            for each in (*failed, done):
                 self._learn(each)
-            self._taken[number] = self._learned(done)
+            self._taken[number] = done
         return self._taken[number]
-
-    def _learned(self, done: Done) -> tuple[Done, int]:
-        """The boot, whose run is taken over, and how many boots there were before it."""
-        self._learn(done)
-        return done, self._booted - done.boots
 
     def _learn(self, done: Done) -> None:
         """Take over what became known of the run in a unit. Raises InstrumentError for another meter in guest time."""
-        found, run = done.run, self.run
-        if found.meter is not None and run.meter is not None and not self.blocks:
-            check_meter(run.meter, found.meter)
+        found = done.run
+        if found.meter is not None and self.run.meter is not None and not self.blocks:
+            check_meter(self.run.meter, found.meter)
         if done.place:
             spent = self._spent.setdefault(done.place, Phases(self.clock))
             for name, seconds in found.phases_s.items():
                 spent.add(name, seconds)
+        load = self.run.load
         self.run = dataclasses.replace(
-            run,
-            places=self._places(),
-            meter=None if self.blocks else run.meter or found.meter,
-            boards={**found.boards, **run.boards},
-            images=(*run.images, *(each for each in found.images if each not in run.images)),
-            faults=(*run.faults, *found.faults),
-            load=run.load.with_later(found.load) if run.load and found.load else run.load or found.load,
+            self.run,
+            faults=(*self.run.faults, *found.faults),
+            load=load.with_later(found.load) if load and found.load else load or found.load,
         )
-        self.store.update(self.run)
+        self._learn_facts(found, changed=True)
         for name, seconds in found.phases_s.items():
             self.phases.add(name, seconds)
-        names = {symbols_file(n): symbols_file(self._booted + n) for n in range(1, done.boots + 1)}
-        for name, content in done.kept:
-            self.store.keep(names.get(name, name), content)
-        self._booted += done.boots
+        kept = dict(done.kept)
+        for of_board, boot in done.boots.items():
+            if symbols_file(of_board) in kept:
+                self.store.keep(symbols_file(boot), kept[symbols_file(of_board)])
+
+    def _learn_facts(self, found: Run, *, changed: bool = False) -> None:
+        """Take over boards, images and meter, which a run that is killed has from its first measurement on."""
+        run = dataclasses.replace(
+            self.run,
+            places=self._places(),
+            meter=None if self.blocks else self.run.meter or found.meter,
+            boards={**found.boards, **self.run.boards},
+            images=(*self.run.images, *(each for each in found.images if each not in self.run.images)),
+        )
+        if changed or run != self.run:
+            self.run = run
+            self.store.update(run)
 
     def _places(self) -> tuple[PoolPlace, ...]:
         """The places that were ready in this run, with the time that was spent at each."""

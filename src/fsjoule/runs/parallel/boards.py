@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, count, pairwise
 from typing import Any, Final
 
 from fsjoule import lab
+from fsjoule.bench.boots import boot_key
 from fsjoule.bench.faults import fault_of
 from fsjoule.bench.instrument import check_board
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
-from fsjoule.model import BoardFacts, Fault, LabFacts, Measurement, Planned, PoolPlace, Run
+from fsjoule.model import BoardFacts, Fault, LabFacts, Planned, PoolPlace, Run
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.virtual import check_room
@@ -47,6 +49,7 @@ class _Board:
     boot: int | None = None
     began_utc: str = ""
     began_s: float = 0.0
+    numbers: dict[int, int] = field(default_factory=dict[int, int])
     measured: int = 0
     measured_s: float = 0.0
     faults: int = 0
@@ -61,14 +64,15 @@ class Boards:
     """The boards of a run. Call `begin`, `boot` for each unit in the order of the plan, and `end`.
 
     `pool`: they are places of one lab, and faults name them. `places` are those that were ready, with their meters.
-    `on_measured` hears of a measurement, with the board's number, before its boot is done.
+    `on_measured` gets each measurement at once, with the numbers of board and unit. Boots are numbered in the order of
+    the plan, and those of second tries after them.
     """
 
     processes: Processes
     boards: dict[int, _Board]
     pool: bool = False
     places: dict[str, PoolPlace] = field(default_factory=dict[str, PoolPlace])
-    on_measured: Callable[[int, Measurement], None] = lambda _board, _measurement: None
+    on_measured: Callable[[int, int, Measured], None] = lambda _board, _unit, _measured: None
     _pins: Mapping[int, str] = field(default_factory=dict[int, str])
     _facts: dict[str, BoardFacts] = field(default_factory=dict[str, BoardFacts])
     _run: Run | None = None
@@ -79,6 +83,9 @@ class Boards:
     _done: dict[int, Done] = field(default_factory=dict[int, Done])
     _errors: list[FsjouleError] = field(default_factory=list[FsjouleError])
     _released: int | None = None
+    _reserved: Sequence[range] = ()
+    _unreserved: Iterator[int] = field(default_factory=count)
+    _used: set[int] = field(default_factory=set[int])
     _took_s: float = 0.0
     _guessed_s: float = 0.0
 
@@ -124,10 +131,15 @@ class Boards:
         if not self.processes.left:
             raise self._errors[0]
 
-    def begin(self, run: Run, boots: Sequence[tuple[Planned, ...]], pins: Mapping[int, str] | None = None) -> None:
-        """Start with the units of the run. `pins` are places at which a unit has begun before the run was resumed."""
+    def begin(self, run: Run, boots: Sequence[tuple[Planned, ...]], pins: Mapping[int, str], booted: int) -> None:
+        """Start with the units of the run.
+
+        A run that is resumed has `booted` so often, and `pins` are places at which a unit has begun.
+        """
         self._run, self._boots, self._queue = run, boots, list(range(len(boots)))
-        self._pins = pins or {}
+        self._pins = pins
+        ends = list(accumulate((len(set(map(boot_key, each))) for each in boots), initial=booted + 1))
+        self._reserved, self._unreserved = [range(*each) for each in pairwise(ends)], count(ends[-1])
         self._facts = dict(run.boards)
         for place in run.places:
             known = self.places.get(place.lab.place)
@@ -174,9 +186,36 @@ class Boards:
         return [done for _, done in sorted(self._done.items())]
 
     def _hear_last(self, number: int, message: Any) -> None:  # noqa: ANN401 - whatever a process sends
-        """Take over a boot that was cut short: it has measurements that were told."""
+        """Take over what a board has still measured, and what is known of the boot that was cut short."""
+        if isinstance(message, Measured):
+            self._pass_on(number, message)
         if isinstance(message, Done):
             self._done.setdefault(message.number, self._noted(number, message))
+
+    def _pass_on(self, number: int, measured: Measured) -> None:
+        board = self.boards[number]
+        if board.boot is None or self._other_board(measured.run) is not None:
+            return  # it is left out when its boot is done
+        board.measured, board.measured_s = board.measured + 1, time.monotonic() - board.began_s
+        local = measured.measurement.boot
+        if local not in board.numbers:
+            reserved = self._reserved[board.boot]
+            free = local <= len(reserved) and reserved[local - 1] not in self._used
+            board.numbers[local] = reserved[local - 1] if free else next(self._unreserved)
+            self._used.add(board.numbers[local])
+        self._note_meter(board.place, measured.run)
+        place = board.place if self.pool else ""
+        measurement = replace(measured.measurement, boot=board.numbers[local], place=place)
+        self.on_measured(number, board.boot, replace(measured, measurement=measurement))
+
+    def _other_board(self, run: Run) -> LabError | None:
+        """Why facts in it are of another kind of board than the run's; None if they are not."""
+        for label, found in run.boards.items():
+            try:
+                check_board(self._facts.setdefault(label, found), found)
+            except LabError as error:
+                return error
+        return None
 
     def _note_held(self, board: _Board) -> None:
         """Note how long the place has been held; once, when it is given back."""
@@ -199,10 +238,8 @@ class Boards:
                     self.places[board.place] = replace(before, lab=message.lab)
                 where = f", place {self.boards[number].place}" if self.pool else ""
                 self.processes.say(f"board {number} is ready{where}")
-            case Measured(measurement):
-                board = self.boards[number]
-                board.measured, board.measured_s = board.measured + 1, time.monotonic() - board.began_s
-                self.on_measured(number, measurement)
+            case Measured():
+                self._pass_on(number, message)
             case Done():
                 self._take(number, message)
             case _:
@@ -227,16 +264,17 @@ class Boards:
     def _noted(self, number: int, done: Done) -> Done:
         """What a board has sent, with its place. Facts of another kind of board are a fault: it is left out."""
         place = self.boards[number].place if self.pool else ""
-        for label, found in done.run.boards.items():
-            try:
-                check_board(self._facts.setdefault(label, found), found)
-            except LabError as error:
-                where = f"{place} has another board than the run's: " if place else ""
-                done = replace(done, stored=(), fault=LabError(f"{where}{error.what}", hint=error.hint), dead=True)
-        if place in self.places and self.places[place].meter is None:
-            self.places[place] = replace(self.places[place], meter=done.run.meter)
+        if (error := self._other_board(done.run)) is not None:
+            where = f"{place} has another board than the run's: " if place else ""
+            done = replace(done, fault=LabError(f"{where}{error.what}", hint=error.hint), dead=True)
+        self._note_meter(place, done.run)
         faults = tuple(_at(place, each) for each in done.run.faults) if place else done.run.faults
-        return replace(done, place=place, run=replace(done.run, faults=faults))
+        boots = dict(self.boards[number].numbers)
+        return replace(done, place=place, boots=boots, run=replace(done.run, faults=faults))
+
+    def _note_meter(self, place: str, run: Run) -> None:
+        if place in self.places and self.places[place].meter is None:
+            self.places[place] = replace(self.places[place], meter=run.meter)
 
     def _fail(self, number: int, done: Done) -> None:
         """Let another board try a unit that has failed on this one."""
@@ -252,7 +290,7 @@ class Boards:
             assert self._run is not None
             times = {"started_utc": board.began_utc, "ended_utc": self._clock.utc()}
             fault = fault_of(error, self._boots[board.boot][0], **times, steps=())
-            lost = Done(board.boot, replace(self._run, boards={}, faults=(fault,)), boots=0, fault=error)
+            lost = Done(board.boot, replace(self._run, boards={}, faults=(fault,)), fault=error)
             board.boot = None
             self._fail(number, self._noted(number, lost))
 
@@ -265,7 +303,7 @@ class Boards:
                 continue
             self._queue.remove(boot)
             if failed:
-                self._done[boot] = max(failed.values(), key=lambda done: len(done.stored))
+                self._done[boot] = list(failed.values())[-1]
                 continue
             assert self._run is not None
             place = self._pins[boot]
@@ -273,7 +311,7 @@ class Boards:
                 f"repetition {self._boots[boot][0].repetition} began at {place}, which this run does not have",
                 hint=f"--place-tag name={place}, with --boards 2 or more, goes on with it",
             )
-            self._done[boot] = Done(boot, self._run, boots=0, fault=error)
+            self._done[boot] = Done(boot, self._run, fault=error)
 
     def _may_try(self, number: int, boot: int) -> bool:
         """Whether a unit may go to a board. One that has begun goes on there; a board that is not ready may be it."""
@@ -292,7 +330,7 @@ class Boards:
             boot = next((each for each in untried if self._may_try(number, each)), None)
             if boot is not None:
                 self._queue.remove(boot)
-                board.boot, board.began_utc = boot, self._clock.utc()
+                board.boot, board.began_utc, board.numbers = boot, self._clock.utc(), {}
                 board.began_s, board.measured, board.measured_s = time.monotonic(), 0, 0.0
                 meter = self.places[board.place].meter if board.place in self.places else None
                 run = replace(self._run, meter=self._run.meter or meter, places=())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fsjoule.errors import FsjouleError
 from fsjoule.kernels import TakenKernel
@@ -49,35 +50,35 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Measured:
+    """An entry of the boot has been measured. `run` is what is known by now, without its plan's entries.
+
+    `attempt` rises when the board begins the boot again: its measurements come anew. The run notes the boot's number
+    and the place.
+    """
+
     measurement: Measurement
     trace: Trace | None
     attachments: dict[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """An entry of the boot has been measured. It counts once the boot is done."""
-
-    measurement: Measurement
+    run: Run
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A boot, with what became known of the run in it. `boots`: with second tries. `fault` is why entries are missing.
+    """A boot has ended, with what became known of the run in it. `fault` is why entries are missing.
 
-    `kept` are files of the run, by name. `dead`: a part of the board's lab has failed, and it boots no more. `place` is
-    that of a pool, noted by the run.
+    `kept` are files of the run, by name. `dead`: a part of the board's lab has failed, and it boots no more. The run
+    notes `place`, that of a pool, and `boots`: the run's numbers of this board's boots.
     """
 
     number: int
     run: Run
-    stored: tuple[Stored, ...] = ()
-    boots: int = 1
     kept: tuple[tuple[str, bytes], ...] = ()
     fault: FsjouleError | None = None
     dead: bool = False
     place: str = ""
+    boots: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Without a name it takes a place of a pool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,17 +20,18 @@ from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import Measurement, Planned, Run, Trace
 from fsjoule.runs.parallel.link import Link, serve
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready, Stored
+from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
 from fsjoule.runs.profiler import LabProfiler
 from fsjoule.runs.session import Session
 
 
 @dataclass
 class BootStore:
-    """A ports.ResultStore that keeps a boot until it is sent."""
+    """A ports.ResultStore that sends each measurement to the run, and keeps the boot's files until it is done."""
 
     run: Run
-    stored: list[Stored] = field(default_factory=list[Stored])
+    send: Callable[[Measured], None]
+    attempt: int = 0
     kept: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
 
     def begin(self, run: Run) -> None:
@@ -40,7 +41,12 @@ class BootStore:
         self.run = run
 
     def add(self, measurement: Measurement, trace: Trace | None, attachments: dict[str, bytes]) -> None:
-        self.stored.append(Stored(measurement, trace, dict(attachments)))
+        run = replace(self.run, plan=replace(self.run.plan, entries=()), faults=(), phases_s={})
+        self.send(Measured(measurement, trace, dict(attachments), run, self.attempt))
+
+    def withdraw(self, numbers: Collection[int]) -> None:
+        del numbers  # all that were sent, for others follow
+        self.attempt += 1
 
     def keep(self, name: str, content: bytes) -> None:
         self.kept.append((name, content))
@@ -67,9 +73,9 @@ def _work(link: Link, name: str) -> None:
         link.send(Ready(session.lab.emulator, lab.lab_facts(target)))
         faulty = False
         while (boot := link.receive()) is not None:
-            done, part = _booted(session, target, boot, link)
+            done, part, measured = _booted(session, target, boot, link)
             # A run adds one fault at most, however many of its boots fail.
-            if (part is not None and not faulty) or (part is None and done.stored):
+            if (part is not None and not faulty) or (part is None and measured):
                 session.lab.note_end(part)
                 faulty = part is not None
             link.send(done)
@@ -80,14 +86,14 @@ def _booted(
     target: Any,  # noqa: ANN401 - a labgrid Target
     boot: Boot,
     link: Link,
-) -> tuple[Done, Part | None]:
-    """A boot, or a block of boots, and the part of the lab with whose fault it ended."""
+) -> tuple[Done, Part | None, bool]:
+    """A boot or a block of boots, the part of the lab with whose fault it ended, and whether anything was measured."""
     board, meter, diagnose = session.equipment(target)
-    store = BootStore(boot.run)
+    store = BootStore(boot.run, link.send)
     with lab.recorded_steps() as take_steps:
         bench = Bench(
             *(boot.run, session.profile, board, meter, store, HostClock(), link.say),
-            on_measured=lambda measurement: link.send(Measured(measurement)),
+            on_measured=lambda _measurement: None,
             take_steps=take_steps,
             diagnose=partial(_dead_parts, session, diagnose),
             profiler=LabProfiler(*session.lab.where) if session.choice.profiled else None,
@@ -95,14 +101,13 @@ def _booted(
         )
         done = make_boot(bench, boot, store, link)
         part = bench.failed_part(metered=session.environment.has_meter)
-    return replace(done, dead=done.fault is not None and part is not None), part
+    return replace(done, dead=done.fault is not None and part is not None), part, bool(bench.results)
 
 
 def make_boot(bench: Bench, boot: Boot, store: BootStore, link: Link) -> Done:
     """Measure the entries of a boot, or of a block of boots. A fault that a second try does not cure ends its boot.
 
-    The block goes on with its next boot, unless the board is why. If the process is ended, what was measured is sent
-    before.
+    The block goes on with its next boot, unless the board is why. If the process is ended, it sends what is known.
     """
     fault: LabError | None = None
     try:
@@ -118,15 +123,15 @@ def make_boot(bench: Bench, boot: Boot, store: BootStore, link: Link) -> Done:
     except BaseException as error:
         with also(error, "switching the board off"):
             bench.finish("the board's process ends")
-        with also(error, "sending what was measured"):
-            link.send(_done(boot, store, bench, LabError("the board's process was ended")))
+        with also(error, "sending what is known of the boot"):
+            link.send(_done(boot, store, LabError("the board's process was ended")))
         raise
     bench.finish(None if fault is None else fault.what)
-    return _done(boot, store, bench, fault)
+    return _done(boot, store, fault)
 
 
-def _done(boot: Boot, store: BootStore, bench: Bench, fault: LabError | None) -> Done:
-    return Done(boot.number, store.run, tuple(store.stored), bench.boots, tuple(store.kept), fault)
+def _done(boot: Boot, store: BootStore, fault: LabError | None) -> Done:
+    return Done(boot.number, store.run, tuple(store.kept), fault)
 
 
 def _measure_all(bench: Bench, entries: Iterable[Planned]) -> LabError | None:
