@@ -38,6 +38,7 @@ from fsjoule.report.tables import (
 )
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
+from fsjoule.report.words import ALTERED
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.verdicts.advice.advise import Advice
 from fsjoule.verdicts.filesystems import contests
@@ -96,8 +97,13 @@ def render_page(
         advice_rules=advice_words.rules(advice[0]) if advice else "",
         valid=summary.measured - len(summary.invalid),
         all_well=not (
-            summary.invalid or summary.damaged or summary.samples.lost or run.status is not RunStatus.COMPLETE
+            summary.invalid
+            or summary.damaged
+            or summary.altered
+            or summary.samples.lost
+            or run.status is not RunStatus.COMPLETE
         ),
+        altered=ALTERED,
         samples=samples_text(summary.samples) if summary.samples.expected else "",
         fio=fio_table(summary),
         fio_footnote=fio_footnote(summary),
