@@ -15,7 +15,7 @@ from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.ended import ended_text
-from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
+from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.findings import gate_table, notable, rest_text
 from fsjoule.report.forest_chart import NOTE as FOREST_NOTE
 from fsjoule.report.forest_chart import forest_charts
@@ -172,7 +172,7 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
     if trace is not None and len(trace.ticks):
         charts = marked_up([trace_chart(measurement, trace, width=width) for width in (_WIDE, _NARROW)])
     elif not problem:
-        problem = "the meter recorded nothing: there is no trace and no energy"
+        problem = no_trace(measurement)
     facts = measurement_facts(measurement)
     return _Entry(measurement, _brief(measurement), facts, tuple(charts), _legend(measurement), problem)
 

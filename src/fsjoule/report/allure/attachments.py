@@ -13,6 +13,7 @@ from fsjoule.host.inside import Listed
 from fsjoule.host.plaintext import plain
 from fsjoule.model import Measurement, Run
 from fsjoule.report.allure.documents import Attachment
+from fsjoule.report.facts import no_trace
 from fsjoule.report.trace_chart import trace_chart
 from fsjoule.store.checksums import CHECKSUMS_FILE
 from fsjoule.store.profiles import PROFILE_FILE
@@ -55,7 +56,7 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
         if drawn:
             add("power trace.svg", "image/svg+xml", drawn.encode(), own=True)
         else:
-            problems.append("the meter recorded nothing: there is no trace and no energy")
+            problems.append(no_trace(measurement))
     try:
         listed = loaded.files(measurement.number)
     except ResultError as error:
