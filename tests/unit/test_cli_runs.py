@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 from command_line import CommandLine, command_line
 from compared_runs import write_kernels
+from index_runs import edit
 
 from fsjoule.cli import _COMMANDS
 from fsjoule.cli.ended import exit_code_of
 from fsjoule.errors import ResultError
 from fsjoule.runs.resume import resume
+from fsjoule.store.checksums import encode_checksums
 from fsjoule.store.named_runs import named_run
+from fsjoule.store.reader import load_run
 
 # By id: when it started.
 RUNS = {
@@ -88,6 +92,44 @@ def test_the_start_of_two_ids_names_both(run: CommandLine, words: tuple[str, ...
     assert done.code == 2
     assert "'aa' names 2 runs in results" in done.err
     assert "aab123 (20260310T100020Z-virtual-aab123), aaaaaa (" in done.err
+
+
+def test_what_was_edited_or_lost_is_told_by_every_reader(run: CommandLine, tmp_path: Path) -> None:
+    whole = shutil.copytree(named_run("aaa"), tmp_path / "whole")
+    loaded = load_run(whole)
+    for measurement in loaded.measurements:
+        folder = loaded.folders[measurement.number]
+        files = {"measurement.json": (folder / "measurement.json").read_bytes(), "kernel.log": b"ok\n"}
+        (folder / "kernel.log").write_bytes(files["kernel.log"])
+        (folder / "SHA256SUMS").write_bytes(encode_checksums(files))
+    edited, lost, empty = (shutil.copytree(whole, tmp_path / name) for name in ("edited", "lost", "empty"))
+    first = min((edited / "measurements").iterdir())
+    edit(first / "measurement.json", started_utc="2026-03-09T10:00:01Z")
+    next(lost.glob("measurements/01-*/kernel.log")).unlink()
+    shutil.rmtree(empty / "measurements")
+    for words in (("show",), ("export",), ("report", "page")):
+        assert run(*words, whole).code == 0
+        done = run(*words, edited)
+        assert done.code == 2
+        assert f"1 damaged measurement left out: {first.name}: its measurement.json was edited" in done.err
+        assert "the others are whole" in done.err
+        done = run(*words, lost)
+        assert (done.code, "/kernel.log is missing" in done.err, "whole" in done.err) == (2, True, False)
+        done = run(*words, empty)
+        assert (done.code, "measurements/ is missing or empty" in done.err) == (2, True)
+        assert "the others" not in done.err
+    assert "No measurement can be read" in run("show", empty).out
+    assert "/kernel.log" in (lost / "report.html").read_text()
+    done = run("compare", "b0b", edited)
+    assert (done.code, "its measurement.json was edited" in " ".join(done.out.split())) == (0, True)
+    done = run("compare", "b0b", empty)
+    assert done.code == 2
+    assert "has no measurement that can be read: 01-" in done.err
+    assert "measurements/ is missing or empty" in done.err
+    (lost / "gate.json").write_text("{")
+    next(lost.glob("measurements/01-*/SHA256SUMS")).unlink()
+    done = run("report", "page", lost)
+    assert (done.code, "gate.json" in done.err) == (2, True)
 
 
 def test_sides_are_runs_by_the_start_of_their_ids(run: CommandLine) -> None:

@@ -124,7 +124,8 @@ def test_a_trace_that_is_missing_or_damaged_costs_only_itself(made: MadeRun) -> 
 
     page = render_page(summarise(made.run, made.measurements), made.measurements, trace_of)
     assert "trace.parquet cannot be read" in page
-    assert "there is no trace and no energy" in page
+    assert "the meter recorded nothing: there is no trace and no energy" in page
+    assert "its trace was not pulled with the run" in page, "it counted samples"
 
 
 def test_an_empty_run_has_a_page(made: MadeRun) -> None:

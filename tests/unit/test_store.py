@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from results_factory import MadeRun, make_run, make_trace
 from whole_runs import write_whole
 
 from fsjoule.errors import LabError, ResultError
-from fsjoule.model import Measurement, RunStatus, Value
+from fsjoule.model import JobFacts, Measurement, RunStatus, Value
 from fsjoule.model.labels import without_folders, without_passwords
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
@@ -224,6 +225,56 @@ def test_damaged_measurements_are_named_and_left_out(made: MadeRun, tmp_path: Pa
         loaded.trace(1)
 
 
+def test_an_edited_figure_is_damage(made: MadeRun, tmp_path: Path) -> None:
+    path = _store(made, tmp_path).path
+    first, second = sorted((path / "measurements").iterdir())[:2]
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=first, check=True, capture_output=True)
+    _edit(first / "measurement.json", window_s=28.76)
+    (second / "SHA256SUMS").write_text("0123  measurement.json\n")
+    loaded = load_run(path)
+    assert "its measurement.json was edited after it was stored" in loaded.damaged.pop(first.name)
+    assert "SHA256SUMS is damaged: line 1" in loaded.damaged.pop(second.name)
+    assert not loaded.damaged
+    (first / "SHA256SUMS").unlink()  # as an older fsjoule left it
+    assert load_run(path).measurements[0].window_s == 28.76
+
+
+def test_files_that_were_exchanged_or_lost_are_named(made: MadeRun, tmp_path: Path) -> None:
+    path = _store(made, tmp_path).path
+    assert load_run(path).altered() == {}
+    first, second = sorted((path / "measurements").iterdir())[:2]
+    (second / "trace.parquet").replace(first / "trace.parquet")
+    (first / "console.log").write_text("other\n")
+    (first / "fio.json").unlink()
+    loaded = load_run(path)
+    edited = "was edited after it was stored: its SHA-256 is not that of SHA256SUMS"
+    assert loaded.measurements == made.measurements
+    assert loaded.altered() == {
+        f"{first.name}/console.log": edited,
+        f"{first.name}/fio.json": "is missing",
+        f"{first.name}/trace.parquet": edited,
+        f"{second.name}/trace.parquet": "is missing: the measurement's record says 7627 samples",
+    }
+    for read in (lambda: loaded.trace(1), lambda: loaded.trace(2), lambda: loaded.attachment(1, "fio.json")):
+        with pytest.raises(ResultError, match=r"was edited|is missing"):
+            read()
+    (second / "SHA256SUMS").unlink()  # as an older fsjoule left it
+    older = load_run(path)
+    assert f"{second.name}/trace.parquet" not in older.altered()
+    with pytest.raises(ResultError, match="is missing"):
+        older.trace(2)
+    # A run out of a job's log never had its traces.
+    pulled = replace(older.run, job=JobFacts("7", "virtual", "", "", pulled=True))
+    assert replace(older, run=pulled).trace(2) is None
+
+
+def test_a_run_that_lost_its_measurements_says_so(made: MadeRun, tmp_path: Path) -> None:
+    path = _store(made, tmp_path).path
+    shutil.rmtree(path / "measurements")
+    why = set(load_run(path).damaged.values())
+    assert why == {"run.json lists it, but measurements/ is missing or empty"}
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -299,6 +350,7 @@ def test_a_run_of_the_second_schema_keeps_everything(made: MadeRun, tmp_path: Pa
         measurement = json.loads(file.read_text())
         del measurement["kernel"]
         file.write_text(json.dumps({**measurement, "schema": "fsjoule.measurement/2"}))
+        file.with_name("SHA256SUMS").unlink()
     loaded = load_run(path)
     assert loaded.measurements == made.measurements
     expected = replace(made.run.plan, size_factors={"quick": 0.1})

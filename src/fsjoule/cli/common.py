@@ -155,11 +155,16 @@ Page = Annotated[
 
 
 def check_whole(loaded: LoadedRun) -> None:
-    """Raise ResultError, once a run was shown, for measurements that are damaged and were left out."""
+    """Raise ResultError, once a run was shown, for measurements that are damaged, and for files that were altered."""
     if loaded.damaged:
         name, why = next(iter(loaded.damaged.items()))
         count = counted(len(loaded.damaged), "damaged measurement")
-        raise ResultError(f"{count} left out: {name}: {why}", hint="the others are whole")
+        others = "; the others are whole" if loaded.measurements else ""
+        raise ResultError(f"{count} left out: {name}: {why}", hint=f"restore what you can from a copy{others}")
+    if altered := loaded.altered():
+        name, why = next(iter(altered.items()))
+        more = f" (and {len(altered) - 1} more)" if len(altered) > 1 else ""
+        raise ResultError(f"{name} {why}{more}", hint="restore it from a copy; no figure depends on it")
 
 
 def guest_time_board() -> Path:

@@ -19,6 +19,7 @@ from fsjoule.cli.common import (
     Select,
     Wait,
     Wide,
+    check_whole,
     joined,
     out,
     output_file,
@@ -85,7 +86,7 @@ def explain(
     With --lg-env both kernels (names, package files, build folders) boot and are measured with a profile. Without it
     both are kernels of a run that was measured with --profile: the newest, or that of --within.
 
-    Exit code 0; errors: 2 the input (a board without perf, a run without profiles), 4 the lab.
+    Exit code 0; errors: 2 the input (a board without perf, a run without profiles or with damage), 4 the lab.
 
     Example: fsjoule explain 6.12 sid --lg-env env/deterministic.yaml --fs btrfs -k read-16k --svg why.svg
     """
@@ -128,6 +129,7 @@ def explain(
     _write_files(found, svg, folded)
     if index is not None:
         _keep(index, loaded, kernels, found)
+    check_whole(loaded)
 
 
 def _keep(index: str, loaded: LoadedRun, kernels: tuple[str, str], found: tuple[Explanation, ...]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import Run, ending, out, output_file, output_folder, progress
+from fsjoule.cli.common import Run, check_whole, ending, out, output_file, output_folder, progress
 from fsjoule.errors import ConfigError
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.index.location import VARIABLE
@@ -40,15 +40,22 @@ def page(
 ) -> None:
     """Write report.html into a run folder again. The page of a run in an object store needs --output.
 
+    Exit code: 2 if there is no such run, or if files of it are damaged; the page is written, and names them.
+
     Example: fsjoule report page; fsjoule report page abc123
     """
-    from fsjoule.report.run import write_report
+    from fsjoule.report.run import gate_of, write_report
     from fsjoule.store.named_runs import named_run
     from fsjoule.store.objects.address import is_address
+    from fsjoule.store.reader import load_run
 
     if output is None and run is not None and is_address(run):
         raise ConfigError("a run in an object store is never changed", hint="say where its page goes: --output FILE")
-    out.print(str(write_report(named_run(run), output)), soft_wrap=True)
+    folder = named_run(run)
+    out.print(str(write_report(folder, output)), soft_wrap=True)
+    loaded = load_run(folder)
+    check_whole(loaded)
+    gate_of(loaded)
 
 
 @app.command("allure")

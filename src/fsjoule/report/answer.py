@@ -169,7 +169,7 @@ def _nothing(summary: Summary) -> str:
     if summary.outcomes and not rows:
         return ""
     if not summary.measured:
-        return "Nothing was measured: there is no answer."
+        return f"{'No measurement can be read' if summary.damaged else 'Nothing was measured'}: there is no answer."
     filesystems = list(dict.fromkeys(row.label for row in rows if row.valid))
     if not filesystems:
         return "No measurement is valid: there is no answer."

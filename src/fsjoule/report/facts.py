@@ -174,6 +174,13 @@ def _value(value: Value | None, unit: str, decimals: int) -> str:
     return ABSENT if value is None else f"{value.value:.{decimals}f} ± {value.uncertainty:.{decimals}f} {unit}"
 
 
+def no_trace(m: Measurement) -> str:
+    """Why nothing is drawn for a measurement without a trace; one that was lost is a ResultError of its reader."""
+    if m.samples is not None and m.samples.received:
+        return "its trace was not pulled with the run"
+    return "the meter recorded nothing: there is no trace and no energy"
+
+
 def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
     """All facts needed to repeat the run, in named groups; empty groups are left out."""
     plan = run.plan

@@ -15,7 +15,7 @@ from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.ended import ended_text
-from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, run_facts
+from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.findings import gate_table, notable, rest_text
 from fsjoule.report.forest_chart import NOTE as FOREST_NOTE
 from fsjoule.report.forest_chart import forest_charts
@@ -38,6 +38,7 @@ from fsjoule.report.tables import (
 )
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
+from fsjoule.report.words import ALTERED
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.verdicts.advice.advise import Advice
 from fsjoule.verdicts.filesystems import contests
@@ -96,8 +97,13 @@ def render_page(
         advice_rules=advice_words.rules(advice[0]) if advice else "",
         valid=summary.measured - len(summary.invalid),
         all_well=not (
-            summary.invalid or summary.damaged or summary.samples.lost or run.status is not RunStatus.COMPLETE
+            summary.invalid
+            or summary.damaged
+            or summary.altered
+            or summary.samples.lost
+            or run.status is not RunStatus.COMPLETE
         ),
+        altered=ALTERED,
         samples=samples_text(summary.samples) if summary.samples.expected else "",
         fio=fio_table(summary),
         fio_footnote=fio_footnote(summary),
@@ -166,7 +172,7 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
     if trace is not None and len(trace.ticks):
         charts = marked_up([trace_chart(measurement, trace, width=width) for width in (_WIDE, _NARROW)])
     elif not problem:
-        problem = "the meter recorded nothing: there is no trace and no energy"
+        problem = no_trace(measurement)
     facts = measurement_facts(measurement)
     return _Entry(measurement, _brief(measurement), facts, tuple(charts), _legend(measurement), problem)
 

@@ -51,10 +51,10 @@ def run_page(loaded: LoadedRun, *, site: Site | None = None) -> str:
     damaged = dict(loaded.damaged)
     gated = None
     try:
-        gated = _gate_of(loaded)
+        gated = gate_of(loaded)
     except ResultError as error:
         damaged[GATE_FILE] = error.what
-    summary = summarise(loaded.run, loaded.measurements, damaged)
+    summary = summarise(loaded.run, loaded.measurements, damaged, loaded.altered())
     few = site is None or len(loaded.measurements) <= _MOST_TRACES
     trace_of = loaded.trace if few else _not_drawn
     return render_page(summary, loaded.measurements, trace_of, gated, advice_of(loaded), site=site)
@@ -66,7 +66,7 @@ def _not_drawn(_number: int) -> Trace | None:
     )
 
 
-def _gate_of(loaded: LoadedRun) -> Gated | None:
+def gate_of(loaded: LoadedRun) -> Gated | None:
     """The answer of the gate that measured the run; None if no gate did. Raises ResultError if it is damaged."""
     content = loaded.document(GATE_FILE)
     if content is None:
@@ -86,4 +86,4 @@ def show_run(loaded: LoadedRun, console: Console, *, wide: bool = False) -> None
 
 
 def summary_of(loaded: LoadedRun) -> Summary:
-    return summarise(loaded.run, loaded.measurements, loaded.damaged)
+    return summarise(loaded.run, loaded.measurements, loaded.damaged, loaded.altered())

@@ -122,8 +122,9 @@ class Remark:
 class Summary:
     """A report's content about a whole run.
 
-    `damaged` maps measurement folders to the reason why they were left out; `size_factors` is empty if the suite is not
-    scaled; `suite` compares a run of a publication's suite with the publication.
+    `damaged` maps measurement folders to the reason why they were left out, `altered` other files of measurements to
+    what has become of them since they were stored; `size_factors` is empty if the suite is not scaled; `suite` compares
+    a run of a publication's suite with the publication.
     """
 
     run: Run
@@ -135,6 +136,7 @@ class Summary:
     invalid: tuple[Measurement, ...]
     remarks: tuple[Remark, ...]
     damaged: Mapping[str, str]
+    altered: Mapping[str, str]
     samples: SampleCounts
     phases: tuple[Phase, ...]
     board_on_s: float | None
@@ -156,7 +158,12 @@ class Summary:
         return len(self.run.plan.kernels) > 1
 
 
-def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[str, str] | None = None) -> Summary:
+def summarise(
+    run: Run,
+    measurements: Sequence[Measurement],
+    damaged: Mapping[str, str] | None = None,
+    altered: Mapping[str, str] | None = None,
+) -> Summary:
     """Aggregate a run's measurements by series and kernel, in the order of operations, filesystems and kernels."""
     groups = _grouped(run, measurements)
     labels = series_labels(series for series, _ in groups)
@@ -182,6 +189,7 @@ def summarise(run: Run, measurements: Sequence[Measurement], damaged: Mapping[st
         invalid=tuple(m for m in measurements if not m.valid),
         remarks=_remarks(run, measurements),
         damaged=dict(damaged or {}),
+        altered=dict(altered or {}),
         samples=_samples(measurements),
         phases=phases,
         board_on_s=board_on_s,

@@ -26,6 +26,7 @@ from fsjoule.report.tables import (
     timed_table,
 )
 from fsjoule.report.terminal import TONES, footnote, named_lines, room_of, table_lines
+from fsjoule.report.words import ALTERED
 
 if TYPE_CHECKING:
     from fsjoule.report.publications import SuitePage
@@ -168,6 +169,8 @@ def _left_out(summary: Summary) -> Iterator[ConsoleRenderable]:
         yield named_lines(f"{len(lines)} invalid, not in any mean", lines, "red")
     if summary.damaged:
         yield named_lines(f"{len(summary.damaged)} damaged, left out", list(summary.damaged.items()), "red")
+    if summary.altered:
+        yield named_lines(ALTERED, list(summary.altered.items()), "red")
     if summary.remarks:
         numbers = [(", ".join(map(str, remark.numbers)), remark.text) for remark in summary.remarks]
         yield named_lines("Remarks", numbers, "yellow")

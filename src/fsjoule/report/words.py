@@ -10,6 +10,7 @@ from fsjoule.report.numbers import advantage_text
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.finding import FAR_FROM_EQUAL, Finding, important_first
 
+ALTERED: Final = "Files that are not as they were stored"
 _NAMED: Final = 3
 _OPEN: Final = (Outcome.UNDECIDED, Outcome.TOO_FEW, Outcome.NOT_REPRODUCIBLE)
 

@@ -19,6 +19,7 @@ from fsjoule.host.inside import list_inside
 from fsjoule.host.interrupts import shielded
 from fsjoule.host.json_text import json_text
 from fsjoule.model import Measurement, Run, Trace
+from fsjoule.store.checksums import CHECKSUMS_FILE, encode_checksums
 from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, remove_folder, write_file, write_folder
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 from fsjoule.store.traces import encode_trace
@@ -127,9 +128,10 @@ class RunFolder:
         if trace is not None:
             files[TRACE_FILE] = encode_trace(trace)
         for attachment, content in attachments.items():
-            if attachment in files or Path(attachment).name != attachment:
+            if attachment in (*files, CHECKSUMS_FILE) or Path(attachment).name != attachment:
                 raise ResultError(f"an attachment cannot be named {attachment!r}", hint="use another plain name")
             files[attachment] = content
+        files[CHECKSUMS_FILE] = encode_checksums(files)
         with _storing(f"measurement {name}", self.path):
             write_folder(self._measurements / name, files)
         self._stored[measurement.number] = name

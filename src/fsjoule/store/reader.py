@@ -20,6 +20,8 @@ from fsjoule.host.inside import (
 )
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Profile, Run, RunStatus, Symbols, Trace
+from fsjoule.model.labels import counted
+from fsjoule.store.checksums import CHECKSUMS_FILE, altered, decode_checksums
 from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import (
     MEASUREMENT_FILE,
@@ -47,18 +49,24 @@ _NOT_FINISHED: Final = "it ended without writing its end (killed, the disk was f
 
 @dataclass(frozen=True, slots=True)
 class LoadedRun:
-    """A run with its readable measurements in the order of time; `damaged` maps other folders to reasons."""
+    """A run with its readable measurements in the order of time; `damaged` maps other folders to reasons.
+
+    `checksums` are those of each measurement's files, by number; a measurement of an older fsjoule has none.
+    """
 
     path: Path
     run: Run
     measurements: tuple[Measurement, ...]
     damaged: dict[str, str]
     folders: dict[int, Path] = field(repr=False)
+    checksums: dict[int, dict[str, str]] = field(repr=False, default_factory=dict[int, dict[str, str]])
 
     def trace(self, number: int) -> Trace | None:
-        """The trace of a measurement, read on each call; None if it has none. Raises ResultError if damaged."""
-        name = self._folder(number).name
-        content = read_inside(self.path, MEASUREMENTS_FOLDER, name, TRACE_FILE, at_most=TRACE_BYTES)
+        """The trace of a measurement, read on each call; None if it has none.
+
+        Raises ResultError if it is damaged, edited, or missing although the measurement has counted its samples.
+        """
+        content = self._stored(number, TRACE_FILE, TRACE_BYTES)
         return None if content is None else decode_trace(content, self._folder(number) / TRACE_FILE)
 
     def profile(self, number: int) -> Profile | None:
@@ -78,9 +86,8 @@ class LoadedRun:
         return {} if content is None else decode_programs(content, self.path / PROGRAMS_FILE)
 
     def attachment(self, number: int, name: str) -> bytes | None:
-        """The content of an attachment (`fio.json`), or None. Raises ResultError if it cannot be read."""
-        at_most = DOCUMENT_BYTES if name == MEASUREMENT_FILE else ATTACHMENT_BYTES
-        return read_inside(self.path, MEASUREMENTS_FOLDER, self._folder(number).name, name, at_most=at_most)
+        """The content of an attachment (`fio.json`), or None. Raises ResultError if unreadable, edited or lost."""
+        return self._stored(number, name, DOCUMENT_BYTES if name == MEASUREMENT_FILE else ATTACHMENT_BYTES)
 
     def files(self, number: int) -> Listed:
         """The names of a measurement's files, and of entries that are not read. Raises ResultError."""
@@ -89,6 +96,33 @@ class LoadedRun:
     def document(self, name: str) -> bytes | None:
         """The content of a file beside run.json (`gate.json`), or None if it is missing. Raises ResultError."""
         return read_inside(self.path, name, at_most=DOCUMENT_BYTES)
+
+    def altered(self) -> dict[str, str]:
+        """Traces and attachments that are missing or edited, by their paths, with reasons. Reads all of them."""
+        found: dict[str, str] = {}
+        for number, folder in self.folders.items():
+            for name in sorted(self.checksums.get(number, ())):
+                try:
+                    self._stored(number, name, TRACE_BYTES)
+                except ResultError as error:
+                    found[f"{folder.name}/{name}"] = error.what.replace(f"{shown(folder, name)} ", "")
+        return found
+
+    def _stored(self, number: int, name: str, at_most: int) -> bytes | None:
+        """A file of a measurement as it was stored; None if there was none. Raises ResultError."""
+        folder = self._folder(number)
+        content = read_inside(self.path, MEASUREMENTS_FOLDER, folder.name, name, at_most=at_most)
+        why = altered(content, self.checksums.get(number, {}).get(name))
+        if content is None and name == TRACE_FILE and (samples := self._samples(number)):
+            why = f"is missing: the measurement's record says {counted(samples, 'sample')}"
+        if why is not None:
+            raise ResultError(f"{shown(folder, name)} {why}")
+        return content
+
+    def _samples(self, number: int) -> int:
+        """How many samples a measurement's trace has; 0 if it has none, or was not pulled with the run."""
+        counts = next(each.samples for each in self.measurements if each.number == number)
+        return 0 if counts is None or (self.run.job is not None and self.run.job.pulled) else counts.received
 
     def _folder(self, number: int) -> Path:
         if number not in self.folders:
@@ -107,6 +141,7 @@ def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
     run = load_run_file(folder)
     measurements: dict[int, Measurement] = {}
     folders: dict[int, Path] = {}
+    checksums: dict[int, dict[str, str]] = {}
     damaged: dict[str, str] = {}
     listed = list_inside(folder, MEASUREMENTS_FOLDER)
     # Listed and existing folders, because a full disk can leave one unlisted.
@@ -115,7 +150,7 @@ def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
             continue
         try:
             _check_folder(name, listed)
-            measurement = _load_measurement(folder, name, run)
+            measurement, sums = _load_measurement(folder, name, run)
         except ResultError as error:
             # A run that goes on writes one just now, or has withdrawn it since it was listed.
             there = list_inside(folder, MEASUREMENTS_FOLDER).folders
@@ -128,8 +163,9 @@ def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
             continue
         measurements[measurement.number] = measurement
         folders[measurement.number] = folder / MEASUREMENTS_FOLDER / name
+        checksums[measurement.number] = sums
     in_order = tuple(measurements[number] for number in sorted(measurements))
-    return LoadedRun(folder, run, in_order, damaged, dict(sorted(folders.items())))
+    return LoadedRun(folder, run, in_order, damaged, dict(sorted(folders.items())), checksums)
 
 
 def load_run_file(folder: Path) -> Run:
@@ -172,7 +208,8 @@ def _check_folder(name: str, listed: Listed) -> None:
     """Raise ResultError unless a measurement has a readable folder."""
     why = listed.refused.get(name) or wrong_name(name)
     if why is None and name not in listed.folders:
-        kind = "it is a file" if name in listed.files else "the folder is missing"
+        missing = "the folder is missing" if listed.folders else f"{MEASUREMENTS_FOLDER}/ is missing or empty"
+        kind = "it is a file" if name in listed.files else missing
         why = f"run.json lists it, but {kind}"
     if why is None and name.endswith(PARTIAL_SUFFIX):
         why = "its writing was cut short"
@@ -180,11 +217,16 @@ def _check_folder(name: str, listed: Listed) -> None:
         raise ResultError(why)
 
 
-def _load_measurement(folder: Path, name: str, run: Run) -> Measurement:
+def _load_measurement(folder: Path, name: str, run: Run) -> tuple[Measurement, dict[str, str]]:
+    """A measurement, and the checksums of its files. Raises ResultError if it is damaged, or edited."""
     content = read_inside(folder, MEASUREMENTS_FOLDER, name, MEASUREMENT_FILE, at_most=DOCUMENT_BYTES)
     if content is None:
         raise ResultError(f"it cannot be read: it has no {MEASUREMENT_FILE}")
     path = folder / MEASUREMENTS_FOLDER / name / MEASUREMENT_FILE
     measurement = decode(MEASUREMENT, content, MEASUREMENT_SCHEMA, path)
+    sums = read_inside(folder, MEASUREMENTS_FOLDER, name, CHECKSUMS_FILE, at_most=DOCUMENT_BYTES)
+    checksums = {} if sums is None else decode_checksums(sums)
+    if sums is not None and (why := altered(content, checksums.get(MEASUREMENT_FILE, ""))):
+        raise ResultError(f"its {MEASUREMENT_FILE} {why}")
     # The first schemas do not name the kernel, but their runs had only one.
-    return measurement if measurement.kernel else replace(measurement, kernel=run.plan.kernels[0])
+    return measurement if measurement.kernel else replace(measurement, kernel=run.plan.kernels[0]), checksums

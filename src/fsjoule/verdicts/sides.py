@@ -145,11 +145,24 @@ class Sources:
             temporary = Path(self._opened.enter_context(TemporaryDirectory(prefix="fsjoule-")))
             index = self._opened.enter_context(open_index(temporary / DEFAULT_NAME, create=True))
             report = import_runs(index, all_at_hand([Path(place)]))
-            self.damaged += [*report.damaged_runs, *report.damaged_measurements, *report.conflicts]
+            faults = [*report.damaged_runs, *report.damaged_measurements, *report.conflicts]
+            if not report.measurements:
+                raise _unmeasured(text, faults)
+            self.damaged += faults
             self._folders[place] = index
         index = self._folders[place]
         found = points(index, Where(invalid_too=True), metrics=())
         return index, tuple(sorted({point.run_id for group in found.values() for point in group}))
+
+
+def _unmeasured(text: str, faults: Sequence[Fault]) -> ConfigError:
+    """The error of a folder without a measurement that can be read."""
+    if not faults:
+        return ConfigError(f"{text} has no measurement", hint="fsjoule show says why")
+    first, *others = faults
+    more = f" (and {len(others)} more)" if others else ""
+    what = f"{text} has no measurement that can be read: {first.path.name}: {first.reason}{more}"
+    return ConfigError(what, hint="restore it from a copy")
 
 
 def _versions(folders: Sequence[Path]) -> dict[str, frozenset[str]]:

@@ -13,14 +13,16 @@ from fsjoule.host.inside import Listed
 from fsjoule.host.plaintext import plain
 from fsjoule.model import Measurement, Run
 from fsjoule.report.allure.documents import Attachment
+from fsjoule.report.facts import no_trace
 from fsjoule.report.trace_chart import trace_chart
+from fsjoule.store.checksums import CHECKSUMS_FILE
 from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun
 from fsjoule.store.steps import STEPS_FILE
 
 _TYPES: Final = {".json": "application/json", ".log": "text/plain", ".txt": "text/plain"}
 # The report shows these in its own way.
-_NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", PROFILE_FILE, STEPS_FILE})
+_NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", PROFILE_FILE, STEPS_FILE, CHECKSUMS_FILE})
 _TRACE_WIDTH: Final = 860
 # The command for one measurement sets these options itself, or they name a path on the other machine.
 _LEFT_OUT: Final = ("--seed", "--results", "--resume", "--alluredir", "-k")
@@ -49,12 +51,12 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
     try:
         drawn = _trace(loaded, measurement)
     except ResultError as error:
-        problems.append(f"the trace is damaged: {error.what}")
+        problems.append(f"no power trace: {error.what}")
     else:
         if drawn:
             add("power trace.svg", "image/svg+xml", drawn.encode(), own=True)
         else:
-            problems.append("the meter recorded nothing: there is no trace and no energy")
+            problems.append(no_trace(measurement))
     try:
         listed = loaded.files(measurement.number)
     except ResultError as error:

@@ -148,6 +148,7 @@ def _kind(run: Run, folder: Path) -> tuple[str, str]:
 def _lacks(loaded: LoadedRun) -> list[str]:
     damaged = {name: why.replace(f"{loaded.path}/", "") for name, why in loaded.damaged.items()}
     lacks = [f"{loaded.path.name}: {name} was left out: {why}" for name, why in damaged.items()]
+    lacks += [f"{loaded.path.name}: {name} {what}" for name, what in loaded.altered().items()]
     if loaded.run.abort_reason:
         lacks.append(f"{loaded.path.name}: the run was not completed: {loaded.run.abort_reason}")
     return lacks

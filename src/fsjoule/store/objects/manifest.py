@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, with_config
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, MIB, TRACE_BYTES, wrong_name
 from fsjoule.host.json_text import json_text
+from fsjoule.store.checksums import CHECKSUMS_FILE
 from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 from fsjoule.store.schemas import STRICT, Kind, decode
 
@@ -61,7 +62,8 @@ class StoredRun:
 
     def documents(self) -> list[str]:
         """The files that an index is made from."""
-        return [path for path in self.files if path == RUN_FILE or path.endswith(f"/{MEASUREMENT_FILE}")]
+        endings = (f"/{MEASUREMENT_FILE}", f"/{CHECKSUMS_FILE}")
+        return [path for path in self.files if path == RUN_FILE or path.endswith(endings)]
 
 
 class Compared(StrEnum):

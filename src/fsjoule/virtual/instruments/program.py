@@ -61,7 +61,7 @@ class Program:
                 return
             now_ns = time.monotonic_ns()
             if self._pin is not None:
-                self._edges += ((now_ns, int(byte == _HIGH)) for byte in self._pin.read())
+                self._edges += _edges(self._pin.read(), self._looked_ns, now_ns)
             self._obey(now_ns)
             self._measure()
             self._flush()
@@ -129,6 +129,17 @@ class Program:
     def _flush(self) -> None:
         while self._waiting and (written := self._stream.write(bytes(self._waiting[:_WRITE_BYTES]))):
             del self._waiting[:written]
+
+
+def _edges(levels: bytes, since_ns: int, now_ns: int) -> list[tuple[int, int]]:
+    """Levels that were read at once, with their times.
+
+    Each one wakes this program. If several have come, it was held up, and none may hide another: they are spread over
+    the time since it last looked.
+    """
+    apart_ns = max((now_ns - since_ns) // max(len(levels), 1), _SAMPLE_NS)
+    first_ns = now_ns - (len(levels) - 1) * apart_ns
+    return [(first_ns + i * apart_ns, int(byte == _HIGH)) for i, byte in enumerate(levels)]
 
 
 def main() -> int:
