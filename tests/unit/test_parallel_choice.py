@@ -63,6 +63,8 @@ def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.Mo
 def test_boards_of_a_pool_may_be_more_than_this_computer_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
     assert chosen(100_000, tags="soc=imx6ul", wait="5m").boards == 100_000
+    with pytest.raises(ConfigError, match="--boards 100001: it is out of range"):
+        chosen(100_001, tags="soc=imx6ul", wait="5m")
 
 
 def test_boards_in_real_time_are_places_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Final, TextIO
 
 from typer import Abort
@@ -25,6 +26,8 @@ INTERRUPTED: Final = 130
 _LONGEST: Final = 1000
 _WORDS: Final = {"str": "TEXT", "path": "PATH", "file": "FILE", "int": "N", "float": "NUMBER"}
 _LONGEST_WORD: Final = 40
+# What a document can keep.
+_LARGEST: Final = 2**63 - 1
 
 
 class _Unexpected(Exception):  # noqa: N818 - it carries one
@@ -55,6 +58,7 @@ class Group(TyperGroup):
                 everywhere.hidden, everywhere.expose_value = True, False
                 own.append(everywhere)
         for parameter in own:
+            parameter.process_value = partial(_sound, parameter, parameter.process_value)
             parameter.display_type_rich = partial(_plain_type, parameter.display_type_rich)
         return found
 
@@ -81,6 +85,18 @@ class Group(TyperGroup):
             raise _Unexpected from error
         except Abort as error:
             raise KeyboardInterrupt from error
+
+
+def _sound(parameter: Any, process: Callable[..., Any], ctx: Any, value: Any) -> Any:  # noqa: ANN401 - typer's own types
+    """An option's value. Raises ConfigError for an empty path, the folder of the call, and for a number too large."""
+    name = max(parameter.opts, key=len)
+    given: Sequence[object] = value if isinstance(value, list | tuple) else [value]
+    if parameter.type_descriptor.annotation in (Path, list[Path]) and "" in given:
+        raise ConfigError(f"{ctx.command_path}: {name} is empty", hint="name a file or a folder")
+    found = process(ctx, value)
+    if isinstance(found, int) and abs(found) > _LARGEST:
+        raise ConfigError(f"{ctx.command_path}: {name} {found} is out of range", hint=f"choose at most {_LARGEST}")
+    return found
 
 
 def _plain_type(shown_type: Callable[..., Any], ctx: Any) -> str:  # noqa: ANN401 - typer's own types are private

@@ -28,6 +28,10 @@ from fsjoule.verdicts.filesystems import rule_of
 _MOST_REPETITIONS: Final = 1000
 # A week or two. Reading has a limit, and run.json takes half a KiB per measurement.
 _MOST_MEASUREMENTS: Final = 20_000
+# Each has a process here, even if its place is elsewhere.
+_MOST_BOARDS: Final = 100_000
+# What run.json can keep.
+_LARGEST_SEED: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,8 @@ def choose(
             f"--size-factor {size_factor:g}: it must be above 0 and at most 1",
             hint="1, or --full, is the published sizes",
         )
+    if seed is not None and not 0 <= seed <= _LARGEST_SEED:
+        raise ConfigError(f"--seed {seed}: it is out of range", hint=f"choose 0 to {_LARGEST_SEED}")
     return Choice(
         chosen,
         names,
@@ -174,7 +180,9 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
     Boards in real time are places of a pool: each has its meter and its level.
     """
     if boards < 1:
-        raise ConfigError(f"--boards {boards}: at least one board is needed")
+        raise ConfigError(f"--boards {boards}: at least one board is needed", hint="for example --boards 2")
+    if boards > _MOST_BOARDS:
+        raise ConfigError(f"--boards {boards}: it is out of range", hint=f"choose at most {_MOST_BOARDS}")
     if boards == 1:
         return 1
     if environment is None:

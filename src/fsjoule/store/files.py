@@ -51,6 +51,10 @@ def check_writable(folder: Path, option: str) -> None:
     """Try to write where an option points, before any work. Raises ConfigError, StorageError if the disk is full."""
     try:
         # A command that fails for another reason should leave no empty folder.
+        for each in (folder, *folder.absolute().parents):
+            if each.is_symlink() and not each.exists():
+                to = f"{each} is a link to {each.readlink()}, which does not exist"
+                raise ConfigError(f"{option}: {to}", hint="make that folder, or choose another")
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
         with TemporaryDirectory(prefix=".fsjoule-", dir=there):
             pass
