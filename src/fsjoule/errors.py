@@ -33,11 +33,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-# Errors of the system for a path that a user has named, and for a disk.
-_PATHS: Final = (
-    *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EROFS),
-)
-_DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+# Errors of the system for a disk.
+DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 class FsjouleError(Exception):
@@ -301,14 +298,5 @@ def also(first: BaseException, doing: str) -> Generator[None]:
 
 def not_written(what: str, error: OSError, *, hint: str) -> ConfigError | StorageError:
     """Our error for a file or a folder that cannot be written: its name is the user's, a full disk is not."""
-    kind = StorageError if error.errno in _DISKS else ConfigError
+    kind = StorageError if error.errno in DISKS else ConfigError
     return kind(f"{what}: {error.strerror or error}", hint=hint)
-
-
-def of_system(error: OSError) -> FsjouleError | None:
-    """Our error for an unexpected failure of a system call on a path or a disk; None if it is a bug."""
-    at = "" if error.filename is None else f"{error.filename}: "
-    said = f"{at}{error.strerror}"
-    if error.errno in _PATHS and at:
-        return ConfigError(said, hint="give a usable path")
-    return StorageError(said, hint="is that disk full or damaged?") if error.errno in _DISKS else None

@@ -97,9 +97,9 @@ def test_a_board_whose_process_dies_is_left_out_and_the_last_ones_fault_is_told(
     with pool(tmp_path, said) as boots:
         boots.expect(lambda _: [(Path("dies-on-deterministic-2"), 1), (Path("dies-on-deterministic"), 2)])
         assert boots.measure(Path("a"), 1).run_id == "a-1"
-        with pytest.raises(LabError, match="its process ended with 9"):
+        with pytest.raises(LabError, match="its process ended with exit code 9"):
             boots.measure(Path("dies"), 3)
-    assert any(line.startswith("board 1 is left out: board 1: its process ended with 9") for line in said)
+    assert any(line.startswith("board 1 is left out: board 1: its process ended with exit code 9") for line in said)
 
 
 def test_a_fault_is_tried_again_on_another_board_and_a_full_disk_is_not(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def test_the_block_of_a_board_that_dies_is_made_again_whole_at_another_place(tmp
     [fault] = ended.faults
     assert fault.place == "evk-1"
     assert fault.what.startswith("place evk-1 at ")
-    assert "its process ended with 9" in fault.what
+    assert "its process ended with exit code 9" in fault.what
 
 
 def test_a_gate_on_two_places_comes_to_its_end_though_one_dies(tmp_path: Path) -> None:

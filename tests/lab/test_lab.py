@@ -333,7 +333,9 @@ def test_a_service_that_does_not_start_is_named_with_its_last_words(state: Path)
     paths.make()
     for name in ("host_key", "host_key.pub"):
         (paths.ssh / name).write_text("no key\n")
-    with pytest.raises(LabError, match=r"the lab's sshd ended with \d+: sshd: no hostkeys available") as caught:
+    with pytest.raises(
+        LabError, match=r"the lab's sshd ended with exit code \d+: sshd: no hostkeys available"
+    ) as caught:
         lab.up("virtual", progress=print)
     assert str(paths.log("sshd")) in str(caught.value)
     assert not processes(state)

@@ -17,8 +17,9 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from fsjoule.cli.common import err
-from fsjoule.errors import ConfigError, FsjouleError, LabError, of_system
+from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
+from fsjoule.host.limits import of_system
 from fsjoule.host.output import cannot_be_written, guarded, is_closed_pipe
 
 BUG: Final = 70
@@ -90,8 +91,7 @@ class Group(TyperGroup):
 def _sound(parameter: Any, process: Callable[..., Any], ctx: Any, value: Any) -> Any:  # noqa: ANN401 - typer's own types
     """An option's value. Raises ConfigError for an empty path, the folder of the call, and for a number too large."""
     name = max(parameter.opts, key=len)
-    given: Sequence[object] = value if isinstance(value, list | tuple) else [value]
-    if parameter.type_descriptor.annotation in (Path, list[Path]) and "" in given:
+    if parameter.type_descriptor.annotation in (Path, list[Path]) and value in ("", [""], ("",)):
         raise ConfigError(f"{ctx.command_path}: {name} is empty", hint="name a file or a folder")
     found = process(ctx, value)
     if isinstance(found, int) and abs(found) > _LARGEST:
@@ -178,7 +178,7 @@ def _code(ended: SystemExit) -> int:
 
 
 def _unexpected(error: BaseException) -> int:
-    known = of_system(error) if isinstance(error, OSError) else None
+    known = of_system(error)
     # If the room is not loaded, labgrid has not run. Most commands do not need it, and start sooner without.
     lab = sys.modules.get("fsjoule.lab")
     if known is None and lab is not None and lab.raised_by_labgrid(error):

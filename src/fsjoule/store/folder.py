@@ -18,6 +18,7 @@ from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.inside import list_inside
 from fsjoule.host.interrupts import shielded
 from fsjoule.host.json_text import json_text
+from fsjoule.host.limits import of_limit
 from fsjoule.model import Measurement, Run, Trace
 from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, write_file, write_folder
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
@@ -220,7 +221,8 @@ def _storing(what: str, folder: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
+        limit, room = of_limit(error), "make room on that disk, or choose another folder with --results"
+        why, hint = (error.strerror or error, room) if limit is None else (limit.what, limit.hint)
         raise StorageError(
-            f"{what} could not be stored in {folder}: {error.strerror or error}",
-            hint="make room on that disk, or choose another folder with --results; earlier measurements are whole",
+            f"{what} could not be stored in {folder}: {why}", hint=f"{hint}; earlier measurements are whole"
         ) from error

@@ -133,7 +133,7 @@ class Supervisor:
         if exit_code is None and waited_s <= service.timeout_s:
             return
         log = self._paths.log(service.name)
-        reason = f"is not ready after {service.timeout_s:.0f} s" if exit_code is None else f"ended with {exit_code}"
+        reason = f"is not ready after {service.timeout_s:.0f} s" if exit_code is None else ending(exit_code)
         lines = log_tail(log)
         tail = last_words(lines) + "".join(f"\n  {service.name}| {line}" for line in lines[:-1])
         # A service may fail because of another one that it needs, which is then the cause.
