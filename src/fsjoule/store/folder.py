@@ -94,7 +94,7 @@ class RunFolder:
         return self._path
 
     def begin(self, run: Run) -> None:
-        """Make the run folder, unless it was reopened. Raises StorageError if that fails."""
+        """Make the run folder, unless it was reopened. Raises StorageError if that fails; there is no folder then."""
         if self._path is not None:
             self._write_run(run)
             return
@@ -103,6 +103,15 @@ class RunFolder:
         with _storing(f"the run {name}", self._results_dir):
             self._results_dir.mkdir(parents=True, exist_ok=True)
             path.mkdir()
+        try:
+            self._fill(path, run)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            self._path = None
+            raise
+
+    def _fill(self, path: Path, run: Run) -> None:
+        with _storing(f"the run {path.name}", self._results_dir):
             self._open(path)
             self._open_measurements()
             flush_folder(self._inside)
