@@ -43,6 +43,11 @@ def test_boards_that_memory_or_disk_cannot_hold_are_refused_with_the_most_that_f
     with pytest.raises(ConfigError, match=r"each takes 1\.5 GiB of disk"):
         _fits(3, Room(memory_bytes=1 << 40, disk_bytes=4 << 30, cpus=4))
     assert _fits(1, Room(0, 0, 1)) == []
+    with pytest.raises(
+        ConfigError, match=r"1\.5 GiB of disk, and 0\.0 GiB are free in /\n  hint: make room, or take"
+    ) as no:
+        _fits(2, Room(1 << 40, 4096, 4))
+    assert "FSJOULE_STATE_DIR=FOLDER" in str(no.value)
 
 
 def test_boards_that_share_cpus_are_allowed_and_said() -> None:

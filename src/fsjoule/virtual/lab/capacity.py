@@ -12,6 +12,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.host.limits import FILE_SIZE, FILES, MEMORY
 from fsjoule.model import MIB
+from fsjoule.model.labels import counted
 from fsjoule.virtual.board.config import BoardConfig
 
 # Beside the memory of the board: QEMU and the programs of the board; for boards of a run that boot at
@@ -56,11 +57,16 @@ def check_fits(
         return
     room = room or Room.here(folder)
     memory = (template.qemu.memory_mib + _PROGRAMS_MIB) * MIB
-    for what, each, free in (("memory", memory, room.memory_bytes), ("disk", sum(disks), room.disk_bytes)):
+    kinds = (
+        ("memory", memory, room.memory_bytes, "", "another computer"),
+        ("disk", sum(disks), room.disk_bytes, f" in {folder}", "another folder: FSJOULE_STATE_DIR=FOLDER"),
+    )
+    for what, each, free, where, other in kinds:
         if boards * each > free:
+            most = f"at most {counted(free // each, 'board')}" if free >= each else "make room"
             raise ConfigError(
-                f"{boards} boards do not fit: each takes {_gib(each)} of {what}, and {_gib(free)} are free",
-                hint=f"at most {max(1, free // each)} boards, or another computer",
+                f"{boards} boards do not fit: each takes {_gib(each)} of {what}, and {_gib(free)} are free{where}",
+                hint=f"{most}, or take {other}",
             )
     if boards > room.cpus:
         becomes = "takes longer" if template.guest_time is not None else "measures less MiB/s than one alone"
