@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fsjoule.cli.bench import bench_program
 from fsjoule.errors import (
     BoardError,
     ConfigError,
@@ -58,6 +59,16 @@ def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.Mo
         chosen(2)
     with pytest.raises(ConfigError, match="a coordinator is given, but no pool"):
         chosen(2, wait="5m")
+
+
+def test_a_given_coordinator_is_asked_for_one_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LG_COORDINATOR", "LG_ENV"):
+        monkeypatch.delenv(name, raising=False)
+    assert "--boards" in bench_program([])
+    assert "--boards" not in bench_program(["--lg-coordinator=127.0.0.1:1"])
+    monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
+    assert "--lg-env" in bench_program([])
+    assert "--boards" not in bench_program([])
 
 
 def test_boards_of_a_pool_may_be_more_than_this_computer_holds(monkeypatch: pytest.MonkeyPatch) -> None:
