@@ -36,6 +36,9 @@ from typing import Any, Final
 # Errors of the system for a disk.
 DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
+_CONSOLE: Final = "\n  console| "
+_LINES_BESIDE_A_CAUSE: Final = 3
+
 
 class FsjouleError(Exception):
     """Root of all errors that fsjoule raises on purpose: `what` happened, to what; `hint` says what to do next."""
@@ -157,9 +160,16 @@ class BoardError(LabError):
         hint: str | None = None,
         part: Part | None = None,
     ) -> None:
-        tail = "".join(f"\n  console| {line}" for line in console_tail)
+        tail = "".join(f"{_CONSOLE}{line}" for line in console_tail)
         super().__init__(what + tail, transient=transient, hint=hint, part=part)
         self.console_tail = tuple(console_tail)
+
+    def blame_lab(self, causes: Sequence[str]) -> None:
+        """As for each LabError. What is on the console is not why then: only its last lines stay."""
+        super().blame_lab(causes)
+        if causes:
+            said, *lines = self.what.split(_CONSOLE)
+            self.what = _CONSOLE.join((said, *lines[-_LINES_BESIDE_A_CAUSE:]))
 
 
 class MeterError(LabError):
