@@ -33,11 +33,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-# Errors of the system for a path that a user has named, and for a disk.
-_PATHS: Final = (
-    *(errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EROFS),
-)
-_DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+# Errors of the system for a disk.
+DISKS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+_CONSOLE: Final = "\n  console| "
+_LINES_BESIDE_A_CAUSE: Final = 3
 
 
 class FsjouleError(Exception):
@@ -160,9 +160,16 @@ class BoardError(LabError):
         hint: str | None = None,
         part: Part | None = None,
     ) -> None:
-        tail = "".join(f"\n  console| {line}" for line in console_tail)
+        tail = "".join(f"{_CONSOLE}{line}" for line in console_tail)
         super().__init__(what + tail, transient=transient, hint=hint, part=part)
         self.console_tail = tuple(console_tail)
+
+    def blame_lab(self, causes: Sequence[str]) -> None:
+        """As for each LabError. What is on the console is not why then: only its last lines stay."""
+        super().blame_lab(causes)
+        if causes:
+            said, *lines = self.what.split(_CONSOLE)
+            self.what = _CONSOLE.join((said, *lines[-_LINES_BESIDE_A_CAUSE:]))
 
 
 class MeterError(LabError):
@@ -301,14 +308,5 @@ def also(first: BaseException, doing: str) -> Generator[None]:
 
 def not_written(what: str, error: OSError, *, hint: str) -> ConfigError | StorageError:
     """Our error for a file or a folder that cannot be written: its name is the user's, a full disk is not."""
-    kind = StorageError if error.errno in _DISKS else ConfigError
+    kind = StorageError if error.errno in DISKS else ConfigError
     return kind(f"{what}: {error.strerror or error}", hint=hint)
-
-
-def of_system(error: OSError) -> FsjouleError | None:
-    """Our error for an unexpected failure of a system call on a path or a disk; None if it is a bug."""
-    at = "" if error.filename is None else f"{error.filename}: "
-    said = f"{at}{error.strerror}"
-    if error.errno in _PATHS and at:
-        return ConfigError(said, hint="give a usable path")
-    return StorageError(said, hint="is that disk full or damaged?") if error.errno in _DISKS else None

@@ -78,7 +78,7 @@ _TELLING = {
     "console-bridge-kill": "E       fsjoule.errors.BoardError: ser2net of the lab's exporter (process 10167) was killed"
     " by SIGKILL: the console's connection was lost after 0 s",
     "exporter-kill": "E       fsjoule.errors.LabError: the lab's exporter (process 7) was killed by SIGKILL; its log",
-    "exporter-term": "ERROR: the lab's exporter ended with -15",
+    "exporter-term": "ERROR: the lab's exporter was killed by SIGTERM",
     "coordinator-term": "ext4-mkfs: the lab's coordinator (process 22913) ended with exit code 0; its log is /a/c.log:"
     " it is not known whether the place 'virtual' is still ours: the labgrid coordinator at 127.0.0.1:1 cannot be"
     " reached",

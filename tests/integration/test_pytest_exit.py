@@ -167,6 +167,8 @@ WRONG = {
     "--suite fast": r"unknown suite 'fast'(?=\n  hint: choose from: .*quick)",
     "--repeat two": "argument --repeat: 'two' is no number",
     "--repeat 99999999": "99999999 repetitions are too many",
+    "--seed 99999999999999999999999": "--seed 99999999999999999999999: it is out of range",
+    "--results=": "argument --results: it is empty",
     "--size-factor half": "argument --size-factor: invalid float value: 'half'",
     "--fs ext5": r"unknown filesystem 'ext5'(?=\n  hint: choose from: btrfs, ext2, ext3, ext4, f2fs)",
     "--provision nfs": r"unknown way to provision 'nfs'(?=\n  hint: choose from: root, scratch)",

@@ -351,16 +351,6 @@ def test_a_damaged_record_is_no_obstacle(state: Path) -> None:
     assert not processes(state)
 
 
-def test_two_at_once_do_not_bring_up_one_lab(state: Path) -> None:
-    assert state.is_dir()
-    with (
-        LabPaths.of("virtual").lock("first"),
-        pytest.raises(LabError, match="just being brought up or down") as caught,
-    ):
-        lab.up("virtual", progress=print)
-    assert caught.value.transient
-
-
 @pytest.mark.parametrize("name", ["", "../other", "Capital", "x" * 25, "with space"])
 def test_a_name_must_be_a_plain_word(state: Path, name: str) -> None:
     assert state.is_dir()

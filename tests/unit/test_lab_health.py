@@ -13,12 +13,15 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from fsjoule.errors import LabError, MeterError
+from fsjoule.errors import BoardError, LabError, MeterError
 from fsjoule.host.process_ref import ProcessRef, ending, seen
 from fsjoule.lab.guestmeter import ExplainedMeter
+from fsjoule.runs.parallel.worker import _dead_parts
 from fsjoule.testing import FakeMeter
 from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord
 from fsjoule.virtual.lab.health import (
@@ -248,3 +251,28 @@ def test_causes_are_told_first_and_once() -> None:
     assert str(error) == "QEMU died; the exporter died: no answer\n  hint: look"
     error.blame([])
     assert error.what == "QEMU died; the exporter died: no answer"
+
+
+def test_beside_a_dead_program_of_the_lab_the_console_has_three_lines() -> None:
+    error = BoardError("the console's connection was lost", console_tail=[f"line {number}" for number in range(20)])
+    error.blame_lab(())
+    assert error.what.count("console| ") == 20
+    error.blame_lab(["the lab's coordinator ended"])
+    lines = [f"  console| line {number}" for number in (17, 18, 19)]
+    assert error.what.splitlines() == ["the lab's coordinator ended: the console's connection was lost", *lines]
+    assert len(error.console_tail) == 20
+
+
+def test_a_dead_coordinator_is_told_once_by_the_process_of_a_board() -> None:
+    dead = "the lab's coordinator (process 7) ended with exit code 0"
+
+    class Guard:
+        def lacks(self) -> tuple[str, ...]:
+            raise LabError(f"{dead}: it is not known whether the place 'virtual' is still ours")
+
+    session: Any = SimpleNamespace(lab=SimpleNamespace(guard=Guard()))
+    error = BoardError("the console's connection was lost after 0 s")
+    error.blame_lab([dead])
+    error.blame_lab(_dead_parts(session, lambda: (dead,)))
+    assert error.what == f"{dead}: the console's connection was lost after 0 s"
+    assert len(_dead_parts(session, tuple)) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import yaml
 from labgrid.remote.config import ResourceConfig
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.computer_lock import try_lock
 from fsjoule.model import MIB
 from fsjoule.virtual.board.config import NetworkConfig
@@ -43,6 +44,11 @@ def test_boards_that_memory_or_disk_cannot_hold_are_refused_with_the_most_that_f
     with pytest.raises(ConfigError, match=r"each takes 1\.5 GiB of disk"):
         _fits(3, Room(memory_bytes=1 << 40, disk_bytes=4 << 30, cpus=4))
     assert _fits(1, Room(0, 0, 1)) == []
+    with pytest.raises(
+        ConfigError, match=r"1\.5 GiB of disk, and 0\.0 GiB are free in /\n  hint: make room, or take"
+    ) as no:
+        _fits(2, Room(1 << 40, 4096, 4))
+    assert "FSJOULE_STATE_DIR=FOLDER" in str(no.value)
 
 
 def test_boards_that_share_cpus_are_allowed_and_said() -> None:
@@ -142,3 +148,19 @@ def test_places_have_tags_by_which_a_run_chooses(lab: tuple[LabPaths, LabRecord]
         [{"exporter": exporter, "group": place, "cls": "*"}]
         for exporter, place in zip([names[0], names[0], names[1]], places, strict=True)
     ]
+
+
+def test_who_changes_a_lab_is_named_at_once_and_awaited(tmp_path: Path) -> None:
+    first, second = (LabPaths(tmp_path / "labs" / "pool") for _ in range(2))
+    said: list[str] = []
+    assert second.being_changed == ""
+    with first.lock(said.append):
+        who = rf"the lab 'pool' is being brought up or down by process {os.getpid()} \(.*\) since 20\S+Z?"
+        assert re.fullmatch(who, second.being_changed)
+        with pytest.raises(LabError, match=who) as caught, second.lock(said.append, wait_s=0.1):
+            pass
+    assert caught.value.transient
+    assert "end that process" in str(caught.value)
+    assert [re.fullmatch(rf"{who}: waiting, for at most 0 s", line) is not None for line in said] == [True]
+    with second.lock(said.append):
+        assert len(said) == 1

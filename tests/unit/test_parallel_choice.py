@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fsjoule.cli.bench import bench_program
 from fsjoule.errors import (
     BoardError,
     ConfigError,
@@ -60,9 +61,21 @@ def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.Mo
         chosen(2, wait="5m")
 
 
+def test_a_given_coordinator_is_asked_for_one_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LG_COORDINATOR", "LG_ENV"):
+        monkeypatch.delenv(name, raising=False)
+    assert "--boards" in bench_program([])
+    assert "--boards" not in bench_program(["--lg-coordinator=127.0.0.1:1"])
+    monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
+    assert "--lg-env" in bench_program([])
+    assert "--boards" not in bench_program([])
+
+
 def test_boards_of_a_pool_may_be_more_than_this_computer_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
     assert chosen(100_000, tags="soc=imx6ul", wait="5m").boards == 100_000
+    with pytest.raises(ConfigError, match="--boards 100001: it is out of range"):
+        chosen(100_001, tags="soc=imx6ul", wait="5m")
 
 
 def test_boards_in_real_time_are_places_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -438,10 +438,17 @@ def test_a_full_disk_leaves_what_is_stored_whole(made: MadeRun, tmp_path: Path) 
         subprocess.run(["umount", results], timeout=10, check=True)
 
 
+def test_a_run_that_cannot_begin_leaves_no_folder(made: MadeRun, tmp_path: Path) -> None:
+    too_large = replace(made.run, plan=replace(made.run.plan, seed=1 << 77))
+    with pytest.raises(ResultError, match="an integer of 78 bits is too large"):
+        RunFolder(tmp_path / "results").begin(too_large)
+    assert list((tmp_path / "results").iterdir()) == []
+
+
 def test_a_file_size_limit_leaves_what_is_stored_whole(made: MadeRun, tmp_path: Path) -> None:
     argv = [sys.executable, "-c", _FILL, _HELPERS, tmp_path, "limit"]
     done = subprocess.run(argv, timeout=60, check=True, capture_output=True, text=True)
-    _check_after_full_disk(tmp_path, done.stdout, made, "File too large")
+    _check_after_full_disk(tmp_path, done.stdout, made, "a file is too large: this shell allows")
 
 
 def test_a_folder_that_cannot_be_written_is_a_lab_error(made: MadeRun, tmp_path: Path) -> None:

@@ -101,7 +101,17 @@ WRONG = {
     "kernel build --tree empty": "empty is not a readable git repository",
     "report serve empty": "there is no report in empty",
     "ci issue text.txt": "this is no answer of a bisection",
+    # numbers that no document can keep, and empty paths, which would be the folder of the call
+    "gate 6.1 6.12 --seed 99999999999999999999999": "--seed 99999999999999999999999 is out of range",
+    "bisect --good a --bad b --seed -99999999999999999999999": "is out of range",
+    "gate 6.1 6.12 --lg-env VIRTUAL --seed -1": "--seed -1: it is out of range",
+    "lava job --hours 99999999999999999999999": "--hours 99999999999999999999999 is out of range",
+    "gate 6.1 6.12 --lg-env ''": "fsjoule gate: --lg-env is empty",
+    "serve --results ''": "fsjoule serve: --results is empty",
+    "schema ''": "fsjoule schema: folder is empty",
     # where nothing can be written
+    "schema link": "link is a link to gone/x, which does not exist",
+    "report page run --output link": "--output: there is no folder WRONG/gone",
     "schema /proc/x": "nothing can be written in /proc/x",
     "advise run --profile logger -o /proc/x/y.html": "--page: there is no folder /proc/x",
     "advise run --profile logger -o empty": "--page: empty is a folder",
@@ -137,6 +147,7 @@ def wrong_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     (folder / "empty").mkdir()
+    (folder / "link").symlink_to("gone/x")
     with open_index(str(folder / "run.sqlite"), create=True) as index:
         import_runs(index, [folder / "run"])
     return folder
@@ -163,7 +174,7 @@ def test_wrong_input_is_a_line_a_hint_and_code_2(run: CommandLine, typed: str) -
     assert (done.code, done.out) == (2, ""), done.err
     first, *hint = done.err.splitlines()
     assert first.startswith("error: ")
-    assert WRONG[typed] in first
+    assert WRONG[typed].replace("WRONG", str(Path.cwd())) in first
     assert [line[:8] for line in hint] == ["  hint: "], done.err
 
 

@@ -70,10 +70,13 @@ def bench(context: typer.Context) -> None:
 
 def bench_program(words: Sequence[str]) -> list[str]:
     """The program that is `fsjoule bench` with these options, and its arguments."""
-    given = any(word.partition("=")[0] == _ENVIRONMENT for word in words) or os.environ.get("LG_ENV")
-    boards = str(min(_BOARDS, len(os.sched_getaffinity(0))))
-    file = str(project_dir() / "env" / "deterministic.yaml")
-    environment = () if given else (_ENVIRONMENT, file, "--boards", boards)
+    names = {word.partition("=")[0] for word in words}
+    environment: list[str] = []
+    if _ENVIRONMENT not in names and not os.environ.get("LG_ENV"):
+        environment += [_ENVIRONMENT, str(project_dir() / "env" / "deterministic.yaml")]
+        # A coordinator that is given has a lab that is up, with one board at the place.
+        if "--lg-coordinator" not in names and not os.environ.get("LG_COORDINATOR"):
+            environment += ["--boards", str(min(_BOARDS, len(os.sched_getaffinity(0))))]
     allure = ("-p", "allure_pytest") if any(word.startswith("--alluredir") for word in words) else ()
     folder = main_job_folder()
     argv = [*_PYTEST, *allure, "--rootdir", str(folder.parents[1]), str(folder), *environment]

@@ -74,10 +74,9 @@ def check_file(file: Path, option: str) -> None:
     """Check that an option's file can be written. Raises ConfigError."""
     if file.is_dir():
         raise ConfigError(f"{option}: {file} is a folder", hint="name a file")
-    if not file.parent.exists():
-        raise ConfigError(
-            f"{option}: there is no folder {file.parent}", hint=f"mkdir -p {shlex.quote(str(file.parent))}"
-        )
+    for folder in (file.parent, file.resolve().parent):  # of a link, too
+        if not folder.exists():
+            raise ConfigError(f"{option}: there is no folder {folder}", hint=f"mkdir -p {shlex.quote(str(folder))}")
     check_writable(file.parent, option)
 
 

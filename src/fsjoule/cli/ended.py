@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Final, TextIO
 
 from typer import Abort
@@ -16,8 +17,9 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from fsjoule.cli.common import err
-from fsjoule.errors import ConfigError, FsjouleError, LabError, of_system
+from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
+from fsjoule.host.limits import of_system
 from fsjoule.host.output import cannot_be_written, guarded, is_closed_pipe
 
 BUG: Final = 70
@@ -25,6 +27,8 @@ INTERRUPTED: Final = 130
 _LONGEST: Final = 1000
 _WORDS: Final = {"str": "TEXT", "path": "PATH", "file": "FILE", "int": "N", "float": "NUMBER"}
 _LONGEST_WORD: Final = 40
+# What a document can keep.
+_LARGEST: Final = 2**63 - 1
 
 
 class _Unexpected(Exception):  # noqa: N818 - it carries one
@@ -55,6 +59,7 @@ class Group(TyperGroup):
                 everywhere.hidden, everywhere.expose_value = True, False
                 own.append(everywhere)
         for parameter in own:
+            parameter.process_value = partial(_sound, parameter, parameter.process_value)
             parameter.display_type_rich = partial(_plain_type, parameter.display_type_rich)
         return found
 
@@ -81,6 +86,17 @@ class Group(TyperGroup):
             raise _Unexpected from error
         except Abort as error:
             raise KeyboardInterrupt from error
+
+
+def _sound(parameter: Any, process: Callable[..., Any], ctx: Any, value: Any) -> Any:  # noqa: ANN401 - typer's own types
+    """An option's value. Raises ConfigError for an empty path, the folder of the call, and for a number too large."""
+    name = max(parameter.opts, key=len)
+    if parameter.type_descriptor.annotation in (Path, list[Path]) and value in ("", [""], ("",)):
+        raise ConfigError(f"{ctx.command_path}: {name} is empty", hint="name a file or a folder")
+    found = process(ctx, value)
+    if isinstance(found, int) and abs(found) > _LARGEST:
+        raise ConfigError(f"{ctx.command_path}: {name} {found} is out of range", hint=f"choose at most {_LARGEST}")
+    return found
 
 
 def _plain_type(shown_type: Callable[..., Any], ctx: Any) -> str:  # noqa: ANN401 - typer's own types are private
@@ -162,7 +178,7 @@ def _code(ended: SystemExit) -> int:
 
 
 def _unexpected(error: BaseException) -> int:
-    known = of_system(error) if isinstance(error, OSError) else None
+    known = of_system(error)
     # If the room is not loaded, labgrid has not run. Most commands do not need it, and start sooner without.
     lab = sys.modules.get("fsjoule.lab")
     if known is None and lab is not None and lab.raised_by_labgrid(error):

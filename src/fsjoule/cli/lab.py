@@ -74,7 +74,7 @@ def lab_down(
     """Take the virtual lab down, with its processes, loop devices and locks."""
     from fsjoule.virtual.lab import lab as virtual_lab
 
-    virtual_lab.down(name, force=force)
+    virtual_lab.down(name, force=force, progress=progress)
     out.print("the lab is down")
 
 

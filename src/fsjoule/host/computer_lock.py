@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from pathlib import Path
 from typing import Final
 
 LOCKS: Final = Path("/run/lock")
+# A lock in /proc/locks: its kind, its process, and the file's inode.
+_LOCK: Final = re.compile(r"FLOCK +\S+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) ")
 
 
 def try_lock(name: str, folder: Path = LOCKS) -> int | None:
@@ -26,3 +29,21 @@ def try_lock(name: str, folder: Path = LOCKS) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def locker(inode: int) -> int:
+    """The process that has locked the file with this number; 0 if there is none, or it is unknown."""
+    try:
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return 0
+    return next((int(pid) for pid, file in _LOCK.findall(locks) if int(file) == inode), 0)
+
+
+def command(pid: int) -> str:
+    """The beginning of a process's command line."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        words = ""
+    return " ".join(words.split())[:60] or "unknown command"

@@ -14,6 +14,7 @@ from typing import IO, Final
 
 from fsjoule.errors import ConfigError, LabError, MissingToolError
 from fsjoule.host.interrupts import heard
+from fsjoule.host.process_ref import failing
 
 # Debian's package for each program that fsjoule starts; packages.txt installs the same set.
 PACKAGES: Final[dict[str, str]] = {
@@ -112,7 +113,7 @@ def run(
         raise LabError(f"{' '.join(command)} took longer than {timeout_s:.0f} s", transient=True) from error
     if check and done.returncode != 0:
         detail = (done.stderr or done.stdout).decode(errors="replace").strip()[-2000:]
-        raise LabError(f"{' '.join(command)} failed with exit code {done.returncode}: {detail}")
+        raise LabError(f"{' '.join(command)} {failing(done.returncode)}{f': {detail}' if detail else ''}")
     return done
 
 

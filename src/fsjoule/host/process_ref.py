@@ -89,7 +89,13 @@ def ending(status: int | None) -> str:
         name = signal.Signals(-status).name
     except ValueError:
         name = f"signal {-status}"
-    return f"was killed by {name}"
+    why = ", as it wrote more to a file than this shell allows (ulimit -f)" if -status == signal.SIGXFSZ else ""
+    return f"was killed by {name}{why}"
+
+
+def failing(status: int) -> str:
+    """How a program failed, in words: as `ending`."""
+    return f"failed with exit code {status}" if status >= 0 else ending(status)
 
 
 def end_with_parent() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.host.process_ref import ending
+from fsjoule.host.process_ref import ending, failing
 
 SAY_EVERY_S: Final = 5.0
 _GUARD: Final = """
@@ -80,7 +80,7 @@ def run_watched(
         raise LabError(f"{argv[0]} {ending(child.returncode)}", transient=transient)
     if child.returncode != 0:
         tail = log.read_text(errors="replace").strip()[-2000:]
-        raise ExitError(f"{argv[0]} failed with exit code {child.returncode}: {tail}", transient=transient)
+        raise ExitError(f"{argv[0]} {failing(child.returncode)}: {tail}", transient=transient)
 
 
 def _guard() -> tuple[subprocess.Popen[bytes], int]:

@@ -20,6 +20,7 @@ from labgrid.util.managedfile import ManagedFile
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.host.process_ref import failing
 from fsjoule.lab.disks import PROGRAM, SOURCE, BoardsDisk, answered, check_words
 from fsjoule.lab.translate import lab_errors, time_limit
 
@@ -142,7 +143,7 @@ def run_writer(
     if exit_code != 0:
         # The time tells, not the exit code: `timeout` has several codes for its limit, and ssh has its own.
         late = time.monotonic() - begin_s >= limit_s
-        why = f"took longer than {limit_s} s" if late else f"failed with exit code {exit_code}: {said}"
+        why = f"took longer than {limit_s} s" if late or exit_code is None else f"{failing(exit_code)}: {said}"
         failure = LabError(f"{doing} {why}", transient=True)
         _end_after(resource, word, failure, _ENDING_TIMEOUT_S)
         raise failure

@@ -249,7 +249,10 @@ class Image:
         with self._whole():
             content = self._file.read(size)
         if self._unpacker is not None and len(content) < size and self._unpacker.wait() != 0:
-            raise FailedError(f"{self._name} is damaged: zstd ended with exit code {self._unpacker.returncode}")
+            code = self._unpacker.returncode
+            if code < 0:
+                raise FailedError(f"zstd, which unpacks {self._name}, was killed by signal {-code}")
+            raise FailedError(f"{self._name} is damaged: zstd ended with exit code {code}")
         if self._at == 0 and self.size_bytes < 0:
             self._refuse_foreign(content[:_HEAD_BYTES], _UNPACKED_HERE)
         self._at += len(content)

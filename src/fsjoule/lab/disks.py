@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.host.process_ref import failing
 from fsjoule.lab import disk_program
 from fsjoule.lab.translate import lab_errors
 from fsjoule.model import MIB
@@ -112,7 +113,7 @@ def _asked(resource: Any, request: dict[str, Any]) -> Disk:  # noqa: ANN401 - a 
     done = process.run(command, timeout_s=_TIMEOUT_S, input_bytes=SOURCE, check=False)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode(errors="replace").strip()[-_TAIL:]
-        raise LabError(f"{doing} failed with exit code {done.returncode}: {said}", transient=True)
+        raise LabError(f"{doing} {failing(done.returncode)}: {said}", transient=True)
     return answered(done.stdout, doing)
 
 

@@ -25,6 +25,7 @@ from labgrid.util.managedfile import ManagedFileError
 from serial import SerialException
 
 from fsjoule.errors import FsjouleError, LabError, Part
+from fsjoule.host.process_ref import ending
 
 _OUTPUT_TAIL: Final = 1000
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib")
@@ -116,7 +117,9 @@ def _said(error: Exception) -> str:
         text = output if isinstance(output, str) else cast("bytes", output).decode(errors="replace")
         command = error.cmd if isinstance(error.cmd, str) else " ".join(map(str, error.cmd))
         tail = text.replace("\r", "\n").strip()[-_OUTPUT_TAIL:]
-        return f"{command}: exit code {error.returncode}: {tail}"
+        # Of a signal labgrid has only the negative number.
+        how = f"exit code {error.returncode}" if error.returncode >= 0 else ending(error.returncode)
+        return f"{command}: {how}: {tail}"
     if isinstance(error, grpc.RpcError):
         details: object = getattr(error, "details", None)
         return str(details() if callable(details) else error)

@@ -30,6 +30,7 @@ import pytest
 
 from fsjoule.errors import ConfigError, FsjouleError, LabError, Part
 from fsjoule.host import interrupts
+from fsjoule.host.limits import of_system
 from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, ending, forgive_leaks
 from fsjoule.pytest_plugin.options import add_options, asks_for_bench, command_of, options_of, typed_bench
 from fsjoule.pytest_plugin.output import Lines
@@ -380,6 +381,10 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
                 bench = closing.enter_context(session.run(target))
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
+        except (OSError, MemoryError, RuntimeError) as error:
+            if (known := of_system(error)) is None:
+                raise
+            pytest.exit(str(known), returncode=known.exit_code)
         yield bench
         session.stopped = str(request.session.shouldstop or "") or None
 

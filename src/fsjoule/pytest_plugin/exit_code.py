@@ -14,7 +14,8 @@ from typing import Any, Final, cast
 
 import pytest
 
-from fsjoule.errors import ConfigError, FsjouleError, LabError, MeasurementInvalid, of_system
+from fsjoule.errors import ConfigError, FsjouleError, LabError, MeasurementInvalid
+from fsjoule.host.limits import of_limit, of_system
 from fsjoule.host.output import GuardedOutput, cannot_be_written
 
 BUG: Final = 70
@@ -110,6 +111,7 @@ class ExitCode:
     def __init__(self, lost_energy: Callable[[], str] = str) -> None:
         self.lost_energy = lost_energy
         self._codes: set[int] = set()
+        self._crash = BUG
         self._interrupted = False
         self._unselected: list[str] = []
         self._decided: int | None = None
@@ -130,6 +132,14 @@ class ExitCode:
             excinfo.value, pytest.Session.Interrupted
         )
 
+    def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> bool | None:
+        """A disk or a limit of the shell's that a hook ran into is no crash."""
+        if (known := of_system(excinfo.value)) is None:
+            return None
+        _tell(f"ERROR: {known}")
+        self._crash = known.exit_code
+        return True
+
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
         """Decide at the very end: after an interrupt pytest tears fixtures down here, and hides their errors."""
@@ -148,7 +158,7 @@ class ExitCode:
                 code = ConfigError.exit_code
                 _tell(self._nothing())
             case pytest.ExitCode.INTERNAL_ERROR:
-                code = BUG
+                code = self._crash
             case status:
                 code = int(status)
         if code in {0, _INVALID} and (lost := self.lost_energy()):
@@ -158,6 +168,8 @@ class ExitCode:
 
     def final(self, status: int | pytest.ExitCode) -> int:
         """The decided exit code, or pytest's own status if there was no decision."""
+        if status is pytest.ExitCode.INTERNAL_ERROR:
+            return self._crash
         return _of_pytest(status) if self._decided is None or self._decided != status else self._decided
 
     def _nothing(self) -> str:
@@ -190,7 +202,7 @@ def code_of(error: BaseException) -> int:
             return _INVALID
         case FsjouleError():
             return error.exit_code
-        case Exception() if lab.is_lab_fault(error):
+        case Exception() if lab.is_lab_fault(error) or of_limit(error) is not None:
             return LabError.exit_code
         case OSError() if (known := of_system(error)) is not None:
             return known.exit_code

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 import pytest
 
 from fsjoule.errors import FsjouleError, LabError
+from fsjoule.host.limits import of_system
 from fsjoule.pytest_plugin.exit_code import code_of, entry_name
 
 
@@ -36,8 +37,9 @@ class Lines:
     ) -> None:
         if report.when == "collect" or call.excinfo is None or call.excinfo.errisinstance(FsjouleError):
             return
-        lab_failed = code_of(call.excinfo.value) == LabError.exit_code
-        self._write(f"ERROR: {call.excinfo.exconly()}" if lab_failed else report.longreprtext)
+        known = of_system(call.excinfo.value)
+        lab_failed = known is not None or code_of(call.excinfo.value) == LabError.exit_code
+        self._write(f"ERROR: {known or call.excinfo.exconly()}" if lab_failed else report.longreprtext)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.msg:

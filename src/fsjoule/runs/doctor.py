@@ -21,6 +21,7 @@ from fsjoule.errors import ConfigError, LabError, PlaceLostError
 from fsjoule.host import interrupts, process
 from fsjoule.host.clock import HostClock, today
 from fsjoule.host.paths import project_dir
+from fsjoule.host.process_ref import ending
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab.coordinator import connected
 from fsjoule.lab.states import states
@@ -163,7 +164,8 @@ def examined_places(
             yield _not_examined(each.name, "it is in maintenance")
             continue
         code, said = _run([*program, "--lg-env", str(environment), "--", each.name])
-        yield PlaceResult(code, json.loads(said)) if said else _not_examined(each.name, f"exit code {code}", code)
+        why = f"exit code {code}" if code >= 0 else f"its process {ending(code)}"
+        yield PlaceResult(code, json.loads(said)) if said else _not_examined(each.name, why, code)
 
 
 def _not_examined(place: str, why: str, code: int = 0) -> PlaceResult:

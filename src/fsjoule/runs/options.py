@@ -25,6 +25,13 @@ def repetitions(text: str) -> int | str:
         raise ArgumentTypeError(f"{text!r} is no number: for example 3, or {UNTIL_DECIDED}") from error
 
 
+def path(text: str) -> Path:
+    """A file or a folder. Raises argparse's error for an empty word, which would be the folder of the call."""
+    if not text:
+        raise ArgumentTypeError("it is empty: name a file or a folder")
+    return Path(text)
+
+
 # By name: the type, the word for the value, and the help.
 OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
     "--fs": (str, "NAME[,NAME]", "filesystems (default: the suite's)"),
@@ -53,9 +60,9 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
         "storage devices of the board: card, or one of its environment file (default: the suite's)",
     ),
     "--size-factor": (float, "F", "factor for the sizes of published suites (default: the environment file's)"),
-    "--results": (Path, "DIR", f"where run folders go (default: {DEFAULT_RESULTS})"),
+    "--results": (path, "DIR", f"where run folders go (default: {DEFAULT_RESULTS})"),
     "--resume": (
-        *(Path, "RUN"),
+        *(path, "RUN"),
         "go on with a run (its folder, the start of its id, or last), with its plan and seed: only what is missing",
     ),
     "--seed": (int, "N", "seed for the order and all random choices (default: new, recorded)"),
@@ -68,7 +75,7 @@ OPTIONS: Final[dict[str, tuple[Callable[[str], object], str, str]]] = {
     "--wait": (str, "TIME", WAIT),
     "--priority": (float, "N", PRIORITY),
     "--meter-program": (
-        *(Path, "FILE"),
+        *(path, "FILE"),
         "program that is the virtual lab's meter: firmware built for the host (default: the simulator)",
     ),
 }

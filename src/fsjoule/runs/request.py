@@ -28,6 +28,10 @@ from fsjoule.verdicts.filesystems import rule_of
 _MOST_REPETITIONS: Final = 1000
 # A week or two. Reading has a limit, and run.json takes half a KiB per measurement.
 _MOST_MEASUREMENTS: Final = 20_000
+# Each has a process here, even if its place is elsewhere.
+_MOST_BOARDS: Final = 100_000
+# What run.json can keep.
+_LARGEST_SEED: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,8 @@ def choose(
             f"--size-factor {size_factor:g}: it must be above 0 and at most 1",
             hint="1, or --full, is the published sizes",
         )
+    if seed is not None and not 0 <= seed <= _LARGEST_SEED:
+        raise ConfigError(f"--seed {seed}: it is out of range", hint=f"choose 0 to {_LARGEST_SEED}")
     return Choice(
         chosen,
         names,
@@ -174,8 +180,12 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
     Boards in real time are places of a pool: each has its meter and its level.
     """
     if boards < 1:
-        raise ConfigError(f"--boards {boards}: at least one board is needed")
+        raise ConfigError(f"--boards {boards}: at least one board is needed", hint="for example --boards 2")
+    if boards > _MOST_BOARDS:
+        raise ConfigError(f"--boards {boards}: it is out of range", hint=f"choose at most {_MOST_BOARDS}")
     if boards == 1:
+        if environment is not None and lab.wants_virtual_lab(environment):
+            check_room(environment, 1, say=_say_nothing)
         return 1
     if environment is None:
         raise ConfigError(f"--boards {boards}: no environment file names a board", hint="--lg-env FILE")
@@ -196,8 +206,12 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
             f"--boards {boards}: it brings up a lab for each board, and waits for nobody's place",
             hint="leave out --place-tag, --wait and --priority, or set LG_COORDINATOR",
         )
-    check_room(environment, boards, say=lambda _warning: None)  # it is said when they start
+    check_room(environment, boards, say=_say_nothing)
     return boards
+
+
+def _say_nothing(_warning: str) -> None:
+    """Warnings are said when boards start."""
 
 
 def check_apart(entries: Iterable[Planned]) -> None:

@@ -17,6 +17,7 @@ from fsjoule.virtual.lab.services import board_template
 
 Say = Callable[[str], None]
 PLACE = virtual_lab.PLACE
+being_changed = virtual_lab.being_changed
 
 
 def emulator(board: str, *kernels: str | TakenKernel, say: Say) -> str:
@@ -77,6 +78,6 @@ def _take_down(name: str, identity: str, say: Say) -> None:
     """A failure is only a warning: it must not hide why the run ended, and the guardian ends the lab anyway."""
     say("virtual lab: going down")
     try:
-        virtual_lab.down(name, identity=identity)
+        virtual_lab.down(name, identity=identity, progress=say)
     except FsjouleError as error:
         say(f"warning: the virtual lab could not be taken down: {error}")

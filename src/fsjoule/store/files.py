@@ -13,6 +13,7 @@ from typing import Final
 from fsjoule.errors import ConfigError, StorageError
 
 PARTIAL_SUFFIX: Final = ".partial"
+_PROBE_BYTES: Final = 1 << 16  # about the facts of a run, before its first measurement
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -59,9 +60,13 @@ def check_writable(folder: Path, option: str) -> None:
     """Try to write where an option points, before any work. Raises ConfigError, StorageError if the disk is full."""
     try:
         # A command that fails for another reason should leave no empty folder.
+        for each in (folder, *folder.absolute().parents):
+            if each.is_symlink() and not each.exists():
+                to = f"{each} is a link to {each.readlink()}, which does not exist"
+                raise ConfigError(f"{option}: {to}", hint="make that folder, or choose another")
         there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-        with TemporaryDirectory(prefix=".fsjoule-", dir=there):
-            pass
+        with TemporaryDirectory(prefix=".fsjoule-", dir=there) as probe:
+            Path(probe, "probe").write_bytes(bytes(_PROBE_BYTES))
     except OSError as error:
         said = f"{option}: nothing can be written in {folder}: {error.strerror}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

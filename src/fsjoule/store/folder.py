@@ -18,6 +18,7 @@ from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.inside import list_inside
 from fsjoule.host.interrupts import shielded
 from fsjoule.host.json_text import json_text
+from fsjoule.host.limits import of_limit
 from fsjoule.model import Measurement, Run, Trace
 from fsjoule.store.checksums import CHECKSUMS_FILE, encode_checksums
 from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, remove_folder, write_file, write_folder
@@ -94,7 +95,7 @@ class RunFolder:
         return self._path
 
     def begin(self, run: Run) -> None:
-        """Make the run folder, unless it was reopened. Raises StorageError if that fails."""
+        """Make the run folder, unless it was reopened. Raises StorageError if that fails; there is no folder then."""
         if self._path is not None:
             self._write_run(run)
             return
@@ -103,6 +104,15 @@ class RunFolder:
         with _storing(f"the run {name}", self._results_dir):
             self._results_dir.mkdir(parents=True, exist_ok=True)
             path.mkdir()
+        try:
+            self._fill(path, run)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            self._path = None
+            raise
+
+    def _fill(self, path: Path, run: Run) -> None:
+        with _storing(f"the run {path.name}", self._results_dir):
             self._open(path)
             self._open_measurements()
             flush_folder(self._inside)
@@ -236,7 +246,8 @@ def _storing(what: str, folder: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
+        limit, room = of_limit(error), "make room on that disk, or choose another folder with --results"
+        why, hint = (error.strerror or error, room) if limit is None else (limit.what, limit.hint)
         raise StorageError(
-            f"{what} could not be stored in {folder}: {error.strerror or error}",
-            hint="make room on that disk, or choose another folder with --results; earlier measurements are whole",
+            f"{what} could not be stored in {folder}: {why}", hint=f"{hint}; earlier measurements are whole"
         ) from error

@@ -26,6 +26,7 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
 from fsjoule.host.plaintext import plain_line
+from fsjoule.host.process_ref import ending
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile
 from fsjoule.model import Run, RunStatus
@@ -359,7 +360,7 @@ def outcome_of(code: int | None, run: Run | None, log: Path) -> Outcome:
     """What a bench's end means for its job: exit code (None: ended by us at its limit), run, and the bench's output."""
     if run is not None and run.status is RunStatus.COMPLETE and code in (0, _FAILED):
         return Outcome("fail" if code else "pass")
-    ended = "the bench took too long" if code is None else f"the bench ended with exit code {code}"
+    ended = "the bench took too long" if code is None else f"the bench {ending(code)}"
     why = (run and run.abort_reason) or _last_error(log) or ended
     if _PANIC in why:
         return Outcome("fail")

@@ -62,7 +62,7 @@ def _merged_tree(repository: Repository, ours: str, theirs: str) -> str | Confli
     command = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "--allow-unrelated-histories")
     done = repository.ask(*command, ours, theirs)
     said = done.stdout.decode(errors="replace").split("\n")
-    if done.returncode > _CONFLICT:
+    if done.returncode not in (0, _CONFLICT):
         raise LabError(f"git cannot merge {theirs} into {ours}: {done.stderr.decode(errors='replace').strip()}")
     if done.returncode == _CONFLICT:
         return Conflict(tuple(sorted({path for path in said[1:] if path})))

@@ -25,7 +25,7 @@ from fsjoule.host.clock import HostClock
 from fsjoule.model import BoardFacts, Fault, LabFacts, Planned, PoolPlace, Run
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Processes
-from fsjoule.runs.virtual import check_room
+from fsjoule.runs.virtual import being_changed, check_room
 from fsjoule.suites import Rates, estimate
 
 # A boot that fails on so many boards fails for good: its kernel may be why. A board fails so often in a row, too.
@@ -364,6 +364,8 @@ def started_boards(assignment: Assignment, say: Callable[[str], None], *, worker
         closing.callback(boards.end)
         for number in numbers:
             name = "" if pool else lab_of_board(environment.virtual_lab or "", number)
+            if name and (changed := being_changed(name)):
+                say(f"{changed}: board {number} waits for its end")
             boards.processes.start(worker, name, assignment)
         with interrupts.interruptible():
             boards.open()

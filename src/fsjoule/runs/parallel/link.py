@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from fsjoule.errors import FsjouleError
 from fsjoule.host import interrupts
+from fsjoule.host.limits import of_system
 from fsjoule.runs.parallel.messages import Crashed, Failed, Said
 
 _WELL_S: Final = 10.0
@@ -80,5 +81,6 @@ def serve(work: Callable[[Link, str], None]) -> None:
             return  # the run is gone
         except FsjouleError as error:
             link.send(Failed(error))
-        except Exception:  # noqa: BLE001 - the run tells it as its own
-            link.send(Crashed(traceback.format_exc()))
+        except Exception as error:  # noqa: BLE001 - the run tells it as its own
+            known = of_system(error)
+            link.send(Crashed(traceback.format_exc()) if known is None else Failed(known))

@@ -146,10 +146,11 @@ def _measure_all(bench: Bench, entries: Iterable[Planned]) -> LabError | None:
 
 def _dead_parts(session: Session, diagnose: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
     """What the board needs and its lab has lost, in words."""
+    dead = diagnose()
     try:
-        return (*diagnose(), *session.lab.guard.lacks())
+        return (*dead, *session.lab.guard.lacks())
     except LabError as error:
-        return (error.what,)  # without a coordinator nobody knows whose the board is
+        return dead or (error.what,)  # without a coordinator nobody knows whose the board is
 
 
 def _hear_nothing(_text: str) -> None:

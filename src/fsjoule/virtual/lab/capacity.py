@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.limits import FILE_SIZE, FILES, MEMORY
 from fsjoule.model import MIB
+from fsjoule.model.labels import counted
 from fsjoule.virtual.board.config import BoardConfig
 
 # Beside the memory of the board: QEMU and the programs of the board; for boards of a run that boot at
 # once a lab and a process each. Measured: 240 MiB (the kernel's proportional set size) with a lab and a process.
 _PROGRAMS_MIB: Final = 250
+# What QEMU reserves beside the board's memory; most of it are buffers for translated code, which stay empty.
+_QEMU_MIB: Final = 1024
+# A lab and a run need about 40 at once; with 64 a bench has been measured, with 24 it fails.
+_FILES: Final = 64
 _MEMINFO: Final = Path("/proc/meminfo")
 _KIB: Final = 1024
 
@@ -40,18 +46,27 @@ def check_fits(
 ) -> None:
     """Say what becomes of boards that share CPUs. Raises ConfigError for more boards than memory or disk can hold.
 
-    One board is never refused: nobody asked for a number. `folder` gets their cards; `room` is this computer's.
+    One board is refused only for a limit of this shell's: nobody asked for a number. `folder` gets their cards; `room`
+    is this computer's.
     """
+    FILES.need(_FILES, "a virtual board")
+    disks = (template.card.size_bytes, *(each.size_bytes for each in template.disks.values()))
+    FILE_SIZE.need(max(disks), "the disk of a virtual board")
+    MEMORY.need((template.qemu.memory_mib + _QEMU_MIB) * MIB, "the QEMU of a virtual board")
     if boards == 1:
         return
     room = room or Room.here(folder)
     memory = (template.qemu.memory_mib + _PROGRAMS_MIB) * MIB
-    disk = template.card.size_bytes + sum(each.size_bytes for each in template.disks.values())
-    for what, each, free in (("memory", memory, room.memory_bytes), ("disk", disk, room.disk_bytes)):
+    kinds = (
+        ("memory", memory, room.memory_bytes, "", "another computer"),
+        ("disk", sum(disks), room.disk_bytes, f" in {folder}", "another folder: FSJOULE_STATE_DIR=FOLDER"),
+    )
+    for what, each, free, where, other in kinds:
         if boards * each > free:
+            most = f"at most {counted(free // each, 'board')}" if free >= each else "make room"
             raise ConfigError(
-                f"{boards} boards do not fit: each takes {_gib(each)} of {what}, and {_gib(free)} are free",
-                hint=f"at most {max(1, free // each)} boards, or another computer",
+                f"{boards} boards do not fit: each takes {_gib(each)} of {what}, and {_gib(free)} are free{where}",
+                hint=f"{most}, or take {other}",
             )
     if boards > room.cpus:
         becomes = "takes longer" if template.guest_time is not None else "measures less MiB/s than one alone"

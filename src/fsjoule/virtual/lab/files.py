@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +19,8 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, LabError
+from fsjoule.host.computer_lock import command, locker
+from fsjoule.host.interrupts import interruptible
 from fsjoule.host.json_text import json_text
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, ending
@@ -30,6 +32,9 @@ LAB_SCHEMA: Final = "fsjoule.lab/1"
 _DEVICES_ROOT: Final = Path("/dev/shm")  # noqa: S108 - the directory made there is private (mode 0700)
 _EPITAPH_TIMEOUT_S: Final = 2.0
 _POLL_S: Final = 0.05
+# A lab goes down within a few seconds. Who waits for one to come up finds it used then.
+_LOCK_TIMEOUT_S: Final = 30.0
+_SAY_EVERY_S: Final = 10.0
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 
 
@@ -155,6 +160,7 @@ class LabPaths(BoardPaths):
     def __init__(self, root: Path) -> None:
         super().__init__(root.name, root, root / "logs")
         self.record: Final = root / "lab.json"
+        self._lock: Final = root / "lock"
         self.epitaph: Final = root / "ended.json"
         self.bin: Final = root / "bin"
         self.ssh: Final = root / "ssh"
@@ -220,18 +226,45 @@ class LabPaths(BoardPaths):
             _replace(self.epitaph, json_text(_EPITAPH, epitaph, indent=2))
 
     @contextmanager
-    def lock(self, timeout_message: str) -> Generator[None]:
-        """Let only one process change a lab. Raises LabError (transient) with the message if another one does."""
+    def lock(self, say: Callable[[str], None], wait_s: float = _LOCK_TIMEOUT_S) -> Generator[None]:
+        """Let only one process change a lab. Raises LabError (transient) if another one does so for too long."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LabError(timeout_message, transient=True) from None
+            deadline, said_s = time.monotonic() + wait_s, 0.0
+            while not _locked(descriptor):
+                who, now_s = self.being_changed or f"another process changes the lab {self.name!r}", time.monotonic()
+                if now_s >= deadline:
+                    raise LabError(who, transient=True, hint="wait for its end, or end that process, and try again")
+                if now_s - said_s >= _SAY_EVERY_S:
+                    said_s = now_s
+                    say(f"{who}: waiting, for at most {deadline - now_s:.0f} s")
+                with interruptible():
+                    time.sleep(_POLL_S)
+            os.utime(descriptor)
             yield
         finally:
             os.close(descriptor)
+
+    @property
+    def being_changed(self) -> str:
+        """Which process brings the lab up or takes it down now, and since when; empty if none is known to."""
+        try:
+            found = self._lock.stat()
+        except OSError:
+            return ""
+        pid = locker(found.st_ino)
+        since = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
+        who = f"process {pid} ({command(pid)}) since {since}"
+        return f"the lab {self.name!r} is being brought up or down by {who}" if pid else ""
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def numbered(name: str, number: int) -> str:

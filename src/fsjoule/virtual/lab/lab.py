@@ -127,7 +127,7 @@ def up(
         raise ConfigError(
             f"{boards} boards cannot have {exporters} exporters", hint="at least one, and at most one for each board"
         )
-    with paths.lock(f"the lab {name!r} is just being brought up or down by another process"):
+    with paths.lock(progress):
         record = paths.read()
         if record is not None and _state(record) == "up":
             _refuse_another(record, emulator=emulator, meter=meter, board=board, boards=boards)
@@ -192,14 +192,20 @@ def running() -> tuple[tuple[LabRecord, LabState], ...]:
     return tuple((each, _state(each)) for each in records if each is not None and _state(each) != "down")
 
 
-def down(name: str = PLACE, *, identity: str | None = None, force: bool = False) -> bool:
+def down(
+    name: str = PLACE,
+    *,
+    identity: str | None = None,
+    force: bool = False,
+    progress: Callable[[str], None] = lambda _text: None,
+) -> bool:
     """End a lab and everything in it, even leftovers of a killed lab. Returns False if there was none.
 
     With an `identity` only that lab is ended, not a later one with its name. Raises LabError if another process uses
     the lab (its owner, or a run on its place), unless `force` is set.
     """
     paths = LabPaths.of(name)
-    with paths.lock(f"the lab {name!r} is just being brought up or down by another process"):
+    with paths.lock(progress):
         record = paths.read()
         if record is None or identity not in (None, record.identity):
             return False
@@ -208,6 +214,11 @@ def down(name: str = PLACE, *, identity: str | None = None, force: bool = False)
             refuse_to_touch(record, "taken down", ())
         _end(paths, record)
         return was_up
+
+
+def being_changed(name: str) -> str:
+    """Which process brings the lab up or takes it down now, and since when; empty if none is known to."""
+    return LabPaths.of(name).being_changed
 
 
 def environment(name: str = PLACE) -> dict[str, str]:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
-from pathlib import Path
-from typing import Final
 
 from fsjoule.errors import LabError
+from fsjoule.host.computer_lock import command, locker
 from fsjoule.host.paths import state_dir
 from fsjoule.virtual.lab.files import LabRecord
-
-# A lock in /proc/locks: its kind, its process, and the file's inode.
-_LOCK: Final = re.compile(r"FLOCK +\S+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) ")
 
 
 def others_with(record: LabRecord) -> str | None:
     """Another user of the lab, in words: its living owner, or a run on one of its places. None if there is none."""
     owner = record.owner
     if owner is not None and owner.pid != os.getpid() and owner.alive():
-        return f"belongs to process {owner.pid} ({_command(owner.pid)}), which still runs"
+        return f"belongs to process {owner.pid} ({command(owner.pid)}), which still runs"
     for board in record.boards:
         user = _user_of(record.coordinator, board.place)
         if user is not None and user != os.getpid():
-            return f"is used by a run, process {user} ({_command(user)})" if user else "is used by a run"
+            return f"is used by a run, process {user} ({command(user)})" if user else "is used by a run"
     return None
 
 
@@ -48,23 +43,7 @@ def _user_of(coordinator: str, place: str) -> int | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _locker(os.fstat(descriptor).st_ino)
+        return locker(os.fstat(descriptor).st_ino)
     finally:
         os.close(descriptor)
     return None
-
-
-def _locker(inode: int) -> int:
-    try:
-        locks = Path("/proc/locks").read_text()
-    except OSError:
-        return 0
-    return next((int(pid) for pid, file in _LOCK.findall(locks) if int(file) == inode), 0)
-
-
-def _command(pid: int) -> str:
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        command = ""
-    return " ".join(command.split())[:60] or "unknown command"
