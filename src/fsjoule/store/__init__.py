@@ -8,6 +8,7 @@
             measurement.json            fsjoule.measurement/5
             trace.parquet               fsjoule.trace/2, 3 or 4
             fio.json, console.log       attachments, under the caller's names
+            SHA256SUMS                  of the files beside it
 
 For: writing results whole or not at all, and reading them from damaged and foreign folders too.
 Called by: `bench`, `runs`, `verdicts`, `report`, `meter` (recordings), `ci`, `cli`.

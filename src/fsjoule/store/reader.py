@@ -11,6 +11,7 @@ from fsjoule.errors import ResultError
 from fsjoule.host.inside import (
     ATTACHMENT_BYTES,
     DOCUMENT_BYTES,
+    MIB,
     TRACE_BYTES,
     Listed,
     list_inside,
@@ -224,7 +225,7 @@ def _load_measurement(folder: Path, name: str, run: Run) -> tuple[Measurement, d
         raise ResultError(f"it cannot be read: it has no {MEASUREMENT_FILE}")
     path = folder / MEASUREMENTS_FOLDER / name / MEASUREMENT_FILE
     measurement = decode(MEASUREMENT, content, MEASUREMENT_SCHEMA, path)
-    sums = read_inside(folder, MEASUREMENTS_FOLDER, name, CHECKSUMS_FILE, at_most=DOCUMENT_BYTES)
+    sums = read_inside(folder, MEASUREMENTS_FOLDER, name, CHECKSUMS_FILE, at_most=MIB)
     checksums = {} if sums is None else decode_checksums(sums)
     if sums is not None and (why := altered(content, checksums.get(MEASUREMENT_FILE, ""))):
         raise ResultError(f"its {MEASUREMENT_FILE} {why}")
