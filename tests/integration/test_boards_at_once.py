@@ -236,7 +236,8 @@ def test_a_boards_process_that_was_stopped_is_not_awaited() -> None:
             stopped.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
             now_s = time.monotonic()
-            silent = [_Process(stopped, cast("Any", None), cast("Any", None), heard) for heard in (now_s, now_s - 20)]
+            none = cast("Any", None)
+            silent = [_Process(stopped, none, none, heard, Path()) for heard in (now_s, now_s - 20)]
             assert [each.silence() for each in silent] == ["", "was stopped (SIGSTOP) and does nothing"]
         finally:
             stopped.kill()

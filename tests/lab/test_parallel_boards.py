@@ -104,7 +104,7 @@ def test_a_run_none_of_whose_boards_comes_up_ends_with_the_first_cause(tmp_path:
     said: list[str] = []
     with pytest.raises(ConfigError, match="--results"), started_boards(assignment, said.append):
         pytest.fail("a board came up")
-    assert len([line for line in said if "is left out" in line]) == 2
+    assert not [line for line in said if "is left out" in line]  # the error tells it
     assert not workers()
 
 

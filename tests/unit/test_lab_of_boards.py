@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
 from labgrid.remote.config import ResourceConfig
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, LabError, MissingToolError
 from fsjoule.host.computer_lock import try_lock
+from fsjoule.lab import read_environment
 from fsjoule.model import MIB
+from fsjoule.runs.session import Session
 from fsjoule.virtual.board.config import NetworkConfig
 from fsjoule.virtual.board.host_cpu import HostCpu
 from fsjoule.virtual.board.ready import BoardReady
@@ -164,3 +168,13 @@ def test_who_changes_a_lab_is_named_at_once_and_awaited(tmp_path: Path) -> None:
     assert [re.fullmatch(rf"{who}: waiting, for at most 0 s", line) is not None for line in said] == [True]
     with second.lock(said.append):
         assert len(said) == 1
+
+
+def test_a_missing_program_is_found_before_a_board_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LG_COORDINATOR", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    environment = read_environment(Path(__file__).parents[2] / "env" / "deterministic.yaml")
+    choice = cast("Any", SimpleNamespace(profiled=False, resumed=None, results=tmp_path, boards=1))
+    session = Session(choice, environment, lambda _line: None, ("fsjoule", "bench"))
+    with closing(session), pytest.raises(MissingToolError, match="'qemu-system-arm' was not found"):
+        session.prepare()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fsjoule.errors import (
     BoardError,
     ConfigError,
     FsjouleError,
+    LabError,
     MeasurementInvalid,
     MissingToolError,
     NoMeterError,
@@ -19,6 +21,7 @@ from fsjoule.errors import (
     PlaceLostError,
 )
 from fsjoule.lab import read_environment, wanted_place
+from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.request import Choice, choose
 
 ENVIRONMENTS = Path(__file__).parents[2] / "env"
@@ -92,6 +95,30 @@ def test_boards_that_are_brought_up_are_not_awaited(monkeypatch: pytest.MonkeyPa
         chosen(2, wait="5m")
     with pytest.raises(ConfigError, match="waits for nobody's place"):
         chosen(2, tags="soc=imx6ul")
+
+
+@pytest.mark.parametrize(
+    ("causes", "told"), [(("no qemu", "no qemu"), 0), (("no qemu", "no disk"), 2)], ids=["one cause", "two causes"]
+)
+def test_boards_that_all_fail_leave_nothing_and_fail_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, causes: tuple[str, ...], told: int
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
+    said: list[str] = []
+    processes, heard = Processes(said.append), list[int]()
+
+    def lose(number: int, error: FsjouleError) -> None:
+        assert "its process was killed by SIGKILL" in error.what
+        processes.leave_out(number, LabError(causes[number - 1]))
+
+    for name in ("first", "second"):
+        processes.start("killed_worker", name, None)
+    while processes.left:
+        processes.listen(lambda number, _message: heard.append(number), lose)
+    assert len(list(tmp_path.glob("*/lg-con-*"))) == 2
+    processes.end(())
+    assert (len(said), heard, list(tmp_path.iterdir())) == (told, [], [])
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from fsjoule.lab.ssh_shell import SshShell
 from fsjoule.lab.steps import recorded_steps
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import (
+    PROCESS_FOLDER,
     ask_with,
     check_places,
     guard,
@@ -55,6 +56,7 @@ from fsjoule.lab.wanted import RESERVED, Wanted, wanted_place
 from fsjoule.lab.wiring import missing_drivers
 
 __all__ = [
+    "PROCESS_FOLDER",
     "RESERVED",
     "BoardCounterDriver",
     "BoardStrategy",

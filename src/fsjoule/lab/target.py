@@ -27,7 +27,8 @@ from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 
 _KILLED_S: Final = 30.0
-_FOLDERS: Final = ("lg-con-", "lg-ssh-")
+PROCESS_FOLDER: Final = "fsj-"  # begins the name of a folder of a board's process, which has its connections' folders
+_FOLDERS: Final = ("lg-con-", "lg-ssh-", PROCESS_FOLDER)
 # A connection that is closed, or just being made, has a folder and no socket, and its process, which may be another
 # user of labgrid, wants the folder to the end.
 _LEFT_S: Final = 24 * 3600.0
@@ -135,10 +136,12 @@ def remove_left_connections() -> None:
     """
     with suppress(OSError):
         bound = Path("/proc/net/unix").read_text(errors="replace")
-        for folder in Path(tempfile.gettempdir()).glob("lg-[cs]*-*"):
+        for folder in Path(tempfile.gettempdir()).iterdir():
+            if not folder.name.startswith(_FOLDERS):
+                continue
             found = folder.lstat()
             old = time.time() - found.st_mtime > _LEFT_S
-            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and folder.name.startswith(_FOLDERS)
+            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
             if ours and old and f" {folder}/" not in bound:
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -447,7 +447,7 @@ def measurement(bench: AnyBench, planned: Planned, request: pytest.FixtureReques
             return bench.measure(planned)
     except FsjouleError as error:
         told = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
-        bench.say(f"{planned.slug}: {'not measured, as its boot has failed' if error in told else error}")
+        bench.say(f"{planned.slug}: {'not measured, for the same reason' if error in told else error}")
         told.append(error)
         if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Nothing more could be kept, or every further entry would wait as long for a dead board.

@@ -184,8 +184,6 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
     if boards > _MOST_BOARDS:
         raise ConfigError(f"--boards {boards}: it is out of range", hint=f"choose at most {_MOST_BOARDS}")
     if boards == 1:
-        if environment is not None and lab.wants_virtual_lab(environment):
-            check_room(environment, 1, say=_say_nothing)
         return 1
     if environment is None:
         raise ConfigError(f"--boards {boards}: no environment file names a board", hint="--lg-env FILE")
@@ -206,12 +204,8 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
             f"--boards {boards}: it brings up a lab for each board, and waits for nobody's place",
             hint="leave out --place-tag, --wait and --priority, or set LG_COORDINATOR",
         )
-    check_room(environment, boards, say=_say_nothing)
+    check_room(environment, boards, say=lambda _warning: None)  # it is said when they start
     return boards
-
-
-def _say_nothing(_warning: str) -> None:
-    """Warnings are said when boards start."""
 
 
 def check_apart(entries: Iterable[Planned]) -> None:

@@ -39,6 +39,7 @@ from fsjoule.runs.profiler import LabProfiler, check_profiled
 from fsjoule.runs.repetition import Repetition
 from fsjoule.runs.request import Choice, check_apart, planned, root_filesystems
 from fsjoule.runs.versions import lava_job, revision, versions
+from fsjoule.runs.virtual import check_equipment
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
@@ -131,6 +132,8 @@ class Session:
             check_writable(self.choice.results, "--results")
         if self.held is None:
             self.lab.find()
+            if lab.wants_virtual_lab(self.environment):
+                check_equipment(self.environment, self.choice.boards)
         if self.choice.resumed is not None:
             self.choice.resumed.check_storages(self.profile.storages)
         taken = tuple(kernel.facts.label for kernel in self.taken)

@@ -32,6 +32,12 @@ def check_room(environment: lab.EnvironmentFile, boards: int, say: Say) -> None:
     check_fits(boards, board_template(environment.virtual_board or virtual_lab.REAL_TIME), state_dir(), say)
 
 
+def check_equipment(environment: lab.EnvironmentFile, boards: int) -> None:
+    """Check early what every board's lab checks again: room, limits and programs. Raises as they do."""
+    check_room(environment, boards, lambda _warning: None)
+    virtual_lab.check_tools(environment.virtual_board or virtual_lab.REAL_TIME)
+
+
 @contextmanager
 def virtual_lab_of(
     environment: lab.EnvironmentFile,

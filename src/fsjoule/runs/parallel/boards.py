@@ -359,6 +359,7 @@ def started_boards(assignment: Assignment, say: Callable[[str], None], *, worker
     pool = bool(environment.wanted.tags)
     if not pool:
         check_room(environment, len(numbers), say)
+    lab.remove_left_connections()
     boards = Boards(Processes(say), {number: _Board() for number in numbers}, pool)
     with ExitStack() as closing:
         closing.callback(boards.end)

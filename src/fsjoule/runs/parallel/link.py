@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Generator
@@ -62,13 +64,16 @@ class Link:
 
 
 def serve(work: Callable[[Link, str], None]) -> None:
-    """The process `python -m MODULE FD LAB`: do the work of a board with the lab of that name.
+    """The process `python -m MODULE FD LAB FOLDER`: do the work of a board with the lab of that name.
 
+    Its temporary files, among them those of labgrid's connections by ssh, are in the folder, and end with it.
     Errors go to the run, which decides. The process ends at a signal, or when the run's process is gone.
     """
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
     link = Link(connection)
+    tempfile.tempdir = sys.argv[3]
     with ExitStack() as closing:
+        closing.callback(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
         closing.callback(connection.close)
         closing.enter_context(interrupts.handled())
         closing.enter_context(redirect_stdout(sys.stderr))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import sys
@@ -11,12 +12,14 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from subprocess import Popen
 from typing import IO, Any, Final
 
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts, process
 from fsjoule.host.process_ref import ending, seen
+from fsjoule.lab import PROCESS_FOLDER
 from fsjoule.runs.parallel.messages import Crashed, Failed, Said
 
 _LOOK_S: Final = 1.0
@@ -44,7 +47,9 @@ class _Process:
     connection: Connection[Any, Any]
     log: IO[bytes]
     heard_s: float
+    folder: Path  # of its temporary files
     over: bool = False
+    failed: bool = False  # it has cleaned up, and said so
     gone: bool = False  # it says nothing more
 
     def silence(self) -> str:
@@ -71,6 +76,8 @@ class Processes:
     say: Callable[[str], None]
     _each: dict[int, _Process] = field(default_factory=dict[int, _Process])
     _ended: bool = False
+    _begun: bool = False  # one has more to say than that it is well, or has failed
+    _unsaid: dict[int, str] = field(default_factory=dict[int, str])
 
     @property
     def left(self) -> list[int]:
@@ -81,12 +88,14 @@ class Processes:
         """Start `python -m MODULE FD LAB`, and send it its assignment."""
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        # One that has to be killed removes nothing. The name is short, for the paths of sockets in it are limited.
+        folder = Path(tempfile.mkdtemp(prefix=PROCESS_FOLDER))
         with theirs:
-            command = [sys.executable, "-m", module, str(theirs.fileno()), lab]
+            command = [sys.executable, "-m", module, str(theirs.fileno()), lab, str(folder)]
             started = process.start(command, log=log, pass_fds=[theirs.fileno()])
         connection: Connection[Any, Any] = Connection(ours.detach())
         connection.send(assignment)
-        self._each[len(self._each) + 1] = _Process(started, connection, log, time.monotonic())
+        self._each[len(self._each) + 1] = _Process(started, connection, log, time.monotonic(), folder)
 
     def send(self, number: int, message: object) -> None:
         """Send a message. To a process that has just ended nothing is sent: the next `listen` finds out."""
@@ -110,10 +119,21 @@ class Processes:
                 lose(number, LabError(f"board {number}: its process {why}", transient=True))
 
     def leave_out(self, number: int, error: FsjouleError) -> None:
-        """Give a board's process nothing more, and let it end: its board is off and its place is free then."""
-        self.say(f"board {number} is left out: {error.what.splitlines()[0]}")
+        """Give a board's process nothing more, and let it end: its board is off and its place is free then.
+
+        Before a board has begun it is said only once another one begins, or if they fail differently: whoever uses the
+        boards tells an error of all of them.
+        """
+        self._unsaid[number] = error.what.splitlines()[0]
         self.send(number, None)
         self._each[number].over = True
+        if self._begun or (not self.left and len(set(self._unsaid.values())) > 1):
+            self._say_left_out()
+
+    def _say_left_out(self) -> None:
+        for number, why in self._unsaid.items():
+            self.say(f"board {number} is left out: {why}")
+        self._unsaid.clear()
 
     def was_killed(self, number: int) -> bool:
         """Whether the process has ended without cleaning up, as it does after the signals of a user."""
@@ -140,6 +160,7 @@ class Processes:
             each.over = True
             each.connection.close()
             each.log.close()
+            shutil.rmtree(each.folder, ignore_errors=True)
 
     def _ready(self) -> Sequence[object]:
         """Wait a second at most for messages. Those of processes that are left out are their last words, and said."""
@@ -171,10 +192,14 @@ class Processes:
                 if text:
                     self.say(f"board {number}: {text}")
             case Crashed(text):
+                each.failed = True
                 raise BoardProcessError(f"board {number}:\n{text}")
             case Failed(error):
+                each.failed = True
                 lose(number, error)
             case _:
+                self._begun = True
+                self._say_left_out()
                 hear(number, message)
 
     def _drain(self, busy: Sequence[Popen[bytes]], hear: Hear) -> None:
@@ -183,8 +208,13 @@ class Processes:
         Those that are `busy` notice a signal just before a long wait only after that wait, so it is sent again.
         """
         deadline, again_s = time.monotonic() + _END_S, 0.0
-        popens = [each.popen for each in self._each.values()]
-        while any(each.poll() is None for each in popens) and (now_s := time.monotonic()) < deadline:
+        began_s = time.monotonic()
+
+        def lives(each: _Process) -> bool:
+            """Whether there is still something to wait for: what has failed only has to end."""
+            return each.popen.poll() is None and not (each.failed and time.monotonic() - began_s > _STOP_S)
+
+        while any(map(lives, self._each.values())) and (now_s := time.monotonic()) < deadline:
             if now_s >= again_s:
                 for each in busy:
                     each.terminate()  # not its group: programs that write the card are ended by the lab

@@ -86,6 +86,12 @@ def recipe_of(board: str) -> str:
     return board_template(board).recipe
 
 
+def check_tools(board: str) -> None:
+    """Raise MissingToolError for a program that a lab of such boards needs."""
+    for tool in filter(None, (emulator_for(board), *_TOOLS)):
+        process.find_tool(tool)
+
+
 def up(
     name: str = PLACE,
     *,
@@ -121,8 +127,7 @@ def up(
         raise ConfigError(
             f"the board {board!r} has its own time, which only the meter follows", hint="leave instruments out"
         )
-    for tool in _TOOLS:
-        process.find_tool(tool)
+    check_tools(board)
     if not 1 <= exporters <= boards:
         raise ConfigError(
             f"{boards} boards cannot have {exporters} exporters", hint="at least one, and at most one for each board"
