@@ -70,6 +70,9 @@ def _store(made: MadeRun, into: Path, most: int, *, profiled: bool = False) -> N
             folder.keep(PROGRAMS_FILE, encode_programs({77: "fio"}))
         folder.add(measurement, made.traces.get(measurement.number), attachments)
     folder.finish(replace(made.run, status=RunStatus.ABORTED, abort_reason="interrupted"))
+    # What they refuse, no reader behind them sees.
+    for checksums in sorted(folder.path.glob("measurements/*/SHA256SUMS"))[1:]:
+        checksums.unlink()
 
 
 def _two_kernels() -> MadeRun:
