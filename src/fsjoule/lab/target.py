@@ -27,7 +27,7 @@ from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 
 _KILLED_S: Final = 30.0
-PROCESS_FOLDER: Final = "fsj-"  # begins the name of a folder of a board's process, which has its connections' folders
+PROCESS_FOLDER: Final = "lg-fsj-"  # begins a folder of a board's process, which has its connections'
 _FOLDERS: Final = ("lg-con-", "lg-ssh-", PROCESS_FOLDER)
 # A connection that is closed, or just being made, has a folder and no socket, and its process, which may be another
 # user of labgrid, wants the folder to the end.
