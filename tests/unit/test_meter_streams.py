@@ -178,3 +178,18 @@ def test_writing_to_a_terminal_that_another_thread_closes_is_an_error_of_the_por
         with pytest.raises(OSError, match="the port was closed"):
             stream.write(b"x")
         monkeypatch.undo()
+
+
+def test_a_busy_computer_that_holds_the_writer_up_is_no_lost_port(
+    terminal: tuple[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_WRITE_TIMEOUT_S", 0.05)
+    written = os.write
+
+    def late(descriptor: int, data: bytes) -> int:
+        time.sleep(0.1)
+        return written(descriptor, data)
+
+    with TtyStream(terminal[1]) as stream:
+        monkeypatch.setattr(os, "write", late)
+        stream.write(b"x")

@@ -17,6 +17,7 @@ import socket
 import termios
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol, Self
 
@@ -120,6 +121,20 @@ def _answer(command: int, option: int) -> bytes:
     return b""  # options that are off stay off
 
 
+def _send_all(port: socket.socket | int, send: Callable[[memoryview], int], data: bytes) -> None:
+    """Send all to a port that does not block. Raises TimeoutError if it takes nothing for a while.
+
+    The kernel tells that, and not our clock: on a busy computer this process may be held up for as long. pyserial looks
+    at its clock even after all was written (https://github.com/pyserial/pyserial/blob/v3.5/serial/serialposix.py#L633).
+    """
+    rest = memoryview(data)
+    while rest:
+        if not select.select([], [port], [], _WRITE_TIMEOUT_S)[1]:
+            raise TimeoutError("the other side takes no bytes")
+        with suppress(BlockingIOError):
+            rest = rest[send(rest) :]
+
+
 class NetworkStream:
     """A port that ser2net serves, raw or with `telnet`."""
 
@@ -162,19 +177,11 @@ class NetworkStream:
         self._socket.close()
 
     def _send(self, data: bytes) -> None:
-        deadline = time.monotonic() + _WRITE_TIMEOUT_S
-        rest = memoryview(data)
         with self._sending:
-            while rest:
-                left_s = deadline - time.monotonic()
-                try:
-                    ready = left_s > 0 and select.select([], [self._socket], [], left_s)[1]
-                except ValueError as error:  # who reads has closed it meanwhile, in another thread
-                    raise ConnectionError("the connection has been closed") from error
-                if not ready:
-                    raise TimeoutError("the other side takes no bytes")
-                with suppress(BlockingIOError):
-                    rest = rest[self._socket.send(rest) :]
+            try:
+                _send_all(self._socket, self._socket.send, data)
+            except ValueError as error:  # who reads has closed it meanwhile, in another thread
+                raise ConnectionError("the connection has been closed") from error
 
     def __enter__(self) -> Self:
         return self
@@ -214,7 +221,7 @@ class TtyStream:
             raise PortHeldError(path, held_by)
         self._path = path
         try:
-            self._serial = serial.Serial(path, speed, exclusive=True, write_timeout=_WRITE_TIMEOUT_S)
+            self._serial = serial.Serial(path, speed, exclusive=True)
         except serial.SerialException as error:
             raise _opening_failed(path, error) from error
         except termios.error as error:
@@ -240,10 +247,10 @@ class TtyStream:
         return self._serial.fileno()
 
     def write(self, data: bytes) -> None:
+        descriptor = self.fileno()
         try:
-            self._serial.write(data)
-        except TypeError as error:
-            # pyserial's answer to a port that the receiving thread closes meanwhile.
+            _send_all(descriptor, lambda rest: os.write(descriptor, rest), data)
+        except (TypeError, ValueError) as error:  # who reads closes it meanwhile, in another thread
             raise OSError(errno.EBADF, "the port was closed", self._path) from error
 
     def raise_if_shared(self) -> None:
