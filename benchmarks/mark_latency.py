@@ -19,7 +19,7 @@ from fsjoule import images, lab
 from fsjoule.bench.square_load import Latency, square_load
 from fsjoule.host.clock import HostClock
 from fsjoule.host.paths import project_dir
-from fsjoule.lab.guestmeter import MarksOfBoard
+from fsjoule.lab.meterdriver import MarksOfBoard
 from fsjoule.model import MarkLine
 from fsjoule.runs.meter import environment_target
 from fsjoule.suites import SCRATCH_ROOT

@@ -21,7 +21,7 @@ from fsjoule import images
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.lab import BoardStrategy
-from fsjoule.lab.card import NamedCard
+from fsjoule.lab.flashers import NamedCard
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab.files import LabPaths
 

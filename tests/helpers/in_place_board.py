@@ -15,8 +15,7 @@ from fsjoule import images
 from fsjoule.host import process
 from fsjoule.kernels.recipe import recipes_folder
 from fsjoule.lab import BoardStrategy
-from fsjoule.lab.card import NamedCard
-from fsjoule.lab.kept_card import boot_partition, partitions
+from fsjoule.lab.flashers import NamedCard, boot_partition, partitions
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab import lab

@@ -16,7 +16,7 @@ from lab_board import lab_board
 from fsjoule import images
 from fsjoule.host import process
 from fsjoule.lab import BoardStrategy
-from fsjoule.lab.card import NamedCard
+from fsjoule.lab.flashers import NamedCard
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab.files import LabPaths

@@ -16,7 +16,7 @@ from lab_board import lab_board
 
 from fsjoule.errors import LabError
 from fsjoule.lab import BoardStrategy
-from fsjoule.lab.card import NamedCard
+from fsjoule.lab.flashers import NamedCard
 from fsjoule.model import ImageFacts
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths

@@ -12,8 +12,8 @@ import pytest
 from busybox import path_with
 
 from fsjoule.errors import BoardError
+from fsjoule.lab.flashers import Partition
 from fsjoule.lab.in_place import _Card
-from fsjoule.lab.kept_card import Partition
 from fsjoule.lab.second_slot import ENTRY, ENTRY_SCRIPT, KEPT, KEPT_SCRIPT, SCRIPT, USUAL, Slot, as_script, script
 from fsjoule.ports import CommandResult
 from fsjoule.testing import FakeShell

@@ -16,7 +16,7 @@ from fsjoule.errors import LabError
 from fsjoule.lab import find_places, jobs, wanted_place
 from fsjoule.lab.coordinator import Coordinator
 from fsjoule.lab.place import acquired_for_job
-from fsjoule.lab.wanted import AT_ONCE
+from fsjoule.lab.reservation import AT_ONCE
 
 FSJOULE = Path(sys.executable).with_name("fsjoule")
 # What a job does that is in the middle of it.
@@ -78,7 +78,7 @@ def test_whoever_ends_a_job_does_not_wait_for_the_next_one(coordinator: BareCoor
 _KILLED_AT_ONCE = """
 import os, signal
 from fsjoule.lab.place import acquired_for_job
-from fsjoule.lab.wanted import AT_ONCE
+from fsjoule.lab.reservation import AT_ONCE
 
 def say(line):
     if line.endswith("acquired"):

@@ -11,7 +11,7 @@ import pytest
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.lab.kept_card import Partition, boot_partition, partitions
+from fsjoule.lab.flashers import Partition, boot_partition, partitions
 from fsjoule.lab.second_slot import as_script, flag, flag_sector, read_slot, script
 from fsjoule.model import MIB
 

@@ -16,8 +16,8 @@ import pytest
 from labgrid.binding import BindingState
 
 from fsjoule.errors import BoardError, LabError
-from fsjoule.lab import SshShell, ssh_shell
-from fsjoule.lab.ssh_connection import SshConnection
+from fsjoule.lab import SshShell, ssh
+from fsjoule.lab.ssh import SshConnection
 from fsjoule.model import MIB
 from fsjoule.ports import CommandResult
 
@@ -125,7 +125,7 @@ def test_files_arrive_whole_or_say_why(shell: SshShell, tmp_path: Path) -> None:
 def test_a_board_that_says_too_much_is_named(
     shell: SshShell, console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh_shell, "_LIMIT_BYTES", MIB)
+    monkeypatch.setattr(ssh, "_LIMIT_BYTES", MIB)
     (tmp_path / "large").write_bytes(bytes(2 * MIB))
     with pytest.raises(BoardError, match=r"'cat .*large' sent more than 1 MiB over ssh"):
         shell.get(str(tmp_path / "large"))

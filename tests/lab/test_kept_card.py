@@ -14,7 +14,7 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.images import CardImage
 from fsjoule.lab import BoardStrategy
-from fsjoule.lab.kept_card import Partition, boot_partition
+from fsjoule.lab.flashers import Partition, boot_partition
 from fsjoule.model import MIB
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths

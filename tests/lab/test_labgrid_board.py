@@ -32,7 +32,7 @@ from fsjoule.lab import (
     acquired_place,
     meter,
 )
-from fsjoule.lab.card import Card
+from fsjoule.lab.flashers import Card
 from fsjoule.lab.place import Guard
 from fsjoule.lab.strategy import Status
 from fsjoule.model import ImageFacts

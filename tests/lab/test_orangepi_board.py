@@ -21,7 +21,7 @@ from fsjoule.images import CardImage
 from fsjoule.kernels.zimage import unpacked_kernel
 from fsjoule.lab import BoardStrategy, loader_help, second_slot
 from fsjoule.lab.boards.abilities import abilities_by_help
-from fsjoule.lab.kept_card import boot_partition
+from fsjoule.lab.flashers import boot_partition
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab import lab
 

@@ -12,7 +12,7 @@ from lab_leftovers import assert_nothing_left
 
 from fsjoule.host import process
 from fsjoule.lab import second_slot
-from fsjoule.lab.kept_card import boot_partition
+from fsjoule.lab.flashers import boot_partition
 from fsjoule.model import MarkSource
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from lab_board import strategy_of
 
 from fsjoule.host import process
-from fsjoule.lab.card import NamedCard
+from fsjoule.lab.flashers import NamedCard
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.lab import lab

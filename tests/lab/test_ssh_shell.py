@@ -25,7 +25,7 @@ from fsjoule.errors import BoardError
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import BoardStrategy, LabgridShell, SshShell, acquired_place
-from fsjoule.lab.ssh_connection import SshConnection
+from fsjoule.lab.ssh import SshConnection
 from fsjoule.lab.strategy import Status
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths

@@ -9,10 +9,9 @@ import pytest
 
 from fsjoule.images.boot_loader import _config
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.lab.boards.abilities import abilities_by_help, abilities_of, parse_config
+from fsjoule.lab.boards.abilities import abilities_by_help, abilities_of, abilities_text, parse_config
 from fsjoule.lab.boards.checking import check_board, unable
 from fsjoule.lab.boards.files import Wired, board_files, paths_of, write_new
-from fsjoule.lab.boards.words import abilities_text
 
 WIRED = Wired("netio", "http://outlet7.lab", 3, "A50285BI", "FSJ0001", "1234")
 BONE = load_recipe(recipes_folder(), "beaglebone-black")

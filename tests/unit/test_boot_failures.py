@@ -10,7 +10,7 @@ import pytest
 
 from fsjoule.errors import ConfigError
 from fsjoule.lab import boot_failures
-from fsjoule.lab.card import check_boots
+from fsjoule.lab.flashers import check_boots
 from fsjoule.model import ImageFacts
 
 SCANNED = "switch to partitions #0, OK\r\nmmc0 is current device\r\nScanning mmc 0:1...\r\n"

@@ -9,7 +9,7 @@ import pytest
 from fsjoule.bench.card_projection import project
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
-from fsjoule.lab.cardmodel import read_card_model
+from fsjoule.lab.environment import read_card_model
 from fsjoule.model import (
     MIB,
     CardEnergies,

@@ -10,9 +10,8 @@ import pytest
 import yaml
 from command_line import command_line
 
-from fsjoule.lab.boards.computer import Computer, check_computer
+from fsjoule.lab.boards.computer import Computer, check_computer, usb_devices
 from fsjoule.lab.boards.files import TO_CHANGE, exporter_text
-from fsjoule.lab.boards.usb import usb_devices
 
 BRIDGE = {"idVendor": "0403", "idProduct": "6001", "manufacturer": "FTDI", "product": "FT232R USB UART"}
 MUX = {"idVendor": "0424", "idProduct": "4041", "manufacturer": "Linux Automation GmbH", "product": "usb-sd-mux_rev3"}

@@ -42,9 +42,8 @@ from fsjoule.lab import (
     raised_by_us,
     remove_left_connections,
 )
-from fsjoule.lab.console import ConsoleRecorder
+from fsjoule.lab.console import ConsoleRecorder, SteadySerial
 from fsjoule.lab.meterdriver import NoMeter
-from fsjoule.lab.rfc2217 import SteadySerial
 from fsjoule.lab.target import close_ssh
 from fsjoule.model import FlakeyModel, Trace
 from fsjoule.ports import CommandResult

@@ -11,7 +11,7 @@ import yaml
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
-from fsjoule.lab.wiring import missing_resources
+from fsjoule.lab.environment import missing_resources
 from fsjoule.model import Reach
 
 _VIRTUAL = project_dir() / "env" / "virtual.yaml"

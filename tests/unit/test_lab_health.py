@@ -20,7 +20,7 @@ import pytest
 
 from fsjoule.errors import BoardError, LabError, MeterError
 from fsjoule.host.process_ref import ProcessRef, ending, seen
-from fsjoule.lab.guestmeter import ExplainedMeter
+from fsjoule.lab.meterdriver import ExplainedMeter
 from fsjoule.runs.parallel.worker import _dead_parts
 from fsjoule.testing import FakeMeter
 from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord

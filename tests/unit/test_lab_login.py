@@ -12,8 +12,8 @@ import pexpect
 import pytest
 
 from fsjoule.errors import BoardError, Part
-from fsjoule.lab import boot_failures, login
-from fsjoule.lab.login import await_login
+from fsjoule.lab import boot_failures, boot_watch
+from fsjoule.lab.boot_watch import BootWatch
 
 PROMPT = "fsjoule login: "
 _LIMIT_S = 20.0
@@ -23,6 +23,9 @@ class Console:
     """What a board says: text, and pauses in seconds; at the end it is silent."""
 
     def __init__(self, *said: str | float) -> None:
+        self.say(*said)
+
+    def say(self, *said: str | float) -> None:
         self.said = list(said)
         self.unread = ""
         self.received_bytes = 0
@@ -47,40 +50,49 @@ class Console:
         return ["Starting kernel ..."]
 
 
-def board(console: Console, *, longest_s: float | None, hang_after_s: float | None, limit_s: float = _LIMIT_S) -> Any:
-    return SimpleNamespace(
+def board(
+    console: Console,
+    *,
+    longest_s: float | None,
+    hang_after_s: float | None,
+    limit_s: float = _LIMIT_S,
+    boot_loader: bool = False,
+) -> BootWatch:
+    watched: Any = SimpleNamespace(
+        board="board",
         console=console,
         recorder=console,
         shell=SimpleNamespace(login_prompt=PROMPT),
-        boot_loader=False,
+        boot_loader=boot_loader,
         flasher=None,
         boot_failure="",
         boot_timeout=limit_s,
         silence_timeout=limit_s,
         look=tuple,
         error=BoardError,
-        longest_silence_s=longest_s,
-        hang_after_s=hang_after_s,
     )
+    watch = BootWatch(watched)
+    watch.longest_silence_s, watch.hang_after_s = longest_s, hang_after_s
+    return watch
 
 
 def test_a_boot_that_is_silent_for_much_longer_than_others_hangs() -> None:
     told = board(Console("U-Boot\n", 0.01, "Starting kernel ...\n"), longest_s=0.02, hang_after_s=0.2)
     begin = time.monotonic()
     with pytest.raises(BoardError, match=r"it hangs: silent for .* no boot before was for more than"):
-        await_login(told, look_s=0.01)
+        told.await_login(look_s=0.01)
     assert time.monotonic() - begin < _LIMIT_S
 
 
 def test_a_panic_whose_line_comes_in_pieces_is_told_whole() -> None:
     said = ("Starting kernel ...\n", "Kernel panic - not syncing: Attempted to kill ini", "t! exitcode=0x100\r\n")
     with pytest.raises(BoardError, match=r"not boot: Kernel panic - not syncing: Attempted to kill init! exitcode="):
-        await_login(board(Console(*said), longest_s=None, hang_after_s=None))
+        board(Console(*said), longest_s=None, hang_after_s=None).await_login()
 
 
 def test_a_pause_that_other_boots_had_too_is_no_hang() -> None:
     told = board(Console("U-Boot\n", 0.1, 0.1, PROMPT), longest_s=_LIMIT_S, hang_after_s=0.05)
-    assert await_login(told, look_s=0.1)
+    assert told.await_login(look_s=0.1)
 
 
 @pytest.mark.parametrize(("longest_s", "hang_after_s"), [(None, 0.05), (0.01, None)])
@@ -89,16 +101,18 @@ def test_no_boot_hangs_before_one_has_come_to_its_login_or_where_nobody_asked(
 ) -> None:
     told = board(Console("U-Boot\n"), longest_s=longest_s, hang_after_s=hang_after_s, limit_s=0.5)
     with pytest.raises(BoardError, match="no login within"):
-        await_login(told, look_s=0.1)
+        told.await_login(look_s=0.1)
 
 
 def test_the_longest_pause_of_a_boot_with_a_login_is_known() -> None:
-    told = board(Console("U-Boot\n", 0.3, "Linux\n", 0.05, PROMPT), longest_s=None, hang_after_s=None)
-    assert await_login(told, look_s=1.0)
-    assert told.longest_silence_s >= 0.3
-    told.console = told.recorder = Console("U-Boot\n", PROMPT)
-    assert await_login(told)
-    assert told.longest_silence_s >= 0.3
+    console = Console("U-Boot\n", 0.3, "Linux\n", 0.05, PROMPT)
+    watch = board(console, longest_s=None, hang_after_s=None)
+    assert watch.await_login(look_s=1.0)
+    assert watch.longest_silence_s is not None
+    assert watch.longest_silence_s >= 0.3
+    console.say("U-Boot\n", PROMPT)
+    assert watch.await_login()
+    assert watch.longest_silence_s >= 0.3
 
 
 @pytest.mark.parametrize(
@@ -107,10 +121,9 @@ def test_the_longest_pause_of_a_boot_with_a_login_is_known() -> None:
 def test_a_board_whose_boot_loader_never_spoke_has_failed_and_else_its_kernel_may_be_why(
     said: tuple[str, ...], part: Part | None, *, boot_loader: bool
 ) -> None:
-    silent = board(Console(*said), longest_s=None, hang_after_s=None, limit_s=0.3)
-    silent.boot_loader = boot_loader
+    silent = board(Console(*said), longest_s=None, hang_after_s=None, limit_s=0.3, boot_loader=boot_loader)
     with pytest.raises(BoardError) as caught:
-        await_login(silent, look_s=0.1)
+        silent.await_login(look_s=0.1)
     assert caught.value.part is part
 
 
@@ -127,11 +140,11 @@ def test_a_board_whose_boot_loader_never_spoke_has_failed_and_else_its_kernel_ma
 def test_a_boot_that_comes_to_no_login_is_named_early(
     said: Sequence[str | float], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login, "_GARBLED_S", 0.05)
-    monkeypatch.setattr(login, "_AFTER_OOPS_S", 0.05)
+    monkeypatch.setattr(boot_watch, "_GARBLED_S", 0.05)
+    monkeypatch.setattr(boot_watch, "_AFTER_OOPS_S", 0.05)
     begin = time.monotonic()
     with pytest.raises(BoardError, match=f"did not boot: .*{told}"):
-        await_login(board(Console(*said), longest_s=None, hang_after_s=None), look_s=0.01)
+        board(Console(*said), longest_s=None, hang_after_s=None).await_login(look_s=0.01)
     assert time.monotonic() - begin < _LIMIT_S
 
 

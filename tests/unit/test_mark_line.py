@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from traces import trace_of
 
 from fsjoule.bench.onboard.marks import start_mark, stop_mark
-from fsjoule.lab.guestmeter import MarksOfBoard
 from fsjoule.lab.instruments import HostMarked
+from fsjoule.lab.meterdriver import MarksOfBoard
 from fsjoule.meter.energy.validity import mark_complaints
 from fsjoule.meter.protocol.frames import FrameDecoder, MarkFrame
 from fsjoule.model import Mark, MarkLine, MarkSource

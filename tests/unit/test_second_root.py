@@ -12,8 +12,8 @@ import pytest
 from busybox import path_with
 
 from fsjoule.errors import BoardError
-from fsjoule.lab.kept_card import Partition
-from fsjoule.lab.second_root import Upload, bring_root, read_root
+from fsjoule.lab.flashers import Partition
+from fsjoule.lab.second_slot import Upload, bring_root, read_root
 from fsjoule.model import MIB
 from fsjoule.ports import CommandResult
 from fsjoule.testing import FakeShell

@@ -209,9 +209,8 @@ def board_check(
     """
     from fsjoule.errors import ConfigError
     from fsjoule.images.boot_loader import boot_loader
-    from fsjoule.lab.boards.abilities import abilities_by_help, abilities_of, parse_config
+    from fsjoule.lab.boards.abilities import abilities_by_help, abilities_of, abilities_text, parse_config
     from fsjoule.lab.boards.checking import check_board, unable
-    from fsjoule.lab.boards.words import abilities_text
 
     checked = check_board(environment, exporter=exporter)
     say = partial(out.print, soft_wrap=True, highlight=False)

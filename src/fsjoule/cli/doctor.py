@@ -13,7 +13,7 @@ from fsjoule.cli.common import Json, Priority, Wait, out, print_json, progress
 
 if TYPE_CHECKING:
     from fsjoule.bench.health.result import Check
-    from fsjoule.lab.wanted import Wanted
+    from fsjoule.lab.reservation import Wanted
 
 app = typer.Typer()
 
@@ -58,7 +58,7 @@ def doctor(
     Example: fsjoule doctor evk-1 --lg-env env/boards/imx6ul-evk.yaml --wait 30m
     """
     from fsjoule.errors import ConfigError
-    from fsjoule.lab.wanted import wanted_place
+    from fsjoule.lab.reservation import wanted_place
 
     wanted = wanted_place(None, wait, priority)
     if every and place is not None:

@@ -294,7 +294,7 @@ def guard(place: Place, job: int, lg_env: LgEnv) -> None:
 
 
 def _seconds(wait: str | None) -> float:
-    from fsjoule.lab.wanted import seconds
+    from fsjoule.lab.reservation import seconds
 
     return seconds("--wait", wait or _WAIT)
 

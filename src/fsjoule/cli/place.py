@@ -51,7 +51,7 @@ def hold(
     from fsjoule.errors import ConfigError
     from fsjoule.host import interrupts
     from fsjoule.lab import jobs
-    from fsjoule.lab.wanted import seconds, wanted_place
+    from fsjoule.lab.reservation import seconds, wanted_place
 
     if place is not None and place_tag is not None:
         raise ConfigError("--place and --place-tag both choose the place", hint="leave one of them out")
@@ -184,7 +184,7 @@ def release(
     """
     from fsjoule.errors import LabError
     from fsjoule.lab import jobs
-    from fsjoule.lab.wanted import seconds
+    from fsjoule.lab.reservation import seconds
 
     if not jobs.release(place, end=end, end_s=seconds("--grace", grace), say=progress):
         raise typer.Exit(LabError.exit_code)

@@ -19,23 +19,19 @@ Entry points:
 
 from fsjoule.lab.board import LabgridBoard
 from fsjoule.lab.board_counter import BoardCounterDriver
-from fsjoule.lab.environment import EnvironmentFile, let_labgrid_run, read_environment
-from fsjoule.lab.facts import board_facts
+from fsjoule.lab.environment import EnvironmentFile, let_labgrid_run, missing_drivers, read_environment
+from fsjoule.lab.facts import board_facts, lab_facts, recorded_steps
 from fsjoule.lab.fastboot import FastbootFlasher
-from fsjoule.lab.flashers import FlasherProtocol, SdMuxFlasher
-from fsjoule.lab.guestmeter import board_meter
+from fsjoule.lab.flashers import FlasherProtocol, KeptCard, SdMuxFlasher
 from fsjoule.lab.in_place import InPlaceFlasher
 from fsjoule.lab.instruments import InstrumentBase, InstrumentDriver, MarkLineDriver, Ppk2Driver
-from fsjoule.lab.kept_card import KeptCard
-from fsjoule.lab.labfacts import lab_facts
 from fsjoule.lab.loader_help import loader_help
-from fsjoule.lab.meterdriver import MeterDriver, board_counter, has_meter, instrument, meter
+from fsjoule.lab.meterdriver import MeterDriver, board_counter, board_meter, has_meter, instrument, meter
 from fsjoule.lab.place import Guard, acquired_place, acquired_places, note_end, release_left
 from fsjoule.lab.placenames import find_places, is_name, place_variables
+from fsjoule.lab.reservation import RESERVED, Wanted, wanted_place
 from fsjoule.lab.shell import LabgridShell
-from fsjoule.lab.ssh_server import SshServer
-from fsjoule.lab.ssh_shell import SshShell
-from fsjoule.lab.steps import recorded_steps
+from fsjoule.lab.ssh import SshServer, SshShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import (
     PROCESS_FOLDER,
@@ -52,8 +48,6 @@ from fsjoule.lab.target import (
 from fsjoule.lab.tftp import TftpFlasher
 from fsjoule.lab.translate import is_lab_fault, lab_errors, raised_by_labgrid, raised_by_us
 from fsjoule.lab.ums import UmsFlasher
-from fsjoule.lab.wanted import RESERVED, Wanted, wanted_place
-from fsjoule.lab.wiring import missing_drivers
 
 __all__ = [
     "PROCESS_FOLDER",

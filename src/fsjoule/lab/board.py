@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from labgrid import Target
 
 from fsjoule.errors import ConfigError, LabError, Part
-from fsjoule.lab.card import Card
 from fsjoule.lab.facts import board_facts
+from fsjoule.lab.flashers import Card
 from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors

@@ -1,4 +1,4 @@
-"""Records the board's console output from labgrid's steps, one per read."""
+"""The board's console: a record of its output, and pyserial's network client without needless negotiation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections import deque
 from typing import Any, Final
 
+import serial.rfc2217
+from labgrid.driver import SerialDriver
 from labgrid.step import steps
 
 from fsjoule.lab.checked_line import TRAFFIC
@@ -50,3 +52,28 @@ class ConsoleRecorder:
         self.received_bytes += len(data)
         while self._size_bytes > _KEPT_BYTES:
             self._size_bytes -= len(self._chunks.popleft())
+
+
+class SteadySerial(serial.rfc2217.Serial):
+    """A port that negotiates its line settings once, when it is opened."""
+
+    def close(self) -> None:
+        """Close the port and its socket, which pyserial leaves to the garbage collector if the other side is gone."""
+        connection = self._socket
+        super().close()
+        if connection is not None:
+            connection.close()
+
+    @property
+    def timeout(self) -> float | None:
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+
+
+def steady(console: object) -> None:
+    """Give an inactive SerialDriver the steady client, if it has a network port."""
+    if isinstance(console, SerialDriver) and type(console.serial) is serial.rfc2217.Serial:
+        console.serial = SteadySerial()

@@ -1,12 +1,26 @@
-"""Facts that a booted board reports about itself."""
+"""Facts for the results: of a booted board, of its lab's place and exporters, and labgrid's steps with their times."""
+
+# labgrid ships no types: strict checking would only report their absence.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final
+import shlex
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
-from fsjoule.model import BoardFacts
+from labgrid import Target
+from labgrid.protocol import ConsoleProtocol
+from labgrid.resource.remote import RemotePlace, RemotePlaceManager
+from labgrid.step import steps
+
+from fsjoule.lab.board_counter import BoardCounterDriver
+from fsjoule.lab.meterdriver import METERS
+from fsjoule.lab.translate import lab_errors
+from fsjoule.model import BoardFacts, Exporter, LabFacts, LabStep, MeterPort
 from fsjoule.ports import Command, CommandResult, Shell
 
 _SECTOR_BYTES: Final = 512
@@ -22,6 +36,9 @@ _HALF_COUNT: Final = 2**31
 # Ticks begin after time does, and a virtual machine's host may stop one of the two.
 _TICKS_LATE_S: Final = 0.1
 _TICKS_DRIFT: Final = 0.001
+_LONGEST: Final = 1000
+# Limit for a run of many hours without a measurement.
+_MOST: Final = 5000
 
 
 def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
@@ -102,3 +119,95 @@ def _bus(shell: Shell, device: str) -> str:
     told = ios.stdout if ios.exit_code == 0 else ""
     parts = [_field(told, name) for name in ("clock", "bus width", "timing spec")]
     return ", ".join(re.sub(r"^\d+ \((.*)\)$", r"\1", part) for part in parts if part)
+
+
+def lab_facts(target: Target) -> LabFacts | None:
+    remote = next((each for each in target.resources if isinstance(each, RemotePlace)), None)
+    if remote is None:
+        return None
+    manager: Any = RemotePlaceManager.get()
+    session = manager.session
+    with lab_errors("asking labgrid for the place's resources"):
+        place = session.get_place(remote.name)
+        return LabFacts(
+            place=place.name,
+            coordinator=str(manager.url),
+            exporters=_exporters(session, place.acquired_resources),
+            meter=_meter_port(target),
+            user=f"{session.getuser()}@{session.gethostname()}",
+        )
+
+
+def _exporters(session: Any, paths: Any) -> tuple[Exporter, ...]:  # noqa: ANN401 - labgrid has no types
+    """Exporters by name. A resource reached through its exporter names the exporter's computer."""
+    hosts: dict[str, str] = {}
+    for exporter, group, _cls, name in paths:
+        # An exporter that is just ending has no entry any more.
+        entry = session.resources.get(exporter, {}).get(group, {}).get(name)
+        host = "" if entry is None else str(entry.extra.get("proxy") or "")
+        hosts[exporter] = hosts.get(exporter) or host
+    return tuple(Exporter(name, hosts[name]) for name in sorted(hosts))
+
+
+def _meter_port(target: Target) -> MeterPort | None:
+    driver = next((each for each in target.drivers if isinstance(each, METERS)), None)
+    if driver is None:
+        return None
+    if isinstance(driver, BoardCounterDriver):
+        return MeterPort(type(driver).__name__, "", str(target.get_driver("BoardStrategy").mark_device))
+    port: Any = getattr(driver, "port", None)
+    if port is None:
+        kind, address = driver.where
+        return MeterPort(kind, "", address)
+    host, number = getattr(port, "host", None), getattr(port, "port", None)
+    if host is None:
+        return MeterPort(type(port).__name__, "", str(number or ""))
+    path = (getattr(port, "extra", None) or {}).get("path") or ""
+    return MeterPort(type(port).__name__, f"{host}:{number}", str(path))
+
+
+class _Recorder:
+    """Steps in the order in which they began, without consoles, which have their own log."""
+
+    def __init__(self) -> None:
+        self._begun: list[tuple[Any, int]] = []
+
+    def notify(self, event: Any) -> None:  # noqa: ANN401 - labgrid's
+        step = event.step
+        shown = step.tag is None and not isinstance(step.source, ConsoleProtocol)
+        if event.data.get("state") == "start" and shown and len(self._begun) < _MOST:
+            self._begun.append((step, round(time.time() * 1000)))
+
+    def take(self) -> tuple[LabStep, ...]:
+        taken, self._begun = self._begun, []
+        return tuple(_kept(step, started_ms) for step, started_ms in taken)
+
+
+@contextmanager
+def recorded_steps() -> Generator[Callable[[], tuple[LabStep, ...]]]:
+    """Record labgrid's steps. Gives a function that returns the steps since its last call."""
+    recorder = _Recorder()
+    steps.subscribe(recorder.notify)
+    try:
+        yield recorder.take
+    finally:
+        steps.unsubscribe(recorder.notify)
+
+
+def _kept(step: Any, started_ms: int) -> LabStep:  # noqa: ANN401 - labgrid's
+    return LabStep(
+        title=str(step.title).strip("_"),
+        source=type(step.source).__name__ if step.source is not None else "",
+        level=int(step.level),
+        started_utc_ms=started_ms,
+        duration_ms=round(step.duration * 1000),
+        args={str(name): _text(value) for name, value in (step.args or {}).items()},
+        error=_text(step.exception) if step.exception is not None else "",
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (list, tuple)) and all(isinstance(each, Command) for each in value):
+        value = " && ".join(shlex.join(each.argv) for each in value)
+    text = shlex.join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,29 +1,39 @@
-"""Drivers that bring a card image onto the board's card. The strategy knows only their common protocol."""
+"""Card images, and drivers that bring one onto the board's card or find it there (`KeptCard`).
+
+The strategy knows only their common protocol.
+"""
 
 from __future__ import annotations
 
 import abc
+import hashlib
+import json
+import string
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import attr
 from labgrid import Target
 from labgrid.driver import Driver
+from labgrid.exceptions import InvalidConfigError
 from labgrid.factory import target_factory
 from labgrid.step import step
 from labgrid.util.helper import processwrapper
 
-from fsjoule.errors import BoardError, LabError, also
+from fsjoule.errors import BoardError, ConfigError, LabError, also
+from fsjoule.host import process
+from fsjoule.host.cache.stages import file_sha256
 from fsjoule.lab import arguments, disk_program, disks
 from fsjoule.lab.cardwriter import StillWritingError, write_card
 from fsjoule.lab.console import ConsoleRecorder
 from fsjoule.lab.disks import BoardsDisk
 from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.translate import lab_errors, time_limit
-from fsjoule.model import MIB, Reach
+from fsjoule.model import MIB, ImageFacts, Reach
 from fsjoule.ports import Shell
 
 _MUX_TIMEOUT_S: Final = 30.0
@@ -31,6 +41,9 @@ _SETTLE_TIMEOUT_S: Final = 60.0
 _MEDIUM_TIMEOUT_S: Final = 15.0
 _LOOK_S: Final = 0.5
 _NOT_FOUND: Final = 127  # a shell's exit code
+_TIMEOUT_S: Final = 30.0
+_READ_TIMEOUT_S: Final = 300.0
+_BOOTABLE: Final = "LegacyBIOSBootable"
 
 
 class FlashedBoard(Protocol):
@@ -225,3 +238,130 @@ class SdMuxFlasher(DiskFlasher):
         with time_limit(_MUX_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
             disks.check_words(self.mux.mux)
             self.mux.set_mode(mode)
+
+
+class Card(Protocol):
+    """An image for the card (fsjoule.images makes it)."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def facts(self) -> ImageFacts: ...
+
+
+@dataclass(frozen=True)
+class NamedCard:
+    """An image of the environment file; only its digest is known."""
+
+    path: Path
+    facts: ImageFacts
+
+
+def check_boots(card: Card, board: str) -> None:
+    """Raise ConfigError if `card`, made by fsjoule, has no boot loader; `board` starts the one on its card."""
+    facts = card.facts
+    if facts.recipe and not facts.has_boot_loader:
+        raise ConfigError(
+            f"the card image of the recipe {facts.recipe!r} has no boot loader, and {board} starts the one on its card",
+            hint=f"add [boot_loader] to the recipe {facts.recipe} (docs/images.md), or set boot_loader: false",
+        )
+
+
+def named_card(name: str, environment: Any) -> NamedCard:  # noqa: ANN401 - a labgrid Environment, which has no types
+    """The named image from the section `images` of a labgrid environment. Raises InvalidConfigError."""
+    wrong: Any = InvalidConfigError  # attrs without types
+    try:
+        path = Path(environment.config.get_image_path(name))
+    except KeyError as error:
+        raise wrong(f"the environment file has no image {name!r}; add it: images: {{{name}: PATH}}") from error
+    try:
+        return _card(path, name)
+    except OSError as error:
+        raise wrong(f"the image {name!r}, {path}, cannot be read: {error.strerror}") from error
+
+
+def named_file(path: Path) -> NamedCard:
+    """An image file. Raises ConfigError if it cannot be read."""
+    try:
+        return _card(path, path.name)
+    except OSError as error:
+        raise ConfigError(f"the image cannot be read: {error.strerror}", file=path) from error
+
+
+def _card(path: Path, name: str) -> NamedCard:
+    return NamedCard(path, ImageFacts("", name, "", file_sha256(path), {}, {}))
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class KeptCard(Driver, FlasherProtocol):
+    """Leaves the card as it is, and looks whether it is the run's: one kernel, one root filesystem.
+
+    Filesystems on the scratch partition are made by the board itself, as always.
+    """
+
+    reach = Reach.SCRATCH
+    without_mux = "the card stays in the board as it is"
+    _unseen = False
+
+    def flash(self, image: Path, board: FlashedBoard) -> None:  # noqa: ARG002
+        """See FlasherProtocol. There is nothing to do before the board has booted."""
+        self._unseen = True
+
+    def check_booted(self, image: Path, board: FlashedBoard, shell: Shell) -> None:
+        """Compare the boot partition: kernel, device tree, command line. The root changes with every boot."""
+        if not self._unseen:
+            return
+        boot = boot_partition(image)
+        device = partition_device(board.card_device, boot.number)
+        wanted = hashlib.sha256()
+        with image.open("rb") as file:
+            file.seek(boot.start * boot.sector_bytes)
+            wanted.update(file.read(boot.size * boot.sector_bytes))
+        said = shell.run(["busybox", "sha256sum", device], timeout_s=_READ_TIMEOUT_S).stdout
+        if said.split()[:1] != [wanted.hexdigest()]:
+            block_map = image.with_name(f"{image.name}.bmap")
+            raise LabError(
+                f"the card in the board is not the run's: {device} differs from the boot partition of {image}",
+                hint=f"write the card by hand: bmaptool copy --bmap {block_map} {image} /dev/CARD",
+            )
+        self._unseen = False
+
+
+def partition_device(card_device: str, number: int) -> str:
+    """The board's path of a partition of its card."""
+    return f"/dev/{card_device}{'p' if card_device[-1].isdigit() else ''}{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of a card image: its number, from 1, and its place in sectors."""
+
+    number: int
+    start: int
+    size: int
+    bootable: bool
+    sector_bytes: int = 512
+
+
+def partitions(image: Path) -> tuple[Partition, ...]:
+    """The partitions of a card image. Raises LabError without a partition table."""
+    table = json.loads(process.run(["sfdisk", "--json", image], timeout_s=_TIMEOUT_S).stdout)["partitiontable"]
+    return tuple(
+        Partition(
+            int(each["node"][len(each["node"].rstrip(string.digits)) :]),
+            each["start"],
+            each["size"],
+            each.get("bootable") or _BOOTABLE in each.get("attrs", ""),
+        )
+        for each in table["partitions"]
+    )
+
+
+def boot_partition(image: Path) -> Partition:
+    """An image's boot partition. Raises LabError without one."""
+    for each in partitions(image):
+        if each.bootable:
+            return each
+    raise LabError(f"the card image {image} has no boot partition")

@@ -13,14 +13,13 @@ from typing import Final
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import ConfigError, ExporterError, LabError, PlaceHeldError
-from fsjoule.lab.card import Card
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, user
-from fsjoule.lab.environment import EnvironmentFile
+from fsjoule.lab.environment import EnvironmentFile, missing_resources
+from fsjoule.lab.flashers import Card
 from fsjoule.lab.placenames import check_usable
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import labgrid_target
 from fsjoule.lab.translate import lab_errors, time_limit
-from fsjoule.lab.wiring import missing_resources
 
 _LOOK_S: Final = 2.0
 _POWER_TIMEOUT_S: Final = 30.0

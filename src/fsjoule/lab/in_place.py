@@ -17,10 +17,20 @@ from labgrid.step import step
 from fsjoule.errors import BoardError
 from fsjoule.lab import second_slot
 from fsjoule.lab.board_network import BoardNetwork
-from fsjoule.lab.flashers import FlashedBoard, KernelKeeper
-from fsjoule.lab.kept_card import partition_device
-from fsjoule.lab.second_root import Upload, bring_root
-from fsjoule.lab.second_slot import ENTRY, ENTRY_SCRIPT, FOLDER, KEPT, KEPT_SCRIPT, SCRIPT, USUAL, WORD, Slot
+from fsjoule.lab.flashers import FlashedBoard, KernelKeeper, partition_device
+from fsjoule.lab.second_slot import (
+    ENTRY,
+    ENTRY_SCRIPT,
+    FOLDER,
+    KEPT,
+    KEPT_SCRIPT,
+    SCRIPT,
+    USUAL,
+    WORD,
+    Slot,
+    Upload,
+    bring_root,
+)
 from fsjoule.lab.shell import BoardShell
 from fsjoule.model import Reach
 from fsjoule.ports import Shell

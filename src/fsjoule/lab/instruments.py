@@ -11,26 +11,29 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import attr
 from labgrid.binding import BindingState
 from labgrid.driver import Driver
 from labgrid.factory import target_factory
-from labgrid.resource import Resource
+from labgrid.resource import Resource, SerialPort
 from labgrid.step import step
+from labgrid.util.proxy import proxymanager
 
-from fsjoule.errors import ConfigError, MeterError
+from fsjoule.errors import ConfigError, LabError, MeterError
 from fsjoule.lab.arguments import number, text
-from fsjoule.lab.port_stream import meter_errors, port_opener
+from fsjoule.lab.translate import lab_errors
 from fsjoule.meter.instruments import ADDRESSES, InstrumentMeter, kind_at
 from fsjoule.meter.links.mark_listener import MarkListener
 from fsjoule.meter.links.ppk2 import Ppk2Meter, Ppk2Settings
 from fsjoule.meter.links.pumped import PumpedTty
+from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
 from fsjoule.model import MarkSource, PlainInfo, PlainTrace
 from fsjoule.model.mark_line import damaged_marks, read_line
 
 MARK_LINE_DRIVER: Final = "MarkLineDriver"
+HINT: Final = "is it plugged in, and does the environment file bind the name that its port is exported by?"
 
 
 class InstrumentBase(Driver):
@@ -251,3 +254,31 @@ class HostMarked:
         )
         lost = [text for _, text, _, damaged in heard if damaged]
         return replace(trace, marks=marks, faults=(*trace.faults, damaged_marks(lost)) if lost else trace.faults)
+
+
+def port_opener(
+    port: Any,  # noqa: ANN401 - labgrid has no types
+    terminal: Callable[[str, int], Stream] = TtyStream,
+) -> Callable[[], Stream]:
+    """A function that opens the port, at its present address; `terminal` opens one of this computer.
+
+    Raises MeterError if labgrid does not know where the port is.
+    """
+    with meter_errors("finding the meter's port"):
+        port.poll()  # a restarted exporter serves it under another number
+        if isinstance(port, SerialPort):
+            path, speed = port.port, port.speed
+            return lambda: terminal(path, speed)
+        host, number = cast("tuple[str, int]", proxymanager.get_host_and_port(port))
+        telnet = port.protocol == "rfc2217"
+        return lambda: NetworkStream(host, number, telnet=telnet)
+
+
+@contextmanager
+def meter_errors(doing: str) -> Generator[None]:
+    """Errors of labgrid about the port become the meter's errors."""
+    try:
+        with lab_errors(doing):
+            yield
+    except LabError as error:
+        raise MeterError(error.what, transient=True, hint=HINT) from error

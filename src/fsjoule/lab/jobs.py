@@ -28,7 +28,7 @@ from fsjoule.lab.coordinator import Coordinator, connected, user
 from fsjoule.lab.notes import Content, Kind, Note, in_use, job_notes, one_run_only
 from fsjoule.lab.place import HeldPlace, acquired_for_job
 from fsjoule.lab.placenames import BY_TAGS, find_place
-from fsjoule.lab.wanted import Wanted
+from fsjoule.lab.reservation import Wanted
 
 Say = Callable[[str], None]
 

@@ -18,8 +18,7 @@ from fsjoule.lab import states
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, may_use, since, user
 from fsjoule.lab.notes import Kind, Note, in_use, one_run_only
 from fsjoule.lab.placenames import check_usable
-from fsjoule.lab.reservation import Turn, reserved
-from fsjoule.lab.wanted import AT_ONCE, Wanted
+from fsjoule.lab.reservation import AT_ONCE, Turn, Wanted, reserved
 from fsjoule.model.places import PlaceHealth
 
 _EXPORTER_TIMEOUT_S: Final = 10.0

@@ -11,8 +11,7 @@ from labgrid.remote.common import Place
 
 from fsjoule.errors import ConfigError, PlaceHeldError
 from fsjoule.lab.coordinator import Coordinator, connected, may_use, since, user
-from fsjoule.lab.reservation import check_free, check_some
-from fsjoule.lab.wanted import AT_ONCE, RESERVED, Wanted
+from fsjoule.lab.reservation import AT_ONCE, RESERVED, Wanted, check_free, check_some
 
 _VARIABLE: Final = "LG_PLACE"
 _IS_VARIABLE: Final = (f"${_VARIABLE}", f"${{{_VARIABLE}}}")

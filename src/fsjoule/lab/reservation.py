@@ -1,5 +1,7 @@
 """Waiting for a place in labgrid's own queue: a reservation, kept alive while it waits, and cancelled at any end.
 
+A user asks for one with `--place-tag soc=imx6ul --wait 30m --priority 10`.
+
 labgrid's coordinator allocates a free place to the reservation with the highest priority, the oldest of several. A
 reservation that nobody polls for 60 s expires, and its place goes to the next one at most 30 s later: so long can a
 waiter that was killed keep others from a free place.
@@ -7,20 +9,23 @@ waiter that was killed keep others from a free place.
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Final
 
-from labgrid.remote.common import Place, Reservation, ReservationState
+from labgrid.remote.common import TAG_KEY, Place, Reservation, ReservationState
 from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError
 from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab.coordinator import Coordinator, RefusedError, may_use, since
 from fsjoule.lab.states import OWN_TAGS, STATE, fit, state_of
-from fsjoule.lab.wanted import RESERVED, Wanted
+from fsjoule.model.labels import listed
 from fsjoule.model.places import PlaceHealth
 
 Say = Callable[[str], None]
@@ -34,6 +39,11 @@ _EXPIRES_S: Final = 60.0
 _SHOWN: Final = 5
 _UNKNOWN: Final = PlaceHealth.UNKNOWN
 _HINT: Final = "labgrid-client who shows who works where; --wait 30m waits, --priority 10 goes before others that wait"
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_TIME: Final = re.compile(r"(\d{1,6}(?:\.\d*)?)([smh])")
+_VALUE: Final = re.compile(r"\S+")
+# In front of a reservation's token: LG_PLACE=+, LG_PLACE=+TOKEN.
+RESERVED: Final = "+"
 
 
 def _never(_coordinator: Coordinator, _name: str) -> bool:
@@ -343,3 +353,101 @@ def _holder(place: Place, reservations: Iterable[Reservation]) -> tuple[str, str
 
 def _tags(wanted: Mapping[str, str]) -> str:
     return " and ".join(f"{key}={value}" for key, value in wanted.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A reservation. `place` is "" while it waits, else the one that it may acquire; `places` have its tags.
+
+    `since_s` is when it was made, in seconds of the coordinator's epoch.
+    """
+
+    owner: str
+    tags: Mapping[str, str]
+    priority: float
+    since_s: float
+    places: tuple[str, ...]
+    place: str
+
+
+def waiters(coordinator: Coordinator) -> list[Waiter]:
+    """Reservations that wait or may acquire, the first to be served first. Raises LabError."""
+    places = list(coordinator.places.values())
+    alive = (ReservationState.waiting, ReservationState.allocated)
+    found = [each for each in coordinator.reservations() if each.state in alive]
+    return [
+        Waiter(
+            owner=each.owner,
+            tags=dict(each.filters["main"]),
+            priority=each.prio,
+            since_s=each.created,
+            places=tuple(matching(places, each.filters["main"])),
+            place=next(iter(each.allocations.get("main", ())), ""),
+        )
+        for each in sorted(found, key=lambda each: (-each.prio, each.created))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Any place with all `tags`, or the named one without tags; awaited for at most `wait_s` seconds.
+
+    Waiters are served by `priority`, the highest first, then by age.
+    """
+
+    tags: tuple[tuple[str, str], ...] = ()
+    wait_s: float = 0.0
+    priority: float = 0.0
+
+    @property
+    def reserves(self) -> bool:
+        """Whether a reservation is needed."""
+        return bool(self.tags or self.wait_s)
+
+    def named(self, place: str) -> Wanted:
+        """The same, and it must be this place."""
+        return replace(self, tags=(*self.tags, ("name", place)))
+
+    def __str__(self) -> str:
+        return "a place with " + ", ".join(f"{key}={value}" for key, value in self.tags)
+
+
+AT_ONCE: Final = Wanted()
+
+
+def wanted_place(tags: str | None, wait: str | None, priority: float | None) -> Wanted:
+    """The options --place-tag, --wait and --priority. Raises ConfigError."""
+    found = Wanted(_written_tags(tags), seconds("--wait", wait) if wait is not None else 0.0, priority or 0.0)
+    if not math.isfinite(found.priority):
+        raise ConfigError(f"--priority {priority}: it is a number", hint="for example --priority 10")
+    if priority is not None and not found.reserves:
+        raise ConfigError(
+            "--priority orders those who wait for a place, and this run does not wait",
+            hint="add --wait 30m, or --place-tag KEY=VALUE",
+        )
+    return found
+
+
+def seconds(option: str, text: str) -> float:
+    """Seconds in `90s`, `30m` or `2h`. Raises ConfigError."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"{option} {text}: it is a number with s, m or h", hint=f"for example {option} 30m")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _written_tags(text: str | None) -> tuple[tuple[str, str], ...]:
+    if text is None:
+        return ()
+    pairs: dict[str, str] = {}
+    for each in listed(text):
+        key, _, value = each.partition("=")
+        if TAG_KEY.fullmatch(key) is None or _VALUE.fullmatch(value) is None or pairs.get(key, value) != value:
+            raise ConfigError(
+                f"--place-tag {text}: {each!r} is not a tag of a place",
+                hint="KEY=VALUE[,KEY=VALUE], for example soc=imx6ul; labgrid-client -p PLACE set-tags sets them",
+            )
+        pairs[key] = value
+    if not pairs:
+        raise ConfigError("--place-tag names no tag", hint="for example --place-tag soc=imx6ul")
+    return tuple(pairs.items())

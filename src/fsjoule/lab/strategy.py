@@ -21,15 +21,12 @@ from serial import SerialException
 
 from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, Part, PlaceLostError, also
 from fsjoule.lab import arguments
-from fsjoule.lab.card import Card, check_boots, named_card
-from fsjoule.lab.console import ConsoleRecorder
-from fsjoule.lab.flashers import FlasherProtocol, KernelKeeper
-from fsjoule.lab.login import await_login, did_not_boot
+from fsjoule.lab.boot_watch import BootWatch
+from fsjoule.lab.console import ConsoleRecorder, steady
+from fsjoule.lab.flashers import Card, FlasherProtocol, KernelKeeper, check_boots, named_card
 from fsjoule.lab.place import Guard
-from fsjoule.lab.rfc2217 import steady
 from fsjoule.lab.shell import PANIC, BoardShell, LabgridShell
-from fsjoule.lab.ssh_connection import SshConnection
-from fsjoule.lab.ssh_server import SshServer
+from fsjoule.lab.ssh import SshConnection, SshServer
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _POWER_TIMEOUT_S: Final = 30.0
@@ -115,6 +112,9 @@ class BoardStrategy(Strategy):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        self.console: Any  # labgrid binds it, as the next two
+        self.shell: Any
+        self.flasher: Any
         self.card: Card | None = None
         self.guard = Guard()
         self.status = Status.unknown
@@ -128,9 +128,7 @@ class BoardStrategy(Strategy):
         self._on_card_sha256: str | None = None
         # Since when it has had no power, by our doing; None if it may have some.
         self._off_since_s: float | None = None
-        # The longest pause of the console in a boot that came to its login; a pause from which on a boot hangs.
-        self.longest_silence_s: float | None = None
-        self.hang_after_s: float | None = None
+        self.boot_watch = BootWatch(self)
 
     @property
     def _labgrid(self) -> Target:
@@ -292,7 +290,7 @@ class BoardStrategy(Strategy):
     def _await_shell(self, unless: str = "") -> bool:
         self.start()
         with lab_errors("waiting for the board's login", Part.CONSOLE):
-            if logs_in := await_login(self, unless):
+            if logs_in := self.boot_watch.await_login(unless):
                 self._log_in()
         return logs_in
 
@@ -387,7 +385,8 @@ class BoardStrategy(Strategy):
             self._labgrid.activate(self.shell)
         except (pexpect.TIMEOUT, pexpect.EOF) as error:
             panic = re.search(PANIC, self.recorder.text())
-            raise did_not_boot(self, panic[0] if panic else "no shell after the login prompt", self.look()) from error
+            reason = panic[0] if panic else "no shell after the login prompt"
+            raise self.boot_watch.did_not_boot(reason, self.look()) from error
 
     def error(self, what: str) -> BoardError:
         """An error about this board, with the last lines of its console."""

@@ -24,8 +24,8 @@ from fsjoule.host.paths import project_dir
 from fsjoule.host.process_ref import ending
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab.coordinator import connected
+from fsjoule.lab.reservation import Wanted
 from fsjoule.lab.states import states
-from fsjoule.lab.wanted import Wanted
 from fsjoule.meter.links.notices import complaints, file_notices, uncalibrated
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.model import MIB, BoardProfile

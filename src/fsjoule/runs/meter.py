@@ -12,7 +12,7 @@ from typing import Any, Final
 from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError, MeterError
 from fsjoule.host import interrupts
-from fsjoule.lab.wanted import AT_ONCE, Wanted
+from fsjoule.lab.reservation import AT_ONCE, Wanted
 from fsjoule.meter.instruments import ADDRESSES, KINDS, InstrumentMeter, Kind, kind_at
 from fsjoule.meter.links.address import FORMS, opener
 from fsjoule.meter.links.client import MeterClient

@@ -12,7 +12,7 @@ from typing import Final
 
 from fsjoule.errors import ResultError
 from fsjoule.lab.coordinator import connected
-from fsjoule.lab.queue import Waiter, waiters
+from fsjoule.lab.reservation import Waiter, waiters
 from fsjoule.lab.states import PlaceState, states
 from fsjoule.model import Run, RunStatus
 from fsjoule.model.places import (

@@ -24,7 +24,7 @@ from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
 from fsjoule.host.process_ref import end_with_parent
 from fsjoule.lab import handover
-from fsjoule.lab.card import named_file
+from fsjoule.lab.flashers import named_file
 
 PROMPT: Final = "fsjoule-bench# "
 _DOWNLOADS: Final = Path("/var/lib/lava/dispatcher")

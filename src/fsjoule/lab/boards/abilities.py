@@ -8,6 +8,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
+from fsjoule.kernels.recipe import Recipe
+
 _SET: Final = re.compile(r'^CONFIG_(\w+)=(?:"(.*)"|(.*))$', re.MULTILINE)
 _COMMAND: Final = re.compile(r"^(\w+)\s+- ", re.MULTILINE)
 
@@ -90,3 +92,24 @@ def abilities_by_help(help_text: str) -> Abilities:
         for name, _, commands, remark in _WAYS
     )
     return Abilities(ways, tuple(name for name, _, commands in _BOOTS if there & set(commands)))
+
+
+def abilities_text(recipe: Recipe, abilities: Abilities | None) -> str:
+    """Ways of flashing, how the kernel is found, and the prompt; `abilities` is None if nothing is known."""
+    lines = ["ways to flash the card:", "  yes  SD mux (needs nothing of the boot loader)"]
+    if abilities is None:
+        lines.append("  ?    all others: this recipe names no boot loader whose configuration Debian has")
+        return "\n".join(lines)
+    for way in abilities.ways:
+        remark = f" ({way.remark})" if way.remark else ""
+        if way.lacks:
+            lines.append(f"  no   {way.name}: without {', '.join(way.lacks)}{remark}")
+        else:
+            lines.append(f"  yes  {way.name}{remark}")
+    lines.append(f"finds the kernel by: {', '.join(abilities.boots) or 'neither extlinux.conf nor boot.scr'}")
+    if abilities.prompt is not None:
+        known = recipe.board is None or recipe.board.prompt == abilities.prompt
+        other = "" if known else f", but {recipe.file} says {recipe.board.prompt!r}" if recipe.board else ""
+        delay = "" if abilities.delay_s is None else f", after {abilities.delay_s} s without a key it boots"
+        lines.append(f"prompt: {abilities.prompt!r}{other}{delay}")
+    return "\n".join(lines)

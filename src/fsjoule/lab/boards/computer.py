@@ -14,7 +14,6 @@ from typing import Final
 
 from fsjoule.host.extras import how_to_install
 from fsjoule.lab.boards.files import TO_CHANGE, Wired
-from fsjoule.lab.boards.usb import UsbDevice, usb_devices
 from fsjoule.meter.links.finder import find, serial_ports
 
 _EXTRA: Final = how_to_install("exporter")
@@ -32,6 +31,15 @@ _DAEMONS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _GROUPS: Final = {"dialout": "serial ports", "plugdev": "a USB-SD-Mux", "disk": "cards in the mux's reader"}
 _RULES: Final = ("etc/udev/rules.d", "usr/local/lib/udev/rules.d", "usr/lib/udev/rules.d", "lib/udev/rules.d")
 _RULE: Final = "usb-sd-mux"
+_MUX: Final = "usb-sd-mux"  # the product's name begins so (rules of usbsdmux)
+# Vendor and product, as labgrid's USBSDMuxDevice, USBSDWireDevice and USBSDWire3Device have them.
+_KINDS: Final = {
+    ("0424", "4041"): _MUX,
+    ("04e8", "6001"): "sdwire",
+    ("0bda", "0316"): "sdwire3",
+    ("1915", "c00a"): "ppk2",
+}
+_ROOT_HUB: Final = "1d6b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +152,59 @@ def _devices(devices: Collection[UsbDevice]) -> Iterator[Part]:
 def _only(devices: Collection[UsbDevice]) -> str:
     serials = [device.serial for device in devices]
     return serials[0] if len(serials) == 1 and serials[0] else TO_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class UsbDevice:
+    """One device. `ttys` and `sgs` are its serial ports and SCSI devices, without /dev/."""
+
+    bus_path: str
+    vendor: str
+    product: str
+    serial: str
+    name: str
+    ttys: tuple[str, ...] = ()
+    sgs: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Its use to fsjoule: usb-sd-mux, sdwire, sdwire3, ppk2, serial, or nothing."""
+        if self.name.rpartition(", ")[2].startswith(_MUX):
+            return _MUX
+        return _KINDS.get((self.vendor, self.product)) or ("serial" if self.ttys else "")
+
+    @property
+    def is_mux(self) -> bool:
+        return self.kind == _MUX
+
+
+def usb_devices(root: Path = Path("/")) -> list[UsbDevice]:
+    """All USB devices except the computer's own hubs, in the order of their sockets."""
+    return sorted(_usb_devices(root / "sys" / "bus" / "usb" / "devices"), key=lambda device: device.bus_path)
+
+
+def _usb_devices(folder: Path) -> Iterator[UsbDevice]:
+    for link in folder.glob("*") if folder.is_dir() else ():
+        vendor = _read(link / "idVendor")
+        if not vendor or vendor == _ROOT_HUB:
+            continue
+        place = link.resolve()
+        # Its own interfaces; further devices, behind a hub, are folders beside them.
+        interfaces = sorted(place.glob(f"{link.name}:*"))
+        words = [_read(link / "manufacturer"), _read(link / "product")]
+        yield UsbDevice(
+            link.name,
+            vendor,
+            _read(link / "idProduct"),
+            _read(link / "serial"),
+            ", ".join(filter(None, words)),
+            tuple(sorted(tty.name for each in interfaces for tty in each.rglob("tty/tty*"))),
+            tuple(sorted(sg.name for each in interfaces for sg in each.rglob("scsi_generic/sg*"))),
+        )
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""

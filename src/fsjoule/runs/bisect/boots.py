@@ -128,7 +128,7 @@ class BoardBoots:
             with interrupts.interruptible(), held.failing():
                 self._target = self._open.enter_context(lab.labgrid_target(self.environment.path))
             with lab.lab_errors("finding the board's parts"):
-                self._target.get_driver("BoardStrategy").hang_after_s = _HANG_AFTER_S
+                self._target.get_driver("BoardStrategy").boot_watch.hang_after_s = _HANG_AFTER_S
             self._lab = held
         return self._lab, self._target
 

@@ -1,4 +1,7 @@
-"""Programs and files on the board over ssh, while its console is the witness of what happens to it."""
+"""A board over ssh, from the login on its console to its power-off, while the console is the witness of what happens.
+
+A card of fsjoule's starts no ssh server and has no keys of its own: `SshServer` starts one after each login.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,57 @@ import os
 import re
 import select
 import shlex
+import shutil
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, Any, Final
 
+import attr
+from labgrid import Target
+from labgrid.binding import BindingState
+from labgrid.driver import Driver
+from labgrid.driver.exception import ExecutionError
+from labgrid.factory import target_factory
 from labgrid.step import step
 from labgrid.util import gen_marker
 
-from fsjoule.errors import BoardError, LabError
+from fsjoule.errors import BoardError, ConfigError, LabError, also
 from fsjoule.host import process
+from fsjoule.lab.board_network import FailingBoard, checked, lease
+from fsjoule.lab.disks import check_words
 from fsjoule.lab.shell import LabgridShell
+from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.model import MIB
 from fsjoule.ports import Command, CommandResult
 
+_CLOSE_TIMEOUT_S: Final = 30.0
+_EXIT_TIMEOUT_S: Final = 10.0
+_GLANCE_S: Final = 0.05
+# labgrid's last attempt may begin at the end of its own limit.
+_MORE_S: Final = 20.0
+_ADDRESS_TIMEOUT_S: Final = 60.0
+_PAUSE_S: Final = 2.0
+# Written over the console, read over ssh. Boards with one root over NFS share it, but each start has its own boot_id.
+# In guest time two boards may have one boot_id, but not one mark.
+_MARK: Final = "/tmp/.fsjoule-board"  # noqa: S108 - the board's /tmp is only ours
+_WHICH_BOARD: Final = f"cat {_MARK} /proc/sys/kernel/random/boot_id"
+
+# ssh's words, and what to do.
+_ADVICE: Final = {
+    r"Permission denied|Too many authentication failures": "the board does not take the key: see keyfile and username "
+    "of SSHDriver and NetworkService, and authorized_keys on the board",
+    r"Connection (?:refused|reset|closed)|banner exchange": "no ssh server answers there: is it installed, has it "
+    "started, and is the port right?",
+    r"timed out|No route to host|unreachable": "is the address the board's, and can this computer reach it?",
+    r"Could not resolve": "the address's name is unknown here: state the number, or correct the name",
+}
+_KEYGEN_TIMEOUT_S: Final = 20.0
+# In the board's memory: nothing of it survives a power-off.
+_FOLDER: Final = "/run/fsjoule-ssh"
 # A program's output stays on the board until it ends: the network carries nothing while it runs.
 _OUTPUT: Final = "/tmp/.fsjoule-output-ssh"  # noqa: S108 - the board's /tmp is only ours
 # In the environment of a command and of all that it starts: they can be found and ended when ssh is gone.
@@ -34,13 +72,188 @@ _TRANSFER_TIMEOUT_S: Final = 300.0
 _UPLOAD_TIMEOUT_S: Final = 1800.0
 _SEND_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 1.0
-_GLANCE_S: Final = 0.05
 # A board that has panicked says so at about the time at which its ssh server goes silent.
 _LAST_WORDS_S: Final = 3.0
 _END_TIMEOUT_S: Final = 60.0
 _CHUNK_BYTES: Final = 65536
 # The kernel under test says how much: this computer's memory and disk are not its own.
 _LIMIT_BYTES: Final = 64 * MIB
+
+
+class SshConnection:
+    """The board over ssh. `server` is brought up before each connection, if the board has none of its own.
+
+    labgrid's driver takes any host key: a board that is flashed again, or makes its key at each boot, has another one.
+    """
+
+    def __init__(self, target: Target, driver: Any, server: SshServer | None) -> None:  # noqa: ANN401 - labgrid's
+        self._target = target
+        self._driver = driver
+        self._server = server
+        self._stated: str = driver.networkservice.address
+        if not self._stated and hasattr(driver.networkservice, "_remote_entry"):
+            # labgrid sets its resources again and again to what the exporter says.
+            hint = "state it there, or write NetworkService with address: '' into the environment file"
+            raise ConfigError("the exporter's NetworkService has no address", hint=hint)
+        self._shell: SshShell | None = None
+
+    def open(self, console: LabgridShell, board: FailingBoard) -> SshShell:
+        """Connect to a board that is logged in on its console. Raises BoardError, LabError."""
+        self.close()
+        driver, service = self._driver, self._driver.networkservice
+        learned = "" if self._server is None else self._server.start(console, board)
+        service.address = self._stated or learned or _address_of(board, console)
+        check_words(service)
+        limit_s = driver.connection_timeout
+        where = f"{driver.username or service.username}@{service.address}, port {service.port}"
+        doing = f"connecting by ssh to {where}"
+
+        def look() -> tuple[str, ...]:
+            console.watch(doing, _GLANCE_S)
+            return ()
+
+        try:
+            with time_limit(2 * limit_s + _MORE_S, doing, look), lab_errors(doing):
+                try:
+                    self._target.activate(driver)
+                except Exception as error:
+                    if (words := _last_words(error)) is None:
+                        raise
+                    refused = board.error(f"is not reached by ssh within {limit_s:.0f} s at {where}: {words}")
+                    refused.hint = next((advice for said, advice in _ADVICE.items() if re.search(said, words)), None)
+                    raise refused from error
+        except BaseException:
+            self._discard()
+            raise
+        self._shell = SshShell(driver, console)
+        try:
+            self._check_same_board(console, self._shell, board, where)
+        except BaseException as error:
+            with also(error, "closing the connection by ssh"):
+                self.close()
+            raise
+        return self._shell
+
+    @staticmethod
+    def _check_same_board(console: LabgridShell, ssh: SshShell, board: FailingBoard, where: str) -> None:
+        """Raise BoardError unless ssh reaches the board of the console: what goes over ssh makes filesystems there."""
+        mark = gen_marker()
+        on_console = console.run(["sh", "-c", f"echo {mark} >{_MARK} && {_WHICH_BOARD}"])
+        if mark not in on_console.stdout or on_console.exit_code != 0:
+            raise board.error(f"cannot mark itself, to be known over ssh: {on_console.stdout.strip()}")
+        over_ssh = ssh.run(["sh", "-c", _WHICH_BOARD])
+        if over_ssh.stdout != on_console.stdout:
+            error = board.error(f"is not the machine that ssh reaches at {where}: nothing was done there")
+            error.transient = False
+            error.hint = "correct the address of NetworkService, or omit it: the board is then asked for its address"
+            raise error
+
+    def close(self) -> None:
+        """End the connection, whatever the board's state. Raises LabError."""
+        if self._shell is not None:
+            self._shell.close()
+            self._shell = None
+        if self._driver.state is not BindingState.active:
+            return
+        doing = "closing the connection by ssh"
+        with time_limit(_CLOSE_TIMEOUT_S, doing), lab_errors(doing):
+            # First: labgrid would wait a minute for the answer of a board that is off.
+            self._end(self._driver.control)
+            self._target.deactivate(self._driver)
+
+    def _discard(self) -> None:
+        """End what a failed connection has left: labgrid forgets it."""
+        client, folder = getattr(self._driver, "process", None), getattr(self._driver, "tmpdir", None)
+        if client is not None and client.poll() is None:
+            process.stop(client)
+        if folder is None:
+            return
+        for control in Path(folder).glob("control-*"):
+            self._end(str(control))
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _end(self, control: str) -> None:
+        """End the ssh that has the connection, and with it all that use it."""
+        path = control.replace("%", "%%")
+        end = [self._driver._ssh, "-F", "none", "-o", f"ControlPath={path}", "-O", "exit", "board"]  # noqa: SLF001
+        process.run(end, timeout_s=_EXIT_TIMEOUT_S, check=False)
+
+
+def _last_words(error: Exception) -> str | None:
+    """What ssh has said in labgrid's last attempt, if labgrid's error is about that."""
+    cause = error if isinstance(error, ExecutionError) else error.__cause__
+    if not isinstance(cause, ExecutionError):
+        return None
+    lines = [line.decode(errors="replace") if isinstance(line, bytes) else str(line) for line in cause.stdout or ()]
+    return " ".join(" ".join(lines).split()) or str(cause.msg)
+
+
+def _address_of(board: FailingBoard, console: LabgridShell) -> str:
+    """The address that the board has got by DHCP, or soon gets."""
+    show = "ip -4 -o addr show scope global"
+    deadline = time.monotonic() + _ADDRESS_TIMEOUT_S
+    while True:
+        said = console.run(["sh", "-c", f"{show} 2>/dev/null || busybox {show}"]).stdout
+        if found := re.search(r"\binet ([0-9.]+)", said):
+            return found[1]
+        if time.monotonic() > deadline:
+            raise board.error(f"has no address within {_ADDRESS_TIMEOUT_S:.0f} s{said and ': '}{said.strip()}")
+        time.sleep(_PAUSE_S)
+
+
+@target_factory.reg_driver
+@attr.s(eq=False)
+class SshServer(Driver):
+    """Brings up a card's network and its dropbear over the console, after each login.
+
+    The board makes its host key at each boot. It takes one key: SSHDriver's keyfile, or one that this process makes for
+    itself. There is no login by password.
+
+    Args:
+        driver (str): the kernel module of the board's network interface; empty if it is built into the kernel
+        interface (str): the board's network interface
+    """
+
+    bindings = {"ssh": "SSHDriver"}  # noqa: RUF012 - labgrid's way
+    driver: str = attr.ib(default="", validator=attr.validators.matches_re(r"[\w-]*"))
+    interface: str = attr.ib(default="eth0", validator=attr.validators.matches_re(r"\w+"))
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self.ssh: Any
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @step()
+    def start(self, shell: LabgridShell, board: FailingBoard) -> str:
+        """Start it on a board that is logged in. Returns the board's address. Raises BoardError, LabError."""
+        if shell.run(["sh", "-c", "command -v dropbear"]).exit_code != 0:
+            error = board.error("has no ssh server on its card")
+            error.transient = False
+            error.hint = 'add it to the recipe: more_packages = ["dropbear-bin"] in [userland]'
+            raise error
+        address = lease(board, shell, self.driver, self.interface).address
+        key = shlex.quote(self._public_key())
+        steps = [
+            f"{{ [ ! -e {_FOLDER}/pid ] || kill $(cat {_FOLDER}/pid) 2>/dev/null; rm -rf {_FOLDER}; }}",
+            f"umask 077 && mkdir {_FOLDER} && echo {key} >{_FOLDER}/authorized_keys",
+            f"dropbearkey -t ed25519 -f {_FOLDER}/host_key 2>&1",
+            # No passwords, no forwarding, no message of the day.
+            f"dropbear -s -j -k -m -r {_FOLDER}/host_key -D {_FOLDER} -P {_FOLDER}/pid 2>&1",
+        ]
+        checked(board, shell, " && ".join(steps), "cannot start its ssh server")
+        return address
+
+    def _public_key(self) -> str:
+        if not self.ssh.keyfile:
+            self._folder = tempfile.TemporaryDirectory(prefix="fsjoule-ssh-")
+            self.ssh.keyfile = str(Path(self._folder.name) / "key")
+            make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "fsjoule", "-f", self.ssh.keyfile]
+            process.run(make, timeout_s=_KEYGEN_TIMEOUT_S)
+        keyfile = self.ssh.keyfile
+        if self.target is not None and self.target.env is not None:
+            keyfile = self.target.env.config.resolve_path(keyfile)
+        told = process.run(["ssh-keygen", "-y", "-P", "", "-f", keyfile], timeout_s=_KEYGEN_TIMEOUT_S).stdout
+        return told.decode().strip()
 
 
 class SshShell:
