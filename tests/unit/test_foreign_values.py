@@ -85,7 +85,7 @@ def put(file: Path, way: tuple[str | int, ...], value: object) -> None:
         (("meter", "shunt_lsb_uv"), 0.0),
         (("meter", "calibration", "zero_date"), 2**62),
         (("boards", "6.1", "cpus"), -1),
-        (("schema",), "fsjoule.run/1"),
+        (("schema",), "fsjoule.run/2"),
     ],
 )
 def test_a_run_that_cannot_be_costs_no_other(

@@ -239,10 +239,11 @@ def test_a_trace_of_another_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trace.parquet"
     path.write_bytes(encode_trace(make_trace(0.1)))
     metadata = pq.read_metadata(path).metadata or {}
-    older = {key: text.replace(b"fsjoule.trace/2", b"fsjoule.trace/1") for key, text in metadata.items()}
-    pq.write_table(pq.read_table(path).replace_schema_metadata(older), path)
-    with pytest.raises(ResultError, match=r"of schema 'fsjoule.trace/1'; this version of fsjoule reads"):
+    newer = {key: text.replace(b"fsjoule.trace/1", b"fsjoule.trace/9") for key, text in metadata.items()}
+    pq.write_table(pq.read_table(path).replace_schema_metadata(newer), path)
+    with pytest.raises(ResultError, match=r"of schema 'fsjoule.trace/9'; this version of fsjoule reads") as caught:
         read_trace(path)
+    assert caught.value.hint == "another version of fsjoule wrote it: read it with that version"
 
 
 def test_a_recording_of_days_keeps_its_marks(tmp_path: Path) -> None:

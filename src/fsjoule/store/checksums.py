@@ -1,7 +1,7 @@
 """The SHA-256 of each file of a measurement, as sha256sum(1) writes and checks them: `sha256sum -c SHA256SUMS`.
 
 They tell that a file was edited, exchanged or lost after it was stored. They are no signature: whoever can write to the
-folder can write them again, or remove them; older measurements have none.
+folder can write them again, or remove them; a measurement without any is read.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ def _description(measurement: Measurement, problems: Sequence[str]) -> str:
 
 
 def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """The steps of labgrid for a measurement, and problems of their record; older runs have no record."""
+    """The steps of labgrid for a measurement, and problems of their record."""
     try:
         content = loaded.attachment(number, STEPS_FILE)
         return ((), ()) if content is None else (nested(decode_steps(content)), ())
