@@ -147,18 +147,6 @@ def test_an_error_without_a_code_of_sqlite_is_told(index: Path) -> None:
         read_after_its_end(opened)
 
 
-def test_an_older_index_is_not_migrated_by_reading(tmp_path: Path) -> None:
-    file = tmp_path / "index.sqlite"
-    open_index(file, create=True).close()
-    with sqlite3.connect(file) as database:
-        database.execute("UPDATE fsjoule_index_version SET version_num = '0001'")
-    database.close()
-    before = file.read_bytes()
-    with pytest.raises(ResultError, match=r"of an older schema.*\n.*fsjoule index upgrade --index URL"):
-        open_index(file, read_only_s=1.0)
-    assert file.read_bytes() == before
-
-
 def test_a_name_that_a_uri_would_read_otherwise_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a?mode=memory#50%25 ü.sqlite"
     open_index(file, create=True).close()

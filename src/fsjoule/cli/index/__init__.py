@@ -137,13 +137,13 @@ def prune(
     show_pruning(found, wanted, removed=remove, json_output=json_output)
 
 
-@app.command("upgrade")
-def upgrade(index: Location = DEFAULT_LOCATION) -> None:
-    """Make the index's tables, or bring an older index up to date.
+@app.command("create")
+def create(index: Location = DEFAULT_LOCATION) -> None:
+    """Make an empty index.
 
-    Other commands do this too, where they may: on PostgreSQL only the owner of the tables.
+    Importing and rebuilding do this too, where they may: on PostgreSQL the tables belong to whoever makes them.
 
-    Example: fsjoule index upgrade --index postgresql://fsjoule_owner@db.example.org/fsjoule
+    Example: fsjoule index create --index postgresql://fsjoule_owner@db.example.org/fsjoule
     """
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.queries import stats as index_stats

@@ -21,9 +21,8 @@ from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.records import EVERYTHING, Order, Origin, Point, SeriesCount, Stats, Where
-from fsjoule.store.index.schema import measurements, runs
+from fsjoule.store.index.schema import INDEX_VERSION, measurements, runs
 from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.store.index.upgrade import revision_of
 
 _NAMED: Final = 20  # names in a hint
 
@@ -153,7 +152,7 @@ def stats(index: Index) -> Stats:
         used = _used(connection, measurements.c.series, catalogue.series)
         kernels = _used(connection, measurements.c.kernel, catalogue.kernels)
         return Stats(
-            schema=revision_of(connection) or "",
+            schema=INDEX_VERSION,
             runs=connection.execute(select(func.count()).select_from(runs)).scalar_one(),
             measurements=measured,
             valid=valid,
