@@ -134,8 +134,7 @@ class MeterStatus:
     """Status of a meter, which may change while it runs.
 
     A stream is a stretch with constant settings; each has another `stream_id`. `unsaved` settings differ from the saved
-    ones; with `settings_damaged` the saved ones were unreadable. The last three count since power-up; a meter of
-    protocol 2 counts no `inputs`.
+    ones; with `settings_damaged` the saved ones were unreadable. The last three count since power-up.
     """
 
     stream_id: int
@@ -145,7 +144,7 @@ class MeterStatus:
     reset_cause: ResetCause
     i2c_faults: int
     frames_dropped: int
-    inputs: InputCounts | None = None
+    inputs: InputCounts = InputCounts()
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
