@@ -90,9 +90,9 @@ class OpeningContract:
             before = points(index)
             with index.writing() as connection:
                 connection.execute(update(index_version).values(version="2"))
-        for options in ({}, {"create": True}, {"read_only_s": 5.0}):
+        for create, read_only_s in ((False, None), (True, None), (False, 5.0)):
             with pytest.raises(ResultError, match=r"(?s)has version 2; this version of fsjoule reads 1.*index rebuild"):
-                open_index(location, **options)
+                open_index(location, create=create, read_only_s=read_only_s)
         with open_index(new_location(), create=True) as other:
             import_runs(other, [tmp_path / "results"])
             assert points(other) == before
