@@ -13,11 +13,10 @@ from index_runs import write_run
 from sqlalchemy import create_engine, inspect, text, update
 
 from fsjoule.errors import FsjouleError, ResultError
-from fsjoule.store.index.database import index_url, open_index
+from fsjoule.store.index.database import index_url, open_index, state_of
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import points, stats
 from fsjoule.store.index.schema import index_version, metadata
-from fsjoule.store.index.state import state_of
 
 _AT_ONCE = 6
 _LIMIT_S = 60.0

@@ -24,13 +24,12 @@ from sqlalchemy import Connection, create_engine, func, insert, select, text
 
 from fsjoule.errors import IndexServerError, LabError, ResultError
 from fsjoule.model.series import Where
-from fsjoule.store.index.database import index_url, make_tables, open_index
+from fsjoule.store.index.database import index_url, make_tables, open_index, state_of
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.postgresql import copy_rows
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
-from fsjoule.store.index.state import state_of
 from fsjoule.store.index.writer import Writer, remove_runs
 from fsjoule.verdicts.trend.trend import keep_news, trend_of
 

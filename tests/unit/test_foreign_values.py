@@ -25,7 +25,7 @@ from fsjoule.report.trace_chart import trace_chart
 from fsjoule.store.checks import wrong_time
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
-from fsjoule.store.steps import decode_steps
+from fsjoule.store.schemas import decode_steps
 from fsjoule.store.traces import MOST_ROWS, decode_trace, encode_trace
 
 

@@ -15,9 +15,8 @@ from fsjoule.model.places import Lab
 from fsjoule.model.series import Order, Where
 from fsjoule.report.service.overview import Overviews
 from fsjoule.report.service.settings import Settings
-from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.database import Index, open_index, state_of
 from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
-from fsjoule.store.index.state import state_of
 from fsjoule.verdicts.trend.trend import keep_news, trend_of
 
 PAGES = ("/", "/trend", "/runs", "/run/aaaaaa", "/compare")

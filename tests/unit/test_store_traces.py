@@ -125,7 +125,7 @@ def test_damaged_traces_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="cannot be read"):
         read_trace(path)
     pq.write_table(pa.table({"tick": [1, 2]}), path)
-    with pytest.raises(ResultError, match="without a trace's metadata"):
+    with pytest.raises(ResultError, match="without the metadata of a measurement's trace"):
         read_trace(path)
     path.write_bytes(good)
     table = pq.read_table(path).replace_schema_metadata(pq.read_metadata(path).metadata)

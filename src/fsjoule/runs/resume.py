@@ -23,8 +23,8 @@ from fsjoule.model import (
     RunStatus,
 )
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.named_runs import named_run
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.run_folders import named_run
 
 _NONE: Final = "none"
 _MORE: Final = 4  # repetitions that a hint offers

@@ -22,13 +22,15 @@ from fsjoule.host.inside import (
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Profile, Run, RunStatus, Symbols, Trace
 from fsjoule.model.labels import counted
-from fsjoule.store.checksums import CHECKSUMS_FILE, altered, decode_checksums
 from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import (
+    CHECKSUMS_FILE,
     MEASUREMENT_FILE,
     MEASUREMENTS_FOLDER,
     RUN_FILE,
     TRACE_FILE,
+    altered,
+    decode_checksums,
     is_being_written,
     measurement_number,
 )

@@ -20,8 +20,8 @@ from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, MOST_ENTRIES
 from fsjoule.host.json_text import json_text
 from fsjoule.host.plaintext import plain_line
-from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run
-from fsjoule.store.checks import check_measurement, check_run
+from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, LabStep, Measurement, Run
+from fsjoule.store.checks import check_measurement, check_run, check_steps
 from fsjoule.store.documents import parse
 
 T = TypeVar("T")
@@ -145,3 +145,27 @@ def write_json_schemas(folder: Path) -> tuple[Path, ...]:
         path.write_text(text, encoding="utf-8")
         paths.append(path)
     return tuple(paths)
+
+
+# Labgrid's steps for a measurement, in the order of their begin: an attachment.
+STEPS_FILE: Final = "steps.json"
+_STEPS: Final = TypeAdapter(tuple[LabStep, ...])
+_READER: Final = reader_of(_STEPS)
+
+
+def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
+    return json_text(_STEPS, steps, indent=1)
+
+
+def decode_steps(content: bytes) -> tuple[LabStep, ...]:
+    """Read the output of `encode_steps`. Raises ResultError if it is damaged."""
+    try:
+        steps: tuple[LabStep, ...] = _READER.validate_json(parse(content)[1], strict=True)
+        check_steps(steps)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"])) or "(whole)"
+        raise ResultError(f"the record of labgrid's steps is damaged: {where}: {problem['msg']}") from error
+    except ValueError as error:
+        raise ResultError(f"the record of labgrid's steps is damaged: {error}") from error
+    return steps

@@ -13,6 +13,7 @@ the file's metadata under `fsjoule.trace`. docs/results.md explains its use.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
@@ -25,10 +26,10 @@ from pydantic import TypeAdapter, with_config
 
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import ATTACHMENT_BYTES
-from fsjoule.host.plaintext import plain, plain_line
+from fsjoule.host.plaintext import plain_line
 from fsjoule.model import Ina219Trace, Mark, MeterInfo, PlainInfo, PlainTrace, Trace
 from fsjoule.store.checks import check_meter
-from fsjoule.store.columns import check_columns, check_pages
+from fsjoule.store.parquet import read_table
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
 TRACE_SCHEMA: Final = "fsjoule.trace/1"
@@ -205,19 +206,22 @@ def read_trace(path: Path) -> Trace:
 def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROWS) -> Trace:
     """Read the output of `encode_trace`. Raises ResultError, which names `path`, if it is damaged or too long."""
     shown = plain_line(str(path))
-    try:
-        with pq.ParquetFile(pa.BufferReader(content)) as file:
-            metadata = (file.metadata.metadata or {}).get(_METADATA_KEY)
-            if metadata is None:
-                raise ResultError(f"{shown} is a Parquet file without a trace's metadata", hint=_HINT)
-            header = decode(_HEADER, metadata, TRACE_SCHEMA, path)
-            layout = _layout_of(header.info)
-            # Before reading, because a few bytes can claim more rows than fit into memory.
-            _check_shape(content, file, layout, shown, most_rows)
-            table = file.read(columns=list(layout.columns))
-    # Damaged files make pyarrow raise its own errors and most of Python's.
-    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
-        raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=_HINT) from error
+
+    def header_of(metadata: bytes) -> tuple[_Header, Mapping[str, pa.DataType]]:
+        header = decode(_HEADER, metadata, TRACE_SCHEMA, path)
+        return header, _layout_of(header.info).types
+
+    table, header = read_table(
+        content,
+        path,
+        key=_METADATA_KEY,
+        header=header_of,
+        row_bytes=_ROW_BYTES,
+        most_rows=most_rows,
+        what=_WHAT,
+        hint=_HINT,
+    )
+    layout = _layout_of(header.info)
 
     def column(name: str, length: int, kind: pa.DataType) -> npt.NDArray[Any]:
         values = table.column(name).drop_null()
@@ -231,15 +235,6 @@ def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROW
     trace = layout.trace(**arrays, **told)
     _check_order(trace, shown)
     return trace
-
-
-def _check_shape(content: bytes, file: pq.ParquetFile, layout: _Layout, shown: str, most_rows: int | None) -> None:
-    """Raise ResultError unless it has a trace's columns, and not too many rows."""
-    try:
-        check_pages(content, row_bytes=_ROW_BYTES, most_rows=most_rows, what=_WHAT)
-        check_columns(file, layout.types, row_bytes=_ROW_BYTES, most_rows=most_rows, what=_WHAT)
-    except ValueError as error:
-        raise ResultError(f"{shown}{error}", hint=_HINT) from error
 
 
 def _check_order(trace: Trace, shown: str) -> None:

@@ -164,10 +164,9 @@ class _Wanted:
 
 def _wanted(paths: Sequence[Path]) -> _Wanted:
     """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
-    from fsjoule.store.named_runs import named_folders
     from fsjoule.store.objects.address import is_address, parse_address
     from fsjoule.store.objects.cache import copies
-    from fsjoule.store.run_folders import Fault, check_folders
+    from fsjoule.store.run_folders import Fault, check_folders, named_folders
 
     here = check_folders(named_folders(path for path in paths if not is_address(path)))
     wanted = _Wanted(here, {}, [])
