@@ -179,11 +179,14 @@ def _encoded(layout: _Layout, arrays: tuple[Any, ...], header: bytes) -> bytes:
 
 
 def _decoded(content: bytes, path: Path, layout: _Layout, kind: Kind[T], schema: str) -> tuple[pa.Table, T]:
+    def header_of(metadata: bytes) -> tuple[T, Mapping[str, pa.DataType]]:
+        return decode(kind, metadata, schema, path), layout.columns
+
     table, header = read_table(
         content,
         path,
         key=layout.key,
-        header=lambda metadata: (decode(kind, metadata, schema, path), layout.columns),
+        header=header_of,
         row_bytes=layout.row_bytes,
         most_rows=_MOST_ROWS,
         what=layout.what,

@@ -234,7 +234,8 @@ def _parse_samples(seq: int, payload: bytes, stream_id: int, *, wide: bool = Fal
 def _parse_mark(seq: int, payload: bytes, stream_id: int) -> MarkFrame | None:
     if len(payload) < _MARK.size:
         return None
-    time_us, number, flags, length = _MARK.unpack_from(payload)
+    fields: tuple[int, int, int, int] = _MARK.unpack_from(payload)
+    time_us, number, flags, length = fields
     text = payload[_MARK.size :].decode("latin-1")
     if time_us < 0 or number >= len(_MARK_SOURCES) or length > _MAX_MARK_BYTES or len(text) != length:
         return None
@@ -249,6 +250,7 @@ def _parse_info(seq: int, payload: bytes, stream_id: int) -> InfoFrame | None:
         return None
     fields: tuple[Any, ...] = _INFO.unpack_from(payload)
     rate_hz, shunt_uohm, range_mv, adc_config, flags, cause, firmware, serial = fields[:8]
+    number: int
     number, shunt_pv, bus_pv = fields[21:]
     if 0 in (rate_hz, shunt_uohm, shunt_pv, bus_pv):
         return None
