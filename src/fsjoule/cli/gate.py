@@ -40,12 +40,12 @@ from fsjoule.cli.common import (
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
-from fsjoule.store.index.location import VARIABLE
+from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.lab import EnvironmentFile
     from fsjoule.runs.gate import Sides
-    from fsjoule.runs.request import Choice
+    from fsjoule.runs.request import Request
     from fsjoule.statistics.policy import Policy
     from fsjoule.verdicts.explanation.changes import Explanation
     from fsjoule.verdicts.gated import Gated
@@ -175,7 +175,7 @@ def gate(
             },
         )
         from fsjoule.model.labels import listed
-        from fsjoule.store.index.records import Where
+        from fsjoule.model.series import Where
         from fsjoule.verdicts.recorded_gate import gate_recorded
 
         where = Where(filesystems=listed(fs), suites=listed(suite))
@@ -268,7 +268,7 @@ class MeasureOptions:
     profiled: bool = False
     boards: int = 1
 
-    def choice(self, sides: Sides, policy: Policy) -> Choice:
+    def choice(self, sides: Sides, policy: Policy) -> Request:
         """The options with every name checked. Raises ConfigError."""
         from fsjoule.runs.request import choose
 
