@@ -112,9 +112,8 @@ class _Zstd:
     def __init__(self, packed: IO[bytes]) -> None:
         import pyarrow as pa  # noqa: PLC0415 - it takes longer than most that is unpacked
 
-        # pyarrow ships no types.
-        file: Any = pa.PythonFile(packed, mode="r")  # pyright: ignore[reportUnknownMemberType]
-        self._content = cast("IO[bytes]", pa.CompressedInputStream(file, "zstd"))  # pyright: ignore[reportUnknownMemberType]
+        arrow: Any = pa  # it ships no types
+        self._content = cast("IO[bytes]", arrow.CompressedInputStream(arrow.PythonFile(packed, mode="r"), "zstd"))
         self._at = 0
 
     def read(self, size: int) -> bytes:
