@@ -20,6 +20,7 @@ from whole_runs import write_whole
 
 from fsjoule.model import Measurement, Planned, Provision, Run, RunStatus
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Where
 from fsjoule.report.advice.page import render_page as advice_page
 from fsjoule.report.comparison.page import render_page as comparison_page
 from fsjoule.report.gating.page import render_page as gate_page
@@ -30,7 +31,6 @@ from fsjoule.runs.gate import keep_gate
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.records import Order, Where
 from fsjoule.suites.profile import profile_of
 from fsjoule.verdicts.advice.advise import advise
 from fsjoule.verdicts.advice.evidence import evidence

@@ -14,12 +14,12 @@ from selenium.webdriver.common.by import By
 
 from fsjoule.model import IoPattern
 from fsjoule.model.metrics import Figure
+from fsjoule.model.series import Order, Where
 from fsjoule.report.forge import forge_of
 from fsjoule.report.trend.page import link_from, trend_page
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
-from fsjoule.store.index.records import Order, Where
 from fsjoule.verdicts.trend.states import accept, changes_at
 from fsjoule.verdicts.trend.trend import trend_of
 

@@ -18,11 +18,11 @@ from synthetic_runs import SyntheticLab
 from fsjoule.errors import ConfigError
 from fsjoule.model import Measurement, RunStatus
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Point, Where
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.records import Point, Where
 
 _LIMIT_S = 300.0
 _PROGRAM = """

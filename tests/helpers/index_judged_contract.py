@@ -13,14 +13,14 @@ import pytest
 from nights import Nights
 from sqlalchemy import Connection, func, select, text, tuple_, update
 
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.model.series import Order, Where
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.retention import Retention, prune
 from fsjoule.store.index.schema import judged_series, measurements, runs
 from fsjoule.verdicts.trend import judged

@@ -12,17 +12,16 @@ from results_factory import make_run
 
 from fsjoule.errors import ConfigError
 from fsjoule.model import Measurement, RunStatus, Value
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series, Where, comparable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import Newest, NewestRows, kernel_labels, run_names
 from fsjoule.store.index.queries import list_series, points, run_folders, stats
-from fsjoule.store.index.records import Order, Where
-from fsjoule.store.index.selection import comparable, resolve, resolve_kernel
-from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.index.selection import resolve, resolve_kernel
 
 NewLocation = Callable[[], str]
 
@@ -82,7 +81,7 @@ class QueryContract:
         written = write_run(results, change=with_all_figures, branch="topic")
         import_runs(index, [results])
         source = next(m for m in written.measurements if m.fio is not None)
-        (point,) = points(index)[IndexedSeries(source.series, simulated=True)]
+        (point,) = points(index)[Series(source.series, simulated=True)]
         assert point.figures == {
             Metric.THROUGHPUT: 1.5,
             Metric.IOPS: 2.5,
@@ -118,7 +117,7 @@ class QueryContract:
         assert sorted(found) == [m.number for m in written.measurements if m is not invalid]
         assert not {Metric.POWER, Metric.ENERGY, Metric.OPERATION_ENERGY} & found[without_energy.number].figures.keys()
         everything = points(index, Where(invalid_too=True))
-        (kept,) = everything[IndexedSeries(invalid.series, simulated=True)]
+        (kept,) = everything[Series(invalid.series, simulated=True)]
         assert (kept.valid, kept.invalid_reasons) == (False, invalid.invalid_reasons)
 
     def test_only_the_figures_that_were_asked_for(self, index: Index, results: Path) -> None:
@@ -173,7 +172,7 @@ class QueryContract:
             assert sum(count.valid for count in list_series(index, where)) == len(found)
             return {run_id: found.count(run_id) for run_id in sorted(set(found))}
 
-        key = IndexedSeries(other.measurements[0].series, simulated=False).key
+        key = Series(other.measurements[0].series, simulated=False).key
         assert runs_of(Where()) == {"new": 12, "old": 12, "other": 1}
         assert runs_of(Where(runs=("old", "other"))) == {"old": 12, "other": 1}
         assert runs_of(Where(kernels=(Kernel(*KERNELS[7]),))) == {"new": 12}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from index_runs import edit, write_run
 
+from fsjoule.model.series import Where
 from fsjoule.store.index import writer
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.retention import Kept, Retention, planned, prune
 from fsjoule.store.index.states import ChangeState, KeptState, keep_states
 

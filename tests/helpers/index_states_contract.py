@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from index_runs import write_run
 
+from fsjoule.model.kernel import Kernel
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.queries import list_series, stats
 from fsjoule.store.index.states import ChangeState, KeptState, keep_states, kept_states, take_back
 

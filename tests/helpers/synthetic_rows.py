@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from synthetic_runs import SyntheticLab
 
-from fsjoule.store.index.kernels import Kernel
+from fsjoule.model.kernel import Kernel
 from fsjoule.store.index.run_rows import ReadMeasurement, ReadRun, read_run
 from fsjoule.store.run_folders import Fault
 

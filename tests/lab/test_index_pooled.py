@@ -21,10 +21,10 @@ from postgres_server import PostgresServer, running_server
 from sqlalchemy import text
 
 from fsjoule.errors import IndexServerError, ResultError
+from fsjoule.model.series import Where
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.retention import prune
 from fsjoule.store.index.states import ChangeState, KeptState, keep_states
 from fsjoule.verdicts.trend.trend import keep_news, trend_of

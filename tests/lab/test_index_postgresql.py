@@ -23,11 +23,11 @@ from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, insert, select, text
 
 from fsjoule.errors import IndexServerError, LabError, ResultError
+from fsjoule.model.series import Where
 from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.postgresql import copy_rows
 from fsjoule.store.index.queries import stats
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
 from fsjoule.store.index.state import state_of

@@ -12,10 +12,11 @@ from sqlalchemy import text as sql
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.places import Lab
+from fsjoule.model.series import Order, Where
 from fsjoule.report.service.overview import Overviews
 from fsjoule.report.service.settings import Settings
 from fsjoule.store.index.database import Index, open_index
-from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ, Order, Where
+from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
 from fsjoule.store.index.state import state_of
 from fsjoule.verdicts.trend.trend import keep_news, trend_of
 

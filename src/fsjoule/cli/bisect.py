@@ -32,7 +32,7 @@ from fsjoule.cli.common import (
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.errors import ConfigError
-from fsjoule.store.index.location import VARIABLE
+from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.model.metrics import Metric

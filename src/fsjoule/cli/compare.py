@@ -78,7 +78,7 @@ def compare(
     Example: fsjoule compare 6.1 6.12 --within last --page compare.html; fsjoule compare abc123 last
     """
     from fsjoule.model.labels import listed
-    from fsjoule.store.index.records import Where
+    from fsjoule.model.series import Where
     from fsjoule.store.named_runs import LAST
     from fsjoule.verdicts.compare import compare_sides
     from fsjoule.verdicts.sides import Sources

@@ -29,7 +29,7 @@ from fsjoule.cli.common import (
     write_text,
 )
 from fsjoule.errors import ConfigError, FsjouleError
-from fsjoule.store.index.location import VARIABLE
+from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.store.reader import LoadedRun

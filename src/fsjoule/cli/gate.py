@@ -40,7 +40,7 @@ from fsjoule.cli.common import (
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
 from fsjoule.errors import ConfigError
-from fsjoule.store.index.location import VARIABLE
+from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.lab import EnvironmentFile
@@ -175,7 +175,7 @@ def gate(
             },
         )
         from fsjoule.model.labels import listed
-        from fsjoule.store.index.records import Where
+        from fsjoule.model.series import Where
         from fsjoule.verdicts.recorded_gate import gate_recorded
 
         where = Where(filesystems=listed(fs), suites=listed(suite))

@@ -10,7 +10,7 @@ import typer
 from fsjoule.cli.common import Run, check_whole, ending, out, output_file, output_folder, progress
 from fsjoule.errors import ConfigError
 from fsjoule.report.forge import VARIABLE as FORGE
-from fsjoule.store.index.location import VARIABLE
+from fsjoule.store.index.defaults import VARIABLE
 
 app = typer.Typer(no_args_is_help=True, help="Make reports of runs: a page, Allure's report with trends; serve it.")
 

@@ -30,9 +30,10 @@ from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model.metrics import metrics_named
+from fsjoule.model.series import Order, Where, utc_named
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.store.confirmations import FOLDER, confirmations
-from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ, Order, Where, utc_named
+from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
 
 if TYPE_CHECKING:
     from fsjoule.report.trend.cards import Card

@@ -17,6 +17,7 @@ from fsjoule.bench.storage import name_of
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import BoardProfile, Provision, SeriesKey
 from fsjoule.model.labels import counted
+from fsjoule.model.series import Series, what_differs
 from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
 from fsjoule.runs.explain import explain_run
@@ -29,7 +30,6 @@ from fsjoule.statistics.gate import Rates, SequentialTest
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
-from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 from fsjoule.store.reader import load_run, load_run_file
 from fsjoule.verdicts.explanation.changes import Explanation
 from fsjoule.verdicts.trend.changes import Change, Status
@@ -229,7 +229,7 @@ class Tests:
         return None if any(test.state.more for test in self.of.values()) else "decided"
 
 
-def _stranger(wanted: set[IndexedSeries], measured: set[IndexedSeries]) -> str | None:
+def _stranger(wanted: set[Series], measured: set[Series]) -> str | None:
     """How a series that changed differs from all measured ones; None if all changed series were measured."""
     for series in wanted - measured:
         if measured:

@@ -11,6 +11,7 @@ from typing import Final
 from fsjoule import kernels, lab
 from fsjoule.errors import FsjouleError, KernelBuildError, StorageError
 from fsjoule.filesystems import modules_of
+from fsjoule.model.series import Where
 from fsjoule.report.gating.document import to_document
 from fsjoule.report.run import PAGE, write_report
 from fsjoule.runs.pairs import measure_pairs
@@ -22,7 +23,6 @@ from fsjoule.store.files import check_writable, write_file
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
-from fsjoule.store.index.records import Where
 from fsjoule.verdicts.gate import Judge, known_noise
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 from fsjoule.verdicts.pairs import Pair, Test

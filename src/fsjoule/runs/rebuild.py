@@ -9,7 +9,7 @@ from typing import Final
 from fsjoule import kernels
 from fsjoule.errors import FsjouleError, ResultError
 from fsjoule.model import KernelFacts
-from fsjoule.store.index.kernels import Kernel, is_kernel
+from fsjoule.model.kernel import Kernel, is_kernel
 from fsjoule.store.index.newestrows import RunNames
 from fsjoule.store.reader import load_run_file
 

@@ -13,10 +13,9 @@ from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, out,
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted, listed
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series, Where
 from fsjoule.report.numbers import ABSENT
-from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
-from fsjoule.store.index.records import Order, Where
-from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.index.defaults import DEFAULT_NAME, VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.store.index.database import Index
@@ -251,7 +250,7 @@ def series(
         progress(f"these are the newest {limit}; --limit 0 shows all")
 
 
-def _only(index: Index, key: str) -> IndexedSeries:
+def _only(index: Index, key: str) -> Series:
     """The only series whose key starts with `key`. Raises ConfigError if none or several do."""
     from fsjoule.store.index.queries import find_series
 

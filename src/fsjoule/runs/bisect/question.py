@@ -14,6 +14,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model import BoardProfile
 from fsjoule.model.metrics import Metric, metrics_of
+from fsjoule.model.series import Where
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
 from fsjoule.runs.request import Choice, check_boards, choose, planned
@@ -21,7 +22,6 @@ from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
-from fsjoule.store.index.records import Where
 from fsjoule.verdicts.bisection.state import State
 from fsjoule.verdicts.gate import known_noise
 

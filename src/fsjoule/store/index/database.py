@@ -27,7 +27,7 @@ from fsjoule.errors import (
     not_written,
 )
 from fsjoule.host.plaintext import plain_line
-from fsjoule.store.index.location import VARIABLE
+from fsjoule.store.index.defaults import VARIABLE
 from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, is_newest, revision_of, upgrade
 
 _WAIT_S: Final = 60.0

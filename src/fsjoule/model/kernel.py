@@ -1,4 +1,4 @@
-"""The order of kernels: 5.10 < 6.1 < 6.12, 6.13-rc7 < 6.13, with Debian revisions.
+"""A kernel that was measured, and the order of kernels: 5.10 < 6.1 < 6.12, 6.13-rc7 < 6.13, with Debian revisions.
 
 `version_key` turns Debian's rule for comparing versions (Debian Policy 5.6.12) into a text, so that a database can sort
 kernels by bytes. Pure.
@@ -25,7 +25,7 @@ _DIGEST_SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel in the index: `release` is `uname -r`, `version` its package's version ("" if unknown).
+    """A kernel that a board has booted: `release` is `uname -r`, `version` its package's version ("" if unknown).
 
     Both are needed, because Debian keeps one release for several package versions. The version of a kernel that is not
     Debian's ends with the start of its digest.
@@ -62,7 +62,7 @@ def _kernel(board: BoardFacts, facts: KernelFacts | None) -> Kernel:
 
 
 def is_kernel(kernel: Kernel, facts: KernelFacts) -> bool:
-    """Whether a present kernel is the index's: the same package, or the same content."""
+    """Whether a present kernel is the measured one: the same package, or the same content."""
     if facts.release != kernel.release:
         return False
     if facts.origin is not KernelOrigin.DEBIAN:
