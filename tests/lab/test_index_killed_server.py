@@ -51,7 +51,8 @@ def _kill_amidst(
     connection.execute(waiting)
 
 
-@pytest.mark.parametrize("pooled", [False, True])
+# test_index_pooled.py has what else is the pooler's.
+@pytest.mark.parametrize("pooled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_imports_into_a_server_that_is_killed_can_be_repeated(tmp_path: Path, *, pooled: bool) -> None:
     folders = [tmp_path / name for name in "abc"]
     (per_run,) = {many_runs(folder, number * _RUNS, _RUNS) for number, folder in enumerate(folders)}
