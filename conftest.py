@@ -10,15 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-# Tests that several test files inherit: their assertions should explain themselves as well.
-pytest.register_assert_rewrite(
-    "guest_time",
-    "index_import_contract",
-    "index_judged_contract",
-    "index_opening_contract",
-    "index_query_contract",
-    "index_retention_contract",
-)
+# Its assertions should explain themselves as well.
+pytest.register_assert_rewrite("guest_time")
 
 # No deadlines: these tests also run on busy machines, where a slow example is no finding.
 with suppress(ModuleNotFoundError):  # a bench is set up without what only tests need
@@ -51,7 +44,7 @@ LONGEST: Final = (
     "tests/integration/test_object_store_faults.py",
     "tests/lab/test_index_killed_server.py",
     "tests/lab/test_asked_instruments.py",
-    "tests/integration/test_index_sqlite.py",
+    "tests/integration/test_index_import.py",
     "tests/lab/test_index_postgresql.py",
     "tests/lab/test_instruments.py",
     "tests/browser/test_service.py",

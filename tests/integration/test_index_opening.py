@@ -1,4 +1,4 @@
-"""How an index is made, migrated and refused, on every database. Test classes inherit it."""
+"""How an index is made, migrated and refused, on every database and behind a pooler."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ _LIMIT_S = 60.0
 _COUNTED_S = 1.0  # when a server has counted all rows
 
 NewLocation = Callable[[], str]
+DATABASES = ("sqlite", "postgresql", "pooled")
 
 _NEXT = """
 import sqlalchemy as sa
@@ -44,7 +45,7 @@ def upgrade() -> None:
 """
 
 
-class OpeningContract:
+class TestOpening:
     """Making, migrating and refusing."""
 
     @pytest.fixture
