@@ -30,7 +30,7 @@ from fsjoule.host.paths import cache_dir
 from fsjoule.virtual.lab import lab
 
 _CONFIG: Final = PROJECT / "labgrid" / "runner" / "config.toml"
-_LIMIT_S: Final = 120.0
+_RUNNER_LIMIT_S: Final = 120.0
 _SECONDS: Final = {"minutes": 60, "hour": 3600, "hours": 3600}
 _REPORTS: Final = {
     "junit": "junit.xml",
@@ -92,7 +92,7 @@ class Runner:
     def end(self, sent: signal.Signals) -> int:
         """Send a signal to the runner alone, not to its jobs; its exit code."""
         self.started[-1].send_signal(sent)
-        return self.started[-1].wait(_LIMIT_S)
+        return self.started[-1].wait(_RUNNER_LIMIT_S)
 
     def clean_up(self) -> None:
         """End what is left of it and of its jobs, which have process groups of their own in its session."""
@@ -105,7 +105,7 @@ class Runner:
                 except ProcessLookupError:
                     continue
         for process in self.started:
-            process.wait(_LIMIT_S)
+            process.wait(_RUNNER_LIMIT_S)
 
     def _config(self) -> str:
         """Strings, numbers and lists of strings are in TOML as they are in JSON."""
