@@ -102,7 +102,6 @@ def _text(value: str) -> str:
 
 FOLDER = Path(__file__).parent
 JSON_FILE = FOLDER / "frames.json"
-OLD_JSON_FILE = FOLDER / "frames-2.json"
 HEADER_FILE = FOLDER / "frames.h"
 
 FRAMES: list[Case] = [
