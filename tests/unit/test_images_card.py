@@ -34,7 +34,7 @@ def test_the_command_line_names_root_console_and_mark() -> None:
 
 def test_mount_options_of_the_root_become_rootflags() -> None:
     filesystems = {"btrfs": RootFilesystem(mount_options="compress=zstd,noatime")}
-    recipe: Recipe = RECIPE.model_copy(update={"filesystems": filesystems})
+    recipe: Recipe = RECIPE.model_copy(update={"roots": filesystems})
     assert recipe.filesystem("btrfs").as_root.mount_options == ("compress=zstd", "noatime")
     assert "rootflags=compress=zstd,noatime" in kernel_arguments(recipe, "btrfs").split()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_DNS, uuid5
 
-from fsjoule.errors import LabError
+from fsjoule.errors import LabError, MissingToolError
 from fsjoule.host import process
 from fsjoule.model import MIB
 from fsjoule.model.filesystem import Filesystem
@@ -37,8 +37,12 @@ def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int,
 
     options = with_extended(root.options, *told((root.extended,)))
     for argv in ([*told((*root.make, *kind.identity)), *options, *told(root.target)], told(root.copy)):
-        if argv:
+        if not argv:
+            continue
+        try:
             process.run(argv, timeout_s=_TIMEOUT_S, env={**steady, **root.environment})
+        except MissingToolError as error:
+            raise MissingToolError(argv[0], kind.packages[0]) from error
     prototype.unlink(missing_ok=True)
     if root.fill_holes:
         fill_holes(image)

@@ -37,7 +37,7 @@ class Configuration:
 
 
 def board_configuration(recipe: Recipe, fragments: Sequence[str]) -> Configuration:
-    """The board's configuration with further fragments: files, or lines (`CONFIG_NAME=y`).
+    """The board's configuration with its filesystems and further fragments: files, or lines (`CONFIG_NAME=y`).
 
     Raises ConfigError for a recipe without one, and for an invalid fragment.
     """
@@ -48,7 +48,9 @@ def board_configuration(recipe: Recipe, fragments: Sequence[str]) -> Configurati
             hint=f"build it by hand and name its folder, or add [kernel_build] to {recipe.file}",
         )
     board = (project_dir() / "images" / wanted.fragment).read_text(encoding="utf-8")
-    return Configuration(wanted.base, (board, *map(_fragment, fragments)))
+    symbols = dict.fromkeys(symbol for row in recipe.filesystems for symbol in row.kconfig)
+    filesystems = "".join(f"CONFIG_{symbol}=y\n" for symbol in symbols)
+    return Configuration(wanted.base, (board, filesystems, *map(_fragment, fragments)))
 
 
 def _fragment(given: str) -> str:

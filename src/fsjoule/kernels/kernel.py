@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.filesystems import modules_of
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
 from fsjoule.host.unpacking import unzipped, unzstd
@@ -130,7 +129,8 @@ def kernel_entry(
 def wanted_modules(recipe: Recipe) -> list[str]:
     """Module names of a recipe: for card, root filesystems, network and loading on demand, without modules to build."""
     network = [] if recipe.board is None or not recipe.board.network else [recipe.board.network]
-    return sorted({*recipe.modules.card, *recipe.modules.root, *network, *modules_of(recipe.filesystems)})
+    own = {*recipe.modules.card, *recipe.modules.root, *recipe.modules.storage, *network}
+    return sorted(own.union(*(row.modules for row in recipe.filesystems if not row.dkms)))
 
 
 def read_index(folder: Path) -> ModuleIndex:
