@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fsjoule.host import process
-from fsjoule.meter.links.holders import holders
+from fsjoule.meter.links.streams import holders
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command
 from fsjoule.meter.protocol.frames import (

@@ -19,10 +19,9 @@ from fsjoule.errors import KernelBuildError, LabError, StorageError
 from fsjoule.kernels.build import clean_kernels
 from fsjoule.kernels.configuration import board_configuration
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.kernels.tree.builder import Builder
+from fsjoule.kernels.tree.builder import Builder, Builds, Built, Unbuildable
 from fsjoule.kernels.tree.commits import Commit, Line, find_line, inside, without_commit
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
-from fsjoule.kernels.tree.outcomes import Builds, Built, Unbuildable
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model import DEFAULT_RECIPE
 from fsjoule.runs.bisect.builds import TreeBuilds

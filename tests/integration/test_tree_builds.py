@@ -16,7 +16,7 @@ from kernel_trees import commit, git
 from toy_kernel import changed, new_kernel, tools_for_it
 
 from fsjoule.kernels.reads import Change
-from fsjoule.kernels.tree.outcomes import Built, Unbuildable
+from fsjoule.kernels.tree.builder import Built, Unbuildable
 from fsjoule.kernels.tree.pools import pools_of
 
 # What is planted after the good end, in order: the position in the line by name.

@@ -22,12 +22,10 @@ from output import Report
 
 from fsjoule.kernels.configuration import board_configuration
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.kernels.tree.builder import Builder
-from fsjoule.kernels.tree.changes import changes_of
+from fsjoule.kernels.tree.builder import Builder, Builds, Built, Outcome
 from fsjoule.kernels.tree.commits import Line, find_line
 from fsjoule.kernels.tree.frozen import freeze
-from fsjoule.kernels.tree.outcomes import Builds, Built, Outcome
-from fsjoule.kernels.tree.pools import Changes, pools_of
+from fsjoule.kernels.tree.pools import Changes, changes_of, pools_of
 from fsjoule.kernels.tree.repository import open_repository
 from fsjoule.model import DEFAULT_RECIPE
 

@@ -15,11 +15,20 @@ import pytest
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.images.block_map import make_block_map
 from fsjoule.images.boot_files import write_boot_files
-from fsjoule.images.boot_loader import Loader, LoaderFile, _config, _member, boot_loader, loader_key
-from fsjoule.images.load_addresses import addresses_in, collision
-from fsjoule.images.loader_header import device_tree_of, header_of
+from fsjoule.images.boot_loader import (
+    Loader,
+    LoaderFile,
+    _config,
+    _member,
+    addresses_in,
+    boot_loader,
+    collision,
+    device_tree_of,
+    header_of,
+    loader_key,
+)
+from fsjoule.images.card import make_block_map
 from fsjoule.images.partition_table import partition_table
 from fsjoule.kernels.card_layout import BootLoader, LoaderPiece, overlap
 from fsjoule.kernels.kernel import Kernel

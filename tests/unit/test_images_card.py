@@ -14,7 +14,7 @@ from fsjoule.host import process
 from fsjoule.images.boot_files import extlinux_text, kernel_arguments
 from fsjoule.images.card import copy_data
 from fsjoule.images.initramfs import CpioArchive
-from fsjoule.images.make_filesystem import fill_holes, xfs_prototype
+from fsjoule.images.partition import fill_holes, xfs_prototype
 from fsjoule.images.partition_table import partition_table
 from fsjoule.kernels.card_layout import SECTOR_BYTES, CardLayout, overlap
 from fsjoule.kernels.legacy_image import legacy_image

@@ -9,7 +9,7 @@ import pytest
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.images.card import copy_data
-from fsjoule.images.fill import _boot, _scratch_device, fill_on_board
+from fsjoule.images.partition import _boot, _scratch_device, fill_on_board
 from fsjoule.kernels.kernel import Kernel
 from fsjoule.kernels.recipe import load_recipe
 from fsjoule.model import MIB

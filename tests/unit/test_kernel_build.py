@@ -10,7 +10,7 @@ from kernel_trees import commit, git, new_tree
 from fsjoule.errors import ConfigError, MissingToolError
 from fsjoule.host import process
 from fsjoule.kernels.build import build_kernel
-from fsjoule.kernels.kconfig import check_fragment, not_granted, parse_config
+from fsjoule.kernels.configuration import check_fragment, not_granted, parse_config
 from fsjoule.kernels.source_tree import check_out, find_revision, has_changes
 
 FRAGMENT = Path(__file__).parents[2] / "images" / "imx6ul.config"

@@ -12,8 +12,8 @@ import pytest
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.instruments import KINDS, Kind, kind_at, kind_named
-from fsjoule.meter.links.address import opener
 from fsjoule.meter.links.found import Found
+from fsjoule.meter.links.streams import opener
 from fsjoule.runs import meter as meters
 from fsjoule.runs.meter_users import users
 

@@ -8,7 +8,7 @@ from ppk2_frames import GOLDEN_MV, GOLDEN_RAW, GOLDEN_UA, REAL, AppFilter, amper
 
 from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.ppk2 import FrameReader, Run, Words, parse_metadata
-from fsjoule.meter.protocol.ppk2_filter import SpikeFilter
+from fsjoule.meter.protocol.ppk2_trace import SpikeFilter
 
 
 def _words(data: bytes) -> Words:

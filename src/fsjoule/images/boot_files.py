@@ -8,13 +8,11 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.cache.stages import Progress, file_sha256
-from fsjoule.images.boot_loader import Loader
-from fsjoule.images.load_addresses import collision
-from fsjoule.kernels.boot_script import boot_commands, start_command
+from fsjoule.images.boot_loader import Loader, collision
 from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.image import unpacked_kernel
 from fsjoule.kernels.kernel import Kernel
-from fsjoule.kernels.legacy_image import legacy_script
+from fsjoule.kernels.legacy_image import boot_commands, legacy_script, start_command
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 

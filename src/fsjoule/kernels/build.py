@@ -28,8 +28,7 @@ from fsjoule.host.json_text import json_text
 from fsjoule.host.watched import size_mib
 from fsjoule.kernels.build_folder import NOTES
 from fsjoule.kernels.compilation import ENVIRONMENT, TIMEOUT_S, Compilation, compiler_version
-from fsjoule.kernels.configuration import Configuration, board_configuration
-from fsjoule.kernels.kconfig import not_granted, parse_config
+from fsjoule.kernels.configuration import Configuration, board_configuration, not_granted, parse_config
 from fsjoule.kernels.kept import Kept, forget_kept, keep, kept
 from fsjoule.kernels.reads import READS, reads_of
 from fsjoule.kernels.recipe import load_recipe, recipes_folder

@@ -14,14 +14,11 @@ from fsjoule.errors import ConfigError, FsjouleError, LabError, MeterError
 from fsjoule.host import interrupts
 from fsjoule.lab.wanted import AT_ONCE, Wanted
 from fsjoule.meter.instruments import ADDRESSES, KINDS, InstrumentMeter, Kind, kind_at
-from fsjoule.meter.links.address import FORMS, opener
-from fsjoule.meter.links.client import MeterClient
-from fsjoule.meter.links.desk import ClientMeter
+from fsjoule.meter.links.client import ClientMeter, MeterClient
 from fsjoule.meter.links.finder import Candidate, find, serial_ports
 from fsjoule.meter.links.found import Found
-from fsjoule.meter.links.holders import is_terminal
 from fsjoule.meter.links.receiver import Receiver
-from fsjoule.meter.links.streams import Stream
+from fsjoule.meter.links.streams import FORMS, Stream, is_terminal, opener
 from fsjoule.model import BoardProfile
 from fsjoule.runs.virtual import emulator, virtual_lab_of
 from fsjoule.virtual.lab import lab as virtual_lab

@@ -113,7 +113,7 @@ def info(
 
     Example: fsjoule meter info --meter /dev/ttyUSB0 --volts 5 --amperes 0.25
     """
-    from fsjoule.meter.links.desk import ClientMeter
+    from fsjoule.meter.links.client import ClientMeter
     from fsjoule.meter.links.notices import notices
     from fsjoule.meter.tools.expected import expected
     from fsjoule.meter.tools.words import as_document

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fsjoule.meter.instruments import InstrumentMeter
-    from fsjoule.meter.links.desk import ClientMeter
+    from fsjoule.meter.links.client import ClientMeter
     from fsjoule.meter.tools.live import Reading
     from fsjoule.meter.tools.recorder import Recorded
 
@@ -77,7 +77,7 @@ def _record(
     seconds: float | None,
     say: Callable[[Reading], None],
 ) -> Recorded:
-    from fsjoule.meter.links.desk import ClientMeter
+    from fsjoule.meter.links.client import ClientMeter
     from fsjoule.meter.tools.recorder import record, record_instrument
 
     if isinstance(instrument, ClientMeter):

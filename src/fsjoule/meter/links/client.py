@@ -1,9 +1,13 @@
-"""Commands to a meter. A command that is not carried out raises an error with the reason; nothing is retried."""
+"""Commands to a meter. A command that is not carried out raises an error with the reason; nothing is retried.
+
+`ClientMeter` is fsjoule's own meter at a desk: marked by the host, without labgrid.
+"""
 
 from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +16,7 @@ from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import Command, ReplyStatus
 from fsjoule.meter.protocol.frames import InfoFrame, ReplyFrame
+from fsjoule.model import Ina219Info, Ina219Trace
 
 _TIMEOUT_S: Final = 2.0
 # A calibration samples for a second; erasing flash stops the meter for up to four seconds.
@@ -112,3 +117,28 @@ class MeterClient:
     def save(self) -> int:
         """Keep settings and calibration over a loss of power. Returns the saved record's generation."""
         return self.command(Command.SAVE)[0]
+
+
+class ClientMeter:
+    """ports.Meter behind a client, with marks of the host."""
+
+    def __init__(self, client: MeterClient) -> None:
+        self.client = client
+
+    def info(self) -> Ina219Info:
+        return self.client.receiver.wait_info().info
+
+    def arm(self) -> None:
+        self.client.receiver.arm()
+
+    def disarm(self) -> Ina219Trace:
+        return self.client.receiver.disarm()
+
+    def mark_now(self, text: str) -> Callable[[], None]:
+        """Send the mark at this moment; the result waits for the reply, and raises MeterError without one."""
+        sent = self.client.begin(Command.MARK, commands.mark(text))
+        return lambda: _done(self.client.finish(sent))
+
+
+def _done(_values: tuple[int, int, int]) -> None:
+    """A mark's reply has no values to tell."""

@@ -12,9 +12,8 @@ from typing import Any, Final
 from serial.tools import list_ports
 
 from fsjoule.errors import MeterError
-from fsjoule.meter.links.address import opener
 from fsjoule.meter.links.found import Found
-from fsjoule.meter.links.streams import Stream
+from fsjoule.meter.links.streams import Stream, opener
 from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 

@@ -19,10 +19,9 @@ from serial.tools import list_ports
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.realtime import prefer_this_thread
 from fsjoule.meter.energy.stated import stated_limits
-from fsjoule.meter.links.address import opener
 from fsjoule.meter.links.found import Found
 from fsjoule.meter.links.pumped import PumpedTty
-from fsjoule.meter.links.streams import Stream
+from fsjoule.meter.links.streams import Stream, opener
 from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.ppk2 import INPUTS, LEAST_MV, MOST_MV, SOURCE, USB_IDS, VOLTS, Metadata
 from fsjoule.meter.protocol.ppk2_trace import RATE_HZ, Ppk2Trace

@@ -16,8 +16,7 @@ from fsjoule.meter.links.stray import Stray, StrayWatch
 from fsjoule.meter.links.streams import PortError, Stream
 from fsjoule.meter.protocol.agreement import Agreement
 from fsjoule.meter.protocol.commands import ReplyStatus
-from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame
-from fsjoule.meter.protocol.framing import PROTOCOL
+from fsjoule.meter.protocol.frames import PROTOCOL, Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace

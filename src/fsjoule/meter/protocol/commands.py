@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.meter.protocol.framing import PROTOCOL, packed
+from fsjoule.meter.protocol.frames import PROTOCOL, packed
 
 RATE_MIN_HZ: Final = 100
 RATE_MAX_HZ: Final = 2000

@@ -18,6 +18,7 @@ from fsjoule.meter.protocol.frames import (
     FLAG_I2C_FAULT,
     FLAG_MARK_ERROR,
     FLAG_OVERFLOW,
+    OLD_PROTOCOL,
     Frame,
     InfoFrame,
     MarkFrame,
@@ -25,7 +26,6 @@ from fsjoule.meter.protocol.frames import (
     SamplesFrame,
     raw_values,
 )
-from fsjoule.meter.protocol.framing import OLD_PROTOCOL
 from fsjoule.meter.protocol.sequence import is_later
 from fsjoule.model import CurrentMonitor, Ina219Info, Ina219Trace, Mark
 from fsjoule.model.labels import counted

@@ -10,12 +10,11 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.host import interrupts
 from fsjoule.kernels.compilation import compiler_version
-from fsjoule.kernels.configuration import board_configuration
-from fsjoule.kernels.kconfig import parse_config
+from fsjoule.kernels.configuration import board_configuration, parse_config
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree import commits as tree
+from fsjoule.kernels.tree.builder import Builds
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
-from fsjoule.kernels.tree.outcomes import Builds
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model.labels import counted
 from fsjoule.runs.bisect.boards import Boards, Opening

@@ -9,11 +9,9 @@ from typing import Final, Self
 
 from fsjoule.kernels.build import read_notes
 from fsjoule.kernels.tree import commits as tree
-from fsjoule.kernels.tree.builder import Builder
-from fsjoule.kernels.tree.changes import changes_of
-from fsjoule.kernels.tree.made_commits import Conflict
-from fsjoule.kernels.tree.outcomes import Builds, Built
-from fsjoule.kernels.tree.pools import pools_of
+from fsjoule.kernels.tree.builder import Builder, Builds, Built
+from fsjoule.kernels.tree.commits import Conflict
+from fsjoule.kernels.tree.pools import changes_of, pools_of
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.store.bisection import Line
