@@ -322,4 +322,4 @@ def modules_of(names: Iterable[str]) -> tuple[str, ...]:
 
 def dkms_package(module: str) -> str:
     """Debian's package with the source of a module that its kernels lack."""
-    return next(row.dkms for row in _TABLE if row.dkms and module in row.modules)
+    return next(row.dkms for row in FILESYSTEMS.values() if row.dkms and module in row.modules)

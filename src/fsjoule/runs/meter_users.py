@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from fsjoule.meter.links.found import Found
+from fsjoule.meter.instruments import SearchResult
 
 _LAB: Final = "lab:"
 _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
@@ -16,7 +16,7 @@ _VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
 _FOLDERS: Final = (("env", "**/*.yaml"), ("labgrid", "**/exporter.yaml"))
 
 
-def users(found: Iterable[Found], root: Path = Path()) -> dict[str, tuple[str, ...]]:
+def users(found: Iterable[SearchResult], root: Path = Path()) -> dict[str, tuple[str, ...]]:
     """By address: the files below `root` that name the meter, with the target, place or group that has it.
 
     A file names a meter by its address, its port or its USB serial number, or asks for its virtual lab. A file that
@@ -31,7 +31,7 @@ def users(found: Iterable[Found], root: Path = Path()) -> dict[str, tuple[str, .
     return {each.address: tuple(dict.fromkeys(who for who, *told in named if _is(each, *told))) for each in found}
 
 
-def _is(found: Found, key: str, value: str) -> bool:
+def _is(found: SearchResult, key: str, value: str) -> bool:
     if key == _VIRTUAL_LAB:
         return found.address.partition("/")[0] == f"{_LAB}{value}"
     return value in (found.address, *found.device)

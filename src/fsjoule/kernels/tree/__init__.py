@@ -9,5 +9,5 @@ May call: the rest of `kernels`, `host`, `model`, `errors`.
   and commits that nobody wrote.
 - `frozen`: the configuration of all commits, and one with aligned functions.
 - `builder`: builds in the background, the most urgent first; a commit's kernel, or why it has none, is kept.
-- `pools`: which files each step changes; positions that have the same kernel, as builds show or forecast by their reads.
+- `pools`: which files each step changes; positions with the same kernel, as builds show or forecast.
 """

@@ -19,7 +19,7 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.stated import stated_limits
-from fsjoule.meter.links.found import Found
+from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.model import PlainInfo
@@ -50,7 +50,7 @@ def meter(name: str) -> ScpiMeter:
     return ScpiMeter(name)
 
 
-def find() -> list[Found]:
+def find() -> list[SearchResult]:
     """The resources that VISA lists, by name. None is opened: a question would disturb who talks to it.
 
     Serial ports are left out, since any device may be there.
@@ -72,11 +72,11 @@ def find() -> list[Found]:
     return [_found(resource) for resource in sorted(listed) if not resource.startswith(_SERIAL)]
 
 
-def _found(resource: str) -> Found:
+def _found(resource: str) -> SearchResult:
     """USB tells the serial number in the resource's name (VPP-4.3, 4.3.1.1); other ways have the address alone."""
     usb = _USB.match(resource)
     name = usb.group("serial") if usb else resource
-    return Found(f"visa:{resource}", "an instrument that VISA lists", name, device=(name,) if usb else ())
+    return SearchResult(f"visa:{resource}", "an instrument that VISA lists", name, device=(name,) if usb else ())
 
 
 class ScpiMeter(PolledMeter):
