@@ -22,7 +22,7 @@ from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.partition_table import partition_table
 from fsjoule.images.userland import Userland
 from fsjoule.kernels.card_layout import SECTOR_BYTES
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB, ImageFacts
 
@@ -38,7 +38,7 @@ def build_card_files(
     choice: str,
     filesystem: str,
     *,
-    kernel: Kernel,
+    kernel: KernelFiles,
     userland: Userland,
     root_image: Path,
     init: Path,

@@ -28,7 +28,7 @@ from fsjoule.images.own_root import BUSYBOX, add_busybox, clear_links
 from fsjoule.images.partition_table import partition_table
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment, steady_source
 from fsjoule.images.userland import Userland
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 from fsjoule.model.filesystem import Filesystem
@@ -42,7 +42,7 @@ _TIMEOUT_S: Final = 300.0
 
 
 def partition_key(
-    recipe: Recipe, filesystem: str, kernel: Kernel, userland: Userland, *, overlay: Path, fill: Path
+    recipe: Recipe, filesystem: str, kernel: KernelFiles, userland: Userland, *, overlay: Path, fill: Path
 ) -> str:
     """Digest of everything that goes into a root partition. `fill` is the board's program that fills it."""
     kind = recipe.filesystem(filesystem)
@@ -65,7 +65,7 @@ def partition_key(
 def root_partition(
     recipe: Recipe,
     filesystem: str,
-    kernel: Kernel,
+    kernel: KernelFiles,
     userland: Userland,
     *,
     name: str,
@@ -97,7 +97,7 @@ def root_partition(
     return build_once("partition", name, key, build, progress=progress, root=root, read=True) / "root.img"
 
 
-def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, overlay: Path) -> None:
+def _collect(tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path) -> None:
     """All files of the root filesystem, with their final owners, modes and times."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links but does not make them.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
@@ -160,7 +160,7 @@ _APPLETS: Final = ("chroot", "cp", "mkdir", "true", "umount")
 def fill_on_board(
     recipe: Recipe,
     kind: Filesystem,
-    kernel: Kernel,
+    kernel: KernelFiles,
     tree: Path,
     image: Path,
     *,
@@ -200,7 +200,7 @@ def fill_on_board(
         each.unlink()
 
 
-def _arguments(recipe: Recipe, kind: Filesystem, kernel: Kernel, card: Path, initrd: Path) -> list[str | Path]:
+def _arguments(recipe: Recipe, kind: Filesystem, kernel: KernelFiles, card: Path, initrd: Path) -> list[str | Path]:
     root = recipe.boot.root_device
     words = [
         *recipe.boot.arguments,

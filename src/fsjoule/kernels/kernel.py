@@ -35,7 +35,7 @@ _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.or
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelFiles:
     """A built entry. `content` is a digest of all its files; `package` is empty if it did not come in a package.
 
     `package_sha256` is by name of its source files, `packages` are Debian versions by name; `lacks`: missing modules.
@@ -94,7 +94,7 @@ def kernel_entry(
     needs: Sequence[str],
     built: Sequence[str] = (),
     progress: Progress,
-) -> Kernel:
+) -> KernelFiles:
     """The entry of a kernel; `collect` is called with an empty work folder if there is none yet.
 
     `built` are additional modules that `collect` brings. `source` goes into the entry's key, beside the recipe. Raises
@@ -123,7 +123,9 @@ def kernel_entry(
     folder = build_once("kernel", name, key, build, progress=progress)
     stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
     lacks = tuple(stored.pop("lacks", ()))  # older entries have none
-    return Kernel(content=entry_digest(folder), folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored)
+    return KernelFiles(
+        content=entry_digest(folder), folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored
+    )
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
@@ -170,7 +172,7 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
         if (parts.modules / name).exists():
             shutil.copyfile(parts.modules / name, target / name)
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
-    kept = Kernel("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
+    kept = KernelFiles("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
     return {name: value for name, value in asdict(kept).items() if name not in ("content", "folder", "image")}
 
 

@@ -76,7 +76,7 @@ class MarkGpio(_Table):
     cells: Annotated[tuple[Cell, ...], Field(min_length=1, max_length=4)]
 
 
-class Boot(_Table):
+class BootSettings(_Table):
     """Boot loader settings: the kernel, and what is handed to it.
 
     `image` is the build's name of the kernel file. `dtb` is the device tree, if the board has one; `device_tree` has
@@ -126,7 +126,7 @@ class Modules(_Table):
     dkms: dict[Annotated[Name, AfterValidator(_built_name)], Annotated[tuple[Name, ...], Field(min_length=1)]] = {}
 
 
-class Userland(_Table):
+class UserlandSettings(_Table):
     """The root's files: Debian packages, or the `archive` of another distribution's root filesystem.
 
     `packages` are those beside the filesystems'; `more_packages` come on top, so that a recipe need not repeat those of
@@ -168,7 +168,7 @@ class KernelSource(_Table):
         return self.package.removeprefix("linux-image-")
 
 
-class Emulator(_Table):
+class EmulatorPackage(_Table):
     """The source of a QEMU for kernels that the installed one is too old for: a package for the host.
 
     `for_kernels_from` maps a kernel version to the oldest QEMU for it and later kernels, for kernels outside the
@@ -210,11 +210,11 @@ class Recipe(_Table):
     hostname: Name
     board: BoardKind | None = None
     card: CardLayout
-    boot: Boot
+    boot: BootSettings
     boot_loader: BootLoader = BootLoader()
     modules: Modules
-    userland: Userland
-    emulator: Emulator
+    userland: UserlandSettings
+    emulator: EmulatorPackage
     kernel_build: KernelBuild | None = None
     kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
     without: tuple[Annotated[Name, AfterValidator(_filesystem_name)], ...] = ()

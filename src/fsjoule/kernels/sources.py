@@ -20,7 +20,7 @@ from fsjoule.host.cache.stages import Progress, file_sha256
 from fsjoule.host.debian_archive import debian_archive
 from fsjoule.kernels.build_folder import BuildFolder, build_folder, folder_kernel
 from fsjoule.kernels.dkms import BuiltModule, built_module, modules_to_build
-from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry, wanted_modules
+from fsjoule.kernels.kernel import KernelFiles, Parts, kernel_entry, wanted_modules
 from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
 from fsjoule.model import DEFAULT_RECIPE, KernelFacts, KernelOrigin
 
@@ -28,7 +28,7 @@ _IMAGE: Final = "linux-image-"
 _TREES: Final = "linux-dtb-"
 
 
-def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> Kernel:
+def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> KernelFiles:
     """One of the recipe's kernels, fetched from Debian's archive unless it is cached.
 
     `built` are modules of `[modules.dkms]` to add. Raises ConfigError for an unknown kernel or module, LabError
@@ -123,7 +123,7 @@ def package_file(path: Path, architecture: str) -> PackageFile:
     return package
 
 
-def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) -> Kernel:
+def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) -> KernelFiles:
     """The kernel in a package file, with dependencies from its folder. Raises ConfigError if it has none."""
     files = _with_neighbours(package)
     sha256 = {file.path.name: file_sha256(file.path) for file in files}
@@ -237,7 +237,7 @@ KernelChoice = str | PackageFile | BuildFolder
 @dataclass(frozen=True, slots=True)
 class TakenKernel:
     facts: KernelFacts
-    files: Kernel
+    files: KernelFiles
 
     @property
     def short_name(self) -> str:

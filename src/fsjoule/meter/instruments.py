@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 if TYPE_CHECKING:
-    from fsjoule.meter.energy.instrument import Instrument
+    from fsjoule.meter.energy.instrument import InstrumentErrors
     from fsjoule.meter.protocol.frames import InfoFrame
     from fsjoule.model import MarkSource, MeterInfo, PlainInfo, PlainTrace
 
@@ -59,7 +59,7 @@ class InstrumentMeter(Protocol):
         ...
 
 
-class Link(Protocol):
+class InstrumentLink(Protocol):
     """A module that opens, finds and decodes an instrument: `links/`."""
 
     def meter(self, name: str) -> InstrumentMeter:
@@ -77,7 +77,7 @@ class Link(Protocol):
 class Errors(Protocol):
     """A module that states an instrument's errors: `energy/`."""
 
-    def errors(self, info: PlainInfo, marks: MarkSource) -> Instrument:
+    def errors(self, info: PlainInfo, marks: MarkSource) -> InstrumentErrors:
         """The errors of an instrument with this info, for marks from one source."""
         ...
 
@@ -87,7 +87,7 @@ class InstrumentKind:
     """A kind of instrument. `name` is `PlainInfo.instrument`; `form` and `what` describe its addresses to people.
 
     The rest are names of modules, which are imported when they are needed: a command's help needs none. A
-    `Link` opens it, an `Errors` states its limits, an `Emulator` (`virtual/instruments`) stands in for it.
+    `InstrumentLink` opens it, an `Errors` states its limits, an `Emulator` (`virtual/instruments`) stands in for it.
     """
 
     name: str
@@ -98,8 +98,8 @@ class InstrumentKind:
     errors_module: str
     emulator_module: str
 
-    def link(self) -> Link:
-        return cast("Link", import_module(self.link_module))
+    def link(self) -> InstrumentLink:
+        return cast("InstrumentLink", import_module(self.link_module))
 
     def errors(self) -> Errors:
         return cast("Errors", import_module(self.errors_module))

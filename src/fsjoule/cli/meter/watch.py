@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fsjoule.meter.links.receiver import Receiver
     from fsjoule.meter.protocol.frames import Frame
     from fsjoule.meter.protocol.sequence import StreamCounters
-    from fsjoule.meter.tools.live import Reading
+    from fsjoule.meter.tools.live import LiveReading
 
 _SCREEN_PAUSE_S: Final = 0.1
 _LINE_PAUSE_S: Final = 1.0
@@ -160,7 +160,7 @@ class _Stream:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _View:
-    reading: Reading
+    reading: LiveReading
     serial_number: str
     simulated: bool
     new_marks: tuple[Mark, ...]
@@ -205,7 +205,7 @@ def _text_line(watching: _Watching) -> str:
     return f"{view.reading.seconds:8.1f} s  {_figures(view.reading)}{word}{marks}{_trouble(view)}"
 
 
-def _figures(reading: Reading) -> str:
+def _figures(reading: LiveReading) -> str:
     if reading.watts is None:
         return "no samples"
     if reading.volts is None or reading.amperes is None:

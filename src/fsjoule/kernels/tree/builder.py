@@ -24,7 +24,7 @@ from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import Progress, cache_key
 from fsjoule.kernels.build import build_key, build_revision, built_folder, read_notes
 from fsjoule.kernels.compilation import compiler_version
-from fsjoule.kernels.kept import Kept, keep, kept
+from fsjoule.kernels.kept import KeptBuild, keep, kept
 from fsjoule.kernels.reads import READS, Reads
 from fsjoule.kernels.source_tree import Revision
 from fsjoule.kernels.sources import take_kernels
@@ -37,7 +37,7 @@ _NICE: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltCommit:
     """A kernel: its folder, for `--kernel`; the digest of image, device tree and modules; what its build read."""
 
     folder: Path
@@ -52,12 +52,12 @@ class Unbuildable:
     reason: str
 
 
-Outcome = Built | Unbuildable
+Outcome = BuiltCommit | Unbuildable
 _FAILURE: Final = TypeAdapter(Unbuildable)
 
 
 @dataclass(frozen=True, slots=True)
-class Builds:
+class CommitBuilds:
     """Builds of one repository with one configuration. Raises MissingToolError for what a build needs."""
 
     repository: Repository
@@ -70,7 +70,7 @@ class Builds:
         """The outcome of a commit as far as no build is needed; None if it is not known."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
-        failed = kept(Kept.FAILURE, self._failure_key(commit), _FAILURE)
+        failed = kept(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE)
         if failed is not None:
             return failed
         folder = built_folder(commit.content, self._key(commit), self.recipe)
@@ -96,7 +96,7 @@ class Builds:
             )
         except KernelBuildError as error:
             failed = Unbuildable(error.reason)
-            keep(Kept.FAILURE, self._failure_key(commit), _FAILURE, failed)
+            keep(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE, failed)
             return failed
         return self._built(folder, progress)
 
@@ -108,7 +108,7 @@ class Builds:
             [kernel] = take_kernels([str(folder)], progress=progress, recipe=self.recipe)
         except ConfigError as error:  # no driver for the card, no device tree of this board
             return Unbuildable(" ".join(error.what.replace(str(folder), "its build").split()))
-        return Built(folder, kernel.facts.digest, Reads.from_json((folder / READS).read_bytes()))
+        return BuiltCommit(folder, kernel.facts.digest, Reads.from_json((folder / READS).read_bytes()))
 
     def _key(self, commit: Commit) -> str:
         return build_key(commit.content, self.frozen.configuration, self.compiler)
@@ -132,7 +132,7 @@ class _BrokenOffError(LabError):
 class Builder:
     """A context: builds go on in its body. `waited_s` is how long `wait` waited in all."""
 
-    def __init__(self, builds: Builds, progress: Progress) -> None:
+    def __init__(self, builds: CommitBuilds, progress: Progress) -> None:
         self._builds = builds
         self._progress = progress
         self._state = threading.Condition()

@@ -14,15 +14,15 @@ from functools import lru_cache, reduce
 from itertools import accumulate, pairwise
 from typing import Final
 
-from fsjoule.kernels.reads import Change, Reads
-from fsjoule.kernels.tree.builder import Built
+from fsjoule.kernels.reads import FileChange, Reads
+from fsjoule.kernels.tree.builder import BuiltCommit
 from fsjoule.kernels.tree.commits import Commit
 from fsjoule.kernels.tree.repository import Repository
 
 _APPEARS: Final = frozenset("AD")
 
 
-def changes_of(repository: Repository, line: Sequence[Commit]) -> tuple[tuple[Change, ...] | None, ...]:
+def changes_of(repository: Repository, line: Sequence[Commit]) -> tuple[tuple[FileChange, ...] | None, ...]:
     """The changes from each position to the next one: one entry fewer than positions.
 
     None where one of the two has no content (a conflict).
@@ -35,14 +35,14 @@ def changes_of(repository: Repository, line: Sequence[Commit]) -> tuple[tuple[Ch
 @lru_cache(maxsize=8)
 def _differences(
     repository: Repository, pairs: tuple[tuple[str, str], ...]
-) -> dict[tuple[str, str], tuple[Change, ...]]:
+) -> dict[tuple[str, str], tuple[FileChange, ...]]:
     """By two contents. One git for all of them; it says nothing of two that are equal. Contents never change."""
-    found: dict[tuple[str, str], list[Change]] = {pair: [] for pair in pairs}
+    found: dict[tuple[str, str], list[FileChange]] = {pair: [] for pair in pairs}
     if not pairs:
         return {}
     asked = "".join(f"{one} {two}\n" for one, two in pairs)
     said = repository.git("diff-tree", "--stdin", "-r", "-z", "--no-renames", "--name-status", given=asked)
-    current: list[Change] = []
+    current: list[FileChange] = []
     words = iter(f"{said}\n".split("\0"))
     for word in words:
         # The two trees stand, with a line's end, before the first of their files.
@@ -52,15 +52,15 @@ def _differences(
             current = found[one, two]
         status = rest if has_header else word
         if status:
-            current.append(Change(next(words), status in _APPEARS))
+            current.append(FileChange(next(words), status in _APPEARS))
     return {pair: tuple(changes) for pair, changes in found.items()}
 
 
-Changes = Sequence[tuple[Change, ...] | None]
+Changes = Sequence[tuple[FileChange, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pools:
+class KernelPools:
     """`numbers` has the pool of each position, from 0 on, rising; `images` the digest of those pools that were built.
 
     Two pools may have the same image: a commit and, later, its revert.
@@ -74,7 +74,7 @@ class Pools:
         return [position for position, pool in enumerate(self.numbers) if pool == number]
 
 
-def pools_of(changes: Changes, built: Mapping[int, Built]) -> Pools:
+def pools_of(changes: Changes, built: Mapping[int, BuiltCommit]) -> KernelPools:
     """The pools of a line: `changes` has what leads from each position to the next, `built` what is known by position.
 
     A position without content (a conflict) is a pool of its own.
@@ -90,10 +90,10 @@ def pools_of(changes: Changes, built: Mapping[int, Built]) -> Pools:
         elif built[one].image == built[two].image and two == one + 1:
             silent[one] = True
     numbers = tuple(accumulate((not step for step in silent), initial=0))
-    return Pools(numbers, {numbers[position]: kernel.image for position, kernel in built.items()})
+    return KernelPools(numbers, {numbers[position]: kernel.image for position, kernel in built.items()})
 
 
-def _is_silent(step: tuple[Change, ...] | None, reads: Reads | None) -> bool:
+def _is_silent(step: tuple[FileChange, ...] | None, reads: Reads | None) -> bool:
     """Whether a step changes nothing at all, or nothing that was read by any build."""
     return step is not None and (not step or (reads is not None and reads.first(step) is None))
 

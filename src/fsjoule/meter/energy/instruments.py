@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.energy.ina219 import Ina219
-from fsjoule.meter.energy.instrument import HostStamped, Instrument
+from fsjoule.meter.energy.instrument import HostStamped, InstrumentErrors
 from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.model import Ina219Info, MarkSource, MeterInfo
 
 
-def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> Instrument:
+def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> InstrumentErrors:
     """The errors of a meter, with marks from one source. Raises MeasurementInvalid for an unknown instrument."""
     if isinstance(info, Ina219Info):
         return Ina219.of(info, marks)

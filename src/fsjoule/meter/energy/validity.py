@@ -13,7 +13,7 @@ from fsjoule.model.mark_line import is_piece
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ValidityLimits:
     """Largest deviations of a valid measurement.
 
     A window may be longer than the board's own time by the board's allowance plus `window_excess` of the runtime: the
@@ -30,10 +30,12 @@ class Limits:
     missed_fraction: float = 0.01
 
 
-DEFAULT: Final = Limits()
+DEFAULT: Final = ValidityLimits()
 
 
-def window_complaints(window: Window, duration_s: float, allowed_s: float, limits: Limits = DEFAULT) -> list[str]:
+def window_complaints(
+    window: Window, duration_s: float, allowed_s: float, limits: ValidityLimits = DEFAULT
+) -> list[str]:
     """Complaints unless the marks bracket the board's own time; `allowed_s` is the board's allowance."""
     excess_s = window.duration_s - duration_s
     allowed_s += limits.window_excess * duration_s
@@ -47,7 +49,7 @@ def window_complaints(window: Window, duration_s: float, allowed_s: float, limit
     ]
 
 
-def sample_complaints(counts: SampleCounts, limits: Limits = DEFAULT) -> list[str]:
+def sample_complaints(counts: SampleCounts, limits: ValidityLimits = DEFAULT) -> list[str]:
     """Complaints if too many samples were lost on the line. `energy` checks those that the meter missed."""
     if counts.lost <= limits.lost_fraction * counts.expected:
         return []

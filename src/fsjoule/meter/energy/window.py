@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.meter.energy.instrument import Instrument, SteadyErrors
-from fsjoule.meter.energy.validity import Limits
+from fsjoule.meter.energy.instrument import InstrumentErrors, SteadyErrors
+from fsjoule.meter.energy.validity import ValidityLimits
 from fsjoule.model import MeterInfo, PlainInfo, Trace, Window
 from fsjoule.model.meter import READ_S, TURN_S
 
@@ -120,7 +120,7 @@ _LEAST_READINGS: Final = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Recording:
+class WindowTrace:
     """A trace, ready for integration over any window. Raises MeasurementInvalid if it has no samples."""
 
     trace: Trace
@@ -131,7 +131,7 @@ class Recording:
     highest_w: float
 
     @classmethod
-    def of(cls, trace: Trace) -> Recording:
+    def of(cls, trace: Trace) -> WindowTrace:
         if not len(trace.ticks):
             raise MeasurementInvalid("energy", ["the trace has no samples"])
         samples, between = sample_spans(trace), intervals(trace)
@@ -167,7 +167,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class WindowPower:
     """Power over one window: mean, standard deviation over samples, and standard uncertainties of the mean.
 
     `sampling_w` covers changes between samples, `gaps_w` the unknown course of power in gaps; `errors` belong to the
@@ -186,7 +186,9 @@ class Share:
     edges: tuple[Edge, Edge]
 
 
-def share(recording: Recording, window: Window, instrument: Instrument, limits: Limits, *, name: str) -> Share:
+def share(
+    recording: WindowTrace, window: Window, instrument: InstrumentErrors, limits: ValidityLimits, *, name: str
+) -> WindowPower:
     """Integrate over a window, called `name` in messages. Raises MeasurementInvalid if too little is known."""
     duration_us = window.stop_us - window.start_us
     if duration_us <= 0:
@@ -207,7 +209,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
     inside = np.flatnonzero(sample_us > 0)
     chosen = inside if len(inside) else np.arange(len(recording.trace.ticks))
     errors = instrument.steady(*recording.trace.mean_load(chosen))
-    return Share(
+    return WindowPower(
         mean_w=mean_w,
         sd_w=float(samples.watts[inside].std(ddof=1)) if len(inside) > 1 else 0.0,
         duration_s=duration_us * 1e-6,
@@ -221,7 +223,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
     )
 
 
-def _sharper_w(recording: Recording, window: Window, sharpening: float) -> float:
+def _sharper_w(recording: WindowTrace, window: Window, sharpening: float) -> float:
     """What the mean power lacks because samples spread a step at a mark over both sides of it (docs/energy.md#bursts).
 
     The window's energy is compared with that of the windows a tick before and after it: inside they have the same, and
@@ -241,7 +243,7 @@ def _gap_parts(holes: Gaps, hole_us: Floats) -> Floats:
     return hole_us / (holes.end_us - holes.begin_us)
 
 
-def _require_sampled(missed: float, ticks: float, limits: Limits, name: str) -> None:
+def _require_sampled(missed: float, ticks: float, limits: ValidityLimits, name: str) -> None:
     if missed > limits.missed_fraction * ticks:
         counted = f"{missed:.0f} of the {ticks:.0f} ticks of {name}"
         allowed = f"allowed are {limits.missed_fraction:.1%}"
@@ -261,7 +263,7 @@ def _require_readings(duration_s: float, info: MeterInfo, name: str) -> None:
         raise MeasurementInvalid("energy", [f"{name} lasts {duration_s * 1e3:.3g} ms, and {slow}: {advice}"])
 
 
-def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np.intp]], ticks: float) -> float:
+def _sampling_w(recording: WindowTrace, inside: np.ndarray[tuple[int], np.dtype[np.intp]], ticks: float) -> float:
     """Standard uncertainty in W from samples that see only a part of their ticks, and from noise.
 
     Half the mean square successive difference estimates the variance of one sample without taking a slow change of the
@@ -274,7 +276,7 @@ def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np
     return math.sqrt(float(np.mean(steps * steps)) / 2 / max(ticks, 1.0))
 
 
-def _gaps_w(recording: Recording, parts: Floats) -> float:
+def _gaps_w(recording: WindowTrace, parts: Floats) -> float:
     """Standard uncertainty of the energy of all gaps, in W us.
 
     Only the whole energy of a gap is known. Let the fraction f of a gap of length T lie in the window: with its two
@@ -290,7 +292,7 @@ def _gaps_w(recording: Recording, parts: Floats) -> float:
     return difference_w / _SQRT3 * math.sqrt(float((split_us**2 + missed_us**2).sum()))
 
 
-def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
+def _edge(recording: WindowTrace, mark_us: float, instrument: InstrumentErrors) -> Edge:
     """Lowest and highest power near a mark, as far as a late mark plus a displaced sample may reach."""
     reach_us = instrument.mark_s * 1e6 + max(instrument.sample_s * 1e6, recording.trace.info.tick_us)
     near = [
@@ -301,7 +303,7 @@ def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
     return Edge(float(watts.min()), float(watts.max()))
 
 
-def marks_j(part: Share, instrument: Instrument, base_w: float = 0.0) -> float:
+def marks_j(part: WindowPower, instrument: InstrumentErrors, base_w: float = 0.0) -> float:
     """Standard uncertainty in J from the window's two ends, for the energy above a power of `base_w`.
 
     A late mark moves energy across one end. Samples displaced alike at both ends move the difference of the powers

@@ -86,7 +86,7 @@ class ScpiMeter(PolledMeter):
     """
 
     def __init__(self, resource: str) -> None:
-        self._line = line = _Line(resource)
+        self._line = line = _ScpiLine(resource)
         try:
             info = _info(line)
         except BaseException:
@@ -101,7 +101,7 @@ class ScpiMeter(PolledMeter):
         self._line.close()
 
 
-class _Line:
+class _ScpiLine:
     """An open VISA resource."""
 
     def __init__(self, resource: str) -> None:
@@ -150,7 +150,7 @@ def _pyvisa() -> Any:  # noqa: ANN401 - a module without types
     return pyvisa
 
 
-def _info(line: _Line) -> PlainInfo:
+def _info(line: _ScpiLine) -> PlainInfo:
     identity = [part.strip() for part in line.ask("*IDN?").split(",")]
     if len(identity) != _IDENTITY_FIELDS or not identity[2]:
         said = ",".join(identity)[:80]
@@ -175,14 +175,14 @@ def _info(line: _Line) -> PlainInfo:
     )
 
 
-def _read_s(line: _Line) -> float:
+def _read_s(line: _ScpiLine) -> float:
     begin_s = time.monotonic()
     line.number(_VOLTS)
     line.number(_AMPERES)
     return time.monotonic() - begin_s
 
 
-def _begun(line: _Line, info: PlainInfo) -> tuple[SampleTrace, Ask]:
+def _begun(line: _ScpiLine, info: PlainInfo) -> tuple[SampleTrace, Ask]:
     trace = SampleTrace(info)
 
     def ask() -> Callable[[], None]:

@@ -29,7 +29,7 @@ from fsjoule.meter.protocol.ppk2 import (
     Constants,
     Floats,
     FrameReader,
-    Run,
+    FrameRun,
     Words,
     at_full_scale,
     logic,
@@ -143,10 +143,10 @@ class Ppk2Trace:
         self._mark_input = mark_input
         self._reader = FrameReader()
         self._filter = SpikeFilter()
-        self._clock = _Clock()
+        self._clock = _Ppk2Clock()
         self._samples = 0  # received and lost
         self._level: bool | None = None
-        self._part: _Part | None = None
+        self._part: _TracePart | None = None
         self._ticks: list[_Ticks] = []
         self._next_tick = 0
         self._told_nj = 0.0
@@ -247,7 +247,7 @@ class Ppk2Trace:
             found.append(f"{counted(self._damaged, 'byte')} that belong to no sample")
         return tuple(found)
 
-    def _take_losses(self, run: Run) -> None:
+    def _take_losses(self, run: FrameRun) -> None:
         self._damaged += run.damaged
         if run.lost:
             self._losses += 1
@@ -268,7 +268,7 @@ class Ppk2Trace:
             sums[0] += self._part.sum_a
             counts[0] += self._part.count
             over[0] |= self._part.over
-        self._part = _Part(int(numbers[-1]), float(sums[-1]), int(counts[-1]), bool(over[-1]))
+        self._part = _TracePart(int(numbers[-1]), float(sums[-1]), int(counts[-1]), bool(over[-1]))
         self._samples += count
         whole = counts == _SAMPLES
         if whole.any():
@@ -288,7 +288,7 @@ class Ppk2Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TracePart:
     """A tick that is not whole yet."""
 
     number: int
@@ -297,7 +297,7 @@ class _Part:
     over: bool
 
 
-class _Clock:
+class _Ppk2Clock:
     """The instrument's clock, which its samples count, against the host's; it begins at the host's time.
 
     The instrument does not see a loss of a whole turn of its counter. But each makes all that follows later.

@@ -23,7 +23,7 @@ _I64_HALF: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LiveReading:
     """Figures since the watch began; powers in W, times in the meter's clock. None until there is a sample."""
 
     seconds: float
@@ -54,7 +54,7 @@ class _Moment:
 
 
 @dataclass(slots=True)
-class _Stream:
+class _LiveStream:
     """One stream of the meter, from its first frame seen to its last."""
 
     info: Ina219Info
@@ -95,7 +95,7 @@ class Live:
     def __init__(self, info: InfoFrame, history_s: float) -> None:
         self.status: MeterStatus = info.status
         self.marks: deque[tuple[float, Mark]] = deque(maxlen=MARKS_KEPT)
-        self._streams = [_Stream(info.info)]
+        self._streams = [_LiveStream(info.info)]
         self._history_us = history_s * 1e6
         self._moments: deque[_Moment] = deque()
         self._least: float | None = None
@@ -111,7 +111,7 @@ class Live:
         for frame in frames:
             if isinstance(frame, InfoFrame):
                 if frame.status.stream_id != self.status.stream_id:
-                    self._streams.append(_Stream(frame.info))
+                    self._streams.append(_LiveStream(frame.info))
                 self.status = frame.status
             elif isinstance(frame, SamplesFrame):
                 if frame.stream_id in (None, self.status.stream_id):  # else what explains it is still to come
@@ -121,13 +121,13 @@ class Live:
         self.marks.extend((self.reading().seconds, mark) for mark in marks)
         return marks
 
-    def reading(self) -> Reading:
+    def reading(self) -> LiveReading:
         seconds = sum(stream.seconds for stream in self._streams)
         joules = sum(stream.joules for stream in self._streams)
         now = self._now()
         count = sum(moment.count for moment in now)
         info = self.info
-        return Reading(
+        return LiveReading(
             seconds=seconds,
             watts=sum(moment.watts for moment in now) / count if count else None,
             volts=_volts(sum(moment.bus for moment in now) / count, info) if count else None,

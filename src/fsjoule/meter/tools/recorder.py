@@ -25,7 +25,7 @@ from fsjoule.meter.protocol.frames import Frame
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
-from fsjoule.meter.tools.live import MARKS_KEPT, NOW_S, Live, Reading
+from fsjoule.meter.tools.live import MARKS_KEPT, NOW_S, Live, LiveReading
 from fsjoule.model import Mark, MeterInfo, Trace
 from fsjoule.store.recordings import Recording
 
@@ -66,11 +66,11 @@ class PieceFigures:
         self.marks.extend((self._seconds, mark) for mark in piece.marks)
         return piece.marks
 
-    def reading(self) -> Reading:
+    def reading(self) -> LiveReading:
         known = bool(self._recent)
         now = self._now()
         watts, volts, amperes = (float(each.mean()) for each in now) if known else (None, None, None)
-        return Reading(
+        return LiveReading(
             seconds=self._seconds,
             watts=watts,
             volts=None if volts is None or np.isnan(volts) else volts,
@@ -132,14 +132,14 @@ _LIVE_S: Final = 1.0
 _MOST_WAITING: Final = 30_000
 
 
-class Ending(Protocol):
+class RecordingEnd(Protocol):
     def wait(self, timeout_s: float) -> bool:
         """Whether the user wants to end, now or within this time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTrace:
     """A finished recording. `drift` compares the meter's clock with the host's; None after too short a time.
 
     `files` are whole; `failures` tells about files that could not be written. `line` counts the frames of fsjoule's own
@@ -147,7 +147,7 @@ class Recorded:
     """
 
     info: MeterInfo
-    reading: Reading
+    reading: LiveReading
     drift: Drift | None
     faults: tuple[str, ...]
     files: tuple[Path, ...]
@@ -165,11 +165,11 @@ def keep(path: Path, trace: Trace) -> None:
 def record(
     client: MeterClient,
     paths: Sequence[Path],
-    ended: Ending,
+    ended: RecordingEnd,
     *,
     seconds: float | None = None,
-    say: Callable[[Reading], None] = lambda _reading: None,
-) -> Recorded:
+    say: Callable[[LiveReading], None] = lambda _reading: None,
+) -> RecordedTrace:
     """Record into files until `ended`, or until there are `seconds` of samples; `say` gets the figures once a second.
 
     The seconds are the meter's: samples that come late are waited for.
@@ -204,17 +204,17 @@ def record(
                 break
             _require_stream(client, builder, live)
     drift, failures = inbox.clock.drift(), tuple(files.failures)
-    return Recorded(frame.info, live.reading(), drift, faults, files.whole, failures, line, line.losses)
+    return RecordedTrace(frame.info, live.reading(), drift, faults, files.whole, failures, line, line.losses)
 
 
 def record_instrument(
     instrument: InstrumentMeter,
     paths: Sequence[Path],
-    ended: Ending,
+    ended: RecordingEnd,
     *,
     seconds: float | None = None,
-    say: Callable[[Reading], None] = lambda _reading: None,
-) -> Recorded:
+    say: Callable[[LiveReading], None] = lambda _reading: None,
+) -> RecordedTrace:
     """As `record`, from an instrument whose clock is the host's: there is no drift to tell."""
     figures = PieceFigures(_LIVE_S)
     faults: tuple[str, ...] = ()
@@ -237,7 +237,7 @@ def record_instrument(
             if asked or (seconds is not None and (figures.reading().seconds >= seconds or left_s < -_LATE_S)):
                 break
     failures = tuple(files.failures)
-    return Recorded(instrument.info(), figures.reading(), None, faults, files.whole, failures, losses=losses)
+    return RecordedTrace(instrument.info(), figures.reading(), None, faults, files.whole, failures, losses=losses)
 
 
 def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> None:

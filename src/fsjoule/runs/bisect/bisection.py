@@ -13,7 +13,7 @@ from fsjoule.kernels.compilation import compiler_version
 from fsjoule.kernels.configuration import board_configuration, parse_config
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree import commits as tree
-from fsjoule.kernels.tree.builder import Builds
+from fsjoule.kernels.tree.builder import CommitBuilds
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model.labels import counted
@@ -60,12 +60,12 @@ def bisect(request: Request) -> State:
         if request.explained:
             _check_symbols(frozen)
 
-        def with_alignment() -> Builds:
+        def with_alignment() -> CommitBuilds:
             found = aligned(frozen, ends[1], progress=request.say, jobs=request.jobs)
             request.say(f"functions are aligned by {found.how}")
-            return Builds(repository, found.frozen, request.jobs, recipe, compiler)
+            return CommitBuilds(repository, found.frozen, request.jobs, recipe, compiler)
 
-        plain = Builds(repository, frozen, request.jobs, recipe, compiler)
+        plain = CommitBuilds(repository, frozen, request.jobs, recipe, compiler)
         builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment, request.say))
         _tell_lines(log, builds, line)
         boots = closing.enter_context(_boots(request, choice))
