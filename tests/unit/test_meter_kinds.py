@@ -15,7 +15,7 @@ from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.instruments import INSTRUMENTS, InstrumentKind, SearchResult, kind_at
 from fsjoule.meter.links.streams import opener
 from fsjoule.runs import meter as meters
-from fsjoule.runs.meter_users import users
+from fsjoule.runs.meter import users
 from fsjoule.virtual.instruments.emulator import Emulator
 
 

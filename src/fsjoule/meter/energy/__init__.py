@@ -2,7 +2,7 @@
 
 A sample at time t stands for [t, t + tick). The energy of a window is the sum over its samples: power times the part of
 the tick inside the window. So both marks may fall anywhere in a tick. The samples are raw, because a filter delays them
-and smears the window's edges. Where frames were lost, the meter's own sums bridge the gap (fsjoule.meter.energy.gaps).
+and smears the window's edges. Where frames were lost, the meter's own sums bridge the gap (window.py).
 
 The uncertainty is a type B evaluation (JCGM 100:2008, 4.3.7 and 5.1.2): limits are rectangular (limit / sqrt 3), and
 contributions are added in quadrature. docs/energy.md has every formula and the sources of its numbers.
