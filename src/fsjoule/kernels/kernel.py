@@ -122,10 +122,8 @@ def kernel_entry(
     key = cache_key(inputs)
     folder = build_once("kernel", name, key, build, progress=progress)
     stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
-    lacks = tuple(stored.pop("lacks", ()))  # older entries have none
-    return KernelFiles(
-        content=entry_digest(folder), folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored
-    )
+    image, lacks = folder / recipe.boot.image, tuple(stored.pop("lacks"))
+    return KernelFiles(content=entry_digest(folder), folder=folder, image=image, lacks=lacks, **stored)
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
