@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from fsjoule.errors import ConfigError
+from fsjoule.hooks import Rows
 from fsjoule.model.filesystem import Filesystem, Root, Variant
 
 # Variants that every filesystem can have.
@@ -265,7 +266,7 @@ _TABLE: Final = (
     ),
 )
 
-FILESYSTEMS: Final[dict[str, Filesystem]] = {row.name: row for row in _TABLE}
+FILESYSTEMS: Final = Rows("filesystem", "fsjoule_filesystems", Filesystem, lambda: _TABLE)
 
 
 @lru_cache
@@ -312,7 +313,7 @@ def _less_properties(make: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[st
 
 def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:
     """The command that unmounts a filesystem by the kernel's name for its type."""
-    row = next((row for row in _TABLE if row.kernel_type == kernel_type), _TABLE[0])
+    row = next((row for row in FILESYSTEMS.values() if row.kernel_type == kernel_type), _TABLE[0])
     return row.unmount_argv(directory)
 
 

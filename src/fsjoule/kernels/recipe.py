@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, cast
 
@@ -12,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, Valida
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
+from fsjoule.hooks import offered, twice
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
 from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, overlap
@@ -319,8 +321,25 @@ def _text(file: Path) -> str:
 
 
 def recipe_files(folder: Path) -> dict[str, Path]:
-    """All recipes by name: those in `folder`, and the catalogue of boards in its `boards/`."""
-    return {path.stem: path for path in [*folder.glob("*.toml"), *folder.glob(f"{BOARDS}/*.toml")]}
+    """All recipes by name: those in `folder` and the catalogue of boards in its `boards/`, and those of packages.
+
+    Raises ConfigError if a package's recipe has the name of another one.
+    """
+    own = {path.stem: path for path in [*folder.glob("*.toml"), *folder.glob(f"{BOARDS}/*.toml")]}
+    return own if folder != recipes_folder() else {**own, **_packaged(frozenset(own))}
+
+
+@cache
+def _packaged(own: frozenset[str]) -> dict[str, Path]:
+    owners = dict.fromkeys(own, "fsjoule")
+    files: dict[str, Path] = {}
+    for offer in offered("fsjoule_recipes", Path):
+        for file in sorted(offer.row.glob("*.toml")):
+            known = owners.setdefault(file.stem, offer.owner)
+            if file.stem in own or file.stem in files:
+                raise twice("image recipe", file.stem, known, offer.owner)
+            files[file.stem] = file
+    return files
 
 
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
