@@ -37,9 +37,9 @@ from sqlalchemy import select, text
 
 from fsjoule.errors import LabError, ResultError
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Where
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.retention import Retention, planned, prune
 from fsjoule.store.index.run_rows import ReadRun
 from fsjoule.store.index.schema import measurements, runs

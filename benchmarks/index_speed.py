@@ -28,10 +28,11 @@ from sqlalchemy import Connection, Table, insert, select
 
 from fsjoule.errors import ResultError
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Where
+from fsjoule.store.index.catalogue import series_row
 from fsjoule.store.index.database import Index, index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.run_rows import Fault, ReadRun, read_run
 from fsjoule.store.index.schema import kernels, measurements, runs, series
 
@@ -191,7 +192,7 @@ def _row_by_row(index: Index, folder: Path) -> int:
     for measurement in read.measurements:
         with index.writing() as connection:
             references = _references(connection, read)
-            found = _number(connection, series, {"key": measurement.series.key}, measurement.series.row())
+            found = _number(connection, series, {"key": measurement.series.key}, series_row(measurement.series))
             row = {**measurement.columns, **references, "series": found}
             connection.execute(insert(measurements).values(row))
     return len(read.measurements)

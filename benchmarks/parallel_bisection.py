@@ -23,11 +23,11 @@ from guest_time import options, quick_ext4, say, turn_s
 
 from fsjoule.host import interrupts
 from fsjoule.kernels import take_kernels
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
-from fsjoule.runs.bisect.pool import Assignment, Pool
+from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.search import Search
 from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
 from fsjoule.verdicts.bisection.state import State
@@ -70,7 +70,7 @@ class _Debian:
         raise AssertionError(f"{merge} after {before} is no merge")
 
 
-def _build_folder(kernel: Kernel, folder: Path) -> Path:
+def _build_folder(kernel: KernelFiles, folder: Path) -> Path:
     """A folder with the kernel's parts where `make` would leave them."""
     tree = kernel.device_tree
     assert tree is not None, "the board has one"
@@ -90,7 +90,7 @@ def _bisect(boards: int, commits: Sequence[str], first_bad: str, folder: Path) -
         log.add(_asked(commits))
         log.add(Line(tuple(commits), subjects=("",) * len(commits)))
         if boards > 1:
-            assigned = Assignment(choice, environment, metrics, select, folder / "ahead", command)
+            assigned = PoolAssignment(choice, environment, metrics, select, folder / "ahead", command)
             boots = closing.enter_context(Pool(assigned, boards, choice.results, say))
         else:
             alone = BoardBoots(choice, environment, metrics, select, folder / "cards", say, command)

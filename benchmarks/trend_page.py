@@ -22,16 +22,15 @@ import vl_convert
 from common import show
 
 from fsjoule.model import Provision, SeriesKey
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series
 from fsjoule.report.forge import forge_of
 from fsjoule.report.svg import specification
 from fsjoule.report.trend.page import trend_page
 from fsjoule.report.uplot import script
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import RunNames
-from fsjoule.store.index.records import Order
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.trend.changes import changes_of
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 from fsjoule.verdicts.trend.judged import judged
@@ -175,7 +174,7 @@ def _history(number: int, points: int, rng: np.random.Generator) -> History:
         HistoryPoint(n, 1 + n * _KERNELS // points, _utc(n), float(np.median(boots)), tuple(map(float, boots)), 1)
         for n, boots in enumerate(figures)
     ]
-    return History(IndexedSeries(key, simulated=True), metric, tuple(found))
+    return History(Series(key, simulated=True), metric, tuple(found))
 
 
 def _over_kernels(history: History) -> History:

@@ -20,11 +20,11 @@ from results_factory import make_measurement
 
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision
+from fsjoule.model.series import Series
 from fsjoule.report.allure.server import serving
 from fsjoule.report.allure.site import make_site
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import load_run
 from fsjoule.verdicts.comparison import Subject
 
@@ -43,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
     results, folder = here / "results", here / "report"
     write_nights(results)
     written = write_run(results)
-    series = [IndexedSeries(m.series, simulated=True) for m in load_run(written.path).measurements[:3]]
+    series = [Series(m.series, simulated=True) for m in load_run(written.path).measurements[:3]]
     write_gate(written.path, tuple(Subject(each.key, each.series, each.simulated, each.label) for each in series))
     made = make_site([results], folder, say=lambda _: None)
     assert (made.runs, made.earlier) == (3, BUILDS - 1 + 5)
@@ -265,7 +265,7 @@ def key_of(filesystem: str, pattern: IoPattern, metric: str) -> str:
     """The key of a series of the nightly board in one metric, as the report has it."""
     planned = Planned(1, 1, "6.1", filesystem, FioWorkload(pattern, 16 * KIB, 4 * MIB), "quick", Provision.SCRATCH)
     measurement, _ = make_measurement(planned)
-    series = IndexedSeries(replace(measurement.series, board="nightly"), simulated=True)
+    series = Series(replace(measurement.series, board="nightly"), simulated=True)
     return f"{series.key}.{metric}"
 
 

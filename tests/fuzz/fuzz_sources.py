@@ -27,8 +27,8 @@ from fsjoule.model import (
     TimedKind,
     TimedWorkload,
 )
+from fsjoule.model.series import Series
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.profiles import (
     PROFILE_FILE,
     PROGRAMS_FILE,
@@ -38,10 +38,10 @@ from fsjoule.store.profiles import (
     symbols_file,
 )
 from fsjoule.store.reader import load_run
-from fsjoule.store.steps import STEPS_FILE, encode_steps
+from fsjoule.store.schemas import STEPS_FILE, encode_steps
 from fsjoule.verdicts.comparison import Subject
 
-_GOLDEN: Final = Path(__file__).parents[1] / "unit" / "data" / "run-of-schema-1"
+_GOLDEN: Final = Path(__file__).parents[1] / "unit" / "data" / "real-run"
 
 
 def write_sources(into: Path, further: Sequence[Path] = ()) -> None:
@@ -117,7 +117,7 @@ def _with_faults(into: Path) -> None:
     """Faults, labgrid's steps and a gate's answer; most of its measurements taken away again."""
     path = write_run(into).path
     loaded = load_run(path)
-    series = {IndexedSeries(m.series, m.simulated): None for m in loaded.measurements}
+    series = {Series(m.series, m.simulated): None for m in loaded.measurements}
     write_gate(path, tuple(Subject(each.key, each.series, each.simulated, each.label) for each in list(series)[:3]))
     kept = sorted((path / "measurements").iterdir())[:4]
     for measurement in (path / "measurements").iterdir():

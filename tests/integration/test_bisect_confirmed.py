@@ -14,11 +14,11 @@ from command_line import CommandLine, Done, command_line
 from index_runs import write_run
 from kernel_trees import commit, git, new_tree
 
+from fsjoule.model.series import Series
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.bisection import Answered, Line, bisection_log
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
-from fsjoule.store.index.serieskeys import IndexedSeries
 
 PROJECT = Path(__file__).parents[2]
 BOARD = PROJECT / "env" / "virtual.yaml"
@@ -48,7 +48,7 @@ def confirmation(run: CommandLine, tmp_path: Path) -> Confirmation:
     )
     return Confirmation(
         made_utc="2026-03-03T00:00:00Z",
-        series=IndexedSeries(measured.series, measured.simulated).key,
+        series=Series(measured.series, measured.simulated).key,
         metric="throughput",
         before=sides[0],
         after=sides[1],

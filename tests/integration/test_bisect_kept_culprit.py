@@ -11,11 +11,11 @@ from nights import Nights
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model import IoPattern
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.model.series import Where
 from fsjoule.runs.bisect.kept_culprit import keep_culprit
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.states import ChangeState, kept_states
 from fsjoule.verdicts.trend.trend import trend_of
 

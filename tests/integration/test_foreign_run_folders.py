@@ -26,13 +26,13 @@ from fsjoule.report.allure.site import _confirmations
 from fsjoule.report.run import write_report
 from fsjoule.report.svg import Rows, draw
 from fsjoule.runs.resume import resume
+from fsjoule.store.archive import digest_table, pack_run, unpack_run
 from fsjoule.store.confirmations import confirmations
 from fsjoule.store.documents import parse
 from fsjoule.store.files import write_file
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.archive import digest_table, pack_run, unpack_run
 from fsjoule.store.reader import load_run
 
 SECRET = "glpat-a-token-of-a-job"

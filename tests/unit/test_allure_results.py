@@ -23,6 +23,7 @@ from whole_runs import write_whole
 
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.host.plaintext import plain
+from fsjoule.model.series import Series
 from fsjoule.report import markdown
 from fsjoule.report.allure import tests
 from fsjoule.report.allure.attachments import attach
@@ -35,7 +36,6 @@ from fsjoule.report.allure.site import _MARK
 from fsjoule.report.allure.trends import loss_tests, trends_of
 from fsjoule.report.allure.words import categories
 from fsjoule.store.folder import GATE_FILE
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.finding import Subject
 
@@ -210,7 +210,7 @@ def test_metrics_are_those_of_valid_measurements(files: Path, written: Written) 
             assert not file.exists()
             continue
         told = {each["key"]: each["value"] for each in json.loads(file.read_text())}
-        key = IndexedSeries(measurement.series, simulated=True).key
+        key = Series(measurement.series, simulated=True).key
         if measurement.throughput_mib_per_s is not None:
             assert told[f"{key}.throughput"] == measurement.throughput_mib_per_s
             assert told[f"{key}.cpu"] == pytest.approx(1000 * (measurement.cpu_s_per_mib or 0))
@@ -223,7 +223,7 @@ def test_metrics_are_those_of_valid_measurements(files: Path, written: Written) 
 def test_a_gate_tells_of_each_figure(written: Written, tmp_path: Path) -> None:
     copy = tmp_path / written.path.name
     shutil.copytree(written.path, copy)
-    series = [IndexedSeries(m.series, simulated=True) for m in load_run(copy).measurements[:3]]
+    series = [Series(m.series, simulated=True) for m in load_run(copy).measurements[:3]]
     subjects = tuple(Subject(each.key, each.series, each.simulated, each.label) for each in series)
     write_gate(copy, subjects)
     # One that is not stored is no answer.

@@ -14,13 +14,12 @@ from command_line import CommandLine, command_line
 from nights import Nights, slower_at
 
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Series, Where
 from fsjoule.runs import confirm
 from fsjoule.runs.pairs import Pair
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
-from fsjoule.store.index.records import Where
-from fsjoule.store.index.serieskeys import IndexedSeries
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def run(
     return command_line(monkeypatch, capfd)
 
 
-def key_of(filesystem: str) -> IndexedSeries:
+def key_of(filesystem: str) -> Series:
     with open_index("results/index.sqlite") as index:
         where = Where(boards=("virtual",), filesystems=(filesystem,), workloads=("randwrite-16k",))
         return list_series(index, where)[0].series

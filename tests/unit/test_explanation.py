@@ -16,6 +16,7 @@ from profiles import INSTRUCTION_NS, profile_of, symbols_of, write_profiled
 from fsjoule.errors import ResultError
 from fsjoule.model import Symbols
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Where
 from fsjoule.report.explanation import words
 from fsjoule.report.explanation.folded import to_folded
 from fsjoule.report.explanation.picture import draw
@@ -26,7 +27,6 @@ from fsjoule.statistics.policy import Policy
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series, stats
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.states import ChangeState, kept_states
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile
 from fsjoule.store.reader import load_run

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from index_runs import made_run
 
 from fsjoule.model import KernelOrigin, Provision, SeriesKey
+from fsjoule.model.kernel import Kernel, is_of, kernels_of, version_key
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Series, what_differs
+from fsjoule.store.index.catalogue import COLUMNS, series_of, series_row
 from fsjoule.store.index.columns import COLUMNS as FIGURE_COLUMNS
 from fsjoule.store.index.columns import figure_columns, figures_of
-from fsjoule.store.index.kernels import Kernel, is_of, kernels_of, version_key
-from fsjoule.store.index.serieskeys import COLUMNS, IndexedSeries, from_columns, what_differs
 
 SERIES = SeriesKey(
     suite="quick",
@@ -111,8 +112,8 @@ def test_kernels_that_somebody_built_are_told_apart_by_their_content() -> None:
 
 def test_a_series_key_is_the_same_in_every_index_and_version() -> None:
     """An index on another machine, and links to a series, rely on these very keys."""
-    assert IndexedSeries(SERIES, simulated=True).key == "ee0ebc0bab4a091b"
-    assert IndexedSeries(SERIES, simulated=False).key == "94142b65763e011a"
+    assert Series(SERIES, simulated=True).key == "ee0ebc0bab4a091b"
+    assert Series(SERIES, simulated=False).key == "94142b65763e011a"
 
 
 @pytest.mark.parametrize(
@@ -130,11 +131,11 @@ def test_a_series_key_is_the_same_in_every_index_and_version() -> None:
     ],
 )
 def test_every_part_of_a_series_makes_another_key_and_is_named(change: dict[str, object]) -> None:
-    one, other = IndexedSeries(SERIES, simulated=True), IndexedSeries(replace(SERIES, **change), simulated=True)
+    one, other = Series(SERIES, simulated=True), Series(replace(SERIES, **change), simulated=True)
     assert one.key != other.key
     assert what_differs(one, other) == {name: (getattr(SERIES, name), value) for name, value in change.items()}
-    row = other.row()
-    assert from_columns(*(row[name] for name in COLUMNS)) == other
+    row = series_row(other)
+    assert series_of(*(row[name] for name in COLUMNS)) == other
 
 
 def test_every_metric_has_its_columns_and_no_figure_is_made_up() -> None:

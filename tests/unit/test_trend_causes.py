@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fsjoule.model import Provision, SeriesKey
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Series
 from fsjoule.statistics.changepoints import Nomination
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.index.states import ChangeState, KeptState
 from fsjoule.verdicts.trend.causes import Cause, Fate, causes
 from fsjoule.verdicts.trend.changes import Change, Status
@@ -24,9 +24,7 @@ KERNELS = {night + 1: Kernel(f"6.12.{night}", "") for night in range(NIGHTS)}
 
 def history(levels: dict[int, float], board: str = "evk", *, minute: int = 0, kernel: int = 0) -> History:
     """Of levels by their first nights; `kernel` is that of all nights, else each night has its own."""
-    series = IndexedSeries(
-        SeriesKey("quick", board, "card", "ext4", (), (), Provision.SCRATCH, "read-16k"), simulated=True
-    )
+    series = Series(SeriesKey("quick", board, "card", "ext4", (), (), Provision.SCRATCH, "read-16k"), simulated=True)
     points: list[HistoryPoint] = []
     figure = 100.0
     for night in range(NIGHTS):

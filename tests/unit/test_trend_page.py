@@ -14,11 +14,11 @@ from command_line import CommandLine, command_line
 from nights import Nights, slower_at
 
 from fsjoule.errors import ConfigError
+from fsjoule.model.series import Where
 from fsjoule.report.forge import forge_of
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, stats
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.states import ChangeState, KeptState, keep_states
 
 STEP_AT = 21

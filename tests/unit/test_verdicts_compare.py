@@ -13,13 +13,13 @@ from compared_runs import in_guest_time, write_kernels
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import KERNEL_WARNED, Measurement
 from fsjoule.model.metrics import FIO_METRICS, Metric
+from fsjoule.model.series import Point, Where
 from fsjoule.report.comparison import words
 from fsjoule.report.comparison.document import to_document
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.records import Point, Where
 from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.comparison import Compared, Judged
 from fsjoule.verdicts.sides import Sources

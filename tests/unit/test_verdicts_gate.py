@@ -12,10 +12,9 @@ import pytest
 from fsjoule.errors import ConfigError
 from fsjoule.model import Provision, SeriesKey
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.model.series import Point, Series
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
-from fsjoule.store.index.records import Point
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.gate import Judge, known_noise
 from fsjoule.verdicts.gated import GateVerdict
 from fsjoule.verdicts.pairs import Pair, Test
@@ -24,9 +23,9 @@ POLICY = Policy(metrics=(Metric.THROUGHPUT, Metric.ENERGY), budget_pairs=8)
 Sides = tuple[Figure, Figure]
 
 
-def series(workload: str) -> IndexedSeries:
+def series(workload: str) -> Series:
     key = SeriesKey("quick", "board", "card", "ext4", (), (), Provision.SCRATCH, workload)
-    return IndexedSeries(key, simulated=True)
+    return Series(key, simulated=True)
 
 
 WRITE, READ, MKFS = series("write-16k 32768KiB"), series("read-16k 32768KiB"), series("mkfs")

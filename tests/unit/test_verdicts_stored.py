@@ -10,10 +10,10 @@ from compared_runs import in_guest_time, write_kernels
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Where
 from fsjoule.runs.explain import explain_compared
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.records import Where
 from fsjoule.store.run_folders import find_runs
 from fsjoule.verdicts import sides
 from fsjoule.verdicts.compare import compare_sides

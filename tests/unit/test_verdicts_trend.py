@@ -10,11 +10,11 @@ from nights import Nights, slower_at
 
 from fsjoule.model import REFERENCE_KERNEL, IoPattern
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.model.series import Order, Where
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, confirmations, keep
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.records import Order, Where
 from fsjoule.verdicts.trend.changes import Status
 from fsjoule.verdicts.trend.history import interval
 from fsjoule.verdicts.trend.trend import Trend, trend_of

@@ -12,7 +12,7 @@ import typer
 from fsjoule.cli.common import output_file, output_folder, progress, write_text
 from fsjoule.errors import ConfigError
 from fsjoule.model.labels import counted
-from fsjoule.store.index.location import VARIABLE
+from fsjoule.store.index.defaults import VARIABLE
 
 _MATRIX: Final = Path(".ci/matrix.toml")
 _MOST_RUNS: Final = 120

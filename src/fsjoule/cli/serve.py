@@ -70,7 +70,7 @@ def serve(
     """
     from fsjoule.report.forge import forge_of
     from fsjoule.report.service.settings import Settings
-    from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ
+    from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
     from fsjoule.store.run_folders import check_folders
 
     names = [_name(each) for each in name or ()]

@@ -12,14 +12,13 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.paths import project_dir
 from fsjoule.model import SAMPLED, Measurement, SeriesKey, Symbols
+from fsjoule.model.kernel import kernels_of
 from fsjoule.model.labels import series_labels
-from fsjoule.runs.names import matching
+from fsjoule.model.series import Series
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.profiler import with_profiles
-from fsjoule.runs.request import Choice
+from fsjoule.runs.request import Request, matching
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.store.index.kernels import kernels_of
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.index.states import ChangeState, KeptState
 from fsjoule.store.objects.address import is_address
 from fsjoule.store.objects.cache import at_hand
@@ -34,7 +33,7 @@ _KEEP: Final = "measure with --profile, on a board in guest time"
 
 
 def explain_measured(
-    choice: Choice, environment: lab.EnvironmentFile, *, say: Callable[[str], None], command: tuple[str, ...]
+    choice: Request, environment: lab.EnvironmentFile, *, say: Callable[[str], None], command: tuple[str, ...]
 ) -> tuple[LoadedRun, tuple[Explanation, ...]]:
     """Measure pairs of boots of a paired, profiled choice's two kernels; the run, and what differs.
 
@@ -93,7 +92,7 @@ def explained_states(loaded: LoadedRun, baseline: str, candidate: str, found: It
     older, newer = sorted((kernels[baseline], kernels[candidate]), key=lambda kernel: kernel.order)
     return [
         KeptState(
-            IndexedSeries(key, each.simulated or loaded.run.simulated).key,
+            Series(key, each.simulated or loaded.run.simulated).key,
             ChangeState.EXPLAINED,
             kernels=(older, newer),
             run_id=loaded.run.run_id,

@@ -11,10 +11,11 @@ from typing import Final
 from fsjoule import kernels, lab
 from fsjoule.errors import FsjouleError, KernelBuildError, StorageError
 from fsjoule.filesystems import modules_of
+from fsjoule.model.series import Where
 from fsjoule.report.gating.document import to_document
 from fsjoule.report.run import PAGE, write_report
 from fsjoule.runs.pairs import measure_pairs
-from fsjoule.runs.request import Choice
+from fsjoule.runs.request import Request
 from fsjoule.runs.session import Observer
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
@@ -22,7 +23,6 @@ from fsjoule.store.files import check_writable, write_file
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
-from fsjoule.store.index.records import Where
 from fsjoule.verdicts.gate import Judge, known_noise
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 from fsjoule.verdicts.pairs import Pair, Test
@@ -51,7 +51,7 @@ def build_sides(sides: Sides, tree: Path, config: tuple[str, ...], *, say: Say) 
 
 def gate_measured(
     sides: Sides,
-    choice: Choice,
+    choice: Request,
     environment: lab.EnvironmentFile,
     policy: Policy,
     *,
@@ -133,7 +133,7 @@ def _kernel(asked: str, taken: kernels.TakenKernel) -> GateSide:
     return GateSide(facts.label, title, facts.digest)
 
 
-def _known_noise(index: str | None, choice: Choice, policy: Policy) -> dict[Test, KnownNoise]:
+def _known_noise(index: str | None, choice: Request, policy: Policy) -> dict[Test, KnownNoise]:
     if index is None:
         return {}
     where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)

@@ -26,11 +26,11 @@ from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
+from fsjoule.model.series import Series
 from fsjoule.runs.parallel.boards import started_boards
-from fsjoule.runs.request import Choice
+from fsjoule.runs.request import Request
 from fsjoule.runs.session import AnyBench, Observer, Session
 from fsjoule.statistics.order import Turn
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.suites import Pace
 from fsjoule.verdicts.pairs import Enough, Pair, Test
 
@@ -48,7 +48,7 @@ class PairedRun:
 
 
 def measure_pairs(
-    choice: Choice,
+    choice: Request,
     environment: lab.EnvironmentFile,
     *,
     taken: tuple[TakenKernel, ...] = (),
@@ -155,7 +155,7 @@ def _warned(measured: Mapping[Turn, Sequence[Measurement]]) -> tuple[tuple[str, 
 def figures_by_test(measurements: Iterable[Measurement]) -> dict[Test, Figure]:
     """The figures of one boot by test; None for missing or invalid ones."""
     return {
-        (IndexedSeries(each.series, each.simulated), metric): figure_of(each, metric) if each.valid else None
+        (Series(each.series, each.simulated), metric): figure_of(each, metric) if each.valid else None
         for each in measurements
         for metric in metrics_of(each.workload)
     }

@@ -8,15 +8,13 @@ from itertools import chain
 import numpy as np
 
 from fsjoule.errors import ConfigError
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Figure, Metric
+from fsjoule.model.series import Point, Series, comparable
 from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_pairs
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.ratios import Floats
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.records import Point
-from fsjoule.store.index.selection import comparable
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.comparison import Compared, Judged
 from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.kernel_warnings import kernel_warnings
@@ -44,7 +42,7 @@ _SEVERAL_BOARDS = (
     "the boards' levels cancel out"
 )
 
-Points = Mapping[IndexedSeries, Sequence[Point]]
+Points = Mapping[Series, Sequence[Point]]
 
 
 def compare_sides(
@@ -139,7 +137,7 @@ def _run_ids(points: Iterable[Point]) -> set[str]:
     return {point.run_id for point in points}
 
 
-def _valid(side: Side) -> dict[IndexedSeries, list[Point]]:
+def _valid(side: Side) -> dict[Series, list[Point]]:
     valid = {series: [point for point in group if point.valid] for series, group in side.points.items()}
     found = {series: group for series, group in valid.items() if group}
     if not found:
@@ -179,7 +177,7 @@ def _comparisons(
     common: Sequence[Comparable],
     ours: Mapping[Comparable, Sequence[Point]],
     theirs: Mapping[Comparable, Sequence[Point]],
-    labels: Mapping[IndexedSeries, str],
+    labels: Mapping[Series, str],
     metrics: Sequence[Metric],
     *,
     paired: bool,

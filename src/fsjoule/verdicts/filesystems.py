@@ -13,11 +13,11 @@ import numpy as np
 from fsjoule.model import FioWorkload, Measurement, SeriesKey, TimedWorkload, Workload
 from fsjoule.model.labels import series_labels
 from fsjoule.model.metrics import Figure, Metric, figure_of
+from fsjoule.model.series import Series
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Floats
 from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, Rule, Statement, statements
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.finding import Finding, Subject
 
 # Forty variants in eight operations have 12,480 pairs.
@@ -153,7 +153,7 @@ class _Entered:
         label = f"{better} against {worse}, {self.sample.workload.label}"
         ratio, interval = statement.change(more_is_better=self.metric.more_is_better)
         return Finding(
-            subject=Subject(IndexedSeries(series, simulated).key, series, simulated, label, self.sample.kernel),
+            subject=Subject(Series(series, simulated).key, series, simulated, label, self.sample.kernel),
             metric=self.metric,
             outcome=statement.outcome,
             ratio=ratio,

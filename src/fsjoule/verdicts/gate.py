@@ -11,14 +11,13 @@ import numpy as np
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.model.series import Point, Series
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.gate import Gate, GateState, State
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
-from fsjoule.store.index.records import Point
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.gated import GateVerdict, Tested
 from fsjoule.verdicts.kernel_warnings import KernelWarning, kernel_warnings
@@ -44,9 +43,9 @@ class Judge:
     _warned: list[tuple[tuple[str, ...], tuple[str, ...]]] = field(
         default_factory=list[tuple[tuple[str, ...], tuple[str, ...]]], init=False
     )
-    _gate: Gate[IndexedSeries] | None = field(default=None, init=False)
+    _gate: Gate[Series] | None = field(default=None, init=False)
     _waiting: list[Pair] = field(default_factory=list[Pair], init=False)
-    _series: set[IndexedSeries] = field(default_factory=set[IndexedSeries], init=False)
+    _series: set[Series] = field(default_factory=set[Series], init=False)
     _seen: dict[Test, list[tuple[Figure, Figure]]] = field(
         default_factory=dict[Test, list[tuple[Figure, Figure]]], init=False
     )
@@ -120,7 +119,7 @@ class Judge:
         return line
 
     @property
-    def _state(self) -> GateState[IndexedSeries]:
+    def _state(self) -> GateState[Series]:
         if self._gate is None:
             raise ValueError("no pair has been seen")
         return self._gate.state
@@ -139,7 +138,7 @@ class Judge:
             self._gate.add(pair.figures)
         self._waiting = []
 
-    def _tested(self, gate: Gate[IndexedSeries], test: Test) -> Tested:
+    def _tested(self, gate: Gate[Series], test: Test) -> Tested:
         series, metric = test
         usable = [
             (baseline, candidate)
@@ -170,7 +169,7 @@ def _outcome(state: State, interval: Interval | None, metric: Metric) -> Outcome
     return Outcome.IMPROVED if better else state.decision
 
 
-def known_noise(points: Mapping[IndexedSeries, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, KnownNoise]:
+def known_noise(points: Mapping[Series, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, KnownNoise]:
     """The noise of each test in earlier boots, from the spread of boots of one kernel in one run."""
     found: dict[Test, KnownNoise] = {}
     for series, group in points.items():
@@ -201,7 +200,7 @@ def _median(figures: Sequence[float]) -> Figure:
     return float(np.median(figures)) if figures else None
 
 
-def _sort_key(series: IndexedSeries) -> tuple[str, str, str]:
+def _sort_key(series: Series) -> tuple[str, str, str]:
     return series.series.board, series.series.filesystem, series.series.workload
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fsjoule.model.metrics import Figure, Metric
-from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.model.series import Series
 
-Test = tuple[IndexedSeries, Metric]
+Test = tuple[Series, Metric]
 Figures = Mapping[Test, tuple[Figure, Figure]]
 
 

@@ -7,10 +7,8 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Figure, Metric, metrics_of_series
+from fsjoule.model.series import Point, Series, comparable
 from fsjoule.statistics.figures import one_per_boot
-from fsjoule.store.index.records import Point
-from fsjoule.store.index.selection import comparable
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.pairs import Pair, Test
 from fsjoule.verdicts.remarks import check_boards, origin_notes
 from fsjoule.verdicts.sides import Side
@@ -60,14 +58,14 @@ def recorded_pairs(
     return pairs, notes
 
 
-Slotted = Mapping[_Slot, Mapping[IndexedSeries, Sequence[Point]]]
+Slotted = Mapping[_Slot, Mapping[Series, Sequence[Point]]]
 
 
-def _measured(side: Side) -> list[IndexedSeries]:
+def _measured(side: Side) -> list[Series]:
     return [series for series, group in side.points.items() if any(point.valid for point in group)]
 
 
-def _not_common(baseline: Side, candidate: Side, common: Sequence[IndexedSeries]) -> list[str]:
+def _not_common(baseline: Side, candidate: Side, common: Sequence[Series]) -> list[str]:
     return [
         f"only the {name} has {', '.join(series.label for series in only)}: not tested"
         for name, side in (("baseline", baseline), ("candidate", candidate))
@@ -75,9 +73,7 @@ def _not_common(baseline: Side, candidate: Side, common: Sequence[IndexedSeries]
     ]
 
 
-def _check_interleaved(
-    baseline: Side, candidate: Side, both: Sequence[Mapping[IndexedSeries, Sequence[Point]]]
-) -> None:
+def _check_interleaved(baseline: Side, candidate: Side, both: Sequence[Mapping[Series, Sequence[Point]]]) -> None:
     """Raise ConfigError unless a run has both sides, and each repetition of such a run ends before the next."""
     boots: list[dict[_Slot, list[int]]] = [{}, {}]
     for side, points in zip(boots, both, strict=True):
@@ -104,17 +100,17 @@ def _check_interleaved(
         latest[run] = max(found)
 
 
-def _by_repetition(points: Mapping[IndexedSeries, Sequence[Point]]) -> Slotted:
-    found: dict[_Slot, dict[IndexedSeries, list[Point]]] = {}
+def _by_repetition(points: Mapping[Series, Sequence[Point]]) -> Slotted:
+    found: dict[_Slot, dict[Series, list[Point]]] = {}
     for series, group in points.items():
         for point in group:
             found.setdefault((point.run_id, point.repetition), {}).setdefault(series, []).append(point)
     return found
 
 
-def _by_boot(points: Mapping[IndexedSeries, Sequence[Point]]) -> Slotted:
+def _by_boot(points: Mapping[Series, Sequence[Point]]) -> Slotted:
     """The boots that measured each series, numbered in the order of time."""
-    found: dict[_Slot, dict[IndexedSeries, list[Point]]] = {}
+    found: dict[_Slot, dict[Series, list[Point]]] = {}
     for series, group in points.items():
         boots: dict[tuple[object, ...], list[Point]] = {}
         for point in group:
@@ -124,7 +120,7 @@ def _by_boot(points: Mapping[IndexedSeries, Sequence[Point]]) -> Slotted:
     return found
 
 
-def _in_time(both: Sequence[Mapping[IndexedSeries, Sequence[Point]]], slotted: Slotted) -> list[_Slot]:
+def _in_time(both: Sequence[Mapping[Series, Sequence[Point]]], slotted: Slotted) -> list[_Slot]:
     """The baseline's slots, in the order in which the runs began."""
     began: dict[str, str] = {}
     for points in both:
@@ -135,9 +131,9 @@ def _in_time(both: Sequence[Mapping[IndexedSeries, Sequence[Point]]], slotted: S
 
 
 def _figures(
-    common: Iterable[IndexedSeries],
-    baseline: Mapping[IndexedSeries, Sequence[Point]],
-    candidate: Mapping[IndexedSeries, Sequence[Point]],
+    common: Iterable[Series],
+    baseline: Mapping[Series, Sequence[Point]],
+    candidate: Mapping[Series, Sequence[Point]],
 ) -> dict[Test, tuple[Figure, Figure]]:
     return {
         (series, metric): (_figure(baseline.get(series, ()), metric), _figure(candidate.get(series, ()), metric))
@@ -146,7 +142,7 @@ def _figures(
     }
 
 
-def _warned(points: Mapping[IndexedSeries, Sequence[Point]]) -> tuple[str, ...]:
+def _warned(points: Mapping[Series, Sequence[Point]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for group in points.values() for point in group for text in point.kernel_warnings))
 
 

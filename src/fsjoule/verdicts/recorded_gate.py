@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Where
 from fsjoule.statistics.policy import Policy
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.selection import UnknownNameError
 from fsjoule.verdicts.gate import Judge
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict

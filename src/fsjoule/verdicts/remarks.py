@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 from fsjoule.errors import ConfigError
 from fsjoule.model import REVISION
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.labels import series_labels
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.records import Point
-from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.model.series import Point, Series
 from fsjoule.verdicts.comparison import ComparedSide, Invalid
 from fsjoule.verdicts.finding import FAR_FROM_EQUAL, GUEST_TIME_SPREAD, Finding
 from fsjoule.verdicts.sides import Side
@@ -27,7 +26,7 @@ _HINT: Final = ". Kernels measured in one run take turns: --kernel A,B"
 class Comparable(NamedTuple):
     """A comparable unit: a series, and a kernel if both sides have the same several."""
 
-    series: IndexedSeries
+    series: Series
     kernel: Kernel | None
 
 
@@ -36,20 +35,20 @@ def boot_of(point: Point) -> Boot:
     return point.run_id, point.kernel, point.boot
 
 
-def series_names(*sides: Side) -> dict[IndexedSeries, str]:
+def series_names(*sides: Side) -> dict[Series, str]:
     """Unique names of series: filesystem and workload, with further parts that differ between series."""
     known = dict.fromkeys(chain(*(side.points for side in sides)))
     filesystems = series_labels(one.series for one in known)
     parts = {one: _parts(one) for one in known}
     varying = [i for i, values in enumerate(zip(*parts.values(), strict=True)) if len(set(values)) > 1]
-    labels: dict[IndexedSeries, str] = {}
+    labels: dict[Series, str] = {}
     for one in known:
         more = "".join(f", {parts[one][i]}" for i in varying)
         labels[one] = f"{filesystems[one.series]} {one.series.workload}{more}"
     return labels
 
 
-def _parts(one: IndexedSeries) -> tuple[str, ...]:
+def _parts(one: Series) -> tuple[str, ...]:
     key = one.series
     return key.suite, key.board, key.storage, key.provision.value, "simulated" if one.simulated else "real"
 
@@ -61,12 +60,12 @@ def kernel_names(kernels: Iterable[Kernel | None]) -> dict[Kernel | None, str]:
     return {kernel: kernel.label if releases.count(kernel.release) > 1 else kernel.release for kernel in known}
 
 
-def _cell_name(cell: Comparable, labels: Mapping[IndexedSeries, str]) -> str:
+def _cell_name(cell: Comparable, labels: Mapping[Series, str]) -> str:
     return f"{labels[cell.series]}, kernel {cell.kernel.label}" if cell.kernel else labels[cell.series]
 
 
 def compared_side(
-    side: Side, used: Sequence[Point], only_here: Sequence[Comparable], labels: Mapping[IndexedSeries, str]
+    side: Side, used: Sequence[Point], only_here: Sequence[Comparable], labels: Mapping[Series, str]
 ) -> ComparedSide:
     """A report's description of a side: `used` are the compared points, `only_here` the series that the other lacks."""
     times = sorted(point.started_utc for point in used)

@@ -12,19 +12,17 @@ from typing import Final, Self
 
 from fsjoule.errors import ConfigError, LabError, ObjectStoreError, ResultError
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Origin, Point, Series, Where
 from fsjoule.store.folder import RUN_FILE
 from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.defaults import DEFAULT_NAME
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.location import DEFAULT_NAME
 from fsjoule.store.index.queries import check_names, points, run_folders
-from fsjoule.store.index.records import Origin, Point, Where
 from fsjoule.store.index.selection import Selection, UnknownNameError, resolve, resolve_kernel
-from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.store.named_runs import named_run
 from fsjoule.store.objects.address import is_address, parse_address
 from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.reader import load_run, load_run_file
-from fsjoule.store.run_folders import Fault
+from fsjoule.store.run_folders import Fault, named_run
 
 _AT: Final = "@"
 # An index may have thousands of runs of a kernel; the newest name the programs.
@@ -46,7 +44,7 @@ class Side:
     kind: str
     name: str
     title: str
-    points: Mapping[IndexedSeries, tuple[Point, ...]]
+    points: Mapping[Series, tuple[Point, ...]]
     versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     origins: frozenset[Origin] = frozenset()
     steady: bool = False
@@ -175,7 +173,7 @@ def _versions(folders: Sequence[Path]) -> dict[str, frozenset[str]]:
     return {name: frozenset(versions) for name, versions in found.items()}
 
 
-def _single_boots(read: Mapping[IndexedSeries, Sequence[Point]]) -> bool:
+def _single_boots(read: Mapping[Series, Sequence[Point]]) -> bool:
     boots = (len({(point.run_id, point.kernel, point.boot) for point in group}) for group in read.values())
     return all(count == 1 for count in boots)
 

@@ -13,10 +13,9 @@ from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, out,
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted, listed
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series, Where
 from fsjoule.report.numbers import ABSENT
-from fsjoule.store.index.location import DEFAULT_NAME, VARIABLE
-from fsjoule.store.index.records import Order, Where
-from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.index.defaults import DEFAULT_NAME, VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.store.index.database import Index
@@ -137,13 +136,13 @@ def prune(
     show_pruning(found, wanted, removed=remove, json_output=json_output)
 
 
-@app.command("upgrade")
-def upgrade(index: Location = DEFAULT_LOCATION) -> None:
-    """Make the index's tables, or bring an older index up to date.
+@app.command("create")
+def create(index: Location = DEFAULT_LOCATION) -> None:
+    """Make an empty index.
 
-    Other commands do this too, where they may: on PostgreSQL only the owner of the tables.
+    Importing and rebuilding do this too, where they may: on PostgreSQL the tables belong to whoever makes them.
 
-    Example: fsjoule index upgrade --index postgresql://fsjoule_owner@db.example.org/fsjoule
+    Example: fsjoule index create --index postgresql://fsjoule_owner@db.example.org/fsjoule
     """
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.queries import stats as index_stats
@@ -165,10 +164,9 @@ class _Wanted:
 
 def _wanted(paths: Sequence[Path]) -> _Wanted:
     """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
-    from fsjoule.store.named_runs import named_folders
     from fsjoule.store.objects.address import is_address, parse_address
     from fsjoule.store.objects.cache import copies
-    from fsjoule.store.run_folders import Fault, check_folders
+    from fsjoule.store.run_folders import Fault, check_folders, named_folders
 
     here = check_folders(named_folders(path for path in paths if not is_address(path)))
     wanted = _Wanted(here, {}, [])
@@ -251,7 +249,7 @@ def series(
         progress(f"these are the newest {limit}; --limit 0 shows all")
 
 
-def _only(index: Index, key: str) -> IndexedSeries:
+def _only(index: Index, key: str) -> Series:
     """The only series whose key starts with `key`. Raises ConfigError if none or several do."""
     from fsjoule.store.index.queries import find_series
 

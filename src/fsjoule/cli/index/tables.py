@@ -8,9 +8,9 @@ from typing import Final
 
 from fsjoule.cli.common import out, print_json
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Point, Series
 from fsjoule.report.numbers import ABSENT
-from fsjoule.store.index.records import Point, SeriesCount
-from fsjoule.store.index.serieskeys import IndexedSeries
+from fsjoule.store.index.queries import SeriesCount
 
 # Default columns of a list of points: for fio's jobs, and for operations that move no data.
 _FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.P99_LATENCY)
@@ -50,7 +50,7 @@ def show_list(found: Sequence[SeriesCount], *, wide: bool, json_output: bool) ->
 
 
 def show_points(
-    series: IndexedSeries, found: Sequence[Point], metrics: Sequence[Metric], *, wide: bool, json_output: bool
+    series: Series, found: Sequence[Point], metrics: Sequence[Metric], *, wide: bool, json_output: bool
 ) -> None:
     if json_output:
         print_json({"series": series.document(), "points": [_point(point) for point in found]})

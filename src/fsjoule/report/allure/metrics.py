@@ -6,8 +6,8 @@ from typing import Final
 
 from fsjoule.model import Measurement
 from fsjoule.model.metrics import Metric, figure_of
+from fsjoule.model.series import Series
 from fsjoule.report.allure import documents
-from fsjoule.store.index.serieskeys import IndexedSeries
 
 SHOWN: Final = (
     Metric.THROUGHPUT,
@@ -61,7 +61,7 @@ def _figures(measurement: Measurement) -> list[tuple[Metric, float]]:
 
 def _key(measurement: Measurement, metric: Metric, label: str) -> str:
     """The series' key, also for `fsjoule trend --series`, with kernel and metric."""
-    series = IndexedSeries(measurement.series, measurement.simulated)
+    series = Series(measurement.series, measurement.simulated)
     return ".".join(filter(None, (series.key, label, metric.value)))
 
 

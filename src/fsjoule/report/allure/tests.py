@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from fsjoule.errors import ResultError
 from fsjoule.model import REFERENCE_KERNEL, Fault, LabStep, Measurement, Planned, Run, RunStatus
+from fsjoule.model.series import Series
 from fsjoule.report.allure.attachments import attach
 from fsjoule.report.allure.documents import Result, Status, Step
 from fsjoule.report.allure.metrics import metrics_of
@@ -19,9 +20,8 @@ from fsjoule.report.allure.words import BUG, DAMAGED, INVALID, LAB, LAB_TRANSIEN
 from fsjoule.report.facts import measurement_facts
 from fsjoule.report.markdown import named_list, plain
 from fsjoule.store.folder import board_name, measurement_number
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun
-from fsjoule.store.steps import STEPS_FILE, decode_steps
+from fsjoule.store.schemas import STEPS_FILE, decode_steps
 
 _SHORT: Final = 60  # the page cuts longer texts off
 _LONGEST_ID: Final = 120
@@ -175,7 +175,7 @@ def _trend(measurement: Measurement) -> str:
 
 def _description(measurement: Measurement, problems: Sequence[str]) -> str:
     """Every known figure in Markdown: a table of short texts, and a list of longer ones."""
-    key = IndexedSeries(measurement.series, measurement.simulated).key
+    key = Series(measurement.series, measurement.simulated).key
     facts = [("series", key), *measurement_facts(measurement)]
     rows = [f"| {plain(name)} | {plain(text)} |" for name, text in facts if len(text) <= _SHORT]
     rest = named_list([(name, text) for name, text in facts if len(text) > _SHORT])
@@ -185,7 +185,7 @@ def _description(measurement: Measurement, problems: Sequence[str]) -> str:
 
 
 def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """The steps of labgrid for a measurement, and problems of their record; older runs have no record."""
+    """The steps of labgrid for a measurement, and problems of their record."""
     try:
         content = loaded.attachment(number, STEPS_FILE)
         return ((), ()) if content is None else (nested(decode_steps(content)), ())

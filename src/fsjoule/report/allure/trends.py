@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from urllib.parse import urlencode
 
+from fsjoule.model.series import Order, Where
 from fsjoule.report.allure.builds import Builds
 from fsjoule.report.allure.documents import Result, Status
 from fsjoule.report.allure.tests import milliseconds
@@ -18,7 +19,6 @@ from fsjoule.report.trend.cards import Card, cards, lines
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.records import Order, Where
 from fsjoule.verdicts.trend.causes import Fate
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 

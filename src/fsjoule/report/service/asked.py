@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from fsjoule.model import RunStatus
 from fsjoule.model.labels import listed
-from fsjoule.store.index.records import Order
+from fsjoule.model.series import Order
 
 LONGEST_NAME: Final = 200
 _MOST_NAMES: Final = 50

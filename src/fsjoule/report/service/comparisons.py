@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model.metrics import Metric, metrics_named
+from fsjoule.model.series import Where
 from fsjoule.report.comparison.document import to_document
 from fsjoule.report.comparison.page import render_page
 from fsjoule.report.service.asked import AskedComparison
@@ -15,7 +16,6 @@ from fsjoule.report.site import Site
 from fsjoule.report.template import render
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import stats
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.run_list import WhichRuns, list_runs
 from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.comparison import Compared

@@ -9,19 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series, Where
 from fsjoule.report.service.settings import Settings
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.change_points import remembered
 from fsjoule.store.confirmations import confirmations
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.records import Order, Where
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 _KEPT: Final = 4
 
-Shown = tuple[IndexedSeries, Metric]
+Shown = tuple[Series, Metric]
 
 
 @dataclass

@@ -14,6 +14,7 @@ from fsjoule.host.plaintext import plain_line
 from fsjoule.model import RunStatus
 from fsjoule.model.labels import counted, without_folders
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Point, Series, Where
 from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.run import run_page, summary_of
@@ -24,9 +25,7 @@ from fsjoule.report.template import render
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import check_names, points
-from fsjoule.store.index.records import Point, Where
 from fsjoule.store.index.run_list import ListedRun, WhichRuns, count_runs, list_runs
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun, load_run
 
 RUNS_SCHEMA: Final = "fsjoule.runs/1"
@@ -43,7 +42,7 @@ _FIGURES: Final = (
     (Metric.OPERATION_ENERGY, "energy", "mJ"),
 )
 
-Measured = list[tuple[IndexedSeries, Point]]
+Measured = list[tuple[Series, Point]]
 
 
 class RunsPage:

@@ -11,7 +11,7 @@ from fsjoule.model.places import Lab
 from fsjoule.report.forge import Forge
 from fsjoule.report.site import Site
 from fsjoule.store.index.database import Index, open_index
-from fsjoule.store.index.records import LEAST_OF_EACH, MOST_READ
+from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
 from fsjoule.verdicts.comparison import Compared
 from fsjoule.verdicts.explanation.changes import Explanation
 

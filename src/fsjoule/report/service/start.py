@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from fsjoule.model.labels import counted
+from fsjoule.model.series import Order, Where
 from fsjoule.report.forge import Forge
 from fsjoule.report.service.overview import Overviews, changes_by_series
 from fsjoule.report.service.runs import run_document, runs_table
@@ -18,8 +19,7 @@ from fsjoule.report.trend.cards import Card, Links, cards, lately, past_words
 from fsjoule.report.trend.cards import headline as trend_headline
 from fsjoule.report.trend.document import cause_document
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.queries import stats
-from fsjoule.store.index.records import Order, Stats, Where
+from fsjoule.store.index.queries import Stats, stats
 from fsjoule.store.index.run_list import ListedRun, WhichRuns, list_runs
 from fsjoule.verdicts.trend.causes import Fate
 from fsjoule.verdicts.trend.trend import Trend

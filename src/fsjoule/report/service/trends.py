@@ -8,6 +8,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric, metrics_named
+from fsjoule.model.series import Order, Where, utc_named
 from fsjoule.report.service.asked import AskedTrend
 from fsjoule.report.service.overview import Overviews, Shown, changes_by_series, fits, only, rank, still_so
 from fsjoule.report.trend.cards import cards
@@ -15,7 +16,6 @@ from fsjoule.report.trend.document import document
 from fsjoule.report.trend.page import Choice, trend_page
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import check_names
-from fsjoule.store.index.records import Order, Where, utc_named
 from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.history import USUAL
 from fsjoule.verdicts.trend.trend import Trend

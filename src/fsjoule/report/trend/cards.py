@@ -10,11 +10,11 @@ from urllib.parse import quote
 
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order
 from fsjoule.report.forge import Forge
 from fsjoule.report.table import Tone
 from fsjoule.report.trend import words
 from fsjoule.store.index.newestrows import RunNames
-from fsjoule.store.index.records import Order
 from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.causes import Cause, Fate
 from fsjoule.verdicts.trend.changes import Change

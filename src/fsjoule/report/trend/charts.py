@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import altair as alt
 
+from fsjoule.model.series import Order
 from fsjoule.report import style
 from fsjoule.report.numbers import signed
 from fsjoule.report.svg import Rows, draw, specification
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
-from fsjoule.store.index.records import Order
 from fsjoule.verdicts.trend.changes import Change, Status
 from fsjoule.verdicts.trend.history import History, interval
 from fsjoule.verdicts.trend.trend import Trend

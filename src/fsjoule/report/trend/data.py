@@ -12,14 +12,13 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
+from fsjoule.model.series import Order, Series
 from fsjoule.report import style
 from fsjoule.report.forge import Forge
 from fsjoule.report.numbers import change_text
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
 from fsjoule.store.index.newestrows import RunNames
-from fsjoule.store.index.records import Order
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
@@ -119,7 +118,7 @@ class _Shown:
 
 
 def _series(trends: Mapping[Order, Trend]) -> list[_Shown]:
-    shown: dict[tuple[IndexedSeries, str], _Shown] = {}
+    shown: dict[tuple[Series, str], _Shown] = {}
     for order, trend in trends.items():
         for history in trend.histories:
             one = shown.setdefault((history.series, history.metric.value), _Shown(history))

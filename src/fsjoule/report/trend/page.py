@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from fsjoule.model.labels import counted
+from fsjoule.model.series import Order
 from fsjoule.report import uplot
 from fsjoule.report.forge import Forge
 from fsjoule.report.run import PAGE
@@ -26,7 +27,6 @@ from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, lately,
 from fsjoule.report.trend.data import Link, page_data
 from fsjoule.report.trend.words import drifts
 from fsjoule.store.index.newestrows import RunNames
-from fsjoule.store.index.records import Order
 from fsjoule.verdicts.trend.trend import Trend
 
 # Controls of the page that a service serves itself. Others, as the kernel, choose among what a page holds.

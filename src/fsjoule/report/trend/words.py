@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fsjoule.model.labels import counted
+from fsjoule.model.series import Order
 from fsjoule.report.numbers import change_text, signed
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
-from fsjoule.store.index.records import Order
 from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.changes import Change, Status
 from fsjoule.verdicts.trend.history import History, HistoryPoint

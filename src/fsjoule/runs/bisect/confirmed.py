@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
-from fsjoule.bench.storage import name_of
+from fsjoule.bench.scratch import name_of
 from fsjoule.errors import FsjouleError, ResultError
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Series, Where
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.bisection import Answered, read_bisection
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, confirmations
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.queries import list_series
-from fsjoule.store.index.records import Where
-from fsjoule.store.index.serieskeys import IndexedSeries
 
 Say = Callable[[str], None]
 
@@ -61,7 +60,7 @@ def is_loss(confirmation: Confirmation) -> bool:
 
 def _arguments(
     confirmation: Confirmation,
-    indexed: IndexedSeries,
+    indexed: Series,
     environment: lab.EnvironmentFile,
     repository: Repository,
     states: Path,
@@ -95,7 +94,7 @@ def _revision(repository: Repository, point: ConfirmedPoint) -> str:
     return repository.revision(described).commit
 
 
-def _series(index: Index, confirmation: Confirmation) -> IndexedSeries:
+def _series(index: Index, confirmation: Confirmation) -> Series:
     found = list_series(index, Where(series=(confirmation.series,), invalid_too=True))
     if not found:
         raise ResultError("the index does not have it")

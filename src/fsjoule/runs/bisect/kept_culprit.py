@@ -7,11 +7,10 @@ from pathlib import Path
 from fsjoule.errors import ConfigError
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series, Where
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.store.bisection import Booted
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.records import Order, Where
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.index.states import ChangeState, keep_states
 from fsjoule.store.reader import load_run
 from fsjoule.verdicts.bisection.answer import pair
@@ -58,7 +57,7 @@ def keep_culprit(
 
 def _measured(boot: Booted) -> tuple[str, ...]:
     loaded = load_run(Path(boot.folder))
-    return tuple({IndexedSeries(each.series, each.simulated).key for each in loaded.measurements})
+    return tuple({Series(each.series, each.simulated).key for each in loaded.measurements})
 
 
 def _holds(repository: Repository, point: HistoryPoint, trend: Trend, commit: str) -> bool | None:

@@ -10,10 +10,10 @@ from typing import Final
 
 from fsjoule.errors import ResultError
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Where
 from fsjoule.store.bisection import Recorded, RecordedBoot
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points, run_folders
-from fsjoule.store.index.records import Where
 from fsjoule.store.reader import load_run, load_run_file
 from fsjoule.verdicts.bisection.recorded import boots_of_kernel, series_of
 

@@ -5,21 +5,37 @@ So a query reads only the large table, by its own indexes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Final, cast
 
 from sqlalchemy import Connection, select
 
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.records import Where
+from fsjoule.model import Provision, SeriesKey
+from fsjoule.model.kernel import Kernel
+from fsjoule.model.series import Series, Where
 from fsjoule.store.index.schema import kernels, series
-from fsjoule.store.index.serieskeys import COLUMNS, IndexedSeries, from_columns
+
+# In the order of the arguments of `series_of`.
+COLUMNS: Final = (
+    "suite",
+    "board",
+    "storage",
+    "filesystem",
+    "make_options",
+    "mount_options",
+    "provision",
+    "workload",
+    "simulated",
+)
 
 
 class Catalogue:
     def __init__(self, connection: Connection) -> None:
         rows = connection.execute(select(series.c.id, *(series.c[name] for name in COLUMNS)))
-        self.series: Final = {number: from_columns(*columns) for number, *columns in rows}
+        self.series: Final = {number: series_of(*columns) for number, *columns in rows}
         chosen = select(kernels.c.id, kernels.c.release, kernels.c.version)
         self.kernels: Final = {
             number: Kernel(release, version) for number, release, version in connection.execute(chosen)
@@ -35,13 +51,36 @@ class Catalogue:
         return [number for number, kernel in self.kernels.items() if kernel in chosen]
 
 
-def rank(one: IndexedSeries) -> tuple[str, ...]:
+def series_row(one: Series) -> dict[str, object]:
+    """The row of a series without its number."""
+    columns: dict[str, object] = {**asdict(one.series), "simulated": one.simulated, "key": one.key}
+    columns["make_options"] = json.dumps(one.series.make_options)
+    columns["mount_options"] = json.dumps(one.series.mount_options)
+    columns["provision"] = one.series.provision.value
+    return columns
+
+
+@lru_cache(maxsize=10_000)
+def series_of(*columns: str | bool) -> Series:
+    """The series of a row's columns. Cached, because every query reads all series, and they never change."""
+    row = dict(zip(COLUMNS, columns, strict=True))
+    texts = {name: str(row[name]) for name in ("suite", "board", "storage", "filesystem", "workload")}
+    key = SeriesKey(
+        **texts,
+        make_options=tuple(cast("list[str]", json.loads(str(row["make_options"])))),
+        mount_options=tuple(cast("list[str]", json.loads(str(row["mount_options"])))),
+        provision=Provision(str(row["provision"])),
+    )
+    return Series(key, bool(row["simulated"]))
+
+
+def rank(one: Series) -> tuple[str, ...]:
     """The sort key for lists of series."""
     key = one.series
     return (key.suite, key.board, key.workload, key.filesystem, one.key)
 
 
-def _is_meant(one: IndexedSeries, where: Where) -> bool:
+def _is_meant(one: Series, where: Where) -> bool:
     among = (
         (one.series.suite, where.suites),
         (one.series.board, where.boards),

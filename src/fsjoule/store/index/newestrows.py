@@ -29,13 +29,12 @@ from sqlalchemy import (
 
 from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import UNKNOWN_ORIGIN, Origin, Series, Where
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import restricted, run_conditions
-from fsjoule.store.index.records import UNKNOWN_ORIGIN, Origin, Where
 from fsjoule.store.index.schema import DIGEST_BYTES, measurements, run_kernels, runs, series
-from fsjoule.store.index.serieskeys import IndexedSeries
 
 # Positions in a row; figures start at `FIGURES`, in the requested order.
 STARTED, RUN, NUMBER, KERNEL, BOOT, FIGURES = range(6)
@@ -50,7 +49,7 @@ Row = tuple[Any, ...]
 class NewestRows:
     """The newest valid measurements of a series, oldest first. `older` says that there are more."""
 
-    series: IndexedSeries
+    series: Series
     rows: Sequence[Row]
     older: bool
 
@@ -184,7 +183,7 @@ def _by_runs(connection: Connection, where: Where, at_most: int | None) -> bool:
     return at_most is None or selected**2 * _RUN_COST < at_most * connection.execute(count).scalar_one()
 
 
-def _within(series: IndexedSeries, rows: Sequence[Row], share: int | None) -> NewestRows:
+def _within(series: Series, rows: Sequence[Row], share: int | None) -> NewestRows:
     """The newest rows, a share of them."""
     if share is None or len(rows) <= share:
         return NewestRows(series, rows, older=False)

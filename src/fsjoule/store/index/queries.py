@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -16,16 +17,41 @@ from sqlalchemy import Column, ColumnElement, Connection, Integer, Row, Select, 
 from sqlalchemy import cast as sql_cast
 
 from fsjoule.errors import ConfigError
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import EVERYTHING, Order, Origin, Point, Series, Where
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.records import EVERYTHING, Order, Origin, Point, SeriesCount, Stats, Where
-from fsjoule.store.index.schema import measurements, runs
-from fsjoule.store.index.serieskeys import IndexedSeries
-from fsjoule.store.index.upgrade import revision_of
+from fsjoule.store.index.schema import INDEX_VERSION, measurements, runs
 
 _NAMED: Final = 20  # names in a hint
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesCount:
+    """Counts of a series' measurements, runs and kernels, with invalid measurements."""
+
+    series: Series
+    measurements: int
+    valid: int
+    runs: int
+    kernels: int
+    first_utc: str
+    last_utc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    schema: str
+    runs: int
+    measurements: int
+    valid: int
+    series: int
+    boards: int
+    kernels: tuple[Kernel, ...]
+    first_utc: str | None
+    last_utc: str | None
 
 
 def points(
@@ -35,7 +61,7 @@ def points(
     metrics: Sequence[Metric] = tuple(Metric),
     order: Order = Order.TIME,
     at_most: int | None = None,
-) -> dict[IndexedSeries, tuple[Point, ...]]:
+) -> dict[Series, tuple[Point, ...]]:
     """The selected measurements by series, sorted, each in the given order; fewer metrics are faster.
 
     With `at_most` only so many of each series, the newest: this takes as long in a large index as in a small one.
@@ -123,7 +149,7 @@ def check_names(index: Index, where: Where, title: str = "the index") -> None:
             raise ConfigError(f"{title} has no series {start!r}", hint="list them with: fsjoule index series")
 
 
-def find_series(index: Index, start: str) -> list[IndexedSeries]:
+def find_series(index: Index, start: str) -> list[Series]:
     """The series with measurements whose keys start with `start`, sorted."""
     with index.reading() as connection:
         catalogue = Catalogue(connection)
@@ -153,7 +179,7 @@ def stats(index: Index) -> Stats:
         used = _used(connection, measurements.c.series, catalogue.series)
         kernels = _used(connection, measurements.c.kernel, catalogue.kernels)
         return Stats(
-            schema=revision_of(connection) or "",
+            schema=INDEX_VERSION,
             runs=connection.execute(select(func.count()).select_from(runs)).scalar_one(),
             measurements=measured,
             valid=valid,

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from sqlalchemy import Select, func, select
 
+from fsjoule.model.kernel import Kernel
+from fsjoule.model.series import Origin
 from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.records import Origin
 from fsjoule.store.index.schema import measurements, run_kernels, runs
 
 _LAST: Final = "\U0010ffff"

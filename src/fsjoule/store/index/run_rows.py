@@ -15,11 +15,11 @@ from pydantic_core import from_json
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside
 from fsjoule.model import Measurement, Run, RunStatus
+from fsjoule.model.kernel import Kernel, kernels_of
+from fsjoule.model.series import Series
 from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 from fsjoule.store.index.columns import figures_of
-from fsjoule.store.index.kernels import Kernel, kernels_of
 from fsjoule.store.index.schema import DIGEST_BYTES
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.store.run_folders import Fault
 
@@ -34,7 +34,7 @@ _FIXED: Final = ("run_id", "started_utc", "simulated", "plan")
 class ReadMeasurement:
     """One row of `measurements`, with series and kernel by value. `columns` lack the references."""
 
-    series: IndexedSeries
+    series: Series
     kernel: Kernel | None
     number: int
     digest: bytes
@@ -134,7 +134,7 @@ def _measurement(loaded: LoadedRun, measurement: Measurement, kernel: Kernel | N
         if not 0 <= count <= _LARGEST_NUMBER:
             raise ResultError(f"{name}: {count} is impossible")
     # An emulated meter on a real board makes it simulated; a simulated run has nothing else.
-    series = IndexedSeries(measurement.series, measurement.simulated or loaded.run.simulated)
+    series = Series(measurement.series, measurement.simulated or loaded.run.simulated)
     digest = _digest(_raw(content))
     return ReadMeasurement(
         series=series,

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final, cast
+from typing import Final
 
 from sqlalchemy import Connection, select
 
 from fsjoule.errors import ConfigError
+from fsjoule.model.kernel import Kernel, is_of
+from fsjoule.model.series import Where
 from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.kernels import Kernel, is_of
-from fsjoule.store.index.records import Where
 from fsjoule.store.index.schema import measurements, run_kernels, runs
-from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 
 _KINDS: Final = ("run", "kernel", "branch")
 _SHOWN: Final = 8
@@ -101,25 +100,6 @@ def kernels_named(index: Index, names: Iterable[str]) -> tuple[Kernel, ...]:
     return tuple(found)
 
 
-def comparable(one: Iterable[IndexedSeries], other: Iterable[IndexedSeries]) -> tuple[IndexedSeries, ...]:
-    """The series that both sides have, in the first's order. Raises ConfigError, which tells how they differ."""
-    ours, theirs = list(one), list(other)
-    common = tuple(series for series in ours if series in set(theirs))
-    if common:
-        return common
-    if not ours or not theirs:
-        raise ConfigError(f"the {'first' if not ours else 'second'} side has no valid measurement to compare")
-    pairs = ((series, another) for series in ours for another in theirs)
-    closest = min(pairs, key=lambda pair: len(what_differs(*pair)))
-    differs = "; ".join(
-        f"{name}: {_plain(mine)} against {_plain(his)}" for name, (mine, his) in what_differs(*closest).items()
-    )
-    raise ConfigError(
-        f"the two sides cannot be compared: they have no series in common. The closest differ in {differs}",
-        hint="only measurements of the same suite, board, card, filesystem, options and workload are comparable",
-    )
-
-
 def _run(connection: Connection, name: str) -> Selection | None:
     # A folder's name ends in the id of its run.
     wanted = {name, PurePath(name).name.rpartition("-")[2]}
@@ -178,9 +158,3 @@ def _known(connection: Connection) -> str:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} older or other ones" if len(names) > _SHOWN else ""
     return (", ".join(names[-_SHOWN:]) or "(none)") + more
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, tuple):
-        return " ".join(map(str, cast("tuple[object, ...]", value))) or "(none)"
-    return str(value)

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from sqlalchemy import RowMapping, delete, insert, select
 
+from fsjoule.model.kernel import Kernel
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.schema import change_states, kernels, series
 
 

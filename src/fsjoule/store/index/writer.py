@@ -16,10 +16,11 @@ from typing import Final
 from sqlalchemy import Connection, RowMapping, Table, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from fsjoule.store.index.kernels import Kernel
+from fsjoule.model.kernel import Kernel
+from fsjoule.model.series import Series
+from fsjoule.store.index.catalogue import series_row
 from fsjoule.store.index.run_rows import ReadMeasurement, ReadRun
 from fsjoule.store.index.schema import kernels, measurements, pruned_runs, run_kernels, runs, series
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.store.run_folders import Fault
 
 Digests = Mapping[int, bytes]
@@ -47,7 +48,7 @@ class Writer:
     def __init__(self, *, pruned_too: bool = False) -> None:
         self._pruned_too = pruned_too
         self._kernels: dict[Kernel, int] = {}
-        self._series: dict[IndexedSeries, int] = {}
+        self._series: dict[Series, int] = {}
 
     def write(self, connection: Connection, batch: Iterable[ReadRun], replacing: Collection[str] = ()) -> Written:
         """Write runs, each id once. The index's measurements of runs in `replacing` are deleted first."""
@@ -125,11 +126,11 @@ class Writer:
         numbers = {Kernel(release, version): number for number, release, version in connection.execute(chosen)}
         self._kernels.update({kernel: numbers[kernel] for kernel in missing})
 
-    def _number_series(self, connection: Connection, found: set[IndexedSeries]) -> None:
+    def _number_series(self, connection: Connection, found: set[Series]) -> None:
         missing = {one.key: one for one in found if one not in self._series}
         if not missing:
             return
-        _insert_if_absent(connection, series, [missing[key].row() for key in sorted(missing)])
+        _insert_if_absent(connection, series, [series_row(missing[key]) for key in sorted(missing)])
         chosen = select(series.c.id, series.c.key).where(series.c.key.in_(missing))
         self._series.update({missing[key]: number for number, key in connection.execute(chosen)})
 

@@ -27,8 +27,7 @@ from fsjoule.host.paths import cache_folder
 from fsjoule.store.archive import digest_table, is_document, run_digest
 from fsjoule.store.objects.address import Address, is_address, parse_address
 from fsjoule.store.objects.archives import Archive, listed_runs, newest, unpack
-from fsjoule.store.objects.bucket import Bucket, open_bucket
-from fsjoule.store.objects.requests import in_parallel
+from fsjoule.store.objects.bucket import Bucket, in_parallel, open_bucket
 from fsjoule.store.progress import Watcher, unwatched
 
 LIMIT_VARIABLE: Final = "FSJOULE_RUNS_CACHE_GIB"

@@ -15,8 +15,7 @@ from fsjoule.store.archive import digest_table, run_digest
 from fsjoule.store.files import flush_folder
 from fsjoule.store.folder import FETCHED, is_being_written
 from fsjoule.store.objects.archives import Archive, Compared, compared, listed_archives, newest, table_of, unpack
-from fsjoule.store.objects.bucket import Bucket
-from fsjoule.store.objects.requests import in_parallel
+from fsjoule.store.objects.bucket import Bucket, in_parallel
 from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file
 

@@ -19,8 +19,7 @@ from fsjoule.store.archive import ARCHIVE_SUFFIX, digest_table, pack_run
 from fsjoule.store.folder import is_being_written
 from fsjoule.store.objects.address import is_run_name
 from fsjoule.store.objects.archives import Archive, Compared, archive_key, compared, listed_archives, table_of
-from fsjoule.store.objects.bucket import Bucket
-from fsjoule.store.objects.requests import in_parallel
+from fsjoule.store.objects.bucket import Bucket, in_parallel
 from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file, run_files
 

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from fsjoule.errors import ConfigError
 from fsjoule.model import CARD, MIB, FileFate, FioWorkload, Measurement, PoolPlace, Provision, Run
+from fsjoule.model.kernel import Kernel, is_of, kernels_of
 from fsjoule.model.labels import counted, series_labels
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import one_per_boot
-from fsjoule.store.index.kernels import Kernel, is_of, kernels_of
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.store.run_folders import find_runs
 from fsjoule.verdicts.advice.parts import FSCK, POWER_LOSS

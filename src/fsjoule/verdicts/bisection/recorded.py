@@ -12,9 +12,9 @@ from typing import Final
 
 from fsjoule.model import Measurement
 from fsjoule.model.metrics import figure_of
+from fsjoule.model.series import Series, what_differs
 from fsjoule.statistics.bisection.question import Boot, Purpose
 from fsjoule.store.bisection import RecordedBoot
-from fsjoule.store.index.serieskeys import IndexedSeries, what_differs
 from fsjoule.verdicts.bisection.figures import metric_of, worse
 
 # Each run has a level and a slope of its own in the filters; the newest count.
@@ -45,7 +45,7 @@ def recorded_boots(found: Sequence[tuple[RecordedBoot, int]], figures: Sequence[
 def boots_of_kernel(
     run_id: str,
     measurements: Iterable[Measurement],
-    wanted: Mapping[str, IndexedSeries],
+    wanted: Mapping[str, Series],
     figures: Sequence[str],
 ) -> tuple[tuple[RecordedBoot, ...], str]:
     """The boots of a kernel's measurements in a run, and why they do not count, in words; empty if they do.
@@ -54,9 +54,9 @@ def boots_of_kernel(
     """
     boots: dict[int, dict[str, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
     by_series = {series: name for name, series in wanted.items()}
-    strangers: dict[str, IndexedSeries] = {}
+    strangers: dict[str, Series] = {}
     for each in measurements:
-        series = IndexedSeries(each.series, each.simulated)
+        series = Series(each.series, each.simulated)
         if series in by_series and each.valid:
             boots[each.boot][by_series[series]].append(each)
         elif each.slug in wanted:
@@ -69,10 +69,10 @@ def boots_of_kernel(
     return (), "it has no valid measurement of these figures"
 
 
-def series_of(measurements: Iterable[Measurement], figures: Sequence[str]) -> dict[str, IndexedSeries]:
+def series_of(measurements: Iterable[Measurement], figures: Sequence[str]) -> dict[str, Series]:
     """The series of those measurements that have the figures, by their names."""
     names = {figure.rpartition(" ")[0] for figure in figures}
-    return {each.slug: IndexedSeries(each.series, each.simulated) for each in measurements if each.slug in names}
+    return {each.slug: Series(each.series, each.simulated) for each in measurements if each.slug in names}
 
 
 def _boot(

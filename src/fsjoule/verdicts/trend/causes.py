@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from fsjoule.store.index.kernels import Kernel
+from fsjoule.model.kernel import Kernel
 from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.history import HistoryPoint

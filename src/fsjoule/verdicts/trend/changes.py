@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from fsjoule.model.kernel import Kernel
+from fsjoule.model.series import Order
 from fsjoule.statistics.changepoints import Nomination
 from fsjoule.statistics.nights import NightsVerdict
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.records import Order
 from fsjoule.store.index.states import ChangeState, KeptState
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 

@@ -11,13 +11,12 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from fsjoule.model import TimedKind
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.memory import Memory
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import BOOT, FIGURES, KERNEL, RUN, STARTED, NewestRows, Row
-from fsjoule.store.index.records import Order
-from fsjoule.store.index.serieskeys import IndexedSeries
 
 # The default metrics of fio's jobs, and of timed operations.
 FIO: Final = (Metric.THROUGHPUT, Metric.ENERGY)
@@ -53,7 +52,7 @@ class History:
     `memory` is known once the history has been judged, unless it is too short.
     """
 
-    series: IndexedSeries
+    series: Series
     metric: Metric
     points: tuple[HistoryPoint, ...]
     label: str = ""

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, Final, Self, cast
 
 from fsjoule.model import operation
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series, Where
 from fsjoule.statistics import changepoints, figures, finder, memory, nights
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
 from fsjoule.statistics.finder import RupturesFinder
@@ -23,11 +25,8 @@ from fsjoule.statistics.nights import NightsVerdict
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Interval
 from fsjoule.store.index import newestrows
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import Inputs
-from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.schema import DIGEST_BYTES
-from fsjoule.store.index.serieskeys import IndexedSeries
 from fsjoule.verdicts.trend import history as making
 from fsjoule.verdicts.trend.history import History, HistoryPoint, Labels
 
@@ -71,7 +70,7 @@ class JudgedSeries:
         return json.dumps(kept, separators=(",", ":"))
 
     @classmethod
-    def from_text(cls, series: IndexedSeries, text: str) -> Self:
+    def from_text(cls, series: Series, text: str) -> Self:
         """What `text` was made from."""
         kept = cast("dict[str, Any]", json.loads(text))
         found = tuple((_history(series, one), _nominations(one)) for one in kept["histories"])
@@ -123,7 +122,7 @@ def _digest(*parts: object) -> bytes:
     return hashlib.blake2b(repr(parts).encode(), digest_size=DIGEST_BYTES).digest()
 
 
-def _history(series: IndexedSeries, kept: Mapping[str, Any]) -> History:
+def _history(series: Series, kept: Mapping[str, Any]) -> History:
     points = tuple(
         HistoryPoint(run, kernel, started, figure, tuple(boots), runs)
         for run, kernel, started, figure, boots, runs in kept["points"]

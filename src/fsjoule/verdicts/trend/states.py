@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fsjoule.errors import ConfigError
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Where
 from fsjoule.statistics.changepoints import ChangePointFinder
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.kernels import Kernel
-from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.states import ChangeState, KeptState, keep_states, take_back
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.trend import Trend, trend_of

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Where
 from fsjoule.statistics.changepoints import ChangePointFinder
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.memory import Lately
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts, may_keep
-from fsjoule.store.index.kernels import Kernel
 from fsjoule.store.index.newestrows import Newest, RunNames, kernel_labels, reference_runs, run_names
-from fsjoule.store.index.records import Order, Where
 from fsjoule.store.index.states import kept_states
 from fsjoule.verdicts.trend.causes import Cause, causes
 from fsjoule.verdicts.trend.changes import Change, changes_of

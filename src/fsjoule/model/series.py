@@ -1,0 +1,175 @@
+"""A series and its points: the figures of measurements that may be compared, whatever they were read from. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, NamedTuple, cast
+
+from fsjoule.errors import ConfigError
+from fsjoule.model import SeriesKey
+from fsjoule.model.kernel import Kernel
+from fsjoule.model.metrics import Metric
+
+KEY_LENGTH: Final = 16
+_SEVERAL: Final = ", "
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Measurements that may be compared: simulated figures never with real ones, whatever the boards' names."""
+
+    series: SeriesKey
+    simulated: bool
+
+    @property
+    def key(self) -> str:
+        """A hash of all fields: 16 hexadecimal digits, the same on every machine."""
+        return _key(self)
+
+    @property
+    def label(self) -> str:
+        """Its short name on a board: `ext4 randread-16k 32768KiB`."""
+        return f"{self.series.filesystem} {self.series.workload}"
+
+    def document(self) -> dict[str, object]:
+        """Key and names, for JSON."""
+        return {"key": self.key, **asdict(self.series), "simulated": self.simulated}
+
+
+@lru_cache(maxsize=10_000)
+def _key(one: Series) -> str:
+    content = json.dumps(asdict(one), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()[:KEY_LENGTH]
+
+
+class Origin(NamedTuple):
+    """Where a run was measured, and the serial number of its meter; None where the run does not say.
+
+    A run on several places has all of them, with commas, and all their meters.
+    """
+
+    place: str | None = None
+    exporter: str | None = None
+    meter: str | None = None
+
+    @property
+    def board(self) -> str | None:
+        """The board among its type: `rack-3 of exporter lab2`."""
+        if self.place is None:
+            return None
+        return f"{self.place} of exporter {self.exporter}" if self.exporter else self.place
+
+    @property
+    def several(self) -> bool:
+        """Whether these are boards with levels of their own. Boards in guest time, which have none, share one meter."""
+        one_meter = self.meter is not None and _SEVERAL not in self.meter
+        return self.place is not None and _SEVERAL in self.place and not one_meter
+
+
+UNKNOWN_ORIGIN: Final = Origin()
+
+
+class Point(NamedTuple):
+    """One measurement of a series. Repetitions of one run that share a `boot` are not independent of each other.
+
+    A tuple, because there may be a million. `uncertainties` are standard uncertainties (k=1) in the metric's unit, for
+    metrics that have one.
+    """
+
+    run_id: str
+    number: int
+    started_utc: str
+    kernel: Kernel | None
+    branch: str | None
+    commit: str | None
+    boot: int
+    repetition: int
+    invalid_reasons: tuple[str, ...]
+    figures: dict[Metric, float]
+    uncertainties: dict[Metric, float]
+    origin: Origin = UNKNOWN_ORIGIN
+    kernel_warnings: tuple[str, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        return not self.invalid_reasons
+
+
+class Order(StrEnum):
+    TIME = "time"  # when they were started
+    KERNEL = "kernel"  # oldest kernel first, then time
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Selects the measurements that match every given part, and any choice within a part.
+
+    `series` are keys or their beginnings, `runs` are ids; times are as in the run folders, and `until_utc` is excluded.
+    """
+
+    series: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    branches: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    boards: tuple[str, ...] = ()
+    filesystems: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    simulated: bool | None = None
+    since_utc: str | None = None
+    until_utc: str | None = None
+    invalid_too: bool = False
+
+
+EVERYTHING: Final = Where()
+
+
+def utc_named(option: str, text: str | None) -> str | None:
+    """A day or a time (UTC if it names no zone) as the index writes times. Raises ConfigError."""
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"{option} {text!r} is not a time", hint="write 2026-03-09 or 2026-03-09T10:00:00Z"
+        ) from error
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def comparable(one: Iterable[Series], other: Iterable[Series]) -> tuple[Series, ...]:
+    """The series that both sides have, in the first's order. Raises ConfigError, which tells how they differ."""
+    ours, theirs = list(one), list(other)
+    common = tuple(series for series in ours if series in set(theirs))
+    if common:
+        return common
+    if not ours or not theirs:
+        raise ConfigError(f"the {'first' if not ours else 'second'} side has no valid measurement to compare")
+    pairs = ((series, another) for series in ours for another in theirs)
+    closest = min(pairs, key=lambda pair: len(what_differs(*pair)))
+    differs = "; ".join(
+        f"{name}: {_plain(mine)} against {_plain(his)}" for name, (mine, his) in what_differs(*closest).items()
+    )
+    raise ConfigError(
+        f"the two sides cannot be compared: they have no series in common. The closest differ in {differs}",
+        hint="only measurements of the same suite, board, card, filesystem, options and workload are comparable",
+    )
+
+
+def what_differs(one: Series, other: Series) -> dict[str, tuple[object, object]]:
+    """The parts in which two series differ, with both values; empty for comparable series."""
+    mine, theirs = ({**asdict(side.series), "simulated": side.simulated} for side in (one, other))
+    return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(str, cast("tuple[object, ...]", value))) or "(none)"
+    return str(value)
