@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from fake_bench import answer, bench_of, entry, runtime_s, traced
 
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError, InstrumentError, LabError, Part, PlaceLostError
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import LabStep, MeterCalibration, RunStatus, Trace
@@ -127,7 +127,7 @@ def test_a_fault_that_stays_is_raised_with_the_board_off(boots: int, *, transien
     assert (bench.board.boots, bench.board.powered) == (boots, False)
 
 
-def taken_away(bench: Bench, when: Callable[[tuple[str, ...]], bool]) -> FakeBoard:
+def taken_away(bench: BoardBench, when: Callable[[tuple[str, ...]], bool]) -> FakeBoard:
     """A board that somebody else takes as soon as it is asked for what `when` says."""
     board = bench.board
     assert isinstance(board, FakeBoard)
@@ -289,7 +289,7 @@ def test_a_meter_that_was_silent_at_first_is_noted_when_it_speaks() -> None:
     assert bench.run.meter == store.runs[-1].meter == trace.info
 
 
-def in_guest_time(faults: list[BoardError]) -> tuple[Bench, FakeStore]:
+def in_guest_time(faults: list[BoardError]) -> tuple[BoardBench, FakeStore]:
     """A bench in guest time whose board has these faults at the next command, one after the other."""
 
     def answered(argv: tuple[str, ...]) -> CommandResult:

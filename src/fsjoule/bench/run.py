@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final
+from typing import Final, Protocol
 
 from fsjoule.bench.boots import Booted, BootKey, Boots, boot_key
 from fsjoule.bench.damage import Flakey, PowerLoss
@@ -55,9 +55,58 @@ _ATTEMPTS: Final = 2
 _ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
 
 
+class Bench(Protocol):
+    """Measures the entries of a run's plan, and stores each measurement at once."""
+
+    @property
+    def run(self) -> Run: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def phases(self) -> Phases: ...
+
+    @property
+    def results(self) -> Sequence[Measurement]: ...
+
+    @property
+    def failures_in_a_row(self) -> int: ...
+
+    @property
+    def say(self) -> Callable[[str], None]: ...
+
+    def begin(self) -> None:
+        """Open the run's folder. Raises InstrumentError if a resumed run has another meter than before."""
+        ...
+
+    def release(self, repetition: int) -> None:
+        """Let repetitions up to this one be measured ahead."""
+        ...
+
+    def measure(self, entry: Planned) -> Measurement:
+        """The entry's measurement, valid or not, when it is stored. Raises LabError when the lab fails."""
+        ...
+
+    def finish(
+        self,
+        reason: str | None = None,
+        *,
+        expected: int | None = None,
+        ended_early: str | None = None,
+        plan: Plan | None = None,
+    ) -> Run:
+        """Switch the board off and close the run as complete, or as aborted for a reason.
+
+        `expected` is the number of entries to be measured (default: all). `ended_early` says why a run with fewer is
+        complete, `plan` is the plan as it was measured if fewer repetitions sufficed.
+        """
+        ...
+
+
 @dataclass
-class Bench:
-    """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
+class BoardBench:
+    """A bench on one board. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
 
     If the board is taken away meanwhile (PlaceLostError), it is left as it is, and nothing more is measured.
 
@@ -249,14 +298,21 @@ class Bench:
         measured = [each for each in self.results if id(each) not in before]
         return Part.METER if metered and measured and all(lost_energy(each.notes) for each in measured) else None
 
-    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
-        """Switch the board off and close the run as complete, or as aborted for a reason.
+    def release(self, repetition: int) -> None:
+        """Nothing is measured ahead."""
 
-        `expected` is the number of entries to be measured (default: all). `ended_early` says why a run with fewer is
-        complete.
-        """
-        wanted = len(self.plan.entries) if expected is None else expected
-        reason = reason or self._over or not_taken(wanted, len(self.results), ended_early)
+    def finish(
+        self,
+        reason: str | None = None,
+        *,
+        expected: int | None = None,
+        ended_early: str | None = None,
+        plan: Plan | None = None,
+    ) -> Run:
+        """See Bench."""
+        due = len(self.plan.entries) if expected is None else expected
+        reason = reason or self._over or not_taken(due, len(self.results), ended_early)
+        self.run = dataclasses.replace(self.run, plan=plan or self.plan)
         try:
             if self._lost is None:
                 if reason is None:  # else the board may be in the midst of something
@@ -447,10 +503,10 @@ class Bench:
         return booted, evidence
 
 
-def not_taken(wanted: int, taken: int, ended_early: str | None) -> str | None:
-    """Why a run with fewer measurements than wanted is not complete; None if it is."""
-    missing = wanted - taken
-    return f"{missing} of {wanted} measurements were not taken" if missing and ended_early is None else None
+def not_taken(expected: int, taken: int, ended_early: str | None) -> str | None:
+    """Why a run with fewer measurements than expected is not complete; None if it is."""
+    missing = expected - taken
+    return f"{missing} of {expected} measurements were not taken" if missing and ended_early is None else None
 
 
 def closed(run: Run, reason: str | None, ended_early: str | None, utc: str, phases: Phases) -> Run:

@@ -15,8 +15,8 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Planned, Run, RunStatus
-from fsjoule.runs.repetition import earlier_rates, earlier_runs
-from fsjoule.runs.request import Request, choose, planned
+from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
+from fsjoule.runs.request import Request, choose
 from fsjoule.store.reader import LoadedRun
 from fsjoule.suites import Estimate, estimate, suite
 from fsjoule.suites.profile import UsageProfile

@@ -24,8 +24,7 @@ from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
 from fsjoule.runs.explain import explain_run
 from fsjoule.runs.pairs import Pair, Test, measure_pairs
-from fsjoule.runs.profiler import check_profiled
-from fsjoule.runs.request import check_boards, choose
+from fsjoule.runs.request import check_boards, check_profiled, choose
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.gate import Rates, SequentialTest
 from fsjoule.statistics.outcome import Confirmed

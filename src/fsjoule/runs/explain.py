@@ -16,8 +16,7 @@ from fsjoule.model.kernel import kernels_of
 from fsjoule.model.labels import series_labels
 from fsjoule.model.series import Series
 from fsjoule.runs.pairs import measure_pairs
-from fsjoule.runs.profiler import with_profiles
-from fsjoule.runs.request import Request, matching
+from fsjoule.runs.request import Request, matching, with_profiles
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.states import ChangeState, KeptState
 from fsjoule.store.objects.address import is_address

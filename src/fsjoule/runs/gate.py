@@ -14,9 +14,9 @@ from fsjoule.filesystems import modules_of
 from fsjoule.model.series import Where
 from fsjoule.report.gating.document import to_document
 from fsjoule.report.run import PAGE, write_report
+from fsjoule.runs.open_run import Observer
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Request
-from fsjoule.runs.session import Observer
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.files import check_writable, write_file

@@ -17,7 +17,8 @@ from fsjoule.model.metrics import Metric, metrics_of
 from fsjoule.model.series import Where
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
-from fsjoule.runs.request import Request, check_boards, choose, planned
+from fsjoule.runs.plan import planned
+from fsjoule.runs.request import Request, check_boards, choose
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
 from fsjoule.store.index.database import open_index

@@ -22,8 +22,10 @@ from fsjoule.store.profiles import symbols_file
 
 
 @dataclass
-class ParallelBench:
-    """A run whose boots are made ahead. Call `begin`, `measure` in the order of the plan, and `finish`.
+class PoolBench:
+    """A bench on the boards of a pool, which make its boots ahead.
+
+    Call `begin`, `measure` in the order of the plan, and `finish`.
 
     Each measurement is stored when a board has made it, and then `on_stored` hears of it with the board's number. What
     a boot, or a block of boots, has in the store is of one board; see `Tries`.
@@ -114,8 +116,15 @@ class ParallelBench:
         self._take(stored)
         return stored
 
-    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
-        """End the boards, and close the run as complete, or as aborted for a reason. See `Bench.finish`."""
+    def finish(
+        self,
+        reason: str | None = None,
+        *,
+        expected: int | None = None,
+        ended_early: str | None = None,
+        plan: Plan | None = None,
+    ) -> Run:
+        """End the boards, and close the run. See Bench."""
         self._ending = True
         self.boards.end()
         for done in self.boards.done:
@@ -129,9 +138,9 @@ class ParallelBench:
                     self._take(self._stored[number])
             else:
                 self.store.withdraw(ahead)  # what the decision was not made from
-        wanted = len(self.plan.entries) if expected is None else expected
-        reason = reason or not_taken(wanted, len(self.results), ended_early)
-        self.run = dataclasses.replace(self.run, places=self._places())
+        due = len(self.plan.entries) if expected is None else expected
+        reason = reason or not_taken(due, len(self.results), ended_early)
+        self.run = dataclasses.replace(self.run, places=self._places(), plan=plan or self.plan)
         self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
         self.store.finish(self.run)
         return self.run
