@@ -201,8 +201,8 @@ class BoardBench:
         measurement is returned and stored like any other. Raises LabError when the lab fails, in guest time also for
         each entry that the boot still owed.
         """
-        if (kept := self._kept_or_given_up(entry)) is not None:
-            return kept
+        if (stored := self._kept_or_given_up(entry)) is not None:
+            return stored
         before: list[Planned] = []
         for attempt in range(1, _ATTEMPTS + 1):
             started_utc = self.clock.utc()
@@ -235,9 +235,9 @@ class BoardBench:
 
     def _kept_or_given_up(self, entry: Planned) -> Measurement | None:
         """What a resumed run has of the entry. Raises LabError if its boot is known to fail."""
-        for kept in self.kept:
-            if kept.number == entry.number and kept.number not in self.again:
-                return kept
+        for earlier in self.kept:
+            if earlier.number == entry.number and earlier.number not in self.again:
+                return earlier
         if (never := self._never.get(boot_key(entry)[1:])) is not None:
             self._boots.end_or_say()
             self._note(entry, self.clock.utc(), never)

@@ -228,8 +228,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _uses(metafunc: pytest.Metafunc, name: str) -> bool:
     """Whether a test uses this fixture, and not another one of the same name."""
-    found: Any = metafunc.definition
-    definitions = found._fixtureinfo.name2fixturedefs.get(name)  # noqa: SLF001 - told nowhere else
+    definition: Any = metafunc.definition
+    definitions = definition._fixtureinfo.name2fixturedefs.get(name)  # noqa: SLF001 - told nowhere else
     return bool(definitions) and definitions[-1].func.__module__ == __name__
 
 
@@ -449,9 +449,9 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
         with interrupts.interruptible():
             return bench.measure(planned)
     except FsjouleError as error:
-        told = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
-        bench.say(f"{planned.slug}: {'not measured, for the same reason' if error in told else error}")
-        told.append(error)
+        earlier = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
+        bench.say(f"{planned.slug}: {'not measured, for the same reason' if error in earlier else error}")
+        earlier.append(error)
         if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Nothing more could be kept, or every further entry would wait as long for a dead board.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"

@@ -151,12 +151,12 @@ class RunPlan:
         In guest time a boot of which something is left to measure is measured again whole. Raises ConfigError if what a
         resumed run has of it is not selected.
         """
-        kept, selected = {each.number for each in self.request.kept}, frozenset(numbers)
-        missing = [entry for entry in self.plan.entries if entry.number in selected - kept]
+        earlier, selected = {each.number for each in self.request.kept}, frozenset(numbers)
+        missing = [entry for entry in self.plan.entries if entry.number in selected - earlier]
         again: frozenset[int] = frozenset()
         if self.profile.guest_time:
             boots = set(map(boot_key, missing))
-            begun = [entry for entry in self.plan.entries if entry.number in kept and boot_key(entry) in boots]
+            begun = [entry for entry in self.plan.entries if entry.number in earlier and boot_key(entry) in boots]
             if left_out := [entry.slug for entry in begun if entry.number not in selected]:
                 raise ConfigError(
                     f"-k leaves out what was measured in a boot that is made again whole: {', '.join(left_out)}",
@@ -165,7 +165,7 @@ class RunPlan:
             again = frozenset(entry.number for entry in begun)
         numbered = {entry.number for entry in missing} | again
         to_do = tuple(entry for entry in self.plan.entries if entry.number in numbered)
-        return replace(self, to_do=to_do, selected=selected | kept, again=again)
+        return replace(self, to_do=to_do, selected=selected | earlier, again=again)
 
 
 def plan_run(
@@ -257,7 +257,7 @@ def planned(request: Request, profile: BoardProfile, labels: tuple[str, ...]) ->
     def factor_for(name: str) -> float:
         return request.factor_for(name, profile)
 
-    wanted = Planning(
+    planning = Planning(
         filesystems=request.filesystems,
         kernels=labels,
         repeat=request.repeat,
@@ -272,7 +272,7 @@ def planned(request: Request, profile: BoardProfile, labels: tuple[str, ...]) ->
         storages=request.storages,
         workloads=request.workloads,
     )
-    arranged = plan_entries(request.suite, wanted)
+    arranged = plan_entries(request.suite, planning)
     if request.until_decided:
         first = sum(entry.repetition == 1 for entry in arranged.entries)
         most = max(1, MOST_MEASUREMENTS // first)
@@ -356,9 +356,9 @@ def earlier_runs(results: Path, profile: BoardProfile) -> Generator[LoadedRun]:
 def earlier_rates(results: Path, profile: BoardProfile) -> Rates:
     """The rates learned from the newest runs of this board below `results`; a guess if there are none."""
     runs = islice(earlier_runs(results, profile), _RUNS_LOOKED_AT)
-    found = learned((each.run, each.measurements) for each in runs)
-    guest_time = profile.guest_time and not found.runs
-    return replace(found, around_s=_AROUND_IN_GUEST_TIME_S) if guest_time else found
+    rates = learned((each.run, each.measurements) for each in runs)
+    guest_time = profile.guest_time and not rates.runs
+    return replace(rates, around_s=_AROUND_IN_GUEST_TIME_S) if guest_time else rates
 
 
 def make_setup_s() -> float:

@@ -116,12 +116,12 @@ def choose(
     names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    wanted = listed(kernels, option="--kernel") if isinstance(kernels, str) else kernels
-    if not wanted:
+    kernel_names = listed(kernels, option="--kernel") if isinstance(kernels, str) else kernels
+    if not kernel_names:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     recipe = DEFAULT_RECIPE if environment is None else environment.profile.recipe
     modules = modules_of(names)
-    for kernel in wanted:
+    for kernel in kernel_names:
         check_kernel(kernel, recipe, modules)
     number, until_decided = _repetitions(chosen, repeat, names, size_factor, environment)
     if provision not in {None, *(p.value for p in Provision)}:
@@ -138,7 +138,7 @@ def choose(
     return Request(
         chosen,
         names,
-        wanted,
+        kernel_names,
         number,
         None if provision is None else Provision(provision),
         results,
@@ -230,27 +230,27 @@ def workloads_of(suite: Suite, names: str) -> tuple[str, ...]:
     Raises ConfigError for an unknown one.
     """
     known = list(chain.from_iterable(part.workloads for part in suite.leaves))
-    found: dict[str, None] = {}
+    slugs: dict[str, None] = {}
     for name in listed(names):
         here = [each.slug for each in known if name in (each.slug, each.operation.value)]
         if not here:
             raise ConfigError.unknown(f"workload of suite {suite.name!r}", name, [each.slug for each in known])
-        found |= dict.fromkeys(here)
-    if not found:
+        slugs |= dict.fromkeys(here)
+    if not slugs:
         raise ConfigError("--workload names no workload", hint=f"for example --workload {known[0].slug}")
-    return tuple(found)
+    return tuple(slugs)
 
 
 def selected_workloads(suite: Suite, filesystems: Iterable[str], select: str) -> tuple[str, ...]:
     """The slugs of the workloads that `-k` chooses on one of these filesystems. Raises ConfigError for none."""
-    wanted = matching(select)
+    matches = matching(select)
     slugs = dict.fromkeys(each.slug for part in suite.leaves for each in part.workloads)
     names = [(slug, f"{each.replace(':', '.')}-{slug}") for slug in slugs for each in filesystems]
-    found = dict.fromkeys(slug for slug, name in names if wanted(name))
-    if not found:
+    chosen = dict.fromkeys(slug for slug, name in names if matches(name))
+    if not chosen:
         hint = f"it has {', '.join(name for _, name in names)}"
         raise ConfigError(f"-k {select}: no measurement of suite {suite.name!r} has a name that matches", hint=hint)
-    return tuple(found)
+    return tuple(chosen)
 
 
 def choose_resumed(

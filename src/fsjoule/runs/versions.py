@@ -21,18 +21,18 @@ _REVISION: Final = {
 
 def versions(emulator: str | None) -> dict[str, str]:
     """Versions of all programs that take part, except those on the card."""
-    found = {name: version(name) for name in ("fsjoule", "labgrid", "pytest", "numpy")}
-    found["python"] = sys.version.split()[0]
+    by_program = {name: version(name) for name in ("fsjoule", "labgrid", "pytest", "numpy")}
+    by_program["python"] = sys.version.split()[0]
     if emulator is not None:
-        found["ser2net"] = first_line("ser2net", "-v")
-        found["qemu"] = first_line(emulator, "--version")
-    return found
+        by_program["ser2net"] = first_line("ser2net", "-v")
+        by_program["qemu"] = first_line(emulator, "--version")
+    return by_program
 
 
 def revision() -> dict[str, str]:
     """Branch, commit, pipeline and kernel role, as far as the user or the CI names them."""
-    found = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _REVISION.items()}
-    return {name: text for name, text in found.items() if text is not None}
+    named = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _REVISION.items()}
+    return {name: text for name, text in named.items() if text is not None}
 
 
 def lava_job() -> JobFacts | None:

@@ -159,14 +159,14 @@ def figures_of_boot(
     figures: dict[str, float | None] = {}
     absent: dict[str, str] = {}
     for entry in entries:
-        found = by_slug.get(entry.slug)
+        measurement = by_slug.get(entry.slug)
         for metric in metrics:
             if metric not in metrics_of(entry.workload):
                 continue
             name = f"{entry.slug} {metric.value}"
-            figures[name] = None if found is None else figure_of(found, metric)
-            if found is not None and figures[name] is None:
-                absent[name] = lost_energy(found.notes) or "this board does not measure it"
+            figures[name] = None if measurement is None else figure_of(measurement, metric)
+            if measurement is not None and figures[name] is None:
+                absent[name] = lost_energy(measurement.notes) or "this board does not measure it"
     return figures, absent
 
 
@@ -175,16 +175,16 @@ def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric])
 
     Raises ConfigError if there is none, or none with one of the metrics.
     """
-    wanted = matching(select)
-    named = [each for each in entries if wanted(each.slug)]
+    matches = matching(select)
+    named = [each for each in entries if matches(each.slug)]
     if not named:
         names = ", ".join(dict.fromkeys(each.slug for each in entries))
         raise ConfigError(f"-k {select}: no measurement of the suite has a name that matches", hint=f"it has {names}")
-    told = dict.fromkeys(metric for each in named for metric in metrics_of(each.workload))
-    if lacking := [metric.value for metric in metrics if metric not in told]:
+    available = dict.fromkeys(metric for each in named for metric in metrics_of(each.workload))
+    if lacking := [metric.value for metric in metrics if metric not in available]:
         raise ConfigError(
             f"--metric {','.join(lacking)}: no chosen measurement has it",
-            hint=f"choose {', '.join(told)}, or other measurements (-k)",
+            hint=f"choose {', '.join(available)}, or other measurements (-k)",
         )
     return tuple(each for each in named if set(metrics_of(each.workload)) & set(metrics))
 

@@ -210,9 +210,9 @@ class Boards:
 
     def _other_board(self, run: Run) -> LabError | None:
         """Why facts in it are of another kind of board than the run's; None if they are not."""
-        for label, found in run.boards.items():
+        for label, facts in run.boards.items():
             try:
-                check_board(self._facts.setdefault(label, found), found)
+                check_board(self._facts.setdefault(label, facts), facts)
             except LabError as error:
                 return error
         return None
