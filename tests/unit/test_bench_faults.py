@@ -15,7 +15,7 @@ from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import LabStep, MeterCalibration, RunStatus, Trace
 from fsjoule.ports import CommandResult
 from fsjoule.store.steps import STEPS_FILE, decode_steps
-from fsjoule.testing import FakeBoard, FakeMeter, FakeShell, FakeStore
+from fsjoule.testing import FakeBoard, FakeHealth, FakeMeter, FakeShell, FakeStore
 
 
 class Flooded(FakeShell):
@@ -185,7 +185,7 @@ def test_where_nobody_can_say_whose_the_board_is_nothing_is_measured_and_it_is_s
 
 def test_what_died_in_the_lab_is_told_before_what_came_of_it_and_ends_the_run() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(), faults=[BoardError("no login")] * 2)
-    bench.diagnose = lambda: ("the lab's exporter died",)
+    bench.health = FakeHealth([("the lab's exporter died",)])
     with pytest.raises(BoardError, match=r"^the lab's exporter died: no login$") as caught:
         bench.measure(bench.plan.entries[0])
     assert (caught.value.ends_run, caught.value.transient) == (True, False)
@@ -211,8 +211,7 @@ def test_what_a_power_cycle_brings_back_gets_its_second_try() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S", "E")), faults=[BoardError("no login")])
     assert isinstance(bench.board, FakeBoard)
     board = bench.board
-    seen = iter([("QEMU was stopped",), ()])  # before and after the board is off
-    bench.diagnose = lambda: next(seen)
+    bench.health = FakeHealth([("QEMU was stopped",), ()])  # before and after the board is off
     bench.measure(entry(bench, "write-16k"))
     assert board.boots == 2
     assert [fault.what for fault in bench.run.faults] == ["QEMU was stopped: no login"]

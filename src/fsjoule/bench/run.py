@@ -47,7 +47,7 @@ from fsjoule.model import (
     Trace,
 )
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
-from fsjoule.ports import Board, Clock, Meter, Profiler, ResultStore, Shell
+from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
 from fsjoule.store.steps import STEPS_FILE, encode_steps
 
 _ATTEMPTS: Final = 2
@@ -113,7 +113,7 @@ class BoardBench:
     `last_fault` is the fault with which the last attempt ended, or switching the board off at the end; None if it went
     well. `kept` are the measurements of a resumed run: they are not repeated, but for those `again` whose boot is made
     again whole, and boots are numbered after theirs.
-    `take_steps` gives the lab's steps since its last call, `diagnose` the lab's dead parts. With a `profiler` each
+    `take_steps` gives the lab's steps since its last call, `health` knows the lab's dead parts. With a `profiler` each
     measurement has a profile, and the run the symbols of each boot. With `sampled` perf makes the profiles on the
     board, and no figure counts.
 
@@ -132,7 +132,7 @@ class BoardBench:
     kept: Sequence[Measurement] = ()
     again: frozenset[int] = frozenset()
     take_steps: Callable[[], tuple[LabStep, ...]] = tuple
-    diagnose: Callable[[], tuple[str, ...]] = tuple
+    health: LabHealth | None = None
     profiler: Profiler | None = None
     sampled: bool = False
     phases: Phases = field(init=False)
@@ -264,14 +264,17 @@ class BoardBench:
 
     def _take(self, error: LabError, entry: Planned) -> None:
         """Name what is dead in the lab, switch the board off, and decide what a second try is good for."""
-        error.blame_lab(self.diagnose())
+        error.blame_lab(self._lab_faults())
         self.last_fault = error
         if self._boots.current is None and isinstance(error, BoardError) and not error.transient:
             self._never[boot_key(entry)[1:]] = error
         self._boots.end_or_say()
-        if self.diagnose():
+        if self._lab_faults():
             # What is dead with the board off stays dead: each further boot would wait for it again.
             error.transient, error.ends_run = False, True
+
+    def _lab_faults(self) -> tuple[str, ...]:
+        return () if self.health is None else self.health.faults()
 
     def booted(self, entry: Planned) -> Shell:
         """The shell of the board, booted for the entry if necessary."""

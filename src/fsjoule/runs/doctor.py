@@ -83,7 +83,7 @@ def examined(
             cards[card.facts.kernel_choice, SCRATCH_ROOT] = card
         facts = lab.lab_facts(target)
         where = (os.environ.get("LG_COORDINATOR", ""), "" if facts is None else facts.place)
-        board, meter, *_ = equipment(target, cards, where, say)
+        board, meter, _ = equipment(target, cards, where, say)
         clock = HostClock()
         checkup = Checkup(
             *(board, board, MeterTools(meter, partial(_notices, target), partial(_drift, target, clock))),

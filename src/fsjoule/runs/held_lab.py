@@ -147,7 +147,7 @@ class HeldLab:
             self._hold()  # a reservation that nobody uses ends within a minute
 
     def faults(self) -> tuple[str, ...]:
-        """What the board needs and its lab has lost, in words."""
+        """See ports.LabHealth."""
         return lab_health.lab_faults(*self.where)
 
     @property
@@ -279,11 +279,10 @@ class LabProfiler:
 
 
 class Equipment(NamedTuple):
-    """A board, its meter, a look at the lab's dead parts, and what counts the board's instructions."""
+    """A board, its meter, and what counts the board's instructions."""
 
     board: lab.LabgridBoard
     meter: Meter
-    diagnose: Callable[[], tuple[str, ...]]
     profiler: LabProfiler
 
 
@@ -298,14 +297,13 @@ def equipment(
     `where` is the coordinator's address and the board's place.
     """
     with lab.lab_errors("finding the board's parts"):
-        diagnose = partial(lab_health.lab_faults, *where)
         board = lab.LabgridBoard(
             *(target, cards, say),
             *(partial(lab_board.set_seed, *where), partial(lab_board.losses, *where)),
-            diagnose=diagnose,
+            diagnose=partial(lab_health.lab_faults, *where),
             diagnose_power=partial(lab_health.power_faults, *where),
         )
         meter = lab.board_meter(
             target, partial(lab_health.meter_faults, *where), lambda: board.shell, simulated_counter.start
         )
-    return Equipment(board, meter, diagnose, LabProfiler(*where))
+    return Equipment(board, meter, LabProfiler(*where))

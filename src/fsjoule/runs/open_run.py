@@ -378,7 +378,7 @@ def run_at(
             kept=request.kept,
             again=plan.again,
             take_steps=take_steps,
-            diagnose=parts.diagnose,
+            health=held,
             profiler=parts.profiler if request.profiled else None,
             sampled=request.sampled,
         )

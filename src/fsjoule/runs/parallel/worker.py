@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -56,6 +55,20 @@ class BootStore:
         self.run = run
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceHealth:
+    """ports.LabHealth of a place of a pool, which somebody may have taken parts from."""
+
+    held: HeldLab
+
+    def faults(self) -> tuple[str, ...]:
+        dead = self.held.faults()
+        try:
+            return (*dead, *self.held.guard.lacks())
+        except LabError as error:
+            return dead or (error.what,)  # without a coordinator nobody knows whose the board is
+
+
 def _work(link: Link, name: str) -> None:
     assignment: Assignment = link.receive()
     request = replace(assignment.request, boards=1)
@@ -94,7 +107,7 @@ def _booted(
             *(boot.run, plan.profile, parts.board, parts.meter, store, HostClock(), link.say),
             on_measured=lambda _measurement: None,
             take_steps=take_steps,
-            diagnose=partial(_dead_parts, ready.held, parts.diagnose),
+            health=PlaceHealth(ready.held),
             profiler=parts.profiler if plan.request.profiled else None,
             sampled=plan.request.sampled,
         )
@@ -141,15 +154,6 @@ def _measure_all(bench: BoardBench, entries: Iterable[Planned]) -> LabError | No
     except LabError as error:
         return error
     return None
-
-
-def _dead_parts(held: HeldLab, diagnose: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
-    """What the board needs and its lab has lost, in words."""
-    dead = diagnose()
-    try:
-        return (*dead, *held.guard.lacks())
-    except LabError as error:
-        return dead or (error.what,)  # without a coordinator nobody knows whose the board is
 
 
 def _hear_nothing(_text: str) -> None:
