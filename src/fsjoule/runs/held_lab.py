@@ -12,14 +12,13 @@ from typing import Any, Final, NamedTuple
 
 from fsjoule import images, lab
 from fsjoule.errors import ExporterError, FsjouleError, LabError, Part, PlaceHeldError
-from fsjoule.host import interrupts
+from fsjoule.host import interrupts, process
 from fsjoule.host.paths import state_dir
 from fsjoule.images import CardImage
 from fsjoule.kernels import TakenKernel
 from fsjoule.lab.states import bad_after
 from fsjoule.model import Profile
 from fsjoule.ports import Meter
-from fsjoule.runs.versions import first_line
 from fsjoule.virtual.instruments import simulated_counter
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
@@ -307,3 +306,9 @@ def equipment(
             target, partial(lab_health.meter_faults, *where), lambda: board.shell, simulated_counter.start
         )
     return Equipment(board, meter, LabProfiler(*where))
+
+
+def first_line(*argv: str) -> str:
+    """The first line of a program's output, or "unknown"."""
+    done = process.run(argv, timeout_s=20.0, check=False)
+    return ((done.stdout or done.stderr).decode(errors="replace").strip().splitlines() or ["unknown"])[0]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
+import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,15 +24,14 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
-from fsjoule.model import BoardProfile, HostLoad, LabFacts, Measurement, Plan, Planned, Run, RunStatus
+from fsjoule.model import BoardProfile, HostLoad, JobFacts, LabFacts, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.report.oneline import one_line
 from fsjoule.report.run import show_run, write_report
-from fsjoule.runs.held_lab import Equipment, HeldLab, equipment
+from fsjoule.runs.held_lab import Equipment, HeldLab, equipment, first_line
 from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import BoardsPace, started_boards
 from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.plan import RunPlan, check_apart, root_filesystems
-from fsjoule.runs.versions import lava_job, revision, versions
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
 from fsjoule.store.reader import load_run, load_run_file
@@ -38,6 +40,15 @@ from fsjoule.suites import Pace, check_modules
 # Two runs with one id would pass for copies in an index of many boards and years.
 _RUN_ID_BYTES: Final = 5
 _BOOTING: Final = ("flash", "boot")  # phases of a run
+
+
+_REVISION: Final = {
+    "branch": ("FSJOULE_BRANCH", "CI_COMMIT_REF_NAME"),
+    "commit": ("FSJOULE_COMMIT", "CI_COMMIT_SHA"),
+    # A report takes runs of one pipeline as one build; a kernel that is not under test has its own history there.
+    "pipeline": ("FSJOULE_PIPELINE", "CI_PIPELINE_ID"),
+    "kernel_role": ("FSJOULE_KERNEL_ROLE",),
+}
 
 
 class Observer(Protocol):
@@ -455,3 +466,28 @@ def _reason(error: BaseException) -> str | None:
     if isinstance(error, FsjouleError):
         return error.what.partition("\n")[0]
     return f"a bug: {type(error).__name__}: {error}".partition("\n")[0] if isinstance(error, Exception) else None
+
+
+def versions(emulator: str | None) -> dict[str, str]:
+    """Versions of all programs that take part, except those on the card."""
+    by_program = {name: version(name) for name in ("fsjoule", "labgrid", "pytest", "numpy")}
+    by_program["python"] = sys.version.split()[0]
+    if emulator is not None:
+        by_program["ser2net"] = first_line("ser2net", "-v")
+        by_program["qemu"] = first_line(emulator, "--version")
+    return by_program
+
+
+def revision() -> dict[str, str]:
+    """Branch, commit, pipeline and kernel role, as far as the user or the CI names them."""
+    named = {name: next(filter(None, map(os.environ.get, variables)), None) for name, variables in _REVISION.items()}
+    return {name: text for name, text in named.items() if text is not None}
+
+
+def lava_job() -> JobFacts | None:
+    """The LAVA job that this process is part of, as far as LAVA and the device's shell name it; None outside."""
+    number = os.environ.get("LAVA_JOB_ID")
+    if not number:
+        return None
+    device, worker, server = (os.environ.get(f"FSJOULE_LAVA_{name}", "") for name in ("DEVICE", "WORKER", "SERVER"))
+    return JobFacts(number, device, worker, f"{server.rstrip('/')}/scheduler/job/{number}" if server else "")
