@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.host.files import flush_folder
 from fsjoule.host.inside import TRACE_BYTES
 from fsjoule.model import RunStatus
-from fsjoule.store.files import flush_folder
 from fsjoule.store.folder import FETCHED, is_being_written
 from fsjoule.store.objects.bucket import Bucket, in_parallel
 from fsjoule.store.objects.folder_files import content_of, digests, folder_files, looks_like
