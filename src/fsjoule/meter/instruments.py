@@ -87,8 +87,7 @@ class InstrumentKind:
     """A kind of instrument. `name` is `PlainInfo.instrument`; `form` and `what` describe its addresses to people.
 
     The rest are names of modules, which are imported when they are needed: a command's help needs none. A
-    `InstrumentLink` opens it, an `Errors` states its limits, an `Emulator` (`virtual/instruments`) stands in for it, if
-    it has one.
+    `InstrumentLink` opens it, an `Errors` states its limits, an `Emulator` (`virtual/instruments`) stands in for it.
     """
 
     name: str
@@ -97,7 +96,7 @@ class InstrumentKind:
     what: str
     link_module: str
     errors_module: str
-    emulator_module: str = ""
+    emulator_module: str
 
     def link(self) -> InstrumentLink:
         return cast("InstrumentLink", import_module(self.link_module))
