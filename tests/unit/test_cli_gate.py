@@ -243,7 +243,7 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
         (("--lg-env", "x.yaml", "--config", "CONFIG_X=y"), "without --tree no kernel is built with --config"),
         (("--budget", "5"), "--budget 5: any decision needs 6 boots, 3 of each side"),
         (("--policy", "absent.toml"), "the policy cannot be read"),
-        (("--json", "--markdown", "-"), "both write to standard output"),
+        (("--json", "--markdown", "-"), "json and markdown are both to be printed"),
         (("--lg-env", "absent.yaml"), "absent.yaml"),
         (("--lg-env", str(VIRTUAL), "--fs", "reiserfs"), "reiserfs"),
     ],

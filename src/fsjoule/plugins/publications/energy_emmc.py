@@ -7,6 +7,7 @@ writes reach the card. They ran it once, on two filesystems; the second suite do
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from fsjoule.model import KIB, MIB, PURE_PATTERNS, FioWorkload, Workload
@@ -62,7 +63,9 @@ _FIGURES: Final = tuple(
     PublishedFigure(
         _cell(row["filesystem"], row["operation"], row["block_size_kib"], quantity), float(row[column]), row[column]
     )
-    for row in rows_of("energy_emmc_2025.csv", "throughput_mib_per_s", "power_mean_w", "energy_mj_per_mib")
+    for row in rows_of(
+        Path(__file__).with_name("energy_emmc_2025.csv"), "throughput_mib_per_s", "power_mean_w", "energy_mj_per_mib"
+    )
     for column, quantity in _COLUMNS.items()
 )
 
@@ -163,4 +166,6 @@ PUBLICATION: Final = Publication(
     figures=_FIGURES,
     statements=_STATEMENTS,
     doubts=(*energies(_FIGURES), *far_deviations(_FIGURES)),
+    lends_to=("quick",),
+    sections="fsjoule.plugins.publications.energy_emmc_sections:sections",
 )

@@ -8,6 +8,7 @@ space, kernel threads and checks.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from fsjoule.model import (
@@ -28,7 +29,7 @@ from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import shares
 from fsjoule.suites.published.publication import Publication, rows_of
 from fsjoule.suites.published.statements import Never, Origin, Statement, Without, above, all_of, below
-from fsjoule.suites.suite import Suite, Where
+from fsjoule.suites.suite import StorageChoice, Suite
 
 _SOURCE: Final = "Lelong: Filesystem considerations for embedded devices, Embedded Linux Conference, 2015"
 
@@ -79,7 +80,7 @@ SUITE: Final = Suite(
                 FioWorkload(pattern, 4 * MIB, 500 * MIB, direct=True, engine="libaio")
                 for pattern in (IoPattern.READ, IoPattern.WRITE)
             ),
-            where=Where.EVERY,
+            where=StorageChoice.EVERY,
         ),
         _part(
             "boot",
@@ -135,7 +136,7 @@ _FSCK: Final = {"real_ms": Quantity.REAL, "sys_ms": Quantity.SYS, "user_ms": Qua
 def _figures(operation: str, columns: dict[str, Quantity]) -> tuple[PublishedFigure, ...]:
     return tuple(
         PublishedFigure(Cell(operation, row["filesystem"], operation, quantity), float(row[column]), row[column])
-        for row in rows_of(f"elc2015_{operation}.csv")
+        for row in rows_of(Path(__file__).with_name(f"elc2015_{operation}.csv"))
         for column, quantity in columns.items()
         if row[column]
     )
@@ -270,4 +271,5 @@ PUBLICATION: Final = Publication(
     statements=_STATEMENTS,
     doubts=tuple(shares(_FIGURES, Quantity.USED, Quantity.TOTAL, "more is used than there is")),
     without=frozenset({("fsck", "nilfs2")}),
+    sections="fsjoule.plugins.publications.elc2015_sections:sections",
 )

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Final
 
 from fsjoule.model import KIB
+from fsjoule.plugins.publications.energy_emmc import TABLES
 from fsjoule.report.charts import energy_chart, throughput_chart
 from fsjoule.report.numbers import decimals_for, mean_text
 from fsjoule.report.publications.sections import Section
 from fsjoule.report.publications.view import View, beside, heads, label_of, pattern_of, published_columns, table, words
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone
 from fsjoule.report.tables import PUBLISHED
-from fsjoule.suites.definitions.energy_emmc import TABLES
 from fsjoule.suites.published.cells import Quantity
 from fsjoule.suites.published.measured import Row
 

@@ -8,6 +8,7 @@ size and removes the oldest directory for every two new ones.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Final
 
 from fsjoule.model import MIB, TimedKind, TimedWorkload
@@ -48,7 +49,7 @@ _REPETITIONS_OF_NILFS2: Final = 3
 def _figures() -> tuple[PublishedFigure, ...]:
     """The printed figures, and their sums, by which the publication ranks."""
     figures: list[PublishedFigure] = []
-    for row in rows_of("home_usage_2016.csv", "operation_mean_s", "umount_mean_s"):
+    for row in rows_of(Path(__file__).with_name("home_usage_2016.csv"), "operation_mean_s", "umount_mean_s"):
         n = _REPETITIONS_OF_NILFS2 if row["filesystem"] == "nilfs2" else _REPETITIONS
 
         def figure(quantity: Quantity, printed: str, sd: float, row: dict[str, str] = row, n: int = n) -> None:
@@ -115,4 +116,5 @@ PUBLICATION: Final = Publication(
     figures=_FIGURES,
     statements=_STATEMENTS,
     doubts=tuple(impossible_deviations(_FIGURES)),
+    sections="fsjoule.plugins.publications.home_usage_sections:sections",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import Final
 
 from fsjoule.model import KIB, MIB, PURE_PATTERNS, FioWorkload, IoPattern, Workload
@@ -16,7 +17,7 @@ from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import latencies
 from fsjoule.suites.published.publication import Publication, rows_of
 from fsjoule.suites.published.statements import Origin, Statement, above, all_of, below
-from fsjoule.suites.suite import Suite, Where
+from fsjoule.suites.suite import StorageChoice, Suite
 
 _SOURCE: Final = "Johansson, Said, Forsberg, Tsog, Flordal: Comparing Ext4 and ZFS for Onboard Data Processing, 2023"
 
@@ -51,7 +52,7 @@ def _test3(pattern: IoPattern, block_kib: int, minutes: int) -> FioWorkload:
 
 def _test(number: int, title: str, *workloads: FioWorkload, raw: bool = False, **more: object) -> Suite:
     name, filesystems = f"ext4-zfs-2023/test{number}", ("raw",) if raw else _FILESYSTEMS
-    return Suite(name, title, workloads, _SOURCE, filesystems, repeat=1, where=Where.FURTHER, raw=raw, **more)  # type: ignore[arg-type]
+    return Suite(name, title, workloads, _SOURCE, filesystems, repeat=1, where=StorageChoice.FURTHER, raw=raw, **more)  # type: ignore[arg-type]
 
 
 SUITE: Final = Suite(
@@ -148,7 +149,7 @@ def names(part: str, workload: Workload, workloads: Sequence[Workload]) -> tuple
     )
 
 
-_FIGURES: Final = tuple(_figure(row) for row in rows_of("ext4_zfs_2023.csv"))
+_FIGURES: Final = tuple(_figure(row) for row in rows_of(Path(__file__).with_name("ext4_zfs_2023.csv")))
 
 _STATEMENTS: Final = (
     Statement(
@@ -225,4 +226,5 @@ PUBLICATION: Final = Publication(
         )
     ),
     names=names,
+    sections="fsjoule.plugins.publications.ext4_zfs_sections:sections",
 )
