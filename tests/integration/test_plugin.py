@@ -111,7 +111,14 @@ from fsjoule.meter.links.polled import PolledMeter
 from fsjoule.meter.protocol.polled import PolledTrace
 from fsjoule.model import PlainInfo
 
-INFO = PlainInfo("clamp", "1.2", "CL-7", rate_hz=100, measures_voltage=False, simulated=True)
+INFO = PlainInfo(
+    instrument="clamp",
+    firmware="1.2",
+    serial_number="CL-7",
+    rate_hz=100,
+    measures_voltage=False,
+    simulated=True,
+)
 HERE = Path("load")
 
 
@@ -230,17 +237,16 @@ def test_its_suite_filesystem_and_recipe_are_offered(fsjoule: Fsjoule) -> None:
     choices = json.loads(fsjoule("choices", "--json").stdout)
     assert choices["suites"]["logger"] == "what our logger does"
     assert "jfs" in choices["filesystems"]
-    shown = fsjoule("suites", "show", "logger", "--fs", "ext4", "--repeat", 2)
-    assert "2 measurements of ext4, 2 repetitions, 2 boots" in " ".join(shown.stdout.split())
+    shown = fsjoule("suites", "show", "logger", "--fs", "jfs", "--repeat", 2)
+    assert "2 measurements of jfs, 2 repetitions, 2 boots" in " ".join(shown.stdout.split())
     assert "mylab-board" in fsjoule("choices", "--recipe", "absent").stderr
 
 
-def test_its_filesystem_is_checked_before_a_bench(fsjoule: Fsjoule) -> None:
+def test_its_filesystem_can_be_measured(fsjoule: Fsjoule) -> None:
     options = ("--lg-env", PROJECT / "env" / "virtual.yaml", "--suite", "logger")
     bench = fsjoule("bench", *options, "--fs", "jfs", "--collect-only", "-q")
-    assert bench.returncode == 2
-    assert "jfs" in bench.stdout + bench.stderr
-    assert "unknown filesystem" not in bench.stdout + bench.stderr
+    assert bench.returncode == 0
+    assert bench.stdout.split() == ["01-r1-jfs-mkfs", "02-r2-jfs-mkfs", "03-r3-jfs-mkfs"]
 
 
 def test_its_instrument_is_found_and_measures(fsjoule: Fsjoule, tmp_path: Path) -> None:
@@ -276,6 +282,19 @@ def test_a_package_that_breaks_is_named_and_takes_nothing_with_it(
 ) -> None:
     broken = tmp_path / "site"
     shutil.copytree(installed, broken)
+    for name in ("clamp", "commands"):
+        (broken / "mylab" / f"{name}.py").write_text("import absent\n")
+    known = "of package fsjoule-mylab 1.0: mylab.{} cannot be loaded: ModuleNotFoundError: No module named 'absent'"
+    asked = fsjoule("meter", "info", "--meter", "clamp:load", package=broken)
+    assert asked.returncode == 2
+    assert f"error: instrument clamp {known.format('clamp')}" in asked.stderr
+    command = fsjoule("mylab", "hello", package=broken)
+    assert command.returncode == 2
+    assert f"error: command mylab {known.format('commands:app')}" in command.stderr
+    main = fsjoule("--help", package=broken)
+    assert main.returncode == 0
+    assert f"warning: command mylab {known.format('commands:app')}" in main.stderr
+    assert "gate" in main.stdout
     (broken / "mylab" / "hooks.py").write_text("import absent\n")
     listed = fsjoule("suites", "list", package=broken)
     assert listed.returncode == 0
