@@ -19,7 +19,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
 from fsjoule.meter.protocol.ppk2 import (
     MOST_A,
@@ -98,6 +97,9 @@ class _Average:
             self._now = float(samples[0]) if len(samples) else 0.0
         if not len(samples):
             return np.array([self._now])
+        # All benches import this module, few have a PPK2, and scipy.signal takes a second of processor time.
+        from scipy.signal import lfilter  # noqa: PLC0415
+
         kept = 1 - self._weight
         after, _ = lfilter([self._weight], [1.0, -kept], samples, zi=[kept * self._now])
         averages = np.concatenate([[self._now], after])

@@ -1,4 +1,4 @@
-"""How an index is made and refused, on every database. Test classes inherit it."""
+"""How an index is made and refused, on every database and behind a pooler."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _LIMIT_S = 60.0
 _COUNTED_S = 1.0  # when a server has counted all rows
 
 NewLocation = Callable[[], str]
+DATABASES = ("sqlite", "postgresql", "pooled")
 
 
-class OpeningContract:
+class TestOpening:
     """Making and refusing."""
 
     def test_who_only_reads_cannot_write(self, new_location: NewLocation, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How an index keeps what became of changes, on every database. Test classes inherit it."""
+"""How an index keeps what became of changes, on every database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fsjoule.store.index.states import ChangeState, KeptState, keep_states, kept
 NewLocation = Callable[[], str]
 
 
-class StatesContract:
+class TestStates:
     """Keeping, reading and taking back."""
 
     @pytest.fixture

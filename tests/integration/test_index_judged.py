@@ -1,4 +1,4 @@
-"""How a trend judges only series with something new, on every database. Test classes inherit it."""
+"""How a trend judges only series with something new, on every database."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def some_lab(results: Path, seed: int, count: int = NIGHTS) -> list[Path]:
     return folders
 
 
-class JudgedContract:
+class TestJudging:
     """Verdicts that are kept."""
 
     @pytest.fixture

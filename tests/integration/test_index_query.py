@@ -1,4 +1,4 @@
-"""What an index must answer on every database. Test classes inherit it and say where new indexes go."""
+"""What an index must answer, on every database."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def newest_rows(index: Index, where: Where, *, at_most: int | None, of_each: int
         return list(newest.rows(newest.numbers))
 
 
-class QueryContract:
+class TestAsking:
     """Series, kernels and selections."""
 
     @pytest.fixture

@@ -37,7 +37,7 @@ class SyntheticRows:
             self._templates = [_read(path) for path in lab.write(Path(folder), 0, boards)]
 
     def run(self, number: int) -> ReadRun:
-        chance = random.Random(self._seed << 32 | number)
+        chance = random.Random(self._seed << 32 | number)  # noqa: S311 - rows for a benchmark
         template = self._templates[number % len(self._templates)]
         started = _BEGIN + timedelta(minutes=number)
         patch = number // 1000 * 7 + number % 7  # new kernels come, some at once

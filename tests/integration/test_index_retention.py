@@ -1,4 +1,4 @@
-"""How old runs leave an index and stay out of it, on every database. Test classes inherit it."""
+"""How old runs leave an index and stay out of it, on every database."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-from index_runs import edit, write_run
+from index_runs import edit, write_days, write_run
 
 from fsjoule.model.series import Where
 from fsjoule.store.index import writer
@@ -17,7 +17,7 @@ from fsjoule.store.index.retention import Kept, Retention, planned, prune
 from fsjoule.store.index.states import ChangeState, KeptState, keep_states
 
 NewLocation = Callable[[], str]
-SINCE = Retention("2026-03-05T00:00:00Z")
+_SINCE = Retention("2026-03-05T00:00:00Z")
 
 
 def held(index: Index) -> list[str]:
@@ -25,12 +25,7 @@ def held(index: Index) -> list[str]:
     return sorted({point.run_id for found in points(index).values() for point in found})
 
 
-def write_days(results: Path, days: range, *, branch: str | None = None) -> None:
-    for day in days:
-        write_run(results, f"run{day}", started=f"2026-03-{day:02d}T10:00:00Z", only=[5, 6], branch=branch)
-
-
-class RetentionContract:
+class TestRetention:
     """Pruning, and what comes after it."""
 
     @pytest.fixture
@@ -46,9 +41,9 @@ class RetentionContract:
         write_days(results, range(1, 9))
         import_runs(index, [results])
         before = sorted(results.rglob("*"))
-        said = planned(index, SINCE)
+        said = planned(index, _SINCE)
         assert held(index) == [f"run{day}" for day in range(1, 9)]
-        found = prune(index, SINCE)
+        found = prune(index, _SINCE)
         assert found == said
         assert [run.run_id for run in found.runs] == ["run1", "run2", "run3", "run4"]
         assert Path(found.runs[0].path).is_dir()
@@ -57,7 +52,7 @@ class RetentionContract:
         assert held(index) == ["run5", "run6", "run7", "run8"]
         assert (stats(index).runs, stats(index).measurements) == (4, 8)
         assert sorted(results.rglob("*")) == before
-        assert prune(index, SINCE).runs == ()
+        assert prune(index, _SINCE).runs == ()
 
     @pytest.mark.parametrize("function", [import_runs, rebuild])
     def test_pruned_runs_come_back_only_when_asked(
@@ -65,7 +60,7 @@ class RetentionContract:
     ) -> None:
         write_days(results, range(1, 9))
         import_runs(index, [results])
-        prune(index, SINCE)
+        prune(index, _SINCE)
         for _ in range(2):
             report = import_runs(index, [results]) if function is import_runs else rebuild(index, [results])
             assert (report.folders, report.new, report.unchanged + report.changed) == (8, 0, 4)
@@ -81,7 +76,7 @@ class RetentionContract:
         write_run(results, "stable", started="2025-01-01T10:00:00Z", only=[5], branch="stable")
         write_run(results, "topic", started="2026-03-04T10:00:00Z", only=[5], branch="topic")
         import_runs(index, [results])
-        found = prune(index, Retention(SINCE.since_utc, {"main": "2026-03-03T00:00:00Z", "stable": ""}))
+        found = prune(index, Retention(_SINCE.since_utc, {"main": "2026-03-03T00:00:00Z", "stable": ""}))
         assert [run.run_id for run in found.runs] == ["run1", "run2", "topic"]
         assert found.kept[Kept.BRANCH] == 3
         assert held(index) == ["run3", "run4", "stable"]
@@ -109,7 +104,7 @@ class RetentionContract:
             list_series(index, Where(runs=("older1",)))[0].series.key, ChangeState.CONFIRMED, kernels=(kernel, kernel)
         )
         assert keep_states(index, [accepted, bisected, of_kernels]) == 3
-        found = prune(index, SINCE)
+        found = prune(index, _SINCE)
         assert [run.run_id for run in found.runs] == ["older1", "run1", "run4"]
         assert found.kept == {Kept.BRANCH: 0, Kept.REFERENCE: 1, Kept.CHANGE: 5}
         assert held(index) == ["culprit", "older2", "reference", "run2", "run3", "shown"]
@@ -126,8 +121,8 @@ class RetentionContract:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            prune(index, SINCE, watch=interrupted)
+            prune(index, _SINCE, watch=interrupted)
         assert held(index) == [f"run{day}" for day in range(3, 9)]
         assert import_runs(index, [results]).pruned == 2
-        assert [run.run_id for run in prune(index, SINCE).runs] == ["run3", "run4"]
+        assert [run.run_id for run in prune(index, _SINCE).runs] == ["run3", "run4"]
         assert import_runs(index, [results]).pruned == 4

@@ -1,4 +1,4 @@
-"""What importing must do on every database. Test classes inherit it and say where new indexes go."""
+"""What importing into an index must do, on every database."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from index_runs import edit, made_run, measurement_file, write_run
-from synthetic_runs import SyntheticLab
+from index_runs import edit, made_run, many_runs, measured, measurement_file, write_run
 
 from fsjoule.errors import ConfigError
 from fsjoule.model import Measurement, RunStatus
 from fsjoule.model.metrics import Metric
-from fsjoule.model.series import Point, Where
+from fsjoule.model.series import Where
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
@@ -48,22 +47,8 @@ NewLocation = Callable[[], str]
 ALL = Where(invalid_too=True)
 
 
-def held(index: Index) -> dict[tuple[str, int], Point]:
-    """Every measurement of an index, by run and number."""
-    return {
-        (point.run_id, point.number): point for series_points in points(index, ALL).values() for point in series_points
-    }
-
-
 def numbers(index: Index, run_id: str) -> list[int]:
-    return sorted(number for run, number in held(index) if run == run_id)
-
-
-def many_runs(into: Path, first: int, runs: int) -> int:
-    """Write many small runs quickly; returns how many measurements each has."""
-    lab = SyntheticLab(boards=3, seed=1)
-    assert len(list(lab.write(into, first, runs))) == runs
-    return lab.measurements_per_run
+    return sorted(number for run, number in measured(index) if run == run_id)
 
 
 def _importer(location: str, paths: Sequence[Path], go: Path, kill_at: int = 0) -> subprocess.Popen[bytes]:
@@ -76,7 +61,7 @@ def faster(measurement: Measurement) -> Measurement:
     return replace(measurement, duration_s=0.001)
 
 
-class ImportContract:
+class TestImporting:
     """Run folders into an index."""
 
     @pytest.fixture
@@ -95,10 +80,10 @@ class ImportContract:
         write_run(results, "bbbbbb", started="2026-03-10T10:00:00Z")
         first = import_runs(index, [results])
         assert (first.folders, first.new, first.measurements) == (2, 2, 30)
-        before = held(index)
+        before = measured(index)
         second = import_runs(index, [results])
         assert (second.new, second.changed, second.unchanged, second.measurements) == (0, 0, 2, 0)
-        assert held(index) == before
+        assert measured(index) == before
         assert len(before) == 30
 
     def test_a_path_may_be_a_run_its_file_or_any_folder_above(self, index: Index, results: Path) -> None:
@@ -106,7 +91,7 @@ class ImportContract:
         for given in (path, path / "run.json", results, results / "deep"):
             report = import_runs(index, [given, path])
             assert report.folders == 1
-        assert len(held(index)) == 15
+        assert len(measured(index)) == 15
 
     def test_paths_without_runs_are_refused_before_anything_is_changed(self, index: Index, results: Path) -> None:
         import_runs(index, [write_run(results).path])
@@ -116,7 +101,7 @@ class ImportContract:
             for function in (import_runs, rebuild):
                 with pytest.raises(ConfigError, match=words):
                     function(index, [given])
-        assert len(held(index)) == 15
+        assert len(measured(index)) == 15
 
     # -------------------------------------------------------------------------------------------- copies
 
@@ -148,7 +133,7 @@ class ImportContract:
         assert (report.changed, report.measurements) == (1, 10)
         report = import_runs(index, [tmp_path / "copy"])
         assert (report.unchanged, report.measurements, report.conflicts) == (1, 0, [])
-        assert len(held(index)) == 15
+        assert len(measured(index)) == 15
 
     def test_a_run_that_was_aborted_may_go_on(self, index: Index, results: Path, tmp_path: Path) -> None:
         made = made_run()
@@ -166,7 +151,7 @@ class ImportContract:
         for path, added in ((results, 10), (tmp_path / "copy", 0)):
             report = import_runs(index, [path])
             assert (report.changed, report.measurements, report.conflicts) == (int(added > 0), added, [])
-        assert len(held(index)) == 15
+        assert len(measured(index)) == 15
 
     def test_another_layout_of_the_same_files_is_the_same_run(self, index: Index, results: Path) -> None:
         path = write_run(results).path
@@ -189,7 +174,7 @@ class ImportContract:
     ) -> None:
         path = write_run(results / "one").path
         import_runs(index, [path])
-        before = held(index)
+        before = measured(index)
         other = results / "other" / path.name
         shutil.copytree(path, other)
         edit(next(other.glob(file)), **changes)
@@ -200,7 +185,7 @@ class ImportContract:
             assert "run aaaaaa" in conflict.reason
             assert str(path) in conflict.reason
             assert words in conflict.reason
-        after = held(index)
+        after = measured(index)
         assert {place: after[place] for place in before} == before
         assert numbers(index, "bbbbbb") == list(range(1, 16))
 
@@ -229,7 +214,7 @@ class ImportContract:
         assert fault.path == broken
         assert words in fault.reason
         assert (report.new, report.measurements) == (1, 15)
-        assert {run for run, _ in held(index)} == {"aaaaaa"}
+        assert {run for run, _ in measured(index)} == {"aaaaaa"}
 
     @pytest.mark.parametrize(
         ("changes", "words"),
@@ -267,7 +252,7 @@ class ImportContract:
     def test_a_console_s_rubbish_in_a_reason_is_kept_readable(self, index: Index, results: Path) -> None:
         path = write_run(results, change=lambda m: replace(m, invalid_reasons=("the kernel reported: mmc\0é ✓",))).path
         assert import_runs(index, [path]).measurements == 15
-        assert held(index)["aaaaaa", 1].invalid_reasons == ("the kernel reported: mmc�é ✓",)
+        assert measured(index)["aaaaaa", 1].invalid_reasons == ("the kernel reported: mmc�é ✓",)
 
     # ------------------------------------------------------------------------------------------- rebuild
 
@@ -282,7 +267,7 @@ class ImportContract:
         report = rebuild(index, [results])
         assert report.dropped == ["bbbbbb"]
         assert (report.conflicts, report.measurements) == ([], 29)
-        after = held(index)
+        after = measured(index)
         assert {run for run, _ in after} == {"aaaaaa", "cccccc"}
         assert after["aaaaaa", 7].figures[Metric.DURATION] == 0.5
         assert ("cccccc", 8) not in after
@@ -294,7 +279,7 @@ class ImportContract:
         rebuild(index, [results / "new"])
         with open_index(new_location(), create=True) as fresh:
             import_runs(fresh, [results / "new"])
-            assert held(fresh) == held(index)
+            assert measured(fresh) == measured(index)
             assert points(fresh) == points(index)
             assert stats(fresh) == stats(index)
 
@@ -304,7 +289,7 @@ class ImportContract:
         for _ in range(2):
             report = rebuild(index, [results])
             assert [fault.path.parent.name for fault in report.conflicts] == ["b"]
-            assert held(index)["aaaaaa", 1].figures[Metric.DURATION] != 0.001
+            assert measured(index)["aaaaaa", 1].figures[Metric.DURATION] != 0.001
 
     def test_what_others_import_during_a_rebuild_is_kept(self, results: Path, new_location: NewLocation) -> None:
         location = new_location()
@@ -318,7 +303,7 @@ class ImportContract:
 
         with open_index(location, create=True) as index:
             assert rebuild(index, [results / "here"], watch=meanwhile).dropped == []
-            assert {run for run, _ in held(index)} == {"aaaaaa", "bbbbbb"}
+            assert {run for run, _ in measured(index)} == {"aaaaaa", "bbbbbb"}
 
     # ---------------------------------------------------------------------------------- several processes
 
@@ -339,7 +324,7 @@ class ImportContract:
         assert sum(report["measurements"] for report in reports) == 120 * per_run
         with open_index(location) as index:
             assert (stats(index).runs, stats(index).measurements) == (120, 120 * per_run)
-            assert len(held(index)) == 120 * per_run
+            assert len(measured(index)) == 120 * per_run
 
     def test_an_import_that_is_killed_leaves_whole_runs(
         self, results: Path, new_location: NewLocation, tmp_path: Path

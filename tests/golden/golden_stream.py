@@ -1,8 +1,8 @@
 """Writes the golden stream: stream.bin, what a host hears on a bad line, and stream.json, what a receiver makes of it.
 
-Run `python tests/helpers/golden_stream.py` after a change of protocol. The bytes come from meter_wire.py, and what is
-expected of them is written down beside them: nothing of both is taken from the code under test. A decoder written from
-docs/meter-protocol.md alone can be compared with the two files.
+Run `PYTHONPATH=tests/helpers python tests/golden/golden_stream.py` after a change of protocol. The bytes come from
+meter_wire.py, and what is expected of them is written down beside them: nothing of both is taken from the code under
+test. A decoder written from docs/meter-protocol.md alone can be compared with the two files.
 """
 
 from __future__ import annotations
