@@ -254,11 +254,11 @@ def test_its_instrument_is_found_and_measures(fsjoule: Fsjoule, tmp_path: Path) 
     listed = {each["address"]: each for each in json.loads(fsjoule("meter", "list", "--json").stdout)}
     assert listed["clamp:load"]["meter"]["serial_number"] == "CL-7"
     assert "clamp, 1.2" in fsjoule("meter", "info", "--meter", "clamp:load").stdout
-    done = fsjoule("meter", "run", "--meter", "clamp:load", "--idle", 0, "--json", "--", "sleep", 0.5)
+    done = fsjoule("meter", "run", "--meter", "clamp:load", "--idle", 0.5, "--json", "--", "sleep", 0.5)
     assert done.returncode == 0, done.stderr
-    energy = json.loads(done.stderr.splitlines()[-1])
-    seconds, joules = energy["duration_s"], energy["gross"]["joules"]
-    assert joules == pytest.approx(2.5 * seconds, rel=0.01)
+    [measured] = json.loads(done.stderr.splitlines()[-1])["runs"]
+    assert measured["joules"]["value"] == pytest.approx(2.5 * measured["window_seconds"], rel=0.01)
+    assert measured["joules"]["uncertainty"] == pytest.approx(0.01 * measured["joules"]["value"], rel=0.2)
 
 
 def test_its_renderer_shows_a_verdict(fsjoule: Fsjoule, tmp_path: Path) -> None:
