@@ -16,7 +16,7 @@ from object_store import contents, write_kept
 
 from fsjoule.errors import ResultError
 from fsjoule.store.archive import digest_table, is_document, pack_run, read_table, run_digest, unpack_run
-from fsjoule.store.objects.archives import Compared, compared
+from fsjoule.store.objects.archives import FolderState, compared
 
 NAME = "20250101T000000Z-evil-1"
 Member = tuple[str, bytes]
@@ -178,20 +178,20 @@ MORE = {"measurements/02-b/measurement.json": "b"}
 @pytest.mark.parametrize(
     ("files", "were_complete", "complete", "what"),
     [
-        (STORED, True, True, Compared.SAME),
-        (STORED | {"report.html": "p"}, True, True, Compared.SAME),
-        (STORED | MORE | {"run.json": "s"}, False, True, Compared.NEWER),
-        (STORED | MORE | {"run.json": "s"}, True, True, Compared.NEWER),
-        (STORED | {"run.json": "s"}, False, True, Compared.NEWER),
-        (STORED | {"gate.json": "h"}, True, True, Compared.NEWER),
-        ({"run.json": "q"}, True, False, Compared.OLDER),
-        (STORED | {"run.json": "q"}, True, False, Compared.OLDER),
-        (STORED | {"run.json": "s"}, True, True, Compared.OTHER),
-        (STORED | {"measurements/01-a/measurement.json": "x"}, False, True, Compared.OTHER),
-        ({"run.json": "r"} | MORE, False, False, Compared.OTHER),
+        (STORED, True, True, FolderState.SAME),
+        (STORED | {"report.html": "p"}, True, True, FolderState.SAME),
+        (STORED | MORE | {"run.json": "s"}, False, True, FolderState.NEWER),
+        (STORED | MORE | {"run.json": "s"}, True, True, FolderState.NEWER),
+        (STORED | {"run.json": "s"}, False, True, FolderState.NEWER),
+        (STORED | {"gate.json": "h"}, True, True, FolderState.NEWER),
+        ({"run.json": "q"}, True, False, FolderState.OLDER),
+        (STORED | {"run.json": "q"}, True, False, FolderState.OLDER),
+        (STORED | {"run.json": "s"}, True, True, FolderState.OTHER),
+        (STORED | {"measurements/01-a/measurement.json": "x"}, False, True, FolderState.OTHER),
+        ({"run.json": "r"} | MORE, False, False, FolderState.OTHER),
     ],
 )
 def test_a_folder_is_compared_with_the_store(
-    files: dict[str, str], what: Compared, *, were_complete: bool, complete: bool
+    files: dict[str, str], what: FolderState, *, were_complete: bool, complete: bool
 ) -> None:
     assert compared(STORED, files, were_complete=were_complete, complete=complete) is what

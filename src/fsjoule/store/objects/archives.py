@@ -15,7 +15,7 @@ from fsjoule.errors import ResultError
 from fsjoule.store.archive import ARCHIVE_SUFFIX, MOST_BYTES, PAGE, read_table, run_digest, unpack_run
 from fsjoule.store.folder import MEASUREMENTS_FOLDER, RUN_FILE
 from fsjoule.store.objects.address import is_run_name
-from fsjoule.store.objects.bucket import MIB, Bucket, Found
+from fsjoule.store.objects.bucket import MIB, Bucket, StoredObject
 
 RUNS: Final = "runs"
 _KEY: Final = re.compile(rf"{RUNS}/([^/]+)/(\d{{6}})-(complete|partial)-([0-9a-f]{{64}}){re.escape(ARCHIVE_SUFFIX)}")
@@ -97,7 +97,7 @@ def _read(bucket: Bucket, archive: Archive, read: Callable[[IO[bytes]], dict[str
     return table
 
 
-def _archive(found: Found) -> Archive | None:
+def _archive(found: StoredObject) -> Archive | None:
     key = _KEY.fullmatch(found.key)
     if key is None or not is_run_name(key[1]):
         return None
@@ -140,7 +140,7 @@ class _Object(io.RawIOBase):
         return found
 
 
-class Compared(StrEnum):
+class FolderState(StrEnum):
     """What a run folder is to the run in the store."""
 
     SAME = "same"
@@ -149,7 +149,9 @@ class Compared(StrEnum):
     OTHER = "other"  # each has something that the other has not, or has otherwise
 
 
-def compared(stored: Mapping[str, str], files: Mapping[str, str], *, were_complete: bool, complete: bool) -> Compared:
+def compared(
+    stored: Mapping[str, str], files: Mapping[str, str], *, were_complete: bool, complete: bool
+) -> FolderState:
     """What a folder with these `files` (digest by path) is to a run in the store.
 
     Measurements never change. Documents beside run.json may be added or written again as long as the run goes on;
@@ -162,14 +164,14 @@ def compared(stored: Mapping[str, str], files: Mapping[str, str], *, were_comple
     here_only, there_only = here.keys() - there.keys(), there.keys() - here.keys()
     more = any(map(_is_measured, here_only))
     if any(map(_is_measured, differing)) or (here_only and there_only):
-        return Compared.OTHER
+        return FolderState.OTHER
     if RUN_FILE in differing and were_complete and complete and not more and not any(map(_is_measured, there_only)):
-        return Compared.OTHER
+        return FolderState.OTHER
     if there_only:
-        return Compared.OLDER
+        return FolderState.OLDER
     if here_only or (differing and (complete or not were_complete)):
-        return Compared.NEWER
-    return Compared.OLDER if differing else Compared.SAME
+        return FolderState.NEWER
+    return FolderState.OLDER if differing else FolderState.SAME
 
 
 def _is_measured(path: str) -> bool:

@@ -77,7 +77,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredObject:
     """An object: its key below the prefix, its size, when it was written by the server's clock."""
 
     key: str
@@ -113,7 +113,7 @@ class Bucket:
             large = file.stat().st_size > _PART_BYTES
             interruptible(lambda: obstore.put(self._store, key, file, chunk_size=_PART_BYTES, use_multipart=large))
 
-    def list(self, below: str) -> Iterator[Found]:
+    def list(self, below: str) -> Iterator[StoredObject]:
         """All objects whose keys begin with the folder `below`, which has no slash at its end."""
         import obstore  # noqa: PLC0415 - an extra of fsjoule
 
@@ -208,8 +208,8 @@ def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
     )
 
 
-def _found(meta: ObjectMeta) -> Found:
-    return Found(meta["path"], meta["size"], meta["last_modified"])
+def _found(meta: ObjectMeta) -> StoredObject:
+    return StoredObject(meta["path"], meta["size"], meta["last_modified"])
 
 
 def _check_bucket(error: Exception) -> None:

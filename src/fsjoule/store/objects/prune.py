@@ -19,7 +19,7 @@ GRACE: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PruneReport:
     """What was removed, or would be: whole runs, and `superseded` archives of runs that stay; `bytes` of both."""
 
     runs: tuple[str, ...]
@@ -28,7 +28,7 @@ class Pruned:
     bytes: int
 
 
-def prune(bucket: Bucket, keep: timedelta, *, remove: bool) -> Pruned:
+def prune(bucket: Bucket, keep: timedelta, *, remove: bool) -> PruneReport:
     """Remove runs that began longer than `keep` ago, and superseded archives that are older than a day.
 
     Without `remove` nothing is changed. Raises ObjectStoreError if the server fails or refuses.
@@ -46,7 +46,7 @@ def prune(bucket: Bucket, keep: timedelta, *, remove: bool) -> Pruned:
     if remove:
         bucket.delete(archive.key for archive in removed)
     size_bytes = sum(archive.size_bytes for archive in removed)
-    return Pruned(tuple(sorted(old)), len(by_run) - len(old), len(superseded), size_bytes)
+    return PruneReport(tuple(sorted(old)), len(by_run) - len(old), len(superseded), size_bytes)
 
 
 def _began(archive: Archive) -> datetime:

@@ -14,14 +14,14 @@ from fsjoule.model import RunStatus
 from fsjoule.store.archive import digest_table, run_digest
 from fsjoule.store.files import flush_folder
 from fsjoule.store.folder import FETCHED, is_being_written
-from fsjoule.store.objects.archives import Archive, Compared, compared, listed_archives, newest, table_of, unpack
+from fsjoule.store.objects.archives import Archive, FolderState, compared, listed_archives, newest, table_of, unpack
 from fsjoule.store.objects.bucket import Bucket, in_parallel
 from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file
 
 
 @dataclass
-class Pulled:
+class PullReport:
     """The results of a pull: runs that were new or had grown, and that were there; `left_out` names others."""
 
     new: int = 0
@@ -30,7 +30,7 @@ class Pulled:
     bytes: int = 0
     left_out: list[str] = field(default_factory=list[str])
 
-    def add(self, other: Pulled) -> None:
+    def add(self, other: PullReport) -> None:
         self.new += other.new
         self.grown += other.grown
         self.known += other.known
@@ -38,19 +38,19 @@ class Pulled:
         self.left_out += other.left_out
 
 
-def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watcher = unwatched) -> Pulled:
+def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watcher = unwatched) -> PullReport:
     """Bring these runs into the folder `into`. Runs that are there stay, or get what the store has more.
 
     `watch` gets the bytes that were fetched after each run, and how many it will be if others are of the same size.
     Raises ObjectStoreError if the server fails or refuses, StorageError if `into` cannot be written; runs that were
     brought before are whole.
     """
-    done = Pulled()
+    done = PullReport()
     archives = listed_archives(bucket) if len(names) > 1 else {}
     counting = Lock()
 
     def pull(name: str) -> None:
-        one = Pulled()
+        one = PullReport()
         try:
             _pull(bucket, archives[name][-1] if name in archives else newest(bucket, name), into, one)
         except ResultError as error:
@@ -71,7 +71,7 @@ def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watche
     return done
 
 
-def _pull(bucket: Bucket, archive: Archive, into: Path, done: Pulled) -> None:
+def _pull(bucket: Bucket, archive: Archive, into: Path, done: PullReport) -> None:
     final = into / archive.name
     there = os.path.lexists(final)
     if there:
@@ -109,8 +109,8 @@ def _lacks(folder: Path, bucket: Bucket, archive: Archive) -> bool:
     complete = load_run_file(folder).status is RunStatus.COMPLETE
     stored = table_of(bucket, archive)
     found = compared(stored, there, were_complete=archive.complete, complete=complete)
-    if found is Compared.OTHER:
+    if found is FolderState.OTHER:
         raise ResultError(
             "the folder there has another content", hint="move it away, or find out which copy was changed"
         )
-    return found is Compared.OLDER
+    return found is FolderState.OLDER

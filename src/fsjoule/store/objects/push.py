@@ -18,7 +18,7 @@ from fsjoule.model import RunStatus
 from fsjoule.store.archive import ARCHIVE_SUFFIX, digest_table, pack_run
 from fsjoule.store.folder import is_being_written
 from fsjoule.store.objects.address import is_run_name
-from fsjoule.store.objects.archives import Archive, Compared, archive_key, compared, listed_archives, table_of
+from fsjoule.store.objects.archives import Archive, FolderState, archive_key, compared, listed_archives, table_of
 from fsjoule.store.objects.bucket import Bucket, in_parallel
 from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file, run_files
@@ -27,7 +27,7 @@ _OTHER: Final = "the store has another content under its name"
 
 
 @dataclass
-class Pushed:
+class PushReport:
     """The results of a push: runs that were new, had grown, or were known.
 
     `bytes` are those of the files that were sent, `sent_bytes` those of their archives. `left_out` names runs that were
@@ -44,7 +44,9 @@ class Pushed:
     problems: list[str] = field(default_factory=list[str])
 
 
-def push_runs(bucket: Bucket, folders: Sequence[Path], *, again: bool = False, watch: Watcher = unwatched) -> Pushed:
+def push_runs(
+    bucket: Bucket, folders: Sequence[Path], *, again: bool = False, watch: Watcher = unwatched
+) -> PushReport:
     """Send what the store lacks of these run folders. With `again` every run is sent, whatever the store has.
 
     `watch` gets the bytes of the folders that were sent, or are there already. Raises ObjectStoreError if the server
@@ -60,7 +62,7 @@ def push_runs(bucket: Bucket, folders: Sequence[Path], *, again: bool = False, w
 
 class _Push:
     def __init__(self, bucket: Bucket, folders: Sequence[Path], *, again: bool, watch: Watcher) -> None:
-        self.done = Pushed()
+        self.done = PushReport()
         self._bucket = bucket
         self._again = again
         self._watch = watch
@@ -121,9 +123,9 @@ class _Push:
                 return True
             raise ResultError(error.what, hint="--again writes it again") from error
         found = compared(stored, table, were_complete=archive.complete, complete=complete)
-        if found is Compared.OTHER:
+        if found is FolderState.OTHER:
             raise ResultError(_OTHER, hint="find out which copy was changed")
-        return found is Compared.NEWER or (found is Compared.SAME and self._again)
+        return found is FolderState.NEWER or (found is FolderState.SAME and self._again)
 
     def _count(self, *, new: int = 0, grown: int = 0, known: int = 0, bytes: int = 0, sent_bytes: int = 0) -> None:  # noqa: A002 - of the result
         with self._counting:
