@@ -17,9 +17,9 @@ from typing import IO, Final, cast
 import pyarrow as pa
 
 from fsjoule.errors import ResultError
+from fsjoule.host.files import PARTIAL_SUFFIX
 from fsjoule.host.inside import DOCUMENT_BYTES, MIB, TRACE_BYTES, read_inside, wrong_name
 from fsjoule.host.unpacking import DAMAGED, tar_within
-from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import CHECKSUMS_FILE, MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE, decode_checksums
 from fsjoule.store.reader import run_files
 

@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.host.files import flush_folder
 from fsjoule.model import RunStatus
 from fsjoule.store.archive import digest_table, run_digest
-from fsjoule.store.files import flush_folder
 from fsjoule.store.folder import FETCHED, is_being_written
 from fsjoule.store.objects.archives import Archive, FolderState, compared, listed_archives, newest, table_of, unpack
 from fsjoule.store.objects.bucket import Bucket, in_parallel
