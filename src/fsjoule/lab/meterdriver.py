@@ -34,7 +34,7 @@ from fsjoule.meter.links.client import MeterClient
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import Stream
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command
+from fsjoule.meter.protocol.commands import MeterCommand
 from fsjoule.meter.protocol.frames import Frame, InfoFrame
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
@@ -330,7 +330,7 @@ class GuestTimeMeter:
             self._frames = []
             recording.enter_context(client.receiver.listening(self._listen))
             rate_hz = client.info().info.rate_hz
-            self._stream = client.change(Command.RATE, commands.rate(rate_hz))
+            self._stream = client.change(MeterCommand.RATE, commands.rate(rate_hz))
             self._recording = recording.pop_all()
 
     def disarm(self) -> Trace:

@@ -16,10 +16,9 @@ from typing import Final
 
 from fsjoule.errors import BoardError, LabError
 from fsjoule.host import process
-from fsjoule.kernels.boot_script import boot_commands, start_command
 from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.image import kernel_release
-from fsjoule.kernels.legacy_image import legacy_script
+from fsjoule.kernels.legacy_image import boot_commands, legacy_script, start_command
 from fsjoule.lab.board_network import FailingBoard, checked
 from fsjoule.lab.flashers import Partition, boot_partition, partition_device, partitions
 from fsjoule.lab.sparse_image import mapped
