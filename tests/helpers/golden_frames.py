@@ -15,7 +15,6 @@ from golden_header import Case, header
 
 FOLDER = Path(__file__).parents[1] / "golden"
 JSON_FILE = FOLDER / "frames.json"
-OLD_JSON_FILE = FOLDER / "frames-2.json"
 HEADER_FILE = FOLDER / "frames.h"
 
 FRAMES: list[Case] = [

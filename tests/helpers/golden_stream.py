@@ -21,7 +21,7 @@ _SAMPLES = {"samples": wire.samples, "wide_samples": wire.wide_samples}
 _KINDS = {**_SAMPLES, "mark": wire.mark, "info": wire.info, "reply": wire.reply}
 _ABOUT = {
     "frames": "taken by the rules of docs/meter-protocol.md, in the order in which they come; the bits of bus that are "
-    "none of the voltage are in sample_flags; an info frame without chip ends before it",
+    "none of the voltage are in sample_flags",
     "damaged": "pieces between two delimiters that are no frame",
     "lost": "sequence numbers that are missing in the end",
     "duplicates": "frames that came twice and were dropped",
@@ -198,12 +198,7 @@ def golden() -> tuple[bytes, dict[str, Any]]:
     first = Meter(0xFFFFFFFF, _info(**calibrated), tick=780, energy=5_000_000_000, bus=900_000)
     second = Meter(0, _info(rate_hz=500, adc_config=0x099F, **calibrated), begin_us=1_000_000)
     third = Meter(0x5A5A5A5A, _info(reset_cause=2))
-    old: dict[str, Any] = {
-        "chip": None,
-        "shunt_unit_pv": None,
-        "bus_unit_pv": None,
-    }  # of a firmware that did not tell the chip
-    other = Meter(0x33330000, _info(serial_number="ANOTHER", shunt_uohm=50_000, marks_damaged=3, **old), tick=1_000_000)
+    other = Meter(0x33330000, _info(serial_number="ANOTHER", shunt_uohm=50_000, marks_damaged=3), tick=1_000_000)
     ina228: dict[str, Any] = {"chip": wire.INA228, "shunt_unit_pv": 312_500, "bus_unit_pv": 195_312_500}
     ina228 |= {"serial_number": "INA228", "adc_config": 0xB700, "shunt_range_mv": 163}
     wide = Meter(0x77770000, _info(**ina228, **calibrated))

@@ -1,8 +1,7 @@
-"""How an index is made, migrated and refused, on every database. Test classes inherit it."""
+"""How an index is made and refused, on every database. Test classes inherit it."""
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,19 +9,14 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from index_runs import write_run
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import create_engine, inspect, text, update
 
 from fsjoule.errors import FsjouleError, ResultError
-from fsjoule.store.index.database import index_url, open_index
+from fsjoule.store.index.database import index_url, open_index, state_of
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import points, stats
-from fsjoule.store.index.schema import metadata
-from fsjoule.store.index.state import state_of
-from fsjoule.store.index.upgrade import MIGRATIONS, VERSION_TABLE, is_newest
+from fsjoule.store.index.schema import index_version, metadata
 
 _AT_ONCE = 6
 _LIMIT_S = 60.0
@@ -30,55 +24,9 @@ _COUNTED_S = 1.0  # when a server has counted all rows
 
 NewLocation = Callable[[], str]
 
-_NEXT = """
-import sqlalchemy as sa
-from alembic import op
-
-revision = "9999"
-down_revision = "{previous}"
-
-
-def upgrade() -> None:
-    with op.batch_alter_table("runs") as runs:
-        runs.add_column(sa.Column("colour", sa.Text, nullable=False, server_default="grey"))
-"""
-
 
 class OpeningContract:
-    """Making, migrating and refusing."""
-
-    @pytest.fixture
-    def newer(self, tmp_path: Path) -> Path:
-        """The migrations of a later version of fsjoule: these, and one more."""
-        folder = tmp_path / "newer migrations 100%"
-        shutil.copytree(MIGRATIONS, folder)
-        previous = max(path.name for path in (MIGRATIONS / "versions").glob("v[0-9]*.py"))[1:5]
-        (folder / "versions" / "v9999_colour.py").write_text(_NEXT.format(previous=previous))
-        return folder
-
-    def test_the_migrations_make_the_tables_of_the_schema(self, new_location: NewLocation, tmp_path: Path) -> None:
-        """A new index has them at once, without migrations: both are the same to alembic."""
-        migrated = shutil.copytree(MIGRATIONS, tmp_path / "migrations")
-        found: list[tuple[object, ...]] = []
-        for migrations in (MIGRATIONS, migrated):
-            with (
-                open_index(new_location(), create=True, migrations=migrations) as index,
-                index.reading() as connection,
-            ):
-                context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-                assert compare_metadata(context, metadata) == []
-                tables = inspect(connection)
-                version = [{**column, "type": str(column["type"])} for column in tables.get_columns(VERSION_TABLE)]
-                key = tables.get_pk_constraint(VERSION_TABLE)
-                found.append((context.get_current_revision(), sorted(tables.get_table_names()), version, key))
-        assert found[0] == found[1]
-
-    def test_the_newest_migration_is_the_one_that_alembic_ends_with(self, newer: Path) -> None:
-        for folder in (MIGRATIONS, newer):
-            script = ScriptDirectory(folder)
-            assert [is_newest(each.revision, folder) for each in script.walk_revisions()].index(True) == 0
-            assert is_newest(script.get_current_head(), folder)
-            assert not is_newest(None, folder)
+    """Making and refusing."""
 
     def test_who_only_reads_cannot_write(self, new_location: NewLocation, tmp_path: Path) -> None:
         location = new_location()
@@ -132,49 +80,26 @@ class OpeningContract:
                 made = pool.map(make, [location] * _AT_ONCE, [together] * _AT_ONCE, timeout=_LIMIT_S)
                 assert len(set(made)) == 1
 
-    def test_an_older_index_is_migrated_and_keeps_what_it_holds(
-        self, new_location: NewLocation, newer: Path, tmp_path: Path
+    def test_an_index_of_another_version_is_refused_and_left_alone(
+        self, new_location: NewLocation, tmp_path: Path
     ) -> None:
         location = new_location()
         with open_index(location, create=True) as index:
             import_runs(index, [write_run(tmp_path / "results").path])
             before = points(index)
-        for _ in range(2):
-            with open_index(location, migrations=newer) as index:
-                assert points(index) == before
-                assert stats(index).schema == "9999"
-                with index.reading() as connection:
-                    assert connection.execute(text("SELECT colour FROM runs")).scalars().all() == ["grey"]
-
-    def test_a_newer_index_is_refused_and_left_alone(self, new_location: NewLocation, newer: Path) -> None:
-        location = new_location()
-        open_index(location, create=True, migrations=newer).close()
-        for create in (False, True):
-            with pytest.raises(ResultError, match=r"(?s)schema 9999; this version of fsjoule knows up to 0.*--index"):
-                open_index(location, create=create)
-        with open_index(location, migrations=newer) as index:
-            assert stats(index).schema == "9999"
-
-    def test_a_migration_that_fails_changes_nothing(
-        self, new_location: NewLocation, newer: Path, tmp_path: Path
-    ) -> None:
-        location = new_location()
-        with open_index(location, create=True) as index:
-            import_runs(index, [write_run(tmp_path / "results").path])
-            before = points(index)
-        broken = newer / "versions" / "v9999_colour.py"
-        broken.write_text(broken.read_text() + "    op.execute('SELECT colour FROM nowhere')\n")
-        with pytest.raises(ResultError, match="refused"):
-            open_index(location, migrations=newer)
-        with open_index(location) as index:
-            assert points(index) == before
-            with index.reading() as connection:
-                assert "colour" not in {str(c["name"]) for c in inspect(connection).get_columns("runs")}
+            with index.writing() as connection:
+                connection.execute(update(index_version).values(version="2"))
+        for create, read_only_s in ((False, None), (True, None), (False, 5.0)):
+            with pytest.raises(ResultError, match=r"(?s)has version 2; this version of fsjoule reads 1.*index rebuild"):
+                open_index(location, create=create, read_only_s=read_only_s)
+        with open_index(new_location(), create=True) as other:
+            import_runs(other, [tmp_path / "results"])
+            assert points(other) == before
 
     def test_another_application_s_tables_are_not_touched(self, new_location: NewLocation) -> None:
         location = new_location()
         with open_index(location, create=True) as index, index.writing() as connection:
-            for table in (*reversed(metadata.sorted_tables), VERSION_TABLE):
+            for table in reversed(metadata.sorted_tables):
                 connection.execute(text(f"DROP TABLE {table}"))
             connection.execute(text("CREATE TABLE runs (distance INTEGER)"))
             connection.execute(text("INSERT INTO runs VALUES (42)"))

@@ -18,7 +18,6 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 
 HEAVY: Final = {
-    "alembic",
     "altair",
     "gitlab",
     "jinja2",

@@ -33,7 +33,7 @@ from fsjoule.model import MIB, FioWorkload, Ina219Trace, RunStatus
 from fsjoule.report.allure.builds import read_builds
 from fsjoule.report.allure.results import write_results
 from fsjoule.store.reader import LoadedRun
-from fsjoule.store.steps import STEPS_FILE, decode_steps
+from fsjoule.store.schemas import STEPS_FILE, decode_steps
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 from fsjoule.virtual.lab.services import meter_serial

@@ -24,14 +24,12 @@ from sqlalchemy import Connection, create_engine, func, insert, select, text
 
 from fsjoule.errors import IndexServerError, LabError, ResultError
 from fsjoule.model.series import Where
-from fsjoule.store.index.database import index_url, open_index
+from fsjoule.store.index.database import index_url, make_tables, open_index, state_of
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.postgresql import copy_rows
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
-from fsjoule.store.index.state import state_of
-from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
 from fsjoule.store.index.writer import Writer, remove_runs
 from fsjoule.verdicts.trend.trend import keep_news, trend_of
 
@@ -152,7 +150,7 @@ def test_who_comes_while_the_tables_are_made_waits_for_them(server: PostgresServ
     engine = create_engine(index_url(location))
     with ThreadPoolExecutor(1) as pool:
         with engine.connect() as connection, connection.begin():
-            upgrade(connection, MIGRATIONS)
+            make_tables(connection)
             second = pool.submit(open_index, location, create=True)
             wait_until_somebody_waits(connection)
         with second.result(_LIMIT_S) as index:

@@ -18,9 +18,9 @@ from fsjoule.cli import _COMMANDS
 from fsjoule.cli.ended import exit_code_of
 from fsjoule.errors import ResultError
 from fsjoule.runs.resume import resume
-from fsjoule.store.checksums import encode_checksums
-from fsjoule.store.named_runs import named_run
+from fsjoule.store.folder import encode_checksums
 from fsjoule.store.reader import load_run
+from fsjoule.store.run_folders import named_run
 
 # By id: when it started.
 RUNS = {

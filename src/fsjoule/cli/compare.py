@@ -79,7 +79,7 @@ def compare(
     """
     from fsjoule.model.labels import listed
     from fsjoule.model.series import Where
-    from fsjoule.store.named_runs import LAST
+    from fsjoule.store.run_folders import LAST
     from fsjoule.verdicts.compare import compare_sides
     from fsjoule.verdicts.sides import Sources
 

@@ -86,9 +86,7 @@ def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
     suite = wanted.suite or recipe.userland.suite
     members = {name: (str(piece.package), piece.file) for name, piece in fetched.items()}
     folder = (
-        package_files(recipe.name, recipe.architecture, suite, wanted.components, members, progress=progress)
-        if members
-        else None
+        package_files(recipe.architecture, suite, wanted.components, members, progress=progress) if members else None
     )
     config = ""
     if folder is not None:
@@ -119,7 +117,6 @@ def loader_key(recipe: Recipe, loader: Loader) -> dict[str, Any]:
 
 
 def package_files(
-    former: str,
     architecture: str,
     suite: str,
     components: Sequence[str],
@@ -129,8 +126,8 @@ def package_files(
 ) -> Path:
     """A folder with files of Debian's packages: name -> package and file in it. `packages.json` has their versions.
 
-    Boards with the same files share it; `former` is its name in caches of earlier versions. Raises ConfigError if a
-    package has no such file or a damaged one, LabError (transient) if it cannot be fetched.
+    Boards with the same files share it. Raises ConfigError if a package has no such file or a damaged one, LabError
+    (transient) if it cannot be fetched.
     """
     inputs = {
         "version": STAGE_VERSION,
@@ -163,7 +160,7 @@ def package_files(
         shutil.rmtree(work)
 
     name = "_".join(sorted({package for package, _ in members.values()}))
-    return build_once("boot_loader", name, cache_key(inputs), build, progress=progress, former=former)
+    return build_once("boot_loader", name, cache_key(inputs), build, progress=progress)
 
 
 def _member(tree: Path, name: str, package: str, file: str) -> bytes:

@@ -56,7 +56,6 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
         *("userland", f"{recipe.userland.suite}-{recipe.architecture}", cache_key(inputs)),
         lambda into: _build(into, recipe, progress),
         progress=progress,
-        former=recipe.name,
     )
     packages = json.loads((folder / "packages.json").read_text())
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "tree" / "bin" / "busybox")

@@ -123,7 +123,7 @@ def kernel_entry(
     key = cache_key(inputs)
     folder = build_once("kernel", name, key, build, progress=progress)
     stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
-    lacks = tuple(stored.pop("lacks", ()))  # older entries have none
+    lacks = tuple(stored.pop("lacks"))
     return Kernel(content=entry_digest(folder), folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored)
 
 

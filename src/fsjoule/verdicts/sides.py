@@ -19,11 +19,10 @@ from fsjoule.store.index.defaults import DEFAULT_NAME
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import check_names, points, run_folders
 from fsjoule.store.index.selection import Selection, UnknownNameError, resolve, resolve_kernel
-from fsjoule.store.named_runs import named_run
 from fsjoule.store.objects.address import is_address, parse_address
 from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.reader import load_run, load_run_file
-from fsjoule.store.run_folders import Fault
+from fsjoule.store.run_folders import Fault, named_run
 
 _AT: Final = "@"
 # An index may have thousands of runs of a kernel; the newest name the programs.

@@ -9,7 +9,6 @@ import numpy as np
 
 from fsjoule.model import Energy, SampleCounts, Trace, Window
 from fsjoule.model.labels import counted
-from fsjoule.model.mark_line import is_piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +78,8 @@ def mark_complaints(trace: Trace, marks: tuple[str, str]) -> list[str]:
     """Complaints unless each of a window's two marks arrived exactly once."""
     counts = [sum(mark.text == text for mark in trace.marks) for text in marks]
     if 0 in counts:
-        pieces = [mark.text for mark in trace.marks if is_piece(mark.text)]
-        seen = ", ".join(mark.text for mark in trace.marks if mark.text not in pieces) or "none"
+        seen = ", ".join(mark.text for mark in trace.marks) or "none"
         what = f"the marks {' and '.join(marks)} did not both arrive (seen: {seen})"
-        if pieces:
-            what += f": other text on the console came into a mark: {', '.join(map(repr, pieces))}"
         if trace.mark_faults:
             what += f"; the meter reported: {'; '.join(trace.mark_faults)}"
         return [what]

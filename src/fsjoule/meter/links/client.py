@@ -71,7 +71,7 @@ class MeterClient:
     def begin(self, command: Command, payload: bytes = b"") -> Sent:
         """Send a command without waiting for its reply, to send it at an exact moment."""
         request = secrets.randbits(31) + 1
-        data = commands.encode(command, request, payload, protocol=self.receiver.protocol)
+        data = commands.encode(command, request, payload)
         return Sent(command, request, self.receiver.send(data))
 
     def finish(self, sent: Sent) -> tuple[int, int, int]:

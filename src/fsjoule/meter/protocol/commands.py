@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.meter.protocol.framing import PROTOCOL, packed
+from fsjoule.meter.protocol.framing import packed
 
 RATE_MIN_HZ: Final = 100
 RATE_MAX_HZ: Final = 2000
@@ -101,9 +101,9 @@ def self_test_failures(bits: int) -> tuple[str, ...]:
     return (*known, f"unknown failures 0x{unknown & _U32_MAX:02X}") if unknown else known
 
 
-def encode(command: Command, seq: int, payload: bytes = b"", *, protocol: int = PROTOCOL) -> bytes:
-    """A command's bytes on the line, with delimiter, for a meter of this protocol. The reply repeats `seq`, a u32."""
-    return packed(command, seq, payload, protocol=protocol)
+def encode(command: Command, seq: int, payload: bytes = b"") -> bytes:
+    """A command's bytes on the line, with delimiter. The reply repeats `seq`, a u32."""
+    return packed(command, seq, payload)
 
 
 def rate(hz: int) -> bytes:

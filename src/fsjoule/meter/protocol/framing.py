@@ -11,7 +11,6 @@ import zlib
 from typing import Final
 
 PROTOCOL: Final = 3
-OLD_PROTOCOL: Final = 2  # still read and spoken; its frames name no stream
 HEAD: Final = struct.Struct("<BBI")  # type, protocol, seq
 DELIMITER: Final = b"\0"
 _CRC_BYTES: Final = 4
@@ -20,11 +19,11 @@ MAX_STUFFED_BYTES: Final = 254
 _MAX_PAYLOAD_BYTES: Final = MAX_STUFFED_BYTES - 1 - HEAD.size - _CRC_BYTES
 
 
-def packed(kind: int, seq: int, payload: bytes, *, protocol: int = PROTOCOL) -> bytes:
+def packed(kind: int, seq: int, payload: bytes) -> bytes:
     """A frame's bytes on the line, with delimiter. Raises ValueError for a payload that is too long."""
     if len(payload) > _MAX_PAYLOAD_BYTES:
         raise ValueError(f"a frame takes at most {_MAX_PAYLOAD_BYTES} bytes of payload, not {len(payload)}")
-    body = HEAD.pack(kind, protocol, seq) + payload
+    body = HEAD.pack(kind, PROTOCOL, seq) + payload
     content = body + zlib.crc32(body).to_bytes(_CRC_BYTES, "little")
     return b"".join(bytes((len(run) + 1,)) + run for run in content.split(DELIMITER)) + DELIMITER
 

@@ -110,7 +110,7 @@ class Live:
                     self._streams.append(_Stream(frame.info))
                 self.status = frame.status
             elif isinstance(frame, SamplesFrame):
-                if frame.stream_id in (None, self.status.stream_id):  # else what explains it is still to come
+                if frame.stream_id == self.status.stream_id:  # else what explains it is still to come
                     self._take_samples(frame)
             elif isinstance(frame, MarkFrame) and not frame.damaged:
                 marks.append(Mark(frame.time_us, frame.text, frame.source, frame.checked))

@@ -23,8 +23,7 @@ from fsjoule.model.series import EVERYTHING, Order, Origin, Point, Series, Where
 from fsjoule.store.index.catalogue import Catalogue, rank
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.schema import measurements, runs
-from fsjoule.store.index.upgrade import revision_of
+from fsjoule.store.index.schema import INDEX_VERSION, measurements, runs
 
 _NAMED: Final = 20  # names in a hint
 
@@ -180,7 +179,7 @@ def stats(index: Index) -> Stats:
         used = _used(connection, measurements.c.series, catalogue.series)
         kernels = _used(connection, measurements.c.kernel, catalogue.kernels)
         return Stats(
-            schema=revision_of(connection) or "",
+            schema=INDEX_VERSION,
             runs=connection.execute(select(func.count()).select_from(runs)).scalar_one(),
             measurements=measured,
             valid=valid,

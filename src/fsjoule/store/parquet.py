@@ -1,4 +1,7 @@
-"""Checks of a Parquet file before its rows are read: a few bytes can claim more rows than fit into memory."""
+"""Reads Parquet files that others may have written: checked before their rows are read.
+
+A few bytes can claim more rows than fit into memory.
+"""
 
 # pyarrow ships no types: strict checking would only report their absence.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -6,12 +9,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from fsjoule.errors import ResultError
+from fsjoule.host.plaintext import plain, plain_line
+
+T = TypeVar("T")
 
 _GROUP_BYTES: Final = 1 << 20  # the largest overhead of a row group
 
@@ -26,10 +35,44 @@ _DEEPEST: Final = 16
 _FOOT: Final = 8  # the footer's length, and PAR1
 
 
-def check_pages(content: bytes, *, row_bytes: int, most_rows: int | None, what: str) -> None:
+def read_table(
+    content: bytes,
+    path: Path,
+    *,
+    key: bytes,
+    header: Callable[[bytes], tuple[T, Mapping[str, pa.DataType]]],
+    row_bytes: int,
+    most_rows: int | None,
+    what: str,
+    hint: str,
+) -> tuple[pa.Table, T]:
+    """The columns of a file, and its header: `header` makes it, and the columns, of the metadata's value at `key`.
+
+    A row takes at most `row_bytes` before compression. `what` is the kind of file, which has at most `most_rows`.
+    Raises ResultError with `hint`, which names `path`, if it is damaged or another file.
+    """
+    shown = plain_line(str(path))
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            metadata = (file.metadata.metadata or {}).get(key)
+            if metadata is None:
+                raise ResultError(f"{shown} is a Parquet file without the metadata of {what}", hint=hint)
+            value, columns = header(metadata)
+            try:
+                _check_pages(content, row_bytes=row_bytes, most_rows=most_rows, what=what)
+                _check_columns(file, columns, row_bytes=row_bytes, most_rows=most_rows, what=what)
+            except ValueError as error:
+                raise ResultError(f"{shown}{error}", hint=hint) from error
+            return file.read(columns=list(columns)), value
+    # Damaged files make pyarrow raise errors of its own, and most of Python's.
+    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
+        raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=hint) from error
+
+
+def _check_pages(content: bytes, *, row_bytes: int, most_rows: int | None, what: str) -> None:
     """Check how many bytes each page says it unpacks to: pyarrow takes that memory, whatever the footer says.
 
-    Arguments and errors are those of `check_columns`, which calls for pages and so comes after this.
+    Errors are those of `_check_columns`, which calls for pages and so comes after this.
     """
     try:
         length = int.from_bytes(content[-_FOOT:-4], "little")
@@ -112,12 +155,11 @@ class _Thrift:
         return (found >> 1) ^ -(found & 1)
 
 
-def check_columns(
+def _check_columns(
     file: pq.ParquetFile, columns: Mapping[str, pa.DataType], *, row_bytes: int, most_rows: int | None, what: str
 ) -> None:
     """Check that a file has these columns, of these types, and consistent numbers of rows.
 
-    A row takes at most `row_bytes` before compression. `what` is the kind of file, which has at most `most_rows`.
     Raises ValueError, whose text continues the file's name.
     """
     schema = file.schema_arrow
