@@ -26,15 +26,12 @@ from fsjoule.host.plaintext import plain
 from fsjoule.model.series import Series
 from fsjoule.report import markdown
 from fsjoule.report.allure import tests
-from fsjoule.report.allure.attachments import attach
 from fsjoule.report.allure.builds import read_builds
-from fsjoule.report.allure.documents import Status
-from fsjoule.report.allure.history import history_lines
+from fsjoule.report.allure.documents import Status, categories
 from fsjoule.report.allure.results import environment, write_results
-from fsjoule.report.allure.server import serving
-from fsjoule.report.allure.site import _MARK
+from fsjoule.report.allure.site import _MARK, history_lines, serving
+from fsjoule.report.allure.tests import attach
 from fsjoule.report.allure.trends import loss_tests, trends_of
-from fsjoule.report.allure.words import categories
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.finding import Subject

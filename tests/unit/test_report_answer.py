@@ -12,8 +12,7 @@ from rivals import MKFS, READ, WRITE, rivals
 
 from fsjoule.model import Fault, Measurement, Run, RunStatus
 from fsjoule.report.answer import UNDECIDED, Answer, answer, answer_document
-from fsjoule.report.ended import ended_text
-from fsjoule.report.page import render_page
+from fsjoule.report.page import ended_text, render_page
 from fsjoule.report.summary import summarise
 from fsjoule.verdicts.filesystems import contests
 

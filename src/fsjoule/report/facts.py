@@ -23,8 +23,7 @@ from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import ABSENT, samples_text
-from fsjoule.report.outcomes import outcome_text
-from fsjoule.report.summary import MEASURING
+from fsjoule.report.summary import MEASURING, outcome_text
 
 Fact = tuple[str, str]
 

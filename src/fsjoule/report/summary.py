@@ -1,19 +1,32 @@
 """Aggregates measurements over repetitions into the rows of every table. Pure.
 
 Figures are the mean of the valid repetitions with their sample standard deviation (n - 1). Invalid measurements are
-counted and named, never averaged in.
+counted and named, never averaged in. Rows on filesystems' survival count outcomes instead.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from fsjoule.model import MIB, FioWorkload, Measurement, Run, SampleCounts, SeriesKey, TimedWorkload
+from fsjoule.model import (
+    MIB,
+    FileFate,
+    FioWorkload,
+    FlakeyWorkload,
+    Measurement,
+    Outcome,
+    PowerLossWorkload,
+    Run,
+    SampleCounts,
+    SeriesKey,
+    TimedWorkload,
+)
 from fsjoule.model.labels import series_labels
 from fsjoule.model.metrics import Metric, figure_of, figure_with_card, uncertainty_of
-from fsjoule.report.outcomes import OutcomeRow, outcome_row
+from fsjoule.statistics.proportions import clopper_pearson
 from fsjoule.statistics.spread import Spread, spread_of
 from fsjoule.suites.published.catalogue import PublishedRow, row_for
 from fsjoule.suites.published.summary import SuiteSummary, suite_summary
@@ -281,3 +294,74 @@ def _time(phases_s: Mapping[str, float]) -> tuple[tuple[Phase, ...], float | Non
     board_on_s = phases_s.get(_BOARD_ON)
     measuring_s = sum(phases_s.get(name, 0.0) for name in MEASURING)
     return phases, board_on_s, measuring_s / board_on_s if board_on_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRow:
+    """One series on one kernel. `valid` counts its iterations, `invalid` those that the framework lost.
+
+    An iteration failed if a promised file is not intact, or the filesystem cannot be mounted for writing; `rate` is the
+    95 % interval (Clopper, Pearson) of that share. `files` counts the files of all iterations by fate. `unmountable`,
+    `read_only`, `unclean`, `complained` and `repaired` count iterations: `unclean` those among the `checked`,
+    `repaired` those among the `repairs` that were tried.
+    """
+
+    label: str
+    kernel: str
+    series: SeriesKey
+    workload: PowerLossWorkload | FlakeyWorkload
+    valid: int
+    invalid: int
+    failed: int
+    rate: tuple[float, float]
+    files: dict[FileFate, int]
+    unmountable: int
+    read_only: int
+    checked: int
+    unclean: int
+    complained: int
+    repairs: int
+    repaired: int
+
+    @property
+    def promised(self) -> int:
+        """Files of all iterations whose sync had returned."""
+        return sum(self.files.values())
+
+
+def outcome_row(label: str, workload: PowerLossWorkload | FlakeyWorkload, group: Sequence[Measurement]) -> OutcomeRow:
+    outcomes = [m.outcome for m in group if m.valid and m.outcome is not None]
+    failed = sum(each.failed for each in outcomes)
+    files = Counter[FileFate]()
+    for each in outcomes:
+        files.update(each.files)
+    checked = [each for each in outcomes if each.check_clean is not None]
+    repairs = [each for each in outcomes if each.repaired is not None]
+    return OutcomeRow(
+        label=label,
+        kernel=group[0].kernel,
+        series=group[0].series,
+        workload=workload,
+        valid=len(outcomes),
+        invalid=len(group) - len(outcomes),
+        failed=failed,
+        rate=clopper_pearson(failed, len(outcomes)),
+        files={fate: files[fate] for fate in FileFate if files[fate]},
+        unmountable=sum(not each.mounts for each in outcomes),
+        read_only=sum(each.read_only for each in outcomes),
+        checked=len(checked),
+        unclean=sum(not each.check_clean for each in checked),
+        complained=sum(bool(each.messages) for each in outcomes),
+        repairs=len(repairs),
+        repaired=sum(bool(each.repaired) for each in repairs),
+    )
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """`14 files: 12 intact, 2 missing; mounts`."""
+    fates = ", ".join(f"{count} {fate.value}" for fate, count in outcome.files.items()) or "none"
+    mounts = "read-only" if outcome.read_only else "mounts" if outcome.mounts else "does not mount"
+    words = [f"{outcome.promised} files: {fates}", mounts]
+    words += ["checker finds faults"] if outcome.check_clean is False else []
+    words += [] if outcome.repaired is None else ["repaired" if outcome.repaired else "not repaired"]
+    return "; ".join(words)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ResultError
-from fsjoule.report.allure.words import TRENDS
+from fsjoule.report.allure.documents import TRENDS
 from fsjoule.report.gating.document import from_document
 from fsjoule.report.run import PAGE
 from fsjoule.store.folder import GATE_FILE

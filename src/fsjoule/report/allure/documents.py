@@ -1,5 +1,7 @@
 """Result files for Allure's `allure2` reader: tests, steps, attachments, metrics. Pure.
 
+The beginnings of tests' messages are words on which tests and Allure's categories must agree.
+
 Times are milliseconds since 1970 UTC.
 """
 
@@ -9,7 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 
 class Status(StrEnum):
@@ -167,3 +169,37 @@ def properties(values: Mapping[str, str]) -> str:
 def _md5(text: str) -> str:
     """Allure's own hash; nothing here relies on its security."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+TRENDS: Final = "trends.html"
+
+REGRESSION: Final = "regression"
+OPEN_LOSS: Final = "open loss"
+INVALID: Final = "invalid measurement"
+LAB_TRANSIENT: Final = "lab fault, transient"
+LAB: Final = "lab fault"
+DAMAGED: Final = "damaged result"
+NOT_MEASURED: Final = "not measured"
+UNDECIDED: Final = "not decided"
+BUG: Final = "bug"
+
+_CATEGORIES: Final = (
+    ("Open loss", Status.FAILED, OPEN_LOSS),
+    ("Regression", Status.FAILED, REGRESSION),
+    ("Invalid measurement", Status.BROKEN, INVALID),
+    ("Lab fault, transient", Status.BROKEN, LAB_TRANSIENT),
+    ("Lab fault", Status.BROKEN, LAB),
+    ("Damaged result", Status.BROKEN, DAMAGED),
+    ("Not decided", Status.SKIPPED, UNDECIDED),
+    ("Not measured", Status.SKIPPED, NOT_MEASURED),
+    # Everything else is our fault.
+    ("Bug", Status.BROKEN, ""),
+)
+
+
+def categories() -> list[dict[str, Any]]:
+    """Allure's configuration of categories; the first match counts."""
+    return [
+        {"name": name, "matchers": [{"statuses": [status.value], **({"message": f"^{begin}"} if begin else {})}]}
+        for name, status, begin in _CATEGORIES
+    ]

@@ -11,9 +11,8 @@ from urllib.parse import urlencode
 
 from fsjoule.model.series import Order, Where
 from fsjoule.report.allure.builds import Builds
-from fsjoule.report.allure.documents import Result, Status
+from fsjoule.report.allure.documents import OPEN_LOSS, Result, Status
 from fsjoule.report.allure.tests import milliseconds
-from fsjoule.report.allure.words import OPEN_LOSS
 from fsjoule.report.markdown import plain
 from fsjoule.report.trend.cards import Card, cards, lines
 from fsjoule.store.confirmations import Confirmation

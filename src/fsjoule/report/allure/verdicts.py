@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.model.labels import counted
-from fsjoule.report.allure.documents import Result, Status
+from fsjoule.report.allure.documents import REGRESSION, UNDECIDED, Result, Status
 from fsjoule.report.allure.tests import milliseconds, uuid_of
-from fsjoule.report.allure.words import REGRESSION, UNDECIDED
 from fsjoule.report.findings import figure_text
 from fsjoule.report.gating.document import from_document
 from fsjoule.report.gating.words import command, headline

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fsjoule.report.publications import elc2015, energy_emmc, ext4_zfs, home_usage, plain
-from fsjoule.report.publications.sections import Section
 from fsjoule.report.publications.statements import NOTE, Line, doubt_lines, statement_lines, tally_text
-from fsjoule.report.publications.view import View
+from fsjoule.report.publications.view import Section, View
 from fsjoule.report.summary import Summary
 from fsjoule.suites import SUITES
 from fsjoule.suites.published.measured import part_of

@@ -7,15 +7,18 @@ from typing import Final
 
 from fsjoule.model import FioWorkload
 from fsjoule.report.numbers import decimals_for, mean_text, sd_text
-from fsjoule.report.publications.drawing import bars, drawn_by, lines
 from fsjoule.report.publications.hazards import dm_flakey, power_loss
-from fsjoule.report.publications.sections import Drawing, Section
 from fsjoule.report.publications.view import (
+    Drawing,
+    Section,
     View,
+    bars,
     beside,
+    drawn_by,
     heads,
     jobs_of,
     label_of,
+    lines,
     measured,
     pattern_of,
     pivot,

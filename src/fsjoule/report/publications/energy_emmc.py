@@ -9,8 +9,17 @@ from typing import Final
 from fsjoule.model import KIB
 from fsjoule.report.charts import energy_chart, throughput_chart
 from fsjoule.report.numbers import decimals_for, mean_text
-from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.view import View, beside, heads, label_of, pattern_of, published_columns, table, words
+from fsjoule.report.publications.view import (
+    Section,
+    View,
+    beside,
+    heads,
+    label_of,
+    pattern_of,
+    published_columns,
+    table,
+    words,
+)
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone
 from fsjoule.report.tables import PUBLISHED
 from fsjoule.suites.definitions.energy_emmc import TABLES

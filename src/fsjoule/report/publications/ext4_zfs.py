@@ -9,9 +9,21 @@ from typing import Final
 
 from fsjoule.model import size_label
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
-from fsjoule.report.publications.drawing import drawn_by, lines
-from fsjoule.report.publications.sections import Drawing, Section
-from fsjoule.report.publications.view import View, heads, jobs_of, label_of, measured, pattern_of, pivot, table, words
+from fsjoule.report.publications.view import (
+    Drawing,
+    Section,
+    View,
+    drawn_by,
+    heads,
+    jobs_of,
+    label_of,
+    lines,
+    measured,
+    pattern_of,
+    pivot,
+    table,
+    words,
+)
 from fsjoule.report.table import Cell, Column, Filled, Table
 from fsjoule.report.tables import PUBLISHED
 from fsjoule.statistics.spread import Spread

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from fsjoule.report.numbers import ABSENT
-from fsjoule.report.publications.drawing import bars, drawn_by
-from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.view import View, beside, heads, label_of, measured, table, words
+from fsjoule.report.publications.view import (
+    Section,
+    View,
+    bars,
+    beside,
+    drawn_by,
+    heads,
+    label_of,
+    measured,
+    table,
+    words,
+)
 from fsjoule.report.table import Cell, Column, Filled, Tone
 from fsjoule.suites.published.cells import Quantity
 from fsjoule.suites.published.measured import Row

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.model import FioWorkload, TimedWorkload
-from fsjoule.report.publications.drawing import bars
-from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.view import View, beside, heads, label_of, table, words
+from fsjoule.report.publications.view import Section, View, bars, beside, heads, label_of, table, words
 from fsjoule.suites.published.cells import Quantity
 
 _QUANTITIES: Final = (Quantity.TIME, Quantity.THROUGHPUT, Quantity.ENERGY)

@@ -14,8 +14,7 @@ from typing import Final, Protocol
 
 from fsjoule.errors import FsjouleError
 from fsjoule.report.service.asked import Asked, AskedPlaces, AskedRun
-from fsjoule.report.service.errors import MissingError
-from fsjoule.report.service.jobs import Format, Job, Locate, Made, Search, Task, signature
+from fsjoule.report.service.jobs import Format, Job, Locate, Made, MissingError, Search, Task, signature
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.site import assets
 from fsjoule.store.index.database import Index, state_of
