@@ -15,10 +15,10 @@ from fsjoule.model.places import DAY_S, Lab, PlaceHealth, PlaceRun
 from fsjoule.report import style
 from fsjoule.report.numbers import share_text
 from fsjoule.report.places import tables, words
-from fsjoule.report.run import PAGE
 from fsjoule.report.site import Site
 from fsjoule.report.svg import Rows, draw, specification
 from fsjoule.report.template import marked_up, render
+from fsjoule.store.folder import PAGE
 
 
 def render_page(lab: Lab, place: Path | Site) -> str:

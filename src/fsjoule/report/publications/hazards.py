@@ -9,8 +9,8 @@ from typing import Final
 
 from fsjoule.model import FileFate
 from fsjoule.report.numbers import ABSENT
-from fsjoule.report.summary import OutcomeRow
 from fsjoule.report.publications.view import Section, View, heads, measured, table, words
+from fsjoule.report.summary import OutcomeRow
 from fsjoule.report.table import Cell, Column, Filled, Tone
 from fsjoule.suites.published.cells import Quantity
 from fsjoule.suites.published.measured import Row

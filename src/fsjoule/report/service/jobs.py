@@ -1,4 +1,7 @@
-"""What the service asks its workers for, what they make, and the errors of both. Importing it takes no charts and no numerics."""
+"""What the service asks its workers for, what they make, and the errors of both.
+
+Importing it takes no charts and no numerics.
+"""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ from fsjoule.model.series import Order, Series
 from fsjoule.report import style, uplot
 from fsjoule.report.forge import Forge
 from fsjoule.report.numbers import change_text
-from fsjoule.report.run import PAGE
 from fsjoule.report.site import Pager, Site
 from fsjoule.report.template import part, render
 from fsjoule.report.trend import words
 from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, lately, past_words
 from fsjoule.report.trend.document import published_figure
 from fsjoule.report.trend.words import drifts
+from fsjoule.store.folder import PAGE
 from fsjoule.store.index.newestrows import RunNames
 from fsjoule.store.index.states import ChangeState
 from fsjoule.verdicts.trend.changes import Change
