@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 from results_factory import METER, make_trace
 
 from fsjoule.errors import ConfigError, ResultError, StorageError
+from fsjoule.host.inside import MOST_ENTRIES
 from fsjoule.host.plaintext import is_plain
 from fsjoule.model import CurrentMonitor, Ina219Trace, Mark, MarkSource, MeterCalibration, Trace
 from fsjoule.store.recordings import Recording
@@ -248,7 +249,7 @@ def test_a_trace_of_another_schema_is_refused(tmp_path: Path) -> None:
 
 def test_a_recording_of_days_keeps_its_marks(tmp_path: Path) -> None:
     """Two edges of the mark pin a second: more than any other document has of anything."""
-    marks = tuple(Mark(500_000 * i, "", MarkSource.RISING) for i in range(300_000))
+    marks = tuple(Mark(500_000 * i, "", MarkSource.RISING) for i in range(2 * MOST_ENTRIES))
     with Recording(tmp_path / "long.parquet") as recording:
         recording.write(dataclasses.replace(make_trace(), marks=marks))
     assert read_trace(tmp_path / "long.parquet").marks == marks

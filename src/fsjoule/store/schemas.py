@@ -22,7 +22,7 @@ from fsjoule.host.json_text import json_text
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, LabStep, Measurement, Run
 from fsjoule.store.checks import check_measurement, check_run, check_steps
-from fsjoule.store.documents import parse
+from fsjoule.store.documents import DAMAGED, check_schema, parse
 
 T = TypeVar("T")
 
@@ -81,8 +81,6 @@ MEASUREMENT: Final = Kind(TypeAdapter(with_config(STRICT)(Measurement)), check_m
 
 _MOST_LISTED: Final = 100
 _LONGEST_PLACE: Final = 200
-_NEWER: Final = "another version of fsjoule wrote it: read it with that version"
-_DAMAGED: Final = "the file is damaged or was edited: restore it from a copy, or delete its folder"
 
 
 def encode(kind: Kind[T], value: T, name: str) -> bytes:
@@ -101,16 +99,12 @@ def decode(kind: Kind[T], content: bytes, schema: str, path: Path) -> T:
     try:
         document, content = kind.parse(content)
     except ValueError as error:
-        raise ResultError(f"{shown} is not JSON of ours: {error}", hint=_DAMAGED) from error
-    named = cast("dict[str, Any]", document).get("schema") if isinstance(document, dict) else None
-    if not isinstance(named, str):
-        raise ResultError(f"{shown} names no schema; {schema!r} was expected", hint=_DAMAGED)
-    if named != schema:
-        raise ResultError(f"{shown} is of schema {named[:80]!r}; this version of fsjoule reads {schema!r}", hint=_NEWER)
+        raise ResultError(f"{shown} is not JSON of ours: {error}", hint=DAMAGED) from error
+    check_schema(document, schema, shown)
     try:
         return kind.read(content)
     except ValueError as error:
-        raise ResultError(f"{shown} does not follow {schema}:{error}", hint=_DAMAGED) from error
+        raise ResultError(f"{shown} does not follow {schema}:{error}", hint=DAMAGED) from error
 
 
 def _listed(error: ValidationError) -> str:

@@ -12,7 +12,7 @@ from fsjoule.model.labels import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ValidityLimits:
     """Largest deviations of a valid measurement.
 
     A window may be longer than the board's own time by the board's allowance plus `window_excess` of the runtime: the
@@ -29,10 +29,12 @@ class Limits:
     missed_fraction: float = 0.01
 
 
-DEFAULT: Final = Limits()
+DEFAULT: Final = ValidityLimits()
 
 
-def window_complaints(window: Window, duration_s: float, allowed_s: float, limits: Limits = DEFAULT) -> list[str]:
+def window_complaints(
+    window: Window, duration_s: float, allowed_s: float, limits: ValidityLimits = DEFAULT
+) -> list[str]:
     """Complaints unless the marks bracket the board's own time; `allowed_s` is the board's allowance."""
     excess_s = window.duration_s - duration_s
     allowed_s += limits.window_excess * duration_s
@@ -46,7 +48,7 @@ def window_complaints(window: Window, duration_s: float, allowed_s: float, limit
     ]
 
 
-def sample_complaints(counts: SampleCounts, limits: Limits = DEFAULT) -> list[str]:
+def sample_complaints(counts: SampleCounts, limits: ValidityLimits = DEFAULT) -> list[str]:
     """Complaints if too many samples were lost on the line. `energy` checks those that the meter missed."""
     if counts.lost <= limits.lost_fraction * counts.expected:
         return []

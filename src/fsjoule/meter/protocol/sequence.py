@@ -55,7 +55,7 @@ class StreamCounters:
 
 
 @dataclass(slots=True)
-class _Numbers:
+class _SequenceNumbers:
     """Numbers of one power-up, modulo 2^32. `seen` has the digests of frames that arrived."""
 
     counters: StreamCounters
@@ -98,7 +98,7 @@ class _Numbers:
 
 @dataclass(slots=True)
 class _PowerUp:
-    numbers: _Numbers
+    numbers: _SequenceNumbers
     newest_stream: int
 
 
@@ -137,7 +137,7 @@ class Sequence:
                 return known
         first = 0 if self._power_ups and seq < _LOST_AT_START else seq
         self.counters.streams += bool(self._power_ups)
-        power_up = _PowerUp(_Numbers(self.counters, first), stream_id)
+        power_up = _PowerUp(_SequenceNumbers(self.counters, first), stream_id)
         self._power_ups = [power_up, *self._power_ups[: _POWER_UPS - 1]]
         return power_up
 
