@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric
-from fsjoule.report.answer import Answer, answer
+from fsjoule.report.answer import RunAnswer, answer
 from fsjoule.report.facts import run_facts
 from fsjoule.report.oneline import plan_lines
 from fsjoule.report.summary import Summary, summarise
@@ -25,7 +25,7 @@ def made() -> MadeRun:
     return make_run()
 
 
-def _text(summary: Summary, width: int = 120, *, found: Answer | None = None, wide: bool = False) -> str:
+def _text(summary: Summary, width: int = 120, *, found: RunAnswer | None = None, wide: bool = False) -> str:
     sink = io.StringIO()
     folder = Path("results") / ("a-long-name" * 12)
     page = folder / "report.html"

@@ -55,7 +55,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OperationAnswer:
     """One operation. `where` is what else sets it apart: the suite's part, the storage, the kernel."""
 
     operation: str
@@ -65,7 +65,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RunAnswer:
     """`headline` is the whole answer in a sentence or two, `rules` how sure it is; `lines` may be empty.
 
     `tiles` are what the page shows in large letters: all operations, or none of very many; of a single filesystem the
@@ -73,28 +73,28 @@ class Answer:
     """
 
     headline: str
-    lines: tuple[Line, ...] = ()
+    lines: tuple[OperationAnswer, ...] = ()
     rules: str = ""
-    tiles: tuple[Line, ...] = ()
+    tiles: tuple[OperationAnswer, ...] = ()
 
     @property
     def has_energy(self) -> bool:
         return any(line.energy for line in self.lines)
 
 
-def answer(summary: Summary, contests: Sequence[Contest]) -> Answer:
+def answer(summary: Summary, contests: Sequence[Contest]) -> RunAnswer:
     """The run's answer; without a second filesystem, or without a valid figure, its headline says so."""
     if not contests:
-        return Answer(f"{_nothing(summary)}{_compare(summary)}", tiles=_figures(summary))
+        return RunAnswer(f"{_nothing(summary)}{_compare(summary)}", tiles=_figures(summary))
     figures: dict[tuple[str, str], dict[bool, Figure]] = {}
     for each in _in_order(summary, contests):
         cells = figures.setdefault((each.workload.label, _where(summary, each.suite, each.storage, each.kernel)), {})
         cells[each.metric.row.as_energy] = _figure(each)
-    lines = tuple(Line(*name, cells.get(False), cells.get(True)) for name, cells in figures.items())
-    return Answer(_headline(contests), lines, _rules(contests), lines if len(lines) <= _MOST_TILES else ())
+    lines = tuple(OperationAnswer(*name, cells.get(False), cells.get(True)) for name, cells in figures.items())
+    return RunAnswer(_headline(contests), lines, _rules(contests), lines if len(lines) <= _MOST_TILES else ())
 
 
-def answer_table(found: Answer, *, simulated: bool) -> Table:
+def answer_table(found: RunAnswer, *, simulated: bool) -> Table:
     """The answer for the terminal: operation, and the better filesystem in speed and in energy."""
     filled: list[Filled] = [
         (Column("operation", is_figure=False, head=True), [Cell(_name(each)) for each in found.lines])
@@ -205,13 +205,13 @@ def _where(summary: Summary, suite: str, storage: str, kernel: str) -> str:
     return ", ".join(parts)
 
 
-def _figures(summary: Summary) -> tuple[Line, ...]:
+def _figures(summary: Summary) -> tuple[OperationAnswer, ...]:
     """The figures of a run with a single filesystem, fio's jobs first."""
     rows = [row for row in (*summary.fio, *summary.timed) if row.valid]
     if len({row.label for row in rows}) != 1:
         return ()
     lines = [
-        Line(
+        OperationAnswer(
             row.workload.label,
             _where(summary, row.series.suite, row.series.storage, row.kernel),
             *(
@@ -226,7 +226,7 @@ def _figures(summary: Summary) -> tuple[Line, ...]:
     return tuple(lines[:_MOST_TILES])
 
 
-def _name(line: Line) -> str:
+def _name(line: OperationAnswer) -> str:
     return f"{line.operation}, {line.where}" if line.where else line.operation
 
 

@@ -49,7 +49,7 @@ _NARROW: Final = 270
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _MeasurementEntry:
     """One measurement on the page. `brief` is its closed line, `legend` explains its trace."""
 
     measurement: Measurement
@@ -161,7 +161,7 @@ def _gate(gated: Gated) -> dict[str, object]:
     }
 
 
-def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _Entry:
+def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _MeasurementEntry:
     charts: list[Markup] = []
     problem = ""
     try:
@@ -173,7 +173,7 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
     elif not problem:
         problem = no_trace(measurement)
     facts = measurement_facts(measurement)
-    return _Entry(measurement, _brief(measurement), facts, tuple(charts), _legend(measurement), problem)
+    return _MeasurementEntry(measurement, _brief(measurement), facts, tuple(charts), _legend(measurement), problem)
 
 
 def _brief(m: Measurement) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.publications.view import (
-    Section,
+    SuiteSection,
     View,
     bars,
     beside,
@@ -29,7 +29,7 @@ _TESTS: Final = (
 )
 
 
-def sections(view: View) -> list[Section]:
+def sections(view: View) -> list[SuiteSection]:
     """A table of times, also in percent of the slowest, and a table beside the published figures."""
     rows = view.part("")
     first = words(rows, "test", label_of)
@@ -59,7 +59,7 @@ def sections(view: View) -> list[Section]:
         () if as_published else (f"ratios are of times for less data: {factor:g} would be the publication's speed",)
     )
     notes = (*_TESTS, *scaled, "failed: repetitions that are in no mean; the reasons are above", view.footnote(""))
-    return [Section("Times", "times", tuple(tables), tuple(charts), notes, ticks=as_published)]
+    return [SuiteSection("Times", "times", tuple(tables), tuple(charts), notes, ticks=as_published)]
 
 
 def _of_the_slowest(rows: Sequence[Row]) -> Filled:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 
-class Status(StrEnum):
+class AllureStatus(StrEnum):
     """A regression is `failed`; a missing or invalid figure is `broken`."""
 
     PASSED = "passed"
@@ -36,14 +36,14 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AllureStep:
     name: str
-    status: Status
+    status: AllureStatus
     start_ms: int
     stop_ms: int
     message: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AllureStep, ...] = ()
 
     def document(self) -> dict[str, Any]:
         return {
@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class AllureMetric:
     """A figure of a test. Allure averages figures of one build with equal keys."""
 
     key: str
@@ -77,7 +77,7 @@ class Result:
     uuid: str
     identity: str
     name: str
-    status: Status
+    status: AllureStatus
     start_ms: int
     stop_ms: int
     labels: tuple[tuple[str, str], ...]
@@ -86,9 +86,9 @@ class Result:
     description: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
     about: tuple[tuple[str, str], ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AllureStep, ...] = ()
     attachments: tuple[Attachment, ...] = ()
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[AllureMetric, ...] = ()
     trend: str = ""
 
     @property
@@ -184,16 +184,16 @@ UNDECIDED: Final = "not decided"
 BUG: Final = "bug"
 
 _CATEGORIES: Final = (
-    ("Open loss", Status.FAILED, OPEN_LOSS),
-    ("Regression", Status.FAILED, REGRESSION),
-    ("Invalid measurement", Status.BROKEN, INVALID),
-    ("Lab fault, transient", Status.BROKEN, LAB_TRANSIENT),
-    ("Lab fault", Status.BROKEN, LAB),
-    ("Damaged result", Status.BROKEN, DAMAGED),
-    ("Not decided", Status.SKIPPED, UNDECIDED),
-    ("Not measured", Status.SKIPPED, NOT_MEASURED),
+    ("Open loss", AllureStatus.FAILED, OPEN_LOSS),
+    ("Regression", AllureStatus.FAILED, REGRESSION),
+    ("Invalid measurement", AllureStatus.BROKEN, INVALID),
+    ("Lab fault, transient", AllureStatus.BROKEN, LAB_TRANSIENT),
+    ("Lab fault", AllureStatus.BROKEN, LAB),
+    ("Damaged result", AllureStatus.BROKEN, DAMAGED),
+    ("Not decided", AllureStatus.SKIPPED, UNDECIDED),
+    ("Not measured", AllureStatus.SKIPPED, NOT_MEASURED),
     # Everything else is our fault.
-    ("Bug", Status.BROKEN, ""),
+    ("Bug", AllureStatus.BROKEN, ""),
 )
 
 

@@ -18,9 +18,11 @@ SHOWN: Final = (*_FIO, *timed_metrics(Use.ALLURE))
 Legend = dict[str, dict[str, str]]
 
 
-def metrics_of(measurement: Measurement, label: str) -> tuple[documents.Metric, ...]:
+def metrics_of(measurement: Measurement, label: str) -> tuple[documents.AllureMetric, ...]:
     """The figures of a valid measurement; `label` is the kernel's if runs have several, else empty."""
-    return tuple(documents.Metric(_key(measurement, metric, label), value) for metric, value in _figures(measurement))
+    return tuple(
+        documents.AllureMetric(_key(measurement, metric, label), value) for metric, value in _figures(measurement)
+    )
 
 
 def legend_of(measurement: Measurement, label: str) -> Legend:

@@ -36,7 +36,7 @@ _MARK: Final = "fsjoule-report"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class AllureReport:
     """A finished report: its folder, the numbers of runs and earlier builds, and the missing parts."""
 
     folder: Path
@@ -55,7 +55,7 @@ def make_site(
     forge: str | None = None,
     most: int = MOST,
     say: Say,
-) -> Site:
+) -> AllureReport:
     """Make a report of all run folders at and below `paths`, and replace an older one in `folder`.
 
     Run folders in `history` are earlier builds, whatever their date. The trends come from the runs, or from an `index`
@@ -82,7 +82,7 @@ def make_site(
         (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
         (made / TRENDS).write_text(trend_page(by_time, by_kernel, report=FIRST_PAGE, forge=commits), encoding="utf-8")
         (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")
-    return Site(folder, len(builds.current), len(builds.earlier), (*written.problems, *faults))
+    return AllureReport(folder, len(builds.current), len(builds.earlier), (*written.problems, *faults))
 
 
 def check_report(folder: Path) -> None:

@@ -27,10 +27,10 @@ from fsjoule.report.allure.documents import (
     LAB,
     LAB_TRANSIENT,
     NOT_MEASURED,
+    AllureStatus,
+    AllureStep,
     Attachment,
     Result,
-    Status,
-    Step,
 )
 from fsjoule.report.allure.metrics import metrics_of
 from fsjoule.report.facts import measurement_facts, no_trace
@@ -71,9 +71,9 @@ def run_tests(
             yield _measured_test(loaded, entry, measured[entry.number], keep)
         elif entry.number in damaged:
             why = damaged[entry.number].replace(f"{loaded.path}/", "")
-            yield _without(loaded, entry, Status.BROKEN, f"{DAMAGED}: {why}")
+            yield _without(loaded, entry, AllureStatus.BROKEN, f"{DAMAGED}: {why}")
         elif not faults:
-            yield _without(loaded, entry, Status.SKIPPED, f"{NOT_MEASURED}: {_why_not(run)}")
+            yield _without(loaded, entry, AllureStatus.SKIPPED, f"{NOT_MEASURED}: {_why_not(run)}")
 
 
 def kernel_label(run: Run, label: str) -> str:
@@ -98,7 +98,7 @@ def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, 
     ends_ms = [start_ms + round(1000 * (m.duration_s or m.window_s or 0.0)), *(step.stop_ms for step in steps)]
     return replace(
         bare,
-        status=Status.PASSED if m.valid else Status.BROKEN,
+        status=AllureStatus.PASSED if m.valid else AllureStatus.BROKEN,
         message="" if m.valid else f"{INVALID}: {'; '.join(m.invalid_reasons)}",
         start_ms=start_ms,
         stop_ms=max(ends_ms),
@@ -116,7 +116,7 @@ def _fault_test(loaded: LoadedRun, entry: Planned, fault: Fault, attempt: int) -
     hint = f"\nhint: {fault.hint}" if fault.hint else ""
     return replace(
         _test(loaded, entry, None, uuid_of(loaded.run, f"{entry.number:02d}-fault-{attempt}")),
-        status=Status.BROKEN,
+        status=AllureStatus.BROKEN,
         message=f"{kind}: {first}",
         trace=f"{rest}{hint}".strip("\n"),
         start_ms=milliseconds(fault.started_utc),
@@ -125,7 +125,7 @@ def _fault_test(loaded: LoadedRun, entry: Planned, fault: Fault, attempt: int) -
     )
 
 
-def _without(loaded: LoadedRun, entry: Planned, status: Status, message: str) -> Result:
+def _without(loaded: LoadedRun, entry: Planned, status: AllureStatus, message: str) -> Result:
     """The test of an entry without a measurement."""
     bare = _test(loaded, entry, None, uuid_of(loaded.run, f"{entry.number:02d}-none"))
     return replace(bare, status=status, message=message)
@@ -164,7 +164,7 @@ def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uu
         uuid=uuid,
         identity=identity,
         name=name,
-        status=Status.PASSED,
+        status=AllureStatus.PASSED,
         start_ms=start_ms,
         stop_ms=start_ms,
         labels=tuple(labels),
@@ -202,7 +202,7 @@ def _description(measurement: Measurement, problems: Sequence[str]) -> str:
     return "\n".join([*head, *rows, "", *rest]) + "\n"
 
 
-def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[AllureStep, ...], tuple[str, ...]]:
     """The steps of labgrid for a measurement, and problems of their record."""
     try:
         content = loaded.attachment(number, STEPS_FILE)
@@ -211,17 +211,17 @@ def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[
         return (), (error.what,)
 
 
-def nested(steps: Sequence[LabStep]) -> tuple[Step, ...]:
+def nested(steps: Sequence[LabStep]) -> tuple[AllureStep, ...]:
     """A tree of steps from a flat list with levels."""
-    found: list[Step] = []
+    found: list[AllureStep] = []
     at = 0
     while at < len(steps):
         first = steps[at]
         end = next((i for i in range(at + 1, len(steps)) if steps[i].level <= first.level), len(steps))
         found.append(
-            Step(
+            AllureStep(
                 name=_step_name(first),
-                status=Status.BROKEN if first.error else Status.PASSED,
+                status=AllureStatus.BROKEN if first.error else AllureStatus.PASSED,
                 start_ms=first.started_utc_ms,
                 stop_ms=first.started_utc_ms + first.duration_ms,
                 message=first.error,

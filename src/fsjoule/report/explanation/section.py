@@ -22,17 +22,17 @@ _FUNCTIONS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ExplanationSection:
     headline: str
     because: str
     functions: Table
     picture: Markup
 
 
-def section(explanation: Explanation) -> Section:
+def section(explanation: Explanation) -> ExplanationSection:
     functions = explanation.functions
     title = f"{min(_FUNCTIONS, len(functions))} of {len(functions)} functions, by difference"
-    return Section(
+    return ExplanationSection(
         headline=words.headline(explanation),
         because=words.because(explanation),
         functions=function_table(title, explanation, functions[:_FUNCTIONS]),

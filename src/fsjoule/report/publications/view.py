@@ -215,7 +215,7 @@ Drawing = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class SuiteSection:
     """Tables and charts under one title. `notes` stand below the tables; `ticks` mark published figures in charts."""
 
     title: str

@@ -23,8 +23,8 @@ from fsjoule.report.service import answers
 from fsjoule.report.service.asked import (
     LONGEST_NAME,
     NAME,
-    Asked,
     AskedComparison,
+    AskedPage,
     AskedPlaces,
     AskedRun,
     AskedRuns,
@@ -106,8 +106,8 @@ def application(
     return _Outer(app, settings, counters, say, frozenset(each.lower() for each in hosts))
 
 
-def _page(pages: Pages, kind: type[Asked]) -> Callable[..., Awaitable[Response]]:
-    async def answer(request: Request, asked: Asked) -> Response:
+def _page(pages: Pages, kind: type[AskedPage]) -> Callable[..., Awaitable[Response]]:
+    async def answer(request: Request, asked: AskedPage) -> Response:
         return await _shown(pages, request, asked)
 
     answer.__annotations__ = {"request": Request, "asked": Annotated[kind, Query()], "return": Response}
@@ -129,7 +129,7 @@ def _run(pages: Pages) -> Callable[..., Awaitable[Response]]:
     return answer
 
 
-async def _shown(pages: Pages, request: Request, asked: Asked, run_id: str = "") -> Response:
+async def _shown(pages: Pages, request: Request, asked: AskedPage, run_id: str = "") -> Response:
     wanted = answers.wanted_format(request)
     page = await pages.page(asked, wanted, run_id=run_id, known=lambda tag: answers.is_known(request, tag))
     return answers.page_answer(request, page, wanted)

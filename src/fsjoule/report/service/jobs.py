@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from fsjoule.errors import ConfigError, FsjouleError, LabError, ResultError, StorageError
-from fsjoule.report.service.asked import Asked
+from fsjoule.report.service.asked import AskedPage
 from fsjoule.store.folder import GATE_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 
 
@@ -26,7 +26,7 @@ class Task:
     With the state of what it depends on it is the key under which the page is kept.
     """
 
-    asked: Asked
+    asked: AskedPage
     format: Format
     state: str
     run_id: str = ""
@@ -42,14 +42,14 @@ class Locate:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchTask:
     """The address that some words lead to."""
 
     text: str
     state: str
 
 
-Job = Task | Locate | Search
+Job = Task | Locate | SearchTask
 
 
 @dataclass(frozen=True, slots=True)

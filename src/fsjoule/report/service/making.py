@@ -22,7 +22,7 @@ from fsjoule.report.places.document import to_document as places_document
 from fsjoule.report.places.page import render_page as places_page
 from fsjoule.report.service import start
 from fsjoule.report.service.asked import AskedComparison, AskedPlaces, AskedRun, AskedRuns, AskedStart, AskedTrend
-from fsjoule.report.service.jobs import Format, Locate, Made, MissingError, Search, Task
+from fsjoule.report.service.jobs import Format, Locate, Made, MissingError, SearchTask, Task
 from fsjoule.report.service.overview import Overviews
 from fsjoule.report.service.runs import IndexedRun, RunsPage, folder_document, folder_html, why_from_index
 from fsjoule.report.service.settings import Explain, Settings
@@ -49,7 +49,7 @@ class Maker:
         self._settings = settings
         self._overviews = Overviews(settings)
 
-    def make(self, job: Task | Locate | Search) -> Made | str:
+    def make(self, job: Task | Locate | SearchTask) -> Made | str:
         """A page or document; a run's folder; the address that a search leads to. Raises FsjouleError."""
         if isinstance(job, Task):
             text = self._text(job)

@@ -26,7 +26,7 @@ from fsjoule.report.numbers import change_text
 from fsjoule.report.site import Pager, Site
 from fsjoule.report.template import part, render
 from fsjoule.report.trend import words
-from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, lately, past_words
+from fsjoule.report.trend.cards import CauseCard, Links, Of, cards, headline, lately, past_words
 from fsjoule.report.trend.document import published_figure
 from fsjoule.report.trend.words import drifts
 from fsjoule.store.folder import PAGE
@@ -85,7 +85,7 @@ def trend_page(
     link: Link = no_link,
     site: Site | None = None,
     choice: Choice | None = None,
-    told: Sequence[Card] | None = None,
+    told: Sequence[CauseCard] | None = None,
 ) -> str:
     """The page as HTML, linked to the `report`. Both trends need the same series and the names of all runs.
 
