@@ -44,7 +44,8 @@ def _row(row: SummaryRow[FioWorkload] | SummaryRow[TimedWorkload]) -> dict[str, 
     projected = row.projected and asdict(replace(row.projected, figures={}))
     if row.projected and projected:
         projected["figures"] = {metric.row.column: asdict(value) for metric, value in row.projected.figures.items()}
-    document = asdict(replace(row, figures={}, uncertainties={}, projected=None)) | {"projected": projected}
+    document: dict[str, object] = asdict(replace(row, figures={}, uncertainties={}, projected=None))
+    document["projected"] = projected
     del document["figures"], document["uncertainties"]
     for metric in metrics_of(row.workload):
         spread = row.figures.get(metric)
