@@ -30,7 +30,7 @@ from fsjoule.errors import (
     StorageError,
 )
 from fsjoule.filesystems import filesystem
-from fsjoule.meter.energy.kernel_tick import tick_notes
+from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.meter.links.notices import file_notices
 from fsjoule.model import (
     BoardFacts,
