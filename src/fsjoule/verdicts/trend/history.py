@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 
 from fsjoule.model import TimedKind
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.model.series import Order, Series
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.memory import Memory
 from fsjoule.store.index.newestrows import BOOT, FIGURES, KERNEL, RUN, STARTED, NewestRows, Row
 
 # The default metrics of fio's jobs, and of timed operations.
-FIO: Final = (Metric.THROUGHPUT, Metric.ENERGY)
-TIMED: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
-USUAL: Final = FIO + TIMED
+_FIO: Final = fio_metrics(Use.MAIN)
+_TIMED: Final = timed_metrics(Use.MAIN)
+USUAL: Final = _FIO + _TIMED
 _TIMED_KINDS: Final = frozenset(kind.value for kind in TimedKind)
 _CONFIDENCE: Final = 0.95  # of a median's interval, if there are enough boots
 _MANY: Final = 500
@@ -89,7 +89,7 @@ def histories(
     present = [
         metric for metric in metrics if any(row[FIGURES + metrics.index(metric)] is not None for row in found.rows)
     ]
-    chosen = list(wanted or (TIMED if found.series.series.workload.partition("-")[0] in _TIMED_KINDS else FIO))
+    chosen = list(wanted or (_TIMED if found.series.series.workload.partition("-")[0] in _TIMED_KINDS else _FIO))
     made: list[History] = []
     for label, boots in _tracks(found.rows, labels if order is Order.TIME else {}).items():
         for metric in chosen:
