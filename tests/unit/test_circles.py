@@ -6,10 +6,9 @@ from graphlib import CycleError, TopologicalSorter
 
 import grimp
 
-# They take each other only for type checkers, and are to be parted.
+# They take each other only for type checkers.
 _KNOWN = {
     ("fsjoule.model.trace", "fsjoule.model.meter"),  # a trace names its meter's facts, one of whose kinds is INA219's
-    ("fsjoule.lab.login", "fsjoule.lab.strategy"),  # login is a part of the strategy
 }
 
 
