@@ -7,11 +7,10 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Figure, Metric, metrics_of_series
-from fsjoule.model.series import Point, Series, comparable
+from fsjoule.model.series import Point, Series, Side, comparable
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.verdicts.pairs import Pair, Test
 from fsjoule.verdicts.remarks import check_boards, origin_notes
-from fsjoule.verdicts.sides import Side
 
 _INTERLEAVE: Final = "measure both now: --lg-env FILE; or in one run: fsjoule bench --kernel A,B --repeat N"
 _ANYWAY: Final = "--drift-not-excluded takes them as they are"

@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from fsjoule.errors import ConfigError
-from fsjoule.model.metrics import Metric
-from fsjoule.model.series import Where
+from fsjoule.model.series import Side
 from fsjoule.statistics.policy import Policy
-from fsjoule.store.index.selection import UnknownNameError
+from fsjoule.store.selection import UnknownNameError
 from fsjoule.verdicts.gate import Judge
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 from fsjoule.verdicts.recorded import recorded_pairs
 from fsjoule.verdicts.remarks import single_notes
-from fsjoule.verdicts.sides import Side, Sources
 
 
 def gate_recorded(
     baseline_name: str,
     candidate_name: str,
-    index: str,
-    where: Where,
+    read: Callable[[str], Side],
     policy: Policy,
     *,
-    within: str | None = None,
     drift_not_excluded: bool = False,
     across_boards: bool = False,
     command: tuple[str, ...],
 ) -> Gated:
     """The gate's answer from recorded boots, pair by pair in the order of time, until it is clear.
 
-    Names of sides are as for `fsjoule compare`. A baseline that the index does not know yet gives NO_BASELINE. Raises
-    ConfigError for an unknown candidate, and for sides that cannot be compared.
+    `read` gives the side of a name. A baseline that the index does not know yet gives NO_BASELINE. Raises ConfigError
+    for an unknown candidate, and for sides that cannot be compared.
     """
-    with Sources(index) as sources:
-        candidate = sources.side(candidate_name, where, tuple(Metric), within=within)
-        try:
-            baseline = sources.side(baseline_name, where, tuple(Metric), within=within)
-        except UnknownNameError as error:
-            return Gated(
-                GateVerdict.NO_BASELINE,
-                GateSide(baseline_name, f"{error.what}"),
-                _told(candidate),
-                policy,
-                f"{baseline_name} has no measurements yet",
-                command=command,
-            )
-        damaged = tuple(f"{fault.path} was left out: {fault.reason}" for fault in sources.damaged)
+    candidate = read(candidate_name)
+    try:
+        baseline = read(baseline_name)
+    except UnknownNameError as error:
+        return Gated(
+            GateVerdict.NO_BASELINE,
+            GateSide(baseline_name, f"{error.what}"),
+            _named(candidate),
+            policy,
+            f"{baseline_name} has no measurements yet",
+            command=command,
+        )
+    damaged = {**candidate.damaged, **baseline.damaged}
     if not any(baseline.points.values()):
         hint = "fsjoule show RUN, or fsjoule index series, lists what was measured, and where"
         raise ConfigError(f"{baseline.title} has no matching measurement", hint=hint)
@@ -66,13 +62,17 @@ def gate_recorded(
         reason = "there is no more than 1 pair" if len(pairs) == 1 else f"there are no more than {len(pairs)} pairs"
     return Gated(
         verdict=judge.verdict,
-        baseline=_told(baseline),
-        candidate=_told(candidate),
+        baseline=_named(baseline),
+        candidate=_named(candidate),
         policy=policy,
         ended=reason or "the budget was used up",
         pairs=judge.pairs,
         findings=judge.findings,
-        notes=(*notes, *single_notes(judge.findings), *damaged),
+        notes=(
+            *notes,
+            *single_notes(judge.findings),
+            *(f"{path} was left out: {reason}" for path, reason in damaged.items()),
+        ),
         faults=tuple(judge.faults),
         kernel_warnings=judge.kernel_warnings,
         command=command,
@@ -80,5 +80,5 @@ def gate_recorded(
     )
 
 
-def _told(side: Side) -> GateSide:
+def _named(side: Side) -> GateSide:
     return GateSide(side.name, side.title)

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import UNKNOWN_ORIGIN, Origin, Series, Where
-from fsjoule.store.index.catalogue import Catalogue, rank
+from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import restricted, run_conditions
@@ -87,7 +87,7 @@ class Newest:
         self.catalogue: Final = Catalogue(connection)
         chosen = self.catalogue.matching(where)
         numbers = self.catalogue.series if chosen is None else chosen
-        self.numbers: Final = sorted(numbers, key=lambda number: rank(self.catalogue.series[number]))
+        self.numbers: Final = sorted(numbers, key=lambda number: self.catalogue.series[number].rank)
         self._share = None if at_most is None else max(of_each, at_most // max(1, len(self.numbers)))
         self._by_runs = _by_runs(connection, where, None if self._share is None else self._share * len(self.numbers))
         columns = measurements.c
