@@ -27,7 +27,7 @@ from fsjoule.kernels.kernel import Kernel
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
-from fsjoule.runs.bisect.pool import Assignment, Pool
+from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.search import Search
 from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
 from fsjoule.verdicts.bisection.state import State
@@ -90,7 +90,7 @@ def _bisect(boards: int, commits: Sequence[str], first_bad: str, folder: Path) -
         log.add(_asked(commits))
         log.add(Line(tuple(commits), subjects=("",) * len(commits)))
         if boards > 1:
-            assigned = Assignment(choice, environment, metrics, select, folder / "ahead", command)
+            assigned = PoolAssignment(choice, environment, metrics, select, folder / "ahead", command)
             boots = closing.enter_context(Pool(assigned, boards, choice.results, say))
         else:
             alone = BoardBoots(choice, environment, metrics, select, folder / "cards", say, command)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import KernelBoots
-from fsjoule.runs.bisect.explanation import profile_pair
+from fsjoule.runs.bisect.bisection import profile_pair
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
 from fsjoule.statistics.bisection.answer import Answer

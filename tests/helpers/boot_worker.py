@@ -14,12 +14,12 @@ from pathlib import Path
 
 from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
 
-from fsjoule.bench.faults import fault_of
 from fsjoule.bench.run import Bench
+from fsjoule.bench.tries import fault_of
 from fsjoule.errors import LabError
 from fsjoule.model import Measurement
-from fsjoule.runs.parallel.link import Link, serve
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
+from fsjoule.runs.parallel.processes import Link, serve
 from fsjoule.runs.parallel.worker import BootStore, make_boot
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 

@@ -19,7 +19,7 @@ from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import Plan, Profile, Run, RunStatus
 from fsjoule.ports import CommandResult
 from fsjoule.runs.pairs import PairedRun, run_pairs
-from fsjoule.runs.request import Choice, planned
+from fsjoule.runs.request import Request, planned
 from fsjoule.store.folder import RunFolder
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeProfiler, FakeShell
 from fsjoule.verdicts.pairs import Enough
@@ -81,12 +81,12 @@ class FreshBoots:
 
     speeds: Mapping[str, float] = field(default_factory=dict[str, float])
     storage: str = BOARD.storage
-    choices: list[Choice] = field(default_factory=list[Choice])
+    choices: list[Request] = field(default_factory=list[Request])
     profile: Profile | None = None
 
     def measure_pairs(
         self,
-        choice: Choice,
+        choice: Request,
         environment: lab.EnvironmentFile,
         *,
         taken: tuple[kernels.TakenKernel, ...] = (),

@@ -26,8 +26,8 @@ from fsjoule.bench.boots import boot_key
 from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, LabError
 from fsjoule.model import BoardFacts, LabFacts, Planned, Run, Trace
-from fsjoule.runs.parallel.link import Link, serve
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
+from fsjoule.runs.parallel.processes import Link, serve
 from fsjoule.runs.parallel.worker import BootStore
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from fsjoule.errors import FsjouleError, LabError, StorageError
 from fsjoule.model.bisection import KernelBoot
-from fsjoule.runs.bisect.pool import Assignment, Made, Wish
-from fsjoule.runs.parallel.link import Link, serve
+from fsjoule.runs.bisect.pool import PoolAssignment, PoolBoot, Wish
+from fsjoule.runs.parallel.processes import Link, serve
 
 
 def _work(link: Link, name: str) -> None:
-    assigned: Assignment = link.receive()
+    assigned: PoolAssignment = link.receive()
     while (wish := link.receive()) is not None:
         try:
-            link.send(Made(_boot(wish, name, assigned.folder / name)))
+            link.send(PoolBoot(_boot(wish, name, assigned.folder / name)))
         except FsjouleError as error:
-            link.send(Made(fault=error))
+            link.send(PoolBoot(fault=error))
 
 
 def _boot(wish: Wish, lab: str, folder: Path) -> KernelBoot:

@@ -11,7 +11,7 @@ import numpy as np
 from results_factory import make_run
 from whole_runs import write_whole
 
-from fsjoule.bench.samples import PERIOD_NS
+from fsjoule.bench.profiles import PERIOD_NS
 from fsjoule.model import SAMPLED, Measurement, Profile, Symbols
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
 

@@ -17,8 +17,8 @@ from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
 from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
-from fsjoule.runs.bisect.likely import Figures, likely_boots
-from fsjoule.runs.bisect.pool import Assignment, Pool
+from fsjoule.runs.bisect.pool import Pool, PoolAssignment
+from fsjoule.runs.bisect.search import Figures, likely_boots
 from fsjoule.runs.request import choose
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Answered, Booted, Built, Event, bisection_log
@@ -43,7 +43,7 @@ def pool(folder: Path, said: list[str], boards: int = 2) -> Generator[Pool]:
         seed=1,
         environment=environment,
     )
-    assigned = Assignment(choice, environment, (Metric.THROUGHPUT,), "", folder / "ahead", ())
+    assigned = PoolAssignment(choice, environment, (Metric.THROUGHPUT,), "", folder / "ahead", ())
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         yield closing.enter_context(Pool(assigned, boards, folder / "results", said.append, worker="pool_worker"))

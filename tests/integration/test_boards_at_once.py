@@ -21,9 +21,8 @@ from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
 from fsjoule.model import Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.runs.parallel.bench import ParallelBench
-from fsjoule.runs.parallel.boards import started_boards
+from fsjoule.runs.parallel.boards import BoardsPace, started_boards
 from fsjoule.runs.parallel.messages import Assignment
-from fsjoule.runs.parallel.pace import BoardsPace
 from fsjoule.runs.parallel.processes import _Process
 from fsjoule.runs.request import check_apart, choose
 from fsjoule.suites import Planning, plan_entries, suite

@@ -19,19 +19,18 @@ from fsjoule.lab import read_environment
 from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
-from fsjoule.runs.bisect.pool import Assignment as Assigned
-from fsjoule.runs.bisect.pool import Pool
+from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.pairs import Pair, PairedRun, measure_pairs
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
-from fsjoule.runs.request import Choice, choose
+from fsjoule.runs.request import Request, choose
 from fsjoule.store.reader import LoadedRun, load_run
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
 
 
-def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", "6.1")) -> Choice:
+def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", "6.1")) -> Request:
     return choose(
         suite_name="energy-emmc-2025",
         filesystems="ext4",
@@ -176,7 +175,9 @@ def test_boots_of_a_bisection_are_those_of_one_board(state: Path, tmp_path: Path
     with BoardBoots(alone, ENVIRONMENT, metrics, select, tmp_path / "cards", print, ()) as one:
         expected = [one.measure(*wish) for wish in wishes]
     forget_coordinator()
-    assigned = Assigned(replace(alone, results=tmp_path / "two"), ENVIRONMENT, metrics, select, tmp_path / "ahead", ())
+    assigned = PoolAssignment(
+        replace(alone, results=tmp_path / "two"), ENVIRONMENT, metrics, select, tmp_path / "ahead", ()
+    )
     with interrupts.handled(), Pool(assigned, 2, tmp_path / "two", print) as pool:
         pool.expect(lambda _: wishes)
         found = [pool.measure(*wish) for wish in wishes]

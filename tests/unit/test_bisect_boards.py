@@ -16,8 +16,7 @@ from results_factory import make_run
 from fsjoule.errors import LabError, StorageError
 from fsjoule.model.lab import Exporter, LabFacts
 from fsjoule.ports import KernelBoots
-from fsjoule.runs.bisect.boards import Boards
-from fsjoule.runs.bisect.boots import board_of
+from fsjoule.runs.bisect.boots import SpareBoards, board_of
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.store.bisection import Booted, Skipped, bisection_log
 from fsjoule.testing import FakeKernelBoots
@@ -40,7 +39,7 @@ def opening(made: FakeKernelBoots) -> Callable[[], AbstractContextManager[Kernel
 
 
 def bisection(folder: Path, *boards: FakeKernelBoots, said: list[str]) -> Bisection:
-    return Bisection(folder, boards[0], boards=Boards([opening(each) for each in boards], said.append))
+    return Bisection(folder, boards[0], boards=SpareBoards([opening(each) for each in boards], said.append))
 
 
 def booted_on(folder: Path) -> list[str]:

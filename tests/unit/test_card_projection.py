@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fsjoule.bench.card_projection import project
+from fsjoule.bench.judge import project
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab.cardmodel import read_card_model

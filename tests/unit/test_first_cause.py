@@ -30,10 +30,10 @@ from results_factory import make_run
 from serial import SerialException
 from traces import trace_of
 
-from fsjoule.bench.faults import fault_of
-from fsjoule.bench.flakey import _flakey_device
+from fsjoule.bench.damage import _flakey_device
 from fsjoule.bench.measurer import lost_energy, recorded
 from fsjoule.bench.scratch import Scratch, checked
+from fsjoule.bench.tries import fault_of
 from fsjoule.errors import BoardError, LabError, MeterError, Part, PlaceLostError, also
 from fsjoule.lab import (
     LabgridShell,

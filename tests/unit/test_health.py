@@ -14,14 +14,13 @@ from fake_bench import FACTS, IMAGE, PROFILE
 from traces import INFO, trace_of
 
 from fsjoule.bench.health.checkup import Checkup, MeterTools
-from fsjoule.bench.health.doors import open_doors
 from fsjoule.bench.health.result import Check, Health, exit_code, overall
 from fsjoule.bench.square_load import BUSY_S, IDLE_S
 from fsjoule.errors import BoardError, LabError, PlaceLostError
 from fsjoule.meter.tools.clock_fit import Drift
 from fsjoule.model import Mark, Trace
 from fsjoule.ports import CommandResult
-from fsjoule.runs.doctor import switch_off
+from fsjoule.runs.doctor import open_doors, switch_off
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
 
 _OFF, _ON, _BUSY = 0, 2200, 2640  # counts of the shunt: 0 W, 1.10 W, 1.32 W at 5 V

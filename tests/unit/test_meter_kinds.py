@@ -15,7 +15,7 @@ from fsjoule.meter.instruments import KINDS, Kind, kind_at, kind_named
 from fsjoule.meter.links.address import opener
 from fsjoule.meter.links.found import Found
 from fsjoule.runs import meter as meters
-from fsjoule.runs.meter_users import users
+from fsjoule.runs.meter import users
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from fake_bench import AFTER, COUNTERS, FACTS, IMAGE, PROFILE, answer
 
+from fsjoule.bench.damage import PowerLoss
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.onboard.survival import INSPECTOR, WRITER
-from fsjoule.bench.power_loss import PowerLoss
 from fsjoule.bench.run import Bench
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.model import (

@@ -14,8 +14,8 @@ from profiles import symbols_of, write_profiled
 
 from fsjoule import lab
 from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.profiles import PERIOD_NS, samples_between
 from fsjoule.bench.run import Bench
-from fsjoule.bench.samples import PERIOD_NS, samples_between
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model import SAMPLED, Profile
 from fsjoule.ports import CommandResult

@@ -13,7 +13,7 @@ from results_factory import make_run
 from fsjoule import lab
 from fsjoule.errors import ConfigError
 from fsjoule.model import Plan, Run, RunStatus
-from fsjoule.runs import session, virtual
+from fsjoule.runs import held_lab, session
 from fsjoule.runs.request import choose
 from fsjoule.runs.resume import Resumed
 from fsjoule.suites import Planning, plan_entries, suite
@@ -40,7 +40,7 @@ def test_makes_own_set_up_counts_once(started: str, *, counts: bool, monkeypatch
 def test_a_lab_that_cannot_be_taken_down_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path / "state"))
     said: list[str] = []
-    virtual._take_down("No lab", "1", said.append)
+    held_lab._take_down("No lab", "1", said.append)
     assert said[0] == "virtual lab: going down"
     assert said[1].startswith("warning: the virtual lab could not be taken down: ")
     assert len(said) == 2

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fsjoule.bench.storage import attach, name_of
+from fsjoule.bench.scratch import attach, name_of
 from fsjoule.errors import BoardError
 from fsjoule.model import CARD, MIB, Storage
 from fsjoule.ports import CommandResult

@@ -1,18 +1,18 @@
-"""The boots of a run's board: which one counts for an entry, and the work of each."""
+"""The boots of a run's board: which one counts for an entry, the work of each, and its console's transcript."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import keep_symbols
-from fsjoule.bench.transcript import Transcript
 from fsjoule.errors import FsjouleError, MeterError
 from fsjoule.model import BoardProfile, Planned, Provision
-from fsjoule.ports import Board, Clock, Meter, Profiler, ResultStore
+from fsjoule.ports import Board, Clock, Command, CommandResult, Meter, Profiler, ResultStore, Shell
 from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
 
 # The outlet's relay, and the rest in the board's capacitors; then a short look.
@@ -20,6 +20,58 @@ _SETTLE_S: Final = 0.5
 _OFF_S: Final = 0.3
 # Repetition, kernel, provision, root filesystem.
 BootKey = tuple[int, str, Provision, str]
+
+
+@dataclass
+class Transcript:
+    """A Shell that writes commands and output down."""
+
+    shell: Shell
+    text: str = ""
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
+        self.text += f"# {shlex.join(argv)}\n"
+        result = self.shell.run(argv, timeout_s=timeout_s)
+        self._answered(result)
+        return result
+
+    def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
+        try:
+            results = self.shell.run_all(commands)
+        except BaseException:
+            self.text += "".join(f"# {shlex.join(command.argv)}\n" for command in commands)
+            raise
+        for result in results:
+            self.text += f"# {shlex.join(result.argv)}\n"
+            self._answered(result)
+        return results
+
+    def start(self, argv: Sequence[str]) -> None:
+        self.text += f"# {shlex.join(argv)} &\n"
+        self.shell.start(argv)
+
+    def put(self, path: str, content: bytes) -> None:
+        self.text += f"# {len(content)} bytes written to {path}\n"
+        self.shell.put(path, content)
+
+    def get(self, path: str) -> bytes:
+        content = self.shell.get(path)
+        self.text += f"# {len(content)} bytes read from {path}\n"
+        return content
+
+    def get_all(self, paths: Sequence[str]) -> tuple[bytes, ...]:
+        contents = self.shell.get_all(paths)
+        for path, content in zip(paths, contents, strict=True):
+            self.text += f"# {len(content)} bytes read from {path}\n"
+        return contents
+
+    def _answered(self, result: CommandResult) -> None:
+        self.text += result.stdout + (f"\n[exit code {result.exit_code}]" if result.exit_code else "") + "\n"
+
+    def take(self) -> bytes:
+        """The text since the last call."""
+        text, self.text = self.text, ""
+        return text.encode()
 
 
 @dataclass

@@ -15,10 +15,20 @@ from fsjoule.bench.kernel_log import Level, Part
 from fsjoule.bench.onboard import files as onboard_files
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
-from fsjoule.bench.profiles import attach_samples
-from fsjoule.bench.samples import START_S, check_sampling, under_perf
-from fsjoule.bench.scratch import Scratch, Step, checked, filesystem_step, lab_step, perform, provisioning, settling
-from fsjoule.bench.storage import attach, scratch_node, takes_discards
+from fsjoule.bench.profiles import START_S, attach_samples, check_sampling, under_perf
+from fsjoule.bench.scratch import (
+    Scratch,
+    Step,
+    attach,
+    checked,
+    filesystem_step,
+    lab_step,
+    perform,
+    provisioning,
+    scratch_node,
+    settling,
+    takes_discards,
+)
 from fsjoule.bench.timed import TimedWork
 from fsjoule.errors import BoardError, MeasurementInvalid, MeterError, NoMeterError, also
 from fsjoule.filesystems import filesystem

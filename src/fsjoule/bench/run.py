@@ -9,17 +9,15 @@ from datetime import date
 from typing import Final
 
 from fsjoule.bench.boots import Booted, BootKey, Boots, boot_key
-from fsjoule.bench.faults import fault_of
-from fsjoule.bench.flakey import Flakey
+from fsjoule.bench.damage import Flakey, PowerLoss
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
 from fsjoule.bench.judge import Evidence, judge
 from fsjoule.bench.measurer import IDLE_S, lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
-from fsjoule.bench.power_loss import PowerLoss
 from fsjoule.bench.profiles import attach_profile
 from fsjoule.bench.scratch import working_directory
-from fsjoule.bench.tries import Tries
+from fsjoule.bench.tries import Tries, fault_of
 from fsjoule.errors import (
     BoardError,
     FsjouleError,

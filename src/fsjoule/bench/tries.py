@@ -1,11 +1,13 @@
-"""What a store has of a boot that begins again: the measurements of one try, never of two."""
+"""Tries that failed: the fault of each, and what a store has of a boot that begins again, of one try, never of two."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from fsjoule.model import Measurement, Trace
+from fsjoule.errors import FsjouleError, LabError
+from fsjoule.model import Fault, LabStep, Measurement, Planned, Trace
 from fsjoule.ports import ResultStore
 
 
@@ -62,3 +64,27 @@ class Tries:
             self.store.add(each.measurement, each.trace, each.attachments)
             known.numbers.append(each.measurement.number)
         return withdrawn, [each.measurement for each in new]
+
+
+def fault_of(
+    error: Exception, entry: Planned, *, started_utc: str, ended_utc: str, steps: tuple[LabStep, ...]
+) -> Fault:
+    """The fault. Any error but the lab's is a bug: a user's mistakes were found before."""
+    known = error if isinstance(error, FsjouleError) else None
+    return Fault(
+        number=entry.number,
+        started_utc=started_utc,
+        ended_utc=ended_utc,
+        what=known.what if known else _traceback(error),
+        transient=isinstance(error, LabError) and error.transient,
+        bug=not isinstance(error, LabError),
+        hint=(known.hint or "") if known else "",
+        steps=steps,
+        part=error.part if isinstance(error, LabError) else None,
+    )
+
+
+def _traceback(error: Exception) -> str:
+    """The error in the first line, its traceback below."""
+    said = "".join(traceback.format_exception_only(error)).strip()
+    return f"{said}\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()

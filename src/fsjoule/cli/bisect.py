@@ -148,12 +148,12 @@ def bisect(
     assert tree is not None
     from fsjoule.lab import read_environment, wanted_place
     from fsjoule.runs.bisect.bisection import bisect as run
-    from fsjoule.runs.bisect.question import Request
+    from fsjoule.runs.bisect.question import BisectRequest
 
     wanted = wanted_place(place_tag, wait, priority)
     environments = tuple(read_environment(each, wanted) for each in lg_env or [guest_time_board()])
     found = run(
-        Request(
+        BisectRequest(
             environment=environments[0],
             others=environments[1:],
             boards=boards,
@@ -253,7 +253,7 @@ def _show(state: State, *, everything: bool, wide: bool, json_output: bool) -> i
 
 
 def _why(state: State) -> tuple[Explanation, ...]:
-    from fsjoule.runs.bisect.explanation import explain_bisection
+    from fsjoule.runs.bisect.bisection import explain_bisection
 
     return found_or_warned(partial(explain_bisection, state))
 

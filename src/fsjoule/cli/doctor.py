@@ -76,12 +76,11 @@ def doctor(
 def _one(
     place: str | None, lg_env: Path | None, wanted: Wanted, kernel: str | None, *, state: bool, json_output: bool
 ) -> int:
-    from fsjoule.bench.health.doors import open_doors
     from fsjoule.bench.health.result import Health, exit_code, overall, words
     from fsjoule.errors import ConfigError
     from fsjoule.lab.coordinator import connected, coordinator_address
     from fsjoule.lab.states import judge
-    from fsjoule.runs.doctor import environment_of, examined, tags_of
+    from fsjoule.runs.doctor import environment_of, examined, open_doors, tags_of
 
     if lg_env is None and place is None:
         raise ConfigError("no place is named", hint="fsjoule doctor PLACE, or --lg-env FILE, or --all")

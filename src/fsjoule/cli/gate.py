@@ -45,7 +45,7 @@ from fsjoule.store.index.defaults import VARIABLE
 if TYPE_CHECKING:
     from fsjoule.lab import EnvironmentFile
     from fsjoule.runs.gate import Sides
-    from fsjoule.runs.request import Choice
+    from fsjoule.runs.request import Request
     from fsjoule.statistics.policy import Policy
     from fsjoule.verdicts.explanation.changes import Explanation
     from fsjoule.verdicts.gated import Gated
@@ -292,7 +292,7 @@ class MeasureOptions:
     profiled: bool = False
     boards: int = 1
 
-    def choice(self, sides: Sides, policy: Policy) -> Choice:
+    def choice(self, sides: Sides, policy: Policy) -> Request:
         """The options with every name checked. Raises ConfigError."""
         from fsjoule.runs.request import choose
 

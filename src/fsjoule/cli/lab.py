@@ -46,7 +46,7 @@ def lab_up(
     Example: fsjoule lab up && eval "$(fsjoule lab env)" && labgrid-client places
     """
     from fsjoule.host import interrupts
-    from fsjoule.runs.virtual import emulator
+    from fsjoule.runs.held_lab import emulator
     from fsjoule.virtual.lab import lab as virtual_lab
 
     program = emulator(board, *kernel.split(","), say=progress)

@@ -66,9 +66,8 @@ def suites_show(  # noqa: PLR0917 - a command's options
     from fsjoule.report.numbers import seconds_text
     from fsjoule.report.oneline import plan_lines
     from fsjoule.report.terminal import print_table
-    from fsjoule.runs.earlier import earlier_rates
     from fsjoule.runs.options import UNTIL_DECIDED
-    from fsjoule.runs.repetition import least_boots
+    from fsjoule.runs.repetition import earlier_rates, least_boots
     from fsjoule.runs.request import choose, planned
     from fsjoule.suites import estimate
     from fsjoule.verdicts.filesystems import rule_of

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fsjoule.bench.run import Bench
     from fsjoule.model import Measurement, Plan, Planned  # noqa: F401 - in the type of a stash's key
     from fsjoule.ports import Meter, Shell
-    from fsjoule.runs.request import Choice
+    from fsjoule.runs.request import Request
     from fsjoule.runs.session import AnyBench, Session
 
 _FAILURES_IN_A_ROW: Final = 2
@@ -182,7 +182,7 @@ def _end_by_signal(config: pytest.Config) -> None:
         session.exitstatus = code
 
 
-def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Choice:
+def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Request:
     from fsjoule.runs.request import check_boards, choose, choose_resumed
 
     boards = 1 if option.boards is None else option.boards

@@ -7,7 +7,7 @@ May call: every room below it.
 
 Entry points:
 
-- `request.choose`: options with every name checked become a `Choice`; `request.planned` gives its plan.
+- `request.choose`: options with every name checked become a `Request`; `request.planned` gives its plan.
 - `session.Session`: builds cards, brings the virtual lab up, holds the place and opens the run folder. `Session.run`
   yields the `Bench`.
 - `resume.resume`: a run that ended early goes on in its own folder.

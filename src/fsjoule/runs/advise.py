@@ -15,8 +15,8 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Planned, Run, RunStatus
-from fsjoule.runs.earlier import earlier_rates, earlier_runs
-from fsjoule.runs.request import Choice, choose, planned
+from fsjoule.runs.repetition import earlier_rates, earlier_runs
+from fsjoule.runs.request import Request, choose, planned
 from fsjoule.store.reader import LoadedRun
 from fsjoule.suites import Estimate, estimate, suite
 from fsjoule.suites.profile import UsageProfile
@@ -177,7 +177,7 @@ def _options(asked: Question, one: Missing) -> list[str]:
     return words if asked.storage == CARD else [*words, "--storage", asked.storage]
 
 
-def _choice(asked: Question, name: str, filesystems: str | None, workloads: Iterable[str] | None) -> Choice:
+def _choice(asked: Question, name: str, filesystems: str | None, workloads: Iterable[str] | None) -> Request:
     return choose(
         suite_name=name,
         filesystems=filesystems,
@@ -233,7 +233,7 @@ def _lacking(asked: Question, found: Evidence | None) -> Mapping[tuple[str, tupl
     return lacking
 
 
-def _is_begun(run: Run, choice: Choice, asked: Question) -> bool:
+def _is_begun(run: Run, choice: Request, asked: Question) -> bool:
     """Whether a run ended early that had this plan."""
     plan = run.plan
     return (

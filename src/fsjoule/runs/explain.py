@@ -15,10 +15,9 @@ from fsjoule.model import SAMPLED, Measurement, SeriesKey, Symbols
 from fsjoule.model.kernel import kernels_of
 from fsjoule.model.labels import series_labels
 from fsjoule.model.series import Series
-from fsjoule.runs.names import matching
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.profiler import with_profiles
-from fsjoule.runs.request import Choice
+from fsjoule.runs.request import Request, matching
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.states import ChangeState, KeptState
 from fsjoule.store.objects.address import is_address
@@ -34,7 +33,7 @@ _KEEP: Final = "measure with --profile, on a board in guest time"
 
 
 def explain_measured(
-    choice: Choice, environment: lab.EnvironmentFile, *, say: Callable[[str], None], command: tuple[str, ...]
+    choice: Request, environment: lab.EnvironmentFile, *, say: Callable[[str], None], command: tuple[str, ...]
 ) -> tuple[LoadedRun, tuple[Explanation, ...]]:
     """Measure pairs of boots of a paired, profiled choice's two kernels; the run, and what differs.
 

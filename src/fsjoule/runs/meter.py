@@ -1,13 +1,15 @@
-"""Which meter to open: an address's, a virtual lab's, a labgrid environment's, or the only one present."""
+"""Which meter to open: an address's, a virtual lab's, a labgrid environment's, or the only one; and who uses it."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+
+import yaml
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError, MeterError
@@ -23,7 +25,7 @@ from fsjoule.meter.links.holders import is_terminal
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import Stream
 from fsjoule.model import BoardProfile
-from fsjoule.runs.virtual import emulator, virtual_lab_of
+from fsjoule.runs.held_lab import emulator, virtual_lab_of
 from fsjoule.virtual.lab import lab as virtual_lab
 from fsjoule.virtual.lab.instruments import address
 from fsjoule.virtual.lab.meter import meter_opener
@@ -32,6 +34,11 @@ KERNEL: Final = "6.1"
 _LAB: Final = "lab:"
 _SEARCH_S: Final = 8.0  # VISA asks the network for a second or more
 _LIST: Final = "fsjoule meter list shows all meters"
+
+
+_VIRTUAL_LAB: Final = "fsjoule_virtual_lab"
+# Where a checkout has its environment files, and the configurations of its exporters.
+_FOLDERS: Final = (("env", "**/*.yaml"), ("labgrid", "**/exporter.yaml"))
 
 
 @contextmanager
@@ -212,3 +219,52 @@ def _only_one(say: Callable[[str], None]) -> str:
         f"no meter was found ({seen})",
         hint=f"name it: --meter with {FORMS}, lab:NAME for a virtual lab's, {ADDRESSES}; or --lg-env FILE. {_LIST}",
     )
+
+
+def users(found: Iterable[Found], root: Path = Path()) -> dict[str, tuple[str, ...]]:
+    """By address: the files below `root` that name the meter, with the target, place or group that has it.
+
+    A file names a meter by its address, its port or its USB serial number, or asks for its virtual lab. A file that
+    cannot be read names none.
+    """
+    named = [
+        (f"{path.relative_to(root)} ({top})" if top else str(path.relative_to(root)), key, value)
+        for folder, pattern in _FOLDERS
+        for path in sorted((root / folder).glob(pattern))
+        for top, key, value in _scalars(path)
+    ]
+    return {each.address: tuple(dict.fromkeys(who for who, *told in named if _is(each, *told))) for each in found}
+
+
+def _is(found: Found, key: str, value: str) -> bool:
+    if key == _VIRTUAL_LAB:
+        return found.address.partition("/")[0] == f"{_LAB}{value}"
+    return value in (found.address, *found.device)
+
+
+def _scalars(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Each scalar of a YAML file, with the key before it and the target or group that it stands in."""
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return
+    if not isinstance(root, yaml.MappingNode):
+        return
+    for name, node in root.value:
+        if name.value == "targets" and isinstance(node, yaml.MappingNode):
+            for target, inner in node.value:
+                yield from ((target.value, *each) for each in _inside(inner))
+        else:
+            top = "" if name.value == "options" else str(name.value)
+            yield from ((top, *each) for each in _inside(node))
+
+
+def _inside(node: yaml.Node, key: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(node, yaml.ScalarNode):
+        yield key, str(node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            yield from _inside(each, key)
+    elif isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            yield from _inside(value, str(name.value))

@@ -28,7 +28,7 @@ from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
 from fsjoule.model.series import Series
 from fsjoule.runs.parallel.boards import started_boards
-from fsjoule.runs.request import Choice
+from fsjoule.runs.request import Request
 from fsjoule.runs.session import AnyBench, Observer, Session
 from fsjoule.statistics.order import Turn
 from fsjoule.suites import Pace
@@ -48,7 +48,7 @@ class PairedRun:
 
 
 def measure_pairs(
-    choice: Choice,
+    choice: Request,
     environment: lab.EnvironmentFile,
     *,
     taken: tuple[TakenKernel, ...] = (),

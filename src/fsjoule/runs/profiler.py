@@ -9,7 +9,7 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import Profile
-from fsjoule.runs.request import Choice
+from fsjoule.runs.request import Request
 from fsjoule.virtual.lab import board
 
 _HINT: Final = "take a board in guest time (env/deterministic.yaml), or `fsjoule explain A B`, which takes samples"
@@ -38,7 +38,7 @@ def check_profiled(environment: lab.EnvironmentFile) -> None:
         raise ConfigError(why, hint=_HINT)
 
 
-def with_profiles(choice: Choice, environment: lab.EnvironmentFile) -> Choice:
+def with_profiles(choice: Request, environment: lab.EnvironmentFile) -> Request:
     """The choice with profiles: exact if the board's instructions can be counted, or else samples.
 
     The figures of sampled boots do not count.

@@ -1,16 +1,30 @@
-"""How many repetitions a run has: boots go on until each statement about its filesystems is decided."""
+"""How many repetitions a run has, and what they cost by the board's earlier runs.
+
+Boots go on until each statement about its filesystems is decided.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
 
-from fsjoule.model import FioWorkload, Measurement, Plan, TimedWorkload
+from fsjoule.errors import ResultError
+from fsjoule.host.inside import list_inside
+from fsjoule.model import BoardProfile, FioWorkload, Measurement, Plan, TimedWorkload
 from fsjoule.model.labels import counted
 from fsjoule.report.answer import first_decided, progress_text
 from fsjoule.statistics.superiority import Rule
-from fsjoule.suites import Suite
+from fsjoule.store.reader import LoadedRun, load_run, load_run_file
+from fsjoule.suites import Rates, Suite, learned
 from fsjoule.verdicts.filesystems import contests, rule_of
+
+# A board's newest runs predict it best.
+_RUNS_LOOKED_AT: Final = 20
+# Of an emulated board whose clock counts instructions, on an idle computer.
+_AROUND_IN_GUEST_TIME_S: Final = 12.0
 
 
 def least_boots(suite: Suite, rule: Rule) -> int:
@@ -80,3 +94,29 @@ class Repetition:
         """The plan as it was measured."""
         entries = tuple(each for each in self.plan.entries if each.repetition <= self.until)
         return replace(self.plan, repeat=self.until, entries=entries)
+
+
+def earlier_runs(results: Path, profile: BoardProfile) -> Generator[LoadedRun]:
+    """The runs of this board below `results`, the newest first, read one by one; damaged ones are left out."""
+    try:
+        names = list_inside(results).folders
+    except ResultError:
+        return
+    for name in sorted(names, reverse=True):
+        if f"-{profile.name}-" not in name:
+            continue
+        try:
+            run = load_run_file(results / name)
+            # A folder name of the board `virtual-x86` contains `virtual` too.
+            if {board.name for board in run.boards.values()} == {profile.name}:
+                yield load_run(results / name)
+        except ResultError:
+            continue
+
+
+def earlier_rates(results: Path, profile: BoardProfile) -> Rates:
+    """The rates learned from the newest runs of this board below `results`; a guess if there are none."""
+    runs = islice(earlier_runs(results, profile), _RUNS_LOOKED_AT)
+    found = learned((each.run, each.measurements) for each in runs)
+    guest_time = profile.guest_time and not found.runs
+    return replace(found, around_s=_AROUND_IN_GUEST_TIME_S) if guest_time else found

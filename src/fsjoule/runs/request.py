@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
+
+from _pytest.mark.expression import Expression
 
 from fsjoule import images, lab
 from fsjoule.errors import ConfigError, ResultError
@@ -15,11 +17,10 @@ from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.kernels import check_kernel
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Planned, Provision, Reach, RunStatus
 from fsjoule.model.labels import counted, listed
-from fsjoule.runs.names import matching
+from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import UNTIL_DECIDED
 from fsjoule.runs.repetition import least_boots
 from fsjoule.runs.resume import Resumed, resume
-from fsjoule.runs.virtual import check_room
 from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
 from fsjoule.verdicts.filesystems import rule_of
@@ -35,7 +36,7 @@ _LARGEST_SEED: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Request:
     """The user's request, every name checked.
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` and
@@ -87,7 +88,7 @@ def choose(
     workload: str | None = None,
     select: str | None = None,
     boards: int = 1,
-) -> Choice:
+) -> Request:
     """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
 
     Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
@@ -119,7 +120,7 @@ def choose(
         )
     if seed is not None and not 0 <= seed <= _LARGEST_SEED:
         raise ConfigError(f"--seed {seed}: it is out of range", hint=f"choose 0 to {_LARGEST_SEED}")
-    return Choice(
+    return Request(
         chosen,
         names,
         wanted,
@@ -255,7 +256,7 @@ def choose_resumed(
     profiled: bool = False,
     boards: int = 1,
     environment: lab.EnvironmentFile | None = None,
-) -> Choice:
+) -> Request:
     """The request of a run that goes on. `given` has further options of the user, by name: only `--repeat` changes it.
 
     Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
@@ -284,7 +285,7 @@ def choose_resumed(
             f"--repeat {number}: {path} has measurements of {counted(resumed.begun, 'repetition')} already",
             hint=f"choose {resumed.begun} to {_MOST_REPETITIONS}",
         )
-    return Choice(
+    return Request(
         chosen,
         plan.filesystems,
         resumed.kernels,
@@ -304,7 +305,7 @@ def _filesystems(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filesystem(name).name for name in listed(text, option="--fs")))
 
 
-def planned(choice: Choice, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
+def planned(choice: Request, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
     """The plan's entries (kernels by label), with notes. Raises ConfigError if one is impossible on this board."""
 
     def factor_for(name: str) -> float:
@@ -372,7 +373,29 @@ def check_reach(profile: BoardProfile, kernels: Sequence[str], roots: Sequence[s
         )
 
 
-def _pairs(choice: Choice, labels: tuple[str, ...]) -> list[tuple[str, str]]:
+def _pairs(choice: Request, labels: tuple[str, ...]) -> list[tuple[str, str]]:
     """The labels of baseline and candidate in boot order, pair by pair."""
     label = dict(zip(Turn, labels, strict=True))
     return [(label[first], label[second]) for first, second in interleaved(choice.repeat, seed=choice.seed)]
+
+
+def matching(select: str | None) -> Callable[[str], bool]:
+    """Whether a name matches `ext4 and not (rand or mkfs)`: its words are parts of names. Without one all names do.
+
+    Raises ConfigError for a wrong expression.
+    """
+    if not select:
+        return lambda _name: True
+    try:
+        expression = Expression.compile(select)
+    except SyntaxError as error:
+        hint = "words with and, or, not and parentheses: -k 'ext4 and not rand'"
+        raise ConfigError(f"-k {select!r}: {error.msg}", hint=hint) from error
+
+    def matches(name: str) -> bool:
+        def is_part(word: str, /, **_more: object) -> bool:
+            return word.lower() in name.lower()
+
+        return expression.evaluate(is_part)
+
+    return matches

@@ -29,17 +29,14 @@ from fsjoule.images.programs import card_programs
 from fsjoule.model import BoardProfile, HostLoad, LabFacts, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.report.oneline import one_line, plan_lines
 from fsjoule.report.run import show_run, write_report
-from fsjoule.runs.equipment import Equipment, equipment
-from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.held_lab import Equipment, HeldLab, check_equipment, equipment
 from fsjoule.runs.parallel.bench import ParallelBench
-from fsjoule.runs.parallel.boards import Boards
+from fsjoule.runs.parallel.boards import Boards, BoardsPace
 from fsjoule.runs.parallel.messages import Assignment
-from fsjoule.runs.parallel.pace import BoardsPace
 from fsjoule.runs.profiler import LabProfiler, check_profiled
 from fsjoule.runs.repetition import Repetition
-from fsjoule.runs.request import Choice, check_apart, planned, root_filesystems
+from fsjoule.runs.request import Request, check_apart, planned, root_filesystems
 from fsjoule.runs.versions import lava_job, revision, versions
-from fsjoule.runs.virtual import check_equipment
 from fsjoule.store.files import check_writable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
@@ -80,7 +77,7 @@ class Session:
     with a `repetition` fewer may do.
     """
 
-    choice: Choice
+    choice: Request
     environment: lab.EnvironmentFile
     say: Callable[[str], None]
     command: tuple[str, ...]

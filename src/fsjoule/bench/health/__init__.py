@@ -10,6 +10,5 @@ Entry points:
 - `checkup.Checkup`: all checks of one place.
 - `result.Check`, `result.Health`: what a check found.
 
-A module has one or two checks (`power`, `meter`, `card`, `marks`, `clock`): a function that looks, and a pure one that
-judges.
+`board` and `meter` have the checks: for each a function that looks, and a pure one that judges.
 """

@@ -6,12 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fsjoule.bench.health.boot import BOOT, FLASHER, check_boot, check_flasher
-from fsjoule.bench.health.card import CARD, check_card
-from fsjoule.bench.health.clock import CLOCK, check_clock
-from fsjoule.bench.health.marks import MARKS, check_marks
-from fsjoule.bench.health.meter import METER, check_counter, check_meter
-from fsjoule.bench.health.power import POWER, check_power
+from fsjoule.bench.health.board import BOOT, CARD, FLASHER, POWER, check_boot, check_card, check_flasher, check_power
+from fsjoule.bench.health.meter import CLOCK, MARKS, METER, check_clock, check_counter, check_marks, check_meter
 from fsjoule.bench.health.result import Check, Health
 from fsjoule.errors import LabError
 from fsjoule.meter.energy.kernel_tick import tick_notes

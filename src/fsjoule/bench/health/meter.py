@@ -1,22 +1,27 @@
 """The meter, with the board off: does it answer, is it calibrated, are samples lost, does it read zero?
 
-A board that measures itself is asked while it runs: does its counter count?
+A board that measures itself is asked while it runs: does its counter count? Then the marks: do they arrive, and how
+late are they against a square load? And the clocks: the board's, by which throughput is measured, and the meter's, by
+which energy is, against the host's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from fsjoule.bench.health.result import Check, Complaint, Health, judged
-from fsjoule.errors import MeasurementInvalid
+from fsjoule.bench.square_load import SquareLoad, analyse, mark_limit_s, run_square_load
+from fsjoule.errors import LabError, MeasurementInvalid
 from fsjoule.meter.energy import instrument_of
 from fsjoule.meter.energy.validity import Limits
-from fsjoule.model import MeterInfo, Trace
-from fsjoule.ports import Clock, Meter
+from fsjoule.meter.tools.clock_fit import Drift
+from fsjoule.model import BoardProfile, MeterInfo, Trace
+from fsjoule.ports import Clock, Meter, Shell
 
 METER: Final = "meter"
 _RECORD_S: Final = 2.0
@@ -30,6 +35,30 @@ _LINE: Final = "the line from the meter to its exporter, and the exporter's load
 _ZERO: Final = "disconnect the board and calibrate the zero: fsjoule meter calibrate; or something else draws power"
 
 _UPDATE: Final = "update fsjoule, as the meter's firmware was; or measure with another meter"
+
+
+MARKS: Final = "marks"
+_PULSES: Final = 6
+_WIRE: Final = "the wire from mark_device to the meter's mark input, and their common ground"
+_DAMAGE: Final = (
+    "a common ground, a shorter wire, 3.3 V on both sides, and 115200 baud; fsjoule meter info counts what is damaged"
+)
+_LATE: Final = "is the exporter or the emulator's host busy? fsjoule meter selftest --lg-env FILE draws more pulses"
+
+
+CLOCK: Final = "clock"
+WATCH_S: Final = 8.0
+# Half of the smallest change of a figure that a gate usually decides.
+_MOST_OFF: Final = 0.005
+_BROKEN_OFF: Final = 0.05
+# A crystal keeps 100 ppm; a resonator does not.
+_MOST_PPM: Final = 500.0
+_LOOKS: Final = 5
+_RESOLUTION_S: Final = 0.01  # of /proc/uptime
+_BOARD_CLOCK: Final = (
+    "throughput is measured by this clock: its kernel's timer; an emulated board's host may be too slow for real time"
+)
+_METER_CLOCK: Final = "energy is measured by this clock: the meter's crystal and its firmware's clock setting"
 
 
 def check_meter(meter: Meter, clock: Clock, notices: Callable[[], Sequence[str]], *, guest_time: bool = False) -> Check:
@@ -102,3 +131,110 @@ def _unknown(info: MeterInfo) -> list[Complaint]:
 
 def _complaints(notices: Sequence[str]) -> list[Complaint]:
     return [Complaint(Health.DOUBTFUL, each, "fsjoule meter info --lg-env FILE shows all of it") for each in notices]
+
+
+def check_marks(shell: Shell, meter: Meter, clock: Clock, profile: BoardProfile, *, pulses: int = _PULSES) -> Check:
+    """Draw a square load on a booted board. Raises LabError."""
+    trace = run_square_load(shell, meter, clock, profile.mark_line, pulses=pulses)
+    sent, heard = 2 * pulses, len(trace.marks)
+    damage = [Complaint(Health.DOUBTFUL, each, _DAMAGE) for each in trace.mark_faults]
+    if heard != sent:
+        what = f"{heard} of {sent} marks arrived at the meter"
+        return judged(MARKS, "", [Complaint(Health.BROKEN, what, _DAMAGE if damage else _WIRE), *damage])
+    if profile.mark_line.is_counter:
+        return Check(MARKS, Health.OK, f"{heard} of {sent} came; each is a reading of the board's own counter")
+    if profile.guest_time:
+        return Check(
+            MARKS, Health.OK, f"{heard} of {sent} arrived; in guest time there is no latency that a load could show"
+        )
+    try:
+        found = analyse(trace, profile.mark_line, pulses)
+    except MeasurementInvalid as error:
+        late = Complaint(Health.DOUBTFUL, "; ".join(error.reasons), _LATE)
+        return judged(MARKS, f"{heard} of {sent} arrived", [*damage, late])
+    return judge_marks(found, mark_limit_s(trace.info, profile.mark_line, profile.window_excess_s), damage)
+
+
+def judge_marks(found: SquareLoad, limit_s: float, complaints: Sequence[Complaint] = ()) -> Check:
+    """Judge latencies by the limit that the energy's uncertainty includes, in seconds, beside other complaints."""
+    start, stop = found.start, found.stop
+    seen = (
+        f"start marks {start.median_s * 1e3:+.1f} ms (SD {start.spread_s * 1e3:.1f}), "
+        f"stop marks {stop.median_s * 1e3:+.1f} ms (SD {stop.spread_s * 1e3:.1f}) against {found.pulses} pulses of "
+        f"{(found.high_w - found.low_w) * 1e3:.0f} mW; allowed are {limit_s * 1e3:.0f} ms"
+    )
+    complaints = list(complaints)
+    if (farthest_s := max(start.farthest_s, stop.farthest_s)) > limit_s:
+        complaints.append(Complaint(Health.DOUBTFUL, f"a mark was {farthest_s * 1e3:.0f} ms off", _LATE))
+    return judged(MARKS, seen, complaints)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockGain:
+    """A clock gains `gain` (a fraction) on the host's, which is known to ± `uncertainty`."""
+
+    gain: float
+    uncertainty: float
+
+
+def check_clock(
+    shell: Shell, clock: Clock, watch: Callable[[float], Drift | None] | None, notes: Sequence[str] = ()
+) -> Check:
+    """Compare for 8 s. `watch` compares the meter's clock for so many seconds; None without a meter. Raises LabError.
+
+    `notes` say what else is known of the meter's and the board's clocks together.
+    """
+    before = _look(shell, clock)
+    drift = None
+    if watch is None:
+        clock.sleep(WATCH_S)
+    else:
+        drift = watch(WATCH_S)
+    return judge_clock(_gain(before, _look(shell, clock)), drift, notes)
+
+
+def judge_clock(board: ClockGain, meter: Drift | None, notes: Sequence[str] = ()) -> Check:
+    seen = f"board {board.gain:+.2%} ± {board.uncertainty:.2%} against the host"
+    complaints = [Complaint(Health.DOUBTFUL, each, "see the note") for each in notes]
+    off = abs(board.gain) - board.uncertainty
+    if off > _MOST_OFF:
+        health = Health.BROKEN if off > _BROKEN_OFF else Health.DOUBTFUL
+        complaints.append(
+            Complaint(health, f"the board's clock {'gains' if board.gain > 0 else 'loses'}", _BOARD_CLOCK)
+        )
+    if meter is not None:
+        uncertainty_ppm = 2 * meter.uncertainty_ppm
+        seen += f", meter {meter.ppm:+.0f} ± {uncertainty_ppm:.0f} ppm"
+        if abs(meter.ppm) - uncertainty_ppm > _MOST_PPM:
+            word = "gains" if meter.ppm > 0 else "loses"
+            complaints.append(Complaint(Health.DOUBTFUL, f"the meter's clock {word}", _METER_CLOCK))
+    return judged(CLOCK, seen, complaints)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The board's time at a moment of the host's, which is known to ± `within_s`."""
+
+    host_s: float
+    board_s: float
+    within_s: float
+
+
+def _look(shell: Shell, clock: Clock) -> _Look:
+    """Ask the board for its time a few times, and keep the quickest answer."""
+    found: list[_Look] = []
+    for _ in range(_LOOKS):
+        begin_s = clock.now_s()
+        said = shell.run(["cat", "/proc/uptime"]).stdout
+        end_s = clock.now_s()
+        try:
+            board_s = float(said.split()[0])
+        except (ValueError, IndexError):
+            raise LabError(f"the board's clock cannot be read: {said.strip()!r}", transient=True) from None
+        found.append(_Look((begin_s + end_s) / 2, board_s, (end_s - begin_s) / 2 + _RESOLUTION_S / 2))
+    return min(found, key=lambda look: look.within_s)
+
+
+def _gain(before: _Look, after: _Look) -> ClockGain:
+    span_s = after.host_s - before.host_s
+    return ClockGain((after.board_s - before.board_s) / span_s - 1, (before.within_s + after.within_s) / span_s)

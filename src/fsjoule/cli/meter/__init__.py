@@ -39,8 +39,7 @@ def list_meters(wide: Wide = False, json_output: Json = False) -> None:
 
     Example: fsjoule meter list
     """
-    from fsjoule.runs.meter import find_meters
-    from fsjoule.runs.meter_users import users
+    from fsjoule.runs.meter import find_meters, users
 
     found = find_meters()
     benches = users(found)

@@ -3,6 +3,6 @@
 Each boot is a run of its own (`boots`), so that every figure stays in an ordinary run folder. The log
 (`fsjoule.store.bisection`) is all the state there is: the next step follows from it (`fsjoule.statistics.bisection`).
 
-`bisection` puts it together, `search` is the loop. `question` checks the input, `builds` gives kernels, `boards` the
-board of each boot, `recorded` earlier runs, `explanation` the functions at fault. `confirmed` asks what trends tell.
+`bisection` puts it together, `search` is the loop. `question` checks the input, `builds` gives kernels, `boots` boots
+them on a board, `recorded` has earlier runs. `confirmed` asks what trends tell.
 """

@@ -1,13 +1,18 @@
-"""A bisection put together: the question checked, the log opened, builds and boots started, the search run."""
+"""A bisection put together: the question checked, the log opened, builds and boots started, the search run.
+
+Why the culprit costs what it costs: one profiled boot of each side, and what they say.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
-from fsjoule.errors import ConfigError, FsjouleError
+from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.kernels.compilation import compiler_version
 from fsjoule.kernels.configuration import board_configuration
@@ -17,26 +22,36 @@ from fsjoule.kernels.tree import commits as tree
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
 from fsjoule.kernels.tree.outcomes import Builds
 from fsjoule.kernels.tree.repository import Repository, open_repository
+from fsjoule.model.bisection import NoKernel
 from fsjoule.model.labels import counted
-from fsjoule.runs.bisect.boards import Boards, Opening
-from fsjoule.runs.bisect.boots import BoardBoots
+from fsjoule.ports import KernelBoots, KernelBuilds
+from fsjoule.runs.bisect.boots import BoardBoots, Opening, SpareBoards
 from fsjoule.runs.bisect.builds import TreeBuilds
-from fsjoule.runs.bisect.explanation import profile_pair
 from fsjoule.runs.bisect.kept_culprit import keep_answer
-from fsjoule.runs.bisect.pool import Assignment, Pool
-from fsjoule.runs.bisect.question import Request, asked_of, begin, check_environments, choice_of
+from fsjoule.runs.bisect.pool import Pool, PoolAssignment
+from fsjoule.runs.bisect.question import BisectRequest, asked_of, begin, check_environments, choice_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
-from fsjoule.runs.request import Choice
-from fsjoule.store.bisection import BisectionLog, Line, bisection_log
+from fsjoule.runs.explain import explain_pair
+from fsjoule.runs.request import Request
+from fsjoule.store.bisection import BisectionLog, Line, Profiled, bisection_log
 from fsjoule.store.files import check_writable
 from fsjoule.store.index.database import open_index
+from fsjoule.store.reader import load_run
+from fsjoule.suites import repetition_seed
+from fsjoule.verdicts.bisection.answer import pair
 from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.explanation.changes import Explanation
 
 _SYMBOLS: Final = "CONFIG_KALLSYMS"
 
 
-def bisect(request: Request) -> State:
+# Both boots share their random choices, which no other boot of a bisection has.
+_REPETITION = 4_000
+_SHORT = 12
+
+
+def bisect(request: BisectRequest) -> State:
     """Find the first bad commit; the state's log has the answer. A log that has begun goes on where it was.
 
     Raises ConfigError for what cannot be asked, or another question than the log's; KernelBuildError for an end that
@@ -88,15 +103,15 @@ def bisect(request: Request) -> State:
         return found
 
 
-def _boots(request: Request, choice: Choice) -> Boards | Pool:
+def _boots(request: BisectRequest, choice: Request) -> SpareBoards | Pool:
     if request.boards > 1:
         folder = request.state / "ahead"
-        assigned = Assignment(choice, request.environment, request.metrics, request.select, folder, request.command)
+        assigned = PoolAssignment(choice, request.environment, request.metrics, request.select, folder, request.command)
         return Pool(assigned, request.boards, request.results, request.say)
-    return Boards(_boards(request, choice), request.say)
+    return SpareBoards(_boards(request, choice), request.say)
 
 
-def _boards(request: Request, choice: Choice) -> list[Opening]:
+def _boards(request: BisectRequest, choice: Request) -> list[Opening]:
     def on(environment: lab.EnvironmentFile) -> BoardBoots:
         cards = request.state / "cards"
         return BoardBoots(choice, environment, request.metrics, request.select, cards, request.say, request.command)
@@ -104,7 +119,7 @@ def _boards(request: Request, choice: Choice) -> list[Opening]:
     return [partial(on, each) for each in (request.environment, *request.others)]
 
 
-def _keep_culprit(request: Request, found: State, repository: Repository) -> None:
+def _keep_culprit(request: BisectRequest, found: State, repository: Repository) -> None:
     """The answer is there, and stays, whatever the index says."""
     assert request.index
     try:
@@ -139,3 +154,37 @@ def _tell_lines(log: BisectionLog, builds: TreeBuilds, line: tree.Line) -> None:
         )
     for entered in lines[1:]:
         builds.enter(entered.commits[0], entered.inside)
+
+
+def profile_pair(log: BisectionLog, builds: KernelBuilds, boots: KernelBoots, say: Callable[[str], None]) -> State:
+    """Boot both sides of the answer's loss with profiles, unless that was done, or there is none.
+
+    Raises LabError if a side cannot be profiled; the answer stays.
+    """
+    state = State.of(log.events)
+    for kernel in pair(state) or ():
+        if any(each.kernel == kernel for each in state.profiled):
+            continue
+        say(f"a boot with a profile: {kernel.commit[:_SHORT]}")
+        built = builds.take(kernel)
+        if isinstance(built, NoKernel):
+            raise LabError(f"{kernel.commit[:_SHORT]} has no kernel any more: {built.why}")
+        seed = repetition_seed(state.asked.seed, _REPETITION)
+        boot = boots.measure(built.folder, seed, profiled=True)
+        if boot.unfit is not None:
+            raise LabError(f"{kernel.commit[:_SHORT]} did not do its work: {boot.unfit}", transient=True)
+        log.add(Profiled(kernel, boot.run_id, str(boot.folder), boot.seconds, seed))
+    return State.of(log.events)
+
+
+def explain_bisection(state: State) -> tuple[Explanation, ...]:
+    """The answer's loss by function; nothing where no boots were profiled for it.
+
+    Raises ResultError if their run folders are gone.
+    """
+    folders = {each.kernel: Path(each.folder) for each in state.profiled}
+    sides = pair(state) if folders else None
+    if sides is None or not folders.keys() >= set(sides):
+        return ()
+    baseline, candidate = ((state.added(side.commit)[:_SHORT], load_run(folders[side])) for side in sides)
+    return explain_pair(baseline, candidate)

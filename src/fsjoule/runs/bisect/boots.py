@@ -1,4 +1,8 @@
-"""Boots of one kernel after the other on one board, each a run of its own with one repetition."""
+"""Boots of one kernel after the other, each a run of its own with one repetition, on one board or its spares.
+
+Each board has a level of its own in the statistics. A board is a function that opens it, so a pool can hand out its
+own.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import dataclasses
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -14,18 +18,17 @@ from typing import Any, Final, Self
 from fsjoule import kernels, lab
 from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
-from fsjoule.errors import BoardError, ConfigError
+from fsjoule.errors import BoardError, ConfigError, LabError, StorageError
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import drop, places
 from fsjoule.model import Measurement, Planned, Run
 from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
-from fsjoule.ports import LikelyBoots
+from fsjoule.ports import KernelBoots, LikelyBoots
 from fsjoule.runs.held_lab import HeldLab
-from fsjoule.runs.names import matching
 from fsjoule.runs.profiler import with_profiles
-from fsjoule.runs.request import Choice
+from fsjoule.runs.request import Request, matching
 from fsjoule.runs.session import Session
 from fsjoule.store.reader import load_run_file
 
@@ -33,6 +36,9 @@ from fsjoule.store.reader import load_run_file
 _CARDS: Final = 12
 # Many kernels of a bisection may hang; a boot that is silent for so long, and for much longer than others, does.
 _HANG_AFTER_S: Final = 30.0
+
+
+Opening = Callable[[], AbstractContextManager[KernelBoots]]
 
 
 @dataclass
@@ -46,7 +52,7 @@ class BoardBoots:
     kernels they would fill the cache. Several boards may share the folder.
     """
 
-    choice: Choice
+    choice: Request
     environment: lab.EnvironmentFile
     metrics: tuple[Metric, ...]
     select: str
@@ -199,3 +205,46 @@ def _measured(bench: Bench, entries: tuple[Planned, ...]) -> tuple[list[Measurem
                 raise
             return measured, error.what.splitlines()[0]
     return measured, None
+
+
+@dataclass
+class SpareBoards:
+    """ports.KernelBoots on the first of `boards` that works; a board that was given up is not asked again."""
+
+    boards: Sequence[Opening]
+    say: Callable[[str], None]
+    _number: int = field(default=0, init=False)
+    _present: KernelBoots | None = field(default=None, init=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
+        """See ports.KernelBoots. Raises the LabError of the last board; a full disk is no board's fault."""
+        while True:
+            if self._present is None:
+                self._present = self._open.enter_context(self.boards[self._number]())
+            try:
+                return self._present.measure(kernel, seed, profiled=profiled)
+            except StorageError:
+                raise
+            except LabError as error:
+                if not self.give_up(error.what.splitlines()[0]):
+                    raise
+
+    def expect(self, likely: LikelyBoots) -> None:
+        """See ports.KernelBoots: no board is free."""
+
+    def give_up(self, why: str) -> bool:
+        """See ports.KernelBoots."""
+        if self._number + 1 >= len(self.boards):
+            return False
+        self.say(f"board {self._number + 1} of {len(self.boards)} is out: {why}; going on with the next one")
+        self._present = None
+        self._open.close()
+        self._number += 1
+        return True

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
-from fsjoule.bench.storage import name_of
+from fsjoule.bench.scratch import name_of
 from fsjoule.errors import FsjouleError, ResultError
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model.metrics import Metric

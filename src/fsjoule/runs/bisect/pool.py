@@ -19,10 +19,10 @@ from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import LikelyBoots
+from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.parallel.boards import lab_of_board
 from fsjoule.runs.parallel.processes import Processes
-from fsjoule.runs.request import Choice
-from fsjoule.runs.virtual import check_room
+from fsjoule.runs.request import Request
 
 # A boot whose board fails gets another one, once, and so does a kernel that does not work.
 _TRIES: Final = 2
@@ -30,10 +30,10 @@ _WORKER: Final = "fsjoule.runs.bisect.worker"
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class PoolAssignment:
     """To a board's process, first: the arguments of its `BoardBoots`."""
 
-    choice: Choice
+    choice: Request
     environment: EnvironmentFile
     metrics: tuple[Metric, ...]
     select: str
@@ -51,7 +51,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PoolBoot:
     """A boot, or why there is none."""
 
     boot: KernelBoot | None = None
@@ -66,7 +66,7 @@ class Pool:
     `results`. Those that nobody has asked for go at the end.
     """
 
-    assignment: Assignment
+    assignment: PoolAssignment
     boards: int
     results: Path
     say: Callable[[str], None]
@@ -74,7 +74,7 @@ class Pool:
     _processes: Processes = field(init=False)
     _started: bool = field(default=False, init=False)
     _under_way: dict[int, Wish] = field(default_factory=dict[int, Wish], init=False)
-    _made: dict[Wish, Made] = field(default_factory=dict[Wish, Made], init=False)
+    _made: dict[Wish, PoolBoot] = field(default_factory=dict[Wish, PoolBoot], init=False)
     _tries: dict[Wish, list[int]] = field(default_factory=dict[Wish, list[int]], init=False)
     _faults: dict[int, int] = field(default_factory=dict[int, int], init=False)
     _wanted: Wish | None = field(default=None, init=False)
@@ -157,7 +157,7 @@ class Pool:
             None,
         )
 
-    def _take(self, number: int, made: Made) -> None:
+    def _take(self, number: int, made: PoolBoot) -> None:
         wish = self._under_way.pop(number)
         tries = self._tries.setdefault(wish, [])
         tries.append(number)
@@ -177,7 +177,7 @@ class Pool:
         if not final and self._faults[number] >= _TRIES and len(self._processes.left) > 1 and made.fault is not None:
             self._lose(number, made.fault)
 
-    def _keep(self, number: int, wish: Wish, made: Made) -> None:
+    def _keep(self, number: int, wish: Wish, made: PoolBoot) -> None:
         assert made.boot is not None
         self._made[wish] = made
         ahead = "" if wish == self._wanted else ", ahead"
@@ -189,5 +189,5 @@ class Pool:
             tries = self._tries.setdefault(wish, [])
             tries.append(number)
             if len(tries) >= _TRIES:
-                self._made[wish] = Made(fault=error)
+                self._made[wish] = PoolBoot(fault=error)
         self._processes.leave_out(number, error)

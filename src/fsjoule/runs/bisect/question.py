@@ -17,7 +17,7 @@ from fsjoule.model.metrics import Metric, metrics_of
 from fsjoule.model.series import Where
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
-from fsjoule.runs.request import Choice, check_boards, choose, planned
+from fsjoule.runs.request import Request, check_boards, choose, planned
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
 from fsjoule.store.index.database import open_index
@@ -31,7 +31,7 @@ _METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BisectRequest:
     """The user's request, every name as written. `state` is the folder of the log, `jobs` counts compilers.
 
     `others` are further boards of the same kind, for when one fails; `boards` is how many in guest time boot at once.
@@ -67,7 +67,7 @@ class Request:
     say: Say = field(default=lambda _text: None)
 
 
-def check_environments(request: Request) -> None:
+def check_environments(request: BisectRequest) -> None:
     """Raises ConfigError for boards that are not of one kind, or cannot boot at once."""
     first = request.environment
     check_boards(request.boards, first)
@@ -91,7 +91,7 @@ def check_environments(request: Request) -> None:
         lab.check_places(each)
 
 
-def choice_of(request: Request) -> Choice:
+def choice_of(request: BisectRequest) -> Request:
     """The plan of each boot; its kernel is replaced by the commit's."""
     recipe = request.environment.profile.recipe
     return choose(
@@ -107,7 +107,7 @@ def choice_of(request: Request) -> Choice:
     )
 
 
-def asked_of(request: Request, choice: Choice, repository: Repository, config: tuple[str, ...]) -> Asked:
+def asked_of(request: BisectRequest, choice: Request, repository: Repository, config: tuple[str, ...]) -> Asked:
     entries = planned(choice, request.environment.profile, choice.kernels).entries
     chosen = {entry.slug: entry for entry in selected(entries, request.select, request.metrics)}
     figures = tuple(
@@ -155,7 +155,7 @@ def check_budget(asked: Asked, line: Line, say: Say) -> None:
 
 
 def _noise(
-    index: str | None, choice: Choice, profile: BoardProfile, metrics: tuple[Metric, ...]
+    index: str | None, choice: Request, profile: BoardProfile, metrics: tuple[Metric, ...]
 ) -> dict[str, KnownNoise]:
     """The noise of each figure in earlier boots on this board, by the figure's name."""
     if index is None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from fsjoule.errors import FsjouleError
 from fsjoule.runs.bisect.boots import BoardBoots
-from fsjoule.runs.bisect.pool import Assignment, Made, Wish
-from fsjoule.runs.parallel.link import Link, serve
+from fsjoule.runs.bisect.pool import PoolAssignment, PoolBoot, Wish
+from fsjoule.runs.parallel.processes import Link, serve
 
 
 def _work(link: Link, name: str) -> None:
-    assigned: Assignment = link.receive()
+    assigned: PoolAssignment = link.receive()
     folder = assigned.folder / name
     choice = replace(assigned.choice, results=folder / "results")
     environment = replace(assigned.environment, virtual_lab=name)
@@ -21,11 +21,11 @@ def _work(link: Link, name: str) -> None:
             link.send(_made(boots, wish))
 
 
-def _made(boots: BoardBoots, wish: Wish) -> Made:
+def _made(boots: BoardBoots, wish: Wish) -> PoolBoot:
     try:
-        return Made(boots.measure(wish.kernel, wish.seed, profiled=wish.profiled))
+        return PoolBoot(boots.measure(wish.kernel, wish.seed, profiled=wish.profiled))
     except FsjouleError as error:
-        return Made(fault=error)
+        return PoolBoot(fault=error)
 
 
 def _say_nothing(_text: str) -> None:

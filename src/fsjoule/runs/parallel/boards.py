@@ -17,16 +17,16 @@ from typing import Any, Final
 
 from fsjoule import lab
 from fsjoule.bench.boots import boot_key
-from fsjoule.bench.faults import fault_of
 from fsjoule.bench.instrument import check_board
+from fsjoule.bench.tries import fault_of
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import BoardFacts, Fault, LabFacts, Planned, PoolPlace, Run
+from fsjoule.runs.held_lab import being_changed, check_room
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Processes
-from fsjoule.runs.virtual import being_changed, check_room
-from fsjoule.suites import Rates, estimate
+from fsjoule.suites import Rates, estimate, left_text
 
 # A boot that fails on so many boards fails for good: its kernel may be why. A board fails so often in a row, too.
 _TRIES: Final = 2
@@ -371,3 +371,19 @@ def started_boards(assignment: Assignment, say: Callable[[str], None], *, worker
         with interrupts.interruptible():
             boards.open()
         yield boards
+
+
+@dataclass(frozen=True, slots=True)
+class BoardsPace:
+    """As `suites.Pace`, from what whole boots took. Boards are ahead of the measurements that have been told."""
+
+    boards: Boards
+    may_end_early: bool
+
+    def note(self, _number: int, _seconds: float, _booting_s: float) -> None:
+        """Nothing is learned from when a measurement is told."""
+
+    @property
+    def text(self) -> str:
+        """`about 14 min left`, or nothing."""
+        return left_text(self.boards.left_s or None, may_end_early=self.may_end_early)

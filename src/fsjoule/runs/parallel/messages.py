@@ -9,7 +9,7 @@ from fsjoule.errors import FsjouleError
 from fsjoule.kernels import TakenKernel
 from fsjoule.lab import EnvironmentFile
 from fsjoule.model import LabFacts, Measurement, Planned, Run, Trace
-from fsjoule.runs.request import Choice
+from fsjoule.runs.request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Assignment:
     If the environment's tags choose a place, the process takes one.
     """
 
-    choice: Choice
+    choice: Request
     environment: EnvironmentFile
     kernels: tuple[TakenKernel, ...]
     command: tuple[str, ...]

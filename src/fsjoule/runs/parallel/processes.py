@@ -1,15 +1,21 @@
-"""Processes of one run, each with a board: started, heard, left out when they fail, and ended together."""
+"""Processes of one run, each with a board: started, heard, left out when they fail, and ended together.
+
+`Processes` is the run's end of their connections, `Link` and `serve` are theirs.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -18,6 +24,7 @@ from typing import IO, Any, Final
 
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts, process
+from fsjoule.host.limits import of_system
 from fsjoule.host.process_ref import ending, seen
 from fsjoule.lab import PROCESS_FOLDER
 from fsjoule.runs.parallel.messages import Crashed, Failed, Said
@@ -35,6 +42,9 @@ _USERS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Hear = Callable[[int, Any], None]
 Lose = Callable[[int, FsjouleError], None]
+
+
+_WELL_S: Final = 10.0
 
 
 class BoardProcessError(RuntimeError):
@@ -225,3 +235,71 @@ class Processes:
                     hear(number, self._each[number].connection.recv())
                 except (EOFError, OSError):
                     self._each[number].gone = True
+
+
+@dataclass
+class Link:
+    """The connection to the run. Two threads send: a word that this process is well comes every few seconds."""
+
+    connection: Connection[Any, Any]
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def send(self, message: object) -> None:
+        with interrupts.shielded(), self._lock:  # half a message would end the conversation
+            self.connection.send(message)
+
+    def receive(self) -> Any:  # noqa: ANN401 - whatever the run sends
+        """The next message; a signal ends the wait. Raises EOFError when the run is gone."""
+        with interrupts.interruptible():
+            return self.connection.recv()
+
+    def say(self, text: str) -> None:
+        self.send(Said(text))
+
+    @contextmanager
+    def well(self) -> Generator[None]:
+        thread = threading.Thread(target=self._tell, name="well", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _tell(self) -> None:
+        while not self._over.wait(_WELL_S):
+            try:
+                self.send(Said())
+            except OSError:
+                # The run is gone, perhaps killed: nobody wants the rest of the boot, and others want the board.
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+
+def serve(work: Callable[[Link, str], None]) -> None:
+    """The process `python -m MODULE FD LAB FOLDER`: do the work of a board with the lab of that name.
+
+    Its temporary files, among them those of labgrid's connections by ssh, are in the folder, and end with it.
+    Errors go to the run, which decides. The process ends at a signal, or when the run's process is gone.
+    """
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    link = Link(connection)
+    tempfile.tempdir = sys.argv[3]
+    with ExitStack() as closing:
+        closing.callback(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
+        closing.callback(connection.close)
+        closing.enter_context(interrupts.handled())
+        closing.enter_context(redirect_stdout(sys.stderr))
+        try:
+            with link.well():
+                work(link, sys.argv[2])
+        except KeyboardInterrupt:
+            return  # the run has no use for what is left
+        except (EOFError, BrokenPipeError):
+            return  # the run is gone
+        except FsjouleError as error:
+            link.send(Failed(error))
+        except Exception as error:  # noqa: BLE001 - the run tells it as its own
+            known = of_system(error)
+            link.send(Crashed(traceback.format_exc()) if known is None else Failed(known))

@@ -19,8 +19,8 @@ from fsjoule.errors import LabError, Part, also
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import Measurement, Planned, Run, Trace
-from fsjoule.runs.parallel.link import Link, serve
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
+from fsjoule.runs.parallel.processes import Link, serve
 from fsjoule.runs.profiler import LabProfiler
 from fsjoule.runs.session import Session
 
