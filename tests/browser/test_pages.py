@@ -32,6 +32,7 @@ from fsjoule.runs.gate import keep_gate
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
+from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.sides import Sources
 from fsjoule.suites.profile import profile_of
 from fsjoule.verdicts.advice.advise import advise
@@ -88,7 +89,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     found["one boot"].write_text(comparison_page(compare_sides(baseline, candidate), found["one boot"]), "utf-8")
     with open_index(str(here / "index.sqlite"), create=True) as index:
         import_runs(index, [here])
-        by_time, by_kernel = (trend_of(index, Where(), order=order, all_names=True) for order in Order)
+        by_time, by_kernel = (trend_of(trend_reader(index, Where(), order=order), all_names=True) for order in Order)
     found["trends"] = here / "trends.html"
     found["trends"].write_text(trend_page(by_time, by_kernel, link=link_from(here)), encoding="utf-8")
     with Sources("") as sources:

@@ -19,10 +19,11 @@ from fsjoule.store.folder import RunFolder
 from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.newestrows import Newest, NewestRows, kernel_labels, run_names
+from fsjoule.store.index.newestrows import Newest, kernel_labels, run_names
 from fsjoule.store.index.queries import list_series, points, run_folders, stats
 from fsjoule.store.index.selection import booted, resolve
 from fsjoule.store.selection import kernel_within
+from fsjoule.store.trend_rows import NewestRows
 
 NewLocation = Callable[[], str]
 

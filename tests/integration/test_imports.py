@@ -140,7 +140,7 @@ def test_a_page_with_nothing_to_compare_needs_no_scipy(tmp_path: Path) -> None:
 def test_a_trend_imports_no_more_than_it_needs() -> None:
     code = "import sys, json, fsjoule.verdicts.trend.trend; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
-    assert loaded & (HEAVY | {"pydantic"}) == {"numpy", "sqlalchemy"}
+    assert loaded & (HEAVY | {"pydantic"}) == {"numpy"}
 
 
 def test_a_trend_that_is_asked_for_again_does_without_the_detector(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from fsjoule.report.forge import Forge
 from fsjoule.report.numbers import change_text
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
-from fsjoule.store.index.newestrows import RunNames
-from fsjoule.store.index.states import ChangeState
+from fsjoule.store.trend_rows import ChangeState, RunNames
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
 from fsjoule.verdicts.trend.trend import Trend

@@ -26,7 +26,7 @@ from fsjoule.report.template import part, render
 from fsjoule.report.trend.cards import Card, Links, Of, cards, headline, lately, past_words
 from fsjoule.report.trend.data import Link, page_data
 from fsjoule.report.trend.words import drifts
-from fsjoule.store.index.newestrows import RunNames
+from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.trend.trend import Trend
 
 # Controls of the page that a service serves itself. Others, as the kernel, choose among what a page holds.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
@@ -16,18 +15,11 @@ from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Series
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.memory import Memory
-from fsjoule.store.index.newestrows import BOOT, FIGURES, KERNEL, RUN, STARTED, NewestRows, Row
+from fsjoule.store.trend_rows import BOOT, FIGURES, FIO, KERNEL, RUN, STARTED, TIMED, Labels, NewestRows, Row
 
-# The default metrics of fio's jobs, and of timed operations.
-FIO: Final = (Metric.THROUGHPUT, Metric.ENERGY)
-TIMED: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
-USUAL: Final = FIO + TIMED
 _TIMED_KINDS: Final = frozenset(kind.value for kind in TimedKind)
 _CONFIDENCE: Final = 0.95  # of a median's interval, if there are enough boots
 _MANY: Final = 500
-
-# Kernels' labels in runs of several kernels, by the numbers of run and kernel.
-Labels = Mapping[tuple[int, int], str]
 
 
 class HistoryPoint(NamedTuple):
@@ -66,11 +58,6 @@ class _Boots(NamedTuple):
     run: int
     kernel: int | None
     rows: list[Row]
-
-
-def several_kernels(found: Iterable[Collection[tuple[int, int | None]]]) -> set[int]:
-    """The runs that measured a series on more than one kernel, from the runs and kernels of each series."""
-    return {run for pairs in found for run, count in Counter(run for run, _ in pairs).items() if count > 1}
 
 
 def histories(
