@@ -32,8 +32,7 @@ from fsjoule.store.profiles import PROFILE_FILE, encode_profile
 from fsjoule.store.reader import load_run
 from fsjoule.store.trend_rows import ChangeState
 from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, Presence, Windows, explain
-from fsjoule.verdicts.explanation.functions import Function, base_name, executed
-from fsjoule.verdicts.explanation.subsystems import KERNEL, subsystems
+from fsjoule.verdicts.explanation.functions import KERNEL, Function, base_name, executed, subsystems
 from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 

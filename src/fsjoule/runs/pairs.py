@@ -32,7 +32,7 @@ from fsjoule.runs.request import Request
 from fsjoule.runs.session import AnyBench, Observer, Session
 from fsjoule.statistics.order import Turn
 from fsjoule.suites import Pace
-from fsjoule.verdicts.pairs import Enough, Pair, Test
+from fsjoule.verdicts.gate import Enough, Pair, Test
 
 # More boots do not help a side whose boots fail this often in a row.
 _FAILURES_IN_A_ROW: Final = 2

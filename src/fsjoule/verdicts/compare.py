@@ -16,8 +16,7 @@ from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.ratios import Floats
 from fsjoule.verdicts.comparison import Compared, Judged
-from fsjoule.verdicts.finding import Finding, Subject
-from fsjoule.verdicts.kernel_warnings import kernel_warnings
+from fsjoule.verdicts.finding import Finding, Subject, kernel_warnings
 from fsjoule.verdicts.remarks import (
     Boot,
     Comparable,
