@@ -18,8 +18,7 @@ import numpy as np
 from common import meter_stream, show
 
 from fsjoule.errors import MeterError
-from fsjoule.meter.protocol.frames import Frame, FrameDecoder
-from fsjoule.meter.protocol.framing import packed
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder, packed
 
 _BATCH = 20_000
 _STREAM_S = 60

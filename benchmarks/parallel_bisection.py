@@ -23,7 +23,7 @@ from guest_time import options, quick_ext4, say, turn_s
 
 from fsjoule.host import interrupts
 from fsjoule.kernels import take_kernels
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
@@ -70,7 +70,7 @@ class _Debian:
         raise AssertionError(f"{merge} after {before} is no merge")
 
 
-def _build_folder(kernel: Kernel, folder: Path) -> Path:
+def _build_folder(kernel: KernelFiles, folder: Path) -> Path:
     """A folder with the kernel's parts where `make` would leave them."""
     tree = kernel.device_tree
     assert tree is not None, "the board has one"

@@ -21,7 +21,7 @@ from meter_soak import busy
 
 from fsjoule.host import process
 from fsjoule.meter.links import ppk2
-from fsjoule.meter.tools.live import Reading
+from fsjoule.meter.tools.live import LiveReading
 from fsjoule.meter.tools.recorder import record_instrument
 
 _REPORT_S: Final = 60.0
@@ -41,7 +41,7 @@ class _After:
         time.sleep(max(0.0, min(timeout_s, self._end_s - time.monotonic())))
         return time.monotonic() >= self._end_s
 
-    def say(self, reading: Reading) -> None:
+    def say(self, reading: LiveReading) -> None:
         if time.monotonic() >= self._report_s:
             self._report_s += _REPORT_S
             self.memory_mib.append(_memory_mib())

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from fsjoule.errors import ConfigError
+from fsjoule.hooks import Rows
 from fsjoule.model.filesystem import Filesystem, Root, Variant
 
 # Variants that every filesystem can have.
@@ -36,7 +37,9 @@ _TABLE: Final = (
         mount_options=("noinit_itable",),
         check=("fsck.ext4", "-f", "-n"),
         repair=("fsck.ext4", "-f", "-y"),
+        packages=("e2fsprogs",),
         modules=("ext4",),
+        kconfig=("EXT4_FS", "EXT4_FS_POSIX_ACL", "EXT4_FS_SECURITY"),
         identity=("-U", "{uuid}"),
         # Journal and inode tables are written at once; written in the background they would be measured. Without the
         # variable mke2fs turns their zeros into holes. Below 512 MiB it would choose blocks of 1 KiB.
@@ -67,7 +70,9 @@ _TABLE: Final = (
         ("mkfs.ext3", "-q", "-F", "-E", "nodiscard"),
         check=("fsck.ext3", "-f", "-n"),
         repair=("fsck.ext3", "-f", "-y"),
+        packages=("e2fsprogs",),
         modules=("ext4",),
+        kconfig=("EXT4_FS",),
         identity=("-U", "{uuid}"),
         errors=_EXT_ERRORS,
         colours=("#5b8def", "#8db3ff"),
@@ -80,7 +85,9 @@ _TABLE: Final = (
         ("mkfs.ext2", "-q", "-F", "-E", "nodiscard"),
         check=("fsck.ext2", "-f", "-n"),
         repair=("fsck.ext2", "-f", "-y"),
+        packages=("e2fsprogs",),
         modules=("ext4",),
+        kconfig=("EXT4_FS",),
         identity=("-U", "{uuid}"),
         errors=_EXT_ERRORS,
         colours=("#8fb2f5", "#bfd4ff"),
@@ -93,7 +100,9 @@ _TABLE: Final = (
         ("mkfs.btrfs", "-q", "-f", "-K"),
         check=("btrfs", "check"),
         repair=("btrfs", "check", "--repair", "--force"),
+        packages=("btrfs-progs",),
         modules=("btrfs",),
+        kconfig=("BTRFS_FS", "BTRFS_FS_POSIX_ACL"),
         identity=("-U", "{uuid}"),
         # Nothing to fill: a tree block is read only through a pointer written after it, with its generation.
         root=Root(make=("mkfs.btrfs", "-q"), target=("--rootdir", "{tree}", "{image}"), fill_holes=False),
@@ -118,7 +127,9 @@ _TABLE: Final = (
         ("mkfs.f2fs", "-q", "-f", "-t", "0"),
         check=("fsck.f2fs", "--dry-run"),
         repair=("fsck.f2fs", "-f"),
+        packages=("f2fs-tools",),
         modules=("f2fs",),
+        kconfig=("F2FS_FS", "F2FS_FS_XATTR", "F2FS_FS_POSIX_ACL"),
         identity=("-U", "{uuid}"),
         # Checkpoints and the nodes that roll-forward recovery finds can be anywhere.
         root=Root(
@@ -148,7 +159,9 @@ _TABLE: Final = (
         ("mkfs.xfs", "-q", "-f", "-K", "-i", "nrext64=0"),
         check=("xfs_repair", "-n"),
         repair=("xfs_repair",),
+        packages=("xfsprogs",),
         modules=("xfs",),
+        kconfig=("XFS_FS", "XFS_POSIX_ACL"),
         identity=("-m", "uuid={uuid}"),
         root=Root(options=("-i", "nrext64=0"), make=("mkfs.xfs", "-q", "-f"), target=("-p", "{prototype}", "{image}")),
         errors=r"XFS.*([Cc]orruption|[Ee]rror)",
@@ -163,7 +176,9 @@ _TABLE: Final = (
         "nilfs2",
         "nilfs2",
         ("mkfs.nilfs2", "-q", "-f", "-K"),
+        packages=("nilfs-tools",),
         modules=("nilfs2",),
+        kconfig=("NILFS2_FS",),
         # Its log can end anywhere, and recovery looks behind the end.
         root=Root(options=("-q", "-f", "-K")),
         errors=r"NILFS.*error",
@@ -180,7 +195,9 @@ _TABLE: Final = (
         "udf",
         "udf",
         ("mkudffs", "--utf8", "--media-type=hd"),
+        packages=("udftools",),
         modules=("udf",),
+        kconfig=("UDF_FS",),
         lacks=frozenset({"fsck", "fallocate"}),
         identity=("--uuid={hex:.16}",),
         errors=r"UDF-fs.*error",
@@ -193,7 +210,9 @@ _TABLE: Final = (
         ("mkfs.vfat", "-F", "32"),
         check=("fsck.vfat", "-n"),
         repair=("fsck.vfat", "-a"),
+        packages=("dosfstools",),
         modules=("vfat", "nls_cp437", "nls_ascii"),
+        kconfig=("VFAT_FS", "NLS_CODEPAGE_437", "NLS_ASCII"),
         identity=("-i", "{hex:.8}"),
         errors=r"FAT-fs.*error",
         colours=("#5f6b7a", "#9aa6b5"),
@@ -218,7 +237,9 @@ _TABLE: Final = (
         unmount=("zpool", "export", _POOL),
         keeps_cache=True,
         check=("zdb", "-e", "-c", _POOL, "-p"),
+        packages=("zfsutils-linux",),
         modules=("zfs",),
+        dkms="zfs-dkms",
         # A failed request, a suspended pool, a failed assertion. Only `zpool status` tells of wrong checksums.
         errors=r"zio pool=.*error=|Pool '.*' has encountered|VERIFY[A-Z0-9]*\(.*failed|PANIC( at [^ ]+\.c)?:",
         colours=("#3d9440", "#6cc46f"),
@@ -235,6 +256,7 @@ _TABLE: Final = (
         "raw",
         "",
         (),
+        raw=True,
         lacks=frozenset(
             {
                 *("mkfs", "mount", "umount", "fsck", "copy", "power-loss", "dm-flakey"),
@@ -244,7 +266,7 @@ _TABLE: Final = (
     ),
 )
 
-FILESYSTEMS: Final[dict[str, Filesystem]] = {row.name: row for row in _TABLE}
+FILESYSTEMS: Final = Rows("filesystem", "fsjoule_filesystems", Filesystem, lambda: _TABLE)
 
 
 @lru_cache
@@ -291,9 +313,14 @@ def _less_properties(make: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[st
 
 def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:
     """The command that unmounts a filesystem by the kernel's name for its type."""
-    row = next((row for row in _TABLE if row.kernel_type == kernel_type), _TABLE[0])
+    row = next((row for row in FILESYSTEMS.values() if row.kernel_type == kernel_type), _TABLE[0])
     return row.unmount_argv(directory)
 
 
 def modules_of(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(module for name in names for module in filesystem(name).modules))
+
+
+def dkms_package(module: str) -> str:
+    """Debian's package with the source of a module that its kernels lack."""
+    return next(row.dkms for row in FILESYSTEMS.values() if row.dkms and module in row.modules)

@@ -15,8 +15,7 @@ import pytest
 from fsjoule import images
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.images.boot_loader import boot_loader
-from fsjoule.images.loader_header import header_of
+from fsjoule.images.boot_loader import boot_loader, header_of
 from fsjoule.kernels.card_layout import SECTOR_BYTES
 from fsjoule.kernels.recipe import load_recipe, recipe_files, recipes_folder
 from fsjoule.model import MIB

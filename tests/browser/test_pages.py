@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from advised_runs import PLAIN, changed, write_cuts, write_parts
 from axe import serious_findings
-from browser import DESK, PHONE, Browser, browser
+from browser import MODES, PHONE, Browser, browser
 from compared_runs import in_guest_time, write_kernels
 from labs_of_places import lab_of_six
 from results_factory import make_run
@@ -41,7 +41,6 @@ from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.recorded_gate import gate_recorded
 from fsjoule.verdicts.trend.trend import trend_of
 
-MODES = [(size, dark) for size in (DESK, PHONE) for dark in (False, True)]
 PAGES = (
     *("answered", "aborted", "kernels", "forty", "alone", "invalid", "gated", "advised"),
     *("compare", "gate", "advice", "trends", "one boot", "many", "lab"),
@@ -117,17 +116,19 @@ def opened() -> Generator[Browser]:
         yield one
 
 
+@pytest.mark.parametrize(("size", "dark"), MODES)
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_reads_well(opened: Browser, pages: Mapping[str, Path], name: str) -> None:
+def test_every_page_reads_well(
+    opened: Browser, pages: Mapping[str, Path], name: str, size: tuple[int, int], *, dark: bool
+) -> None:
     opened.errors()
-    for size, dark in MODES:
-        opened.open(pages[name].as_uri(), size, dark=dark)
-        opened.screenshot(f"{name}-{'phone' if size == PHONE else 'desk'}-{'dark' if dark else 'light'}")
-        wide: list[str] = opened.script(_WIDE)
-        assert wide == [], "what is wider than its place hides columns"
-        sizes: list[float] = opened.script(_SIZES)
-        assert min(sizes) >= 11
-        assert serious_findings(opened) == []
+    opened.open(pages[name].as_uri(), size, dark=dark)
+    opened.screenshot(f"{name}-{'phone' if size == PHONE else 'desk'}-{'dark' if dark else 'light'}")
+    wide: list[str] = opened.script(_WIDE)
+    assert wide == [], "what is wider than its place hides columns"
+    sizes: list[float] = opened.script(_SIZES)
+    assert min(sizes) >= 11
+    assert serious_findings(opened) == []
     assert opened.errors() == []
 
 

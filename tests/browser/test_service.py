@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from axe import serious_findings
-from browser import DESK, PHONE, Browser, browser
+from browser import MODES, PHONE, Browser, browser
 from nights import Nights
 from selenium.webdriver import ActionChains, Keys
 
@@ -19,7 +19,6 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 
 NIGHTS = 30
-MODES = [(size, dark) for size in (DESK, PHONE) for dark in (False, True)]
 PAGES = {
     "start": "",
     "trends": "trend",
@@ -77,14 +76,14 @@ def text(opened: Browser, selector: str = "body") -> str:
     return str(opened.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector))
 
 
+@pytest.mark.parametrize(("size", "dark"), MODES)
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_reads_well(opened: Browser, address: str, name: str) -> None:
-    for size, dark in MODES:
-        opened.open(address + PAGES[name], size, dark=dark)
-        opened.screenshot(f"service-{name}-{'phone' if size == PHONE else 'desk'}-{'dark' if dark else 'light'}")
-        wide: list[str] = opened.script(_WIDE)
-        assert wide == [], "what is wider than its place hides columns"
-        assert serious_findings(opened) == []
+def test_every_page_reads_well(opened: Browser, address: str, name: str, size: tuple[int, int], *, dark: bool) -> None:
+    opened.open(address + PAGES[name], size, dark=dark)
+    opened.screenshot(f"service-{name}-{'phone' if size == PHONE else 'desk'}-{'dark' if dark else 'light'}")
+    wide: list[str] = opened.script(_WIDE)
+    assert wide == [], "what is wider than its place hides columns"
+    assert serious_findings(opened) == []
 
 
 def test_from_the_answer_to_the_chart_to_the_run(opened: Browser, address: str) -> None:

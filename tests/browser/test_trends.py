@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from browser import CONTRASTS, DESK, PHONE, Browser, browser
+from browser import CONTRASTS, DESK, MODES, PHONE, Browser, browser
 from nights import Nights
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
@@ -266,8 +266,7 @@ def test_a_link_carries_the_series(opened: Browser, page: Page) -> None:
 # -------------------------------------------------------------------------------------------------- reading well
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("size", [DESK, PHONE])
+@pytest.mark.parametrize(("size", "dark"), MODES)
 @pytest.mark.parametrize("what", ["lines", "heat", "one"])
 def test_it_reads_well(opened: Browser, page: Page, what: str, size: tuple[int, int], dark: bool) -> None:
     if what == "one":

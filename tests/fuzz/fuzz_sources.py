@@ -38,10 +38,10 @@ from fsjoule.store.profiles import (
     symbols_file,
 )
 from fsjoule.store.reader import load_run
-from fsjoule.store.steps import STEPS_FILE, encode_steps
+from fsjoule.store.schemas import STEPS_FILE, encode_steps
 from fsjoule.verdicts.comparison import Subject
 
-_GOLDEN: Final = Path(__file__).parents[1] / "unit" / "data" / "run-of-schema-1"
+_GOLDEN: Final = Path(__file__).parents[1] / "unit" / "data" / "real-run"
 
 
 def write_sources(into: Path, further: Sequence[Path] = ()) -> None:

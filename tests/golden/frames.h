@@ -1,4 +1,4 @@
-/* Written by tests/helpers/golden_frames.py: do not edit. */
+/* Written by tests/golden/golden_frames.py: do not edit. */
 
 static const struct info_vector info_vectors[] = {
 	{

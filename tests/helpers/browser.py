@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
@@ -18,6 +19,13 @@ T = TypeVar("T")
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 DESK = (1280, 900)
 PHONE = (390, 844)
+# Each size and each scheme once; a size in the other scheme is for the night.
+MODES = (
+    pytest.param(DESK, False, id="desk-light"),
+    pytest.param(PHONE, True, id="phone-dark"),
+    pytest.param(DESK, True, id="desk-dark", marks=pytest.mark.slow),
+    pytest.param(PHONE, False, id="phone-light", marks=pytest.mark.slow),
+)
 _TIMEOUT_S = 60.0
 _OPTIONS = (
     "--headless=new",

@@ -10,9 +10,13 @@ from functools import cache
 from pathlib import Path
 
 from results_factory import KERNEL, MadeRun, make_run
+from synthetic_runs import SyntheticLab
 from whole_runs import write_whole
 
 from fsjoule.model import BoardFacts, Measurement, RunStatus
+from fsjoule.model.series import Point, Where
+from fsjoule.store.index.database import Index
+from fsjoule.store.index.queries import points
 
 Change = Callable[[Measurement], Measurement]
 
@@ -90,3 +94,21 @@ def edit(path: Path, **changes: object) -> None:
 
 def measurement_file(run: Path, number: int) -> Path:
     return next((run / "measurements").glob(f"{number:02d}-*")) / "measurement.json"
+
+
+def many_runs(into: Path, first: int, runs: int) -> int:
+    """Write many small runs quickly; returns how many measurements each has."""
+    lab = SyntheticLab(boards=3, seed=1)
+    assert len(list(lab.write(into, first, runs))) == runs
+    return lab.measurements_per_run
+
+
+def write_days(results: Path, days: range, *, branch: str | None = None) -> None:
+    for day in days:
+        write_run(results, f"run{day}", started=f"2026-03-{day:02d}T10:00:00Z", only=[5, 6], branch=branch)
+
+
+def measured(index: Index) -> dict[tuple[str, int], Point]:
+    """Every measurement of an index, by run and number."""
+    series = points(index, Where(invalid_too=True)).values()
+    return {(point.run_id, point.number): point for each in series for point in each}

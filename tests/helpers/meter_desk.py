@@ -19,7 +19,7 @@ from pathlib import Path
 from meter_process import renewed
 
 from fsjoule.host import process
-from fsjoule.meter.links.holders import holders
+from fsjoule.meter.links.streams import holders
 from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.services import free_ports, listens
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from fsjoule.host import process
-from fsjoule.meter.links.holders import holders
+from fsjoule.meter.links.streams import holders
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command
+from fsjoule.meter.protocol.commands import MeterCommand
 from fsjoule.meter.protocol.frames import (
     Frame,
     FrameDecoder,
@@ -65,7 +65,7 @@ class Reader:
         """Read on until there are this many marks."""
         return self.read_until(lambda frames: sum(isinstance(frame, MarkFrame) for frame in frames) >= count)
 
-    def command(self, command: Command, payload: bytes = b"") -> ReplyFrame:
+    def command(self, command: MeterCommand, payload: bytes = b"") -> ReplyFrame:
         """Send a command and read on until it is answered."""
         self.sent += 1
         os.write(self.fd, commands.encode(command, self.sent, payload))

@@ -1,7 +1,5 @@
 """The meter's wire format written a second time, from docs/meter-protocol.md alone: the encoder that the tests need.
 
-Frames are of protocol 3, or of protocol 2 with `protocol=2`, which has no stream numbers but in info frames.
-
 It shares no code with the C core or with fsjoule's own modules, so that an error has to be made twice to go unseen.
 """
 
@@ -54,17 +52,16 @@ def samples(
     values: Sequence[Sequence[int]],
     bus_total: int = 0,
     stream_id: int = 1,
-    protocol: int = 3,
     wide: bool = False,
 ) -> bytes:
     """A frame of samples; `values` are pairs of raw shunt and raw bus, the bits of the sample's own flags included."""
     size = 3 if wide else 2
-    payload = _stream(stream_id, protocol) + _u64(first_tick) + _u64(first_time_us)
+    payload = _u32(stream_id) + _u64(first_tick) + _u64(first_time_us)
     payload += energy_raw.to_bytes(8, "little", signed=True) + _u64(bus_total) + _u32(missed_total)
     payload += bytes([flags, len(values)])
     for shunt, bus in values:
         payload += shunt.to_bytes(size, "little", signed=True) + bus.to_bytes(size, "little")
-    return frame(WIDE_SAMPLES if wide else SAMPLES, seq, payload, protocol=protocol)
+    return frame(WIDE_SAMPLES if wide else SAMPLES, seq, payload)
 
 
 def wide_samples(seq: int, **fields: Any) -> bytes:
@@ -72,13 +69,11 @@ def wide_samples(seq: int, **fields: Any) -> bytes:
     return samples(seq, wide=True, **fields)
 
 
-def mark(
-    seq: int, *, time_us: int, text: str, source: int = LINE, flags: int = 0, stream_id: int = 1, protocol: int = 3
-) -> bytes:
+def mark(seq: int, *, time_us: int, text: str, source: int = LINE, flags: int = 0, stream_id: int = 1) -> bytes:
     """A mark."""
-    payload = _stream(stream_id, protocol) + _u64(time_us) + bytes([source])
-    payload += (bytes([flags]) if protocol > 2 else b"") + bytes([len(text)]) + text.encode("ascii")
-    return frame(MARK, seq, payload, protocol=protocol)
+    payload = _u32(stream_id) + _u64(time_us) + bytes([source])
+    payload += bytes([flags, len(text)]) + text.encode("ascii")
+    return frame(MARK, seq, payload)
 
 
 def info(
@@ -106,22 +101,19 @@ def info(
     mark_overruns: int = 0,
     mark_noise: int = 0,
     marks_damaged: int = 0,
-    chip: int | None = INA219,
+    chip: int = INA219,
     shunt_unit_pv: int = 10_000_000,
     bus_unit_pv: int = 4_000_000_000,
-    protocol: int = 3,
 ) -> bytes:
-    """What the meter says of itself; without a chip it ends as that of a firmware that did not tell it."""
-    payload = _stream(stream_id, protocol) + _u32(rate_hz) + _u32(shunt_uohm) + _u16(shunt_range_mv) + _u16(adc_config)
+    """What the meter says of itself."""
+    payload = _u32(stream_id) + _u32(rate_hz) + _u32(shunt_uohm) + _u16(shunt_range_mv) + _u16(adc_config)
     payload += bytes([flags, reset_cause]) + _name(firmware) + _name(serial_number)
-    payload += (_u32(stream_id) if protocol == 2 else b"") + _u32(i2c_faults) + _u32(frames_dropped)
+    payload += _u32(i2c_faults) + _u32(frames_dropped)
     payload += _i32(shunt_offset_nv) + _i32(current_gain_ppm) + _i32(bus_gain_ppm)
     payload += _u32(gain_uncertainty_ppm) + _u32(zero_date) + _u32(gain_date)
-    if protocol > 2:
-        payload += _u32(events_lost) + _u32(mark_framing) + _u32(mark_overruns) + _u32(mark_noise) + _u32(marks_damaged)
-        if chip is not None:
-            payload += bytes([chip]) + _u32(shunt_unit_pv) + _u32(bus_unit_pv)
-    return frame(INFO, seq, payload, protocol=protocol)
+    payload += _u32(events_lost) + _u32(mark_framing) + _u32(mark_overruns) + _u32(mark_noise) + _u32(marks_damaged)
+    payload += bytes([chip]) + _u32(shunt_unit_pv) + _u32(bus_unit_pv)
+    return frame(INFO, seq, payload)
 
 
 def reply(
@@ -132,12 +124,11 @@ def reply(
     status: int = 0,
     values: Sequence[int] = (0, 0, 0),
     stream_id: int = 1,
-    protocol: int = 3,
 ) -> bytes:
     """The meter's answer to a command."""
     assert len(values) == 3
-    payload = _stream(stream_id, protocol) + _u32(request) + bytes([command, status])
-    return frame(REPLY, seq, payload + b"".join(_i32(value) for value in values), protocol=protocol)
+    payload = _u32(stream_id) + _u32(request) + bytes([command, status])
+    return frame(REPLY, seq, payload + b"".join(_i32(value) for value in values))
 
 
 def checked(text: str) -> str:
@@ -175,11 +166,6 @@ def gain(*, point: int, true_ua: int, true_uv: int, uncertainty_ppm: int, date: 
 
 def host_mark(*, text: str) -> bytes:
     return text.encode("ascii")
-
-
-def _stream(stream_id: int, protocol: int) -> bytes:
-    """How each payload of the meter begins."""
-    return _u32(stream_id) if protocol > 2 else b""
 
 
 def _u16(value: int) -> bytes:

@@ -17,7 +17,7 @@ from fsjoule.statistics.gate import State
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
-from fsjoule.store.steps import STEPS_FILE, encode_steps
+from fsjoule.store.schemas import STEPS_FILE, encode_steps
 from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 

@@ -41,7 +41,7 @@ from fsjoule.model import (
 )
 
 METER = Ina219Info(
-    protocol=2,
+    protocol=3,
     firmware="test",
     serial_number="T1",
     rate_hz=1000,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fsjoule.model import Ina219Info, Ina219Trace, Mark
 
 INFO = Ina219Info(
-    protocol=2, firmware="test", serial_number="t", rate_hz=1000, shunt_uohm=100_000, shunt_range_mv=80, simulated=True
+    protocol=3, firmware="test", serial_number="t", rate_hz=1000, shunt_uohm=100_000, shunt_range_mv=80, simulated=True
 )
 FRAME = 20
 

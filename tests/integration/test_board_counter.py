@@ -6,12 +6,13 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from local_shell import LocalShell
 
 from fsjoule.errors import MeterError
 from fsjoule.lab.board_counter import BoardCounter
@@ -19,7 +20,42 @@ from fsjoule.meter.energy import energy
 from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, counted
 from fsjoule.model import MarkLine, PlainInfo, Window
 from fsjoule.model.mark_line import COUNTED
+from fsjoule.ports import Command, CommandResult
 from fsjoule.virtual.instruments import simulated_counter
+
+_BOARDS = "/tmp/fsjoule"
+
+
+@dataclass
+class LocalShell:
+    folder: Path
+
+    def here(self, text: str) -> str:
+        return text.replace(_BOARDS, f"{self.folder}/fsjoule")
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
+        command = [self.here(word) for word in argv]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_s, check=False
+        )
+        return CommandResult(tuple(argv), done.returncode, done.stdout)
+
+    def run_all(self, commands: Sequence[Command]) -> tuple[CommandResult, ...]:
+        return tuple(self.run(each.argv, timeout_s=each.timeout_s) for each in commands)
+
+    def start(self, argv: Sequence[str]) -> None:
+        raise AssertionError(f"nothing is left running: {argv}")
+
+    def put(self, path: str, content: bytes) -> None:
+        Path(self.here(path)).write_text(self.here(content.decode()))
+
+    def get(self, path: str) -> bytes:
+        return Path(self.here(path)).read_bytes()
+
+    def get_all(self, paths: Sequence[str]) -> tuple[bytes, ...]:
+        there = [Path(self.here(path)) for path in paths]
+        return tuple(path.read_bytes() if path.exists() else b"" for path in there)
+
 
 WATTS = 5.0
 RANGE = 1_000_000

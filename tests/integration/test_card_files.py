@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fsjoule.images.partition import _collect
 from fsjoule.images.userland import Userland
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 
 RECIPE = 'base = "imx6ul"\n[userland]\npackages = []\narchive = "rootfs.tar"\n'
@@ -32,7 +32,7 @@ def test_no_file_that_a_link_of_the_root_filesystem_leads_to_is_written(tmp_path
     busybox = tmp_path / "busybox"
     busybox.write_bytes(b"ours")
     (tmp_path / "kernel" / "modules" / "lib" / "modules" / "6.1").mkdir(parents=True)
-    kernel = Kernel("", tmp_path / "kernel", tmp_path / "kernel" / "image", "6.1", "", {}, {})
+    kernel = KernelFiles("", tmp_path / "kernel", tmp_path / "kernel" / "image", "6.1", "", {}, {})
     collected = tmp_path / "tree"
     _collect(collected, recipe, kernel, Userland("", tree, {}, busybox), recipes_folder() / "overlay")
     assert {path.name for path in outside.iterdir() if path.is_dir() and not any(path.iterdir())} == {

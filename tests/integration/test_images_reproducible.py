@@ -15,7 +15,7 @@ import pytest
 from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host import process
 from fsjoule.images.initramfs import CpioArchive
-from fsjoule.images.make_filesystem import make_filesystem
+from fsjoule.images.partition import make_filesystem
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment
 from fsjoule.model import MIB
 

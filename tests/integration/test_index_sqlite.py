@@ -1,49 +1,18 @@
-"""The index on SQLite: what every database must do, and what is SQLite's own."""
+"""What is SQLite's own of an index. test_index_import.py and its like have what every database must do."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 
 import pytest
-from index_import_contract import ImportContract
-from index_judged_contract import JudgedContract
-from index_opening_contract import OpeningContract
-from index_query_contract import QueryContract
-from index_retention_contract import RetentionContract
 from index_runs import write_run
-from index_states_contract import StatesContract
 
 from fsjoule.errors import ConfigError, LabError, ResultError
 from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import stats
-
-
-class _OnSqlite:
-    @pytest.fixture
-    def new_location(self, tmp_path: Path) -> Callable[[], str]:
-        numbers = count(1)
-        return lambda: str(tmp_path / "indexes" / f"{next(numbers)}.sqlite")
-
-
-class TestOpening(_OnSqlite, OpeningContract):
-    pass
-
-
-class TestImporting(_OnSqlite, ImportContract):
-    pass
-
-
-class TestAsking(_OnSqlite, QueryContract):
-    pass
-
-
-class TestJudging(_OnSqlite, JudgedContract):
-    pass
 
 
 @pytest.mark.parametrize(
@@ -145,11 +114,3 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         open_index(tmp_path / "file" / "below" / "index.sqlite", create=True)
     with pytest.raises(ConfigError, match="cannot be opened: it is a folder"):
         open_index(tmp_path, create=True)
-
-
-class TestStates(_OnSqlite, StatesContract):
-    pass
-
-
-class TestRetention(_OnSqlite, RetentionContract):
-    pass

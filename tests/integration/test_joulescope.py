@@ -7,7 +7,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ import numpy.typing as npt
 import pyjoulescope_driver
 import pytest
 from command_line import CommandLine, command_line
-from joulescope_devices import joulescopes
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
@@ -27,6 +27,15 @@ from fsjoule.model.instrument_file import Accuracy, InstrumentFile
 from fsjoule.store.instrument_files import write_instrument_file
 from fsjoule.store.traces import read_trace
 from fsjoule.virtual.instruments.joulescope import Device, EmulatedDriver, Floats
+
+
+@contextmanager
+def joulescopes(monkeypatch: pytest.MonkeyPatch, *devices: Device) -> Generator[None]:
+    """The maker's driver with these devices at USB."""
+    with monkeypatch.context() as patched:
+        patched.setattr("pyjoulescope_driver.Driver", type("Driver", (EmulatedDriver,), {"devices": devices}))
+        yield
+
 
 NAME = "js220/SIM001"
 ACCURACY = Accuracy(volts_percent=0.1, volts_offset=0.002, amperes_percent=0.1, amperes_offset=0.0002)

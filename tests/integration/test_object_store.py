@@ -24,8 +24,7 @@ from object_store import (
 )
 
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.objects.manifest import encode_manifest
-from fsjoule.store.objects.runs import listed_objects, object_key, read_manifest, run_key
+from fsjoule.store.objects.runs import encode_manifest, listed_objects, object_key, read_manifest, run_key
 from fsjoule.store.reader import load_run
 
 

@@ -31,7 +31,6 @@ from object_store import (
 )
 
 from fsjoule.errors import ObjectStoreError
-from fsjoule.store.objects import prune_mark
 from fsjoule.store.objects.bucket import Bucket, Limits
 from fsjoule.store.objects.prune import prune
 from fsjoule.store.objects.pull import pull_runs
@@ -317,7 +316,7 @@ def test_a_push_at_any_request_of_a_removal_loses_nothing(
     server: ObjectStore, way: Proxy, grown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The removal halts at its n-th request until the push has ended, or waits for it."""
-    monkeypatch.setattr(prune_mark, "_POLL_S", 0.05)
+    monkeypatch.setattr("fsjoule.store.objects.prune._POLL_S", 0.05)
     removed: set[int] = set()
     number = 0
     for number in range(1, _MOST_REQUESTS):

@@ -16,7 +16,7 @@ from fsjoule.errors import MeterError
 from fsjoule.meter.energy import energy
 from fsjoule.meter.links.powercap import PowercapMeter, find
 from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, CounterTrace
-from fsjoule.meter.tools.pieces import PieceFigures
+from fsjoule.meter.tools.recorder import PieceFigures
 from fsjoule.model import MarkSource, PlainInfo, Window
 from fsjoule.store.traces import read_trace
 from fsjoule.virtual.instruments.powercap import zone

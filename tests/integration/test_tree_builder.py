@@ -19,10 +19,9 @@ from fsjoule.errors import KernelBuildError, LabError, StorageError
 from fsjoule.kernels.build import clean_kernels
 from fsjoule.kernels.configuration import board_configuration
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.kernels.tree.builder import Builder
+from fsjoule.kernels.tree.builder import Builder, BuiltCommit, CommitBuilds, Unbuildable
 from fsjoule.kernels.tree.commits import Commit, Line, find_line, inside, without_commit
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
-from fsjoule.kernels.tree.outcomes import Builds, Built, Unbuildable
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model import DEFAULT_RECIPE
 from fsjoule.runs.bisect.builds import TreeBuilds
@@ -51,14 +50,14 @@ class Said:
         return [text.rpartition(" ")[2] for text in self.texts if "checking out" in text]
 
 
-def builds_of(repository: Repository) -> Builds:
+def builds_of(repository: Repository) -> CommitBuilds:
     """Without freezing, which would configure kernels first."""
-    return Builds(
+    return CommitBuilds(
         repository, Frozen(board_configuration(load_recipe(recipes_folder(), DEFAULT_RECIPE), ()), ()), jobs=2
     )
 
 
-def line_of(tree: Path) -> tuple[Line, Builds]:
+def line_of(tree: Path) -> tuple[Line, CommitBuilds]:
     repository = open_repository(tree)
     return find_line(repository, ["v6.1"], ["HEAD"]), builds_of(repository)
 
@@ -93,11 +92,11 @@ def test_the_most_urgent_kernel_is_built_next_and_what_is_not_wanted_is_left(tre
         # It hangs, and is not wanted any more as soon as the board wants another.
         builder.want([line[0]])
         found = builder.wait(line[0], LIMIT_S)
-        assert isinstance(found, Built)
+        assert isinstance(found, BuiltCommit)
         assert said.begun == [builds.repository.describe(line[1].id), "v6.1"]
         (tmp_path / "go").touch()
         builder.want([line[4], line[2]])
-        assert isinstance(builder.wait(line[2], LIMIT_S), Built)
+        assert isinstance(builder.wait(line[2], LIMIT_S), BuiltCommit)
         assert builder.waited_s > 0
     # The first of the two was under way, or was put behind.
     assert said.begun[2:] in (
@@ -138,8 +137,8 @@ def test_ccache_is_used_where_it_is_installed_and_changes_nothing(tree: Path, tm
     ccache.chmod(0o755)
     with Builder(builds, print) as builder:
         found = builder.wait(line[1], LIMIT_S)
-    assert isinstance(usual, Built)
-    assert isinstance(found, Built)
+    assert isinstance(usual, BuiltCommit)
+    assert isinstance(found, BuiltCommit)
     assert found.image == usual.image
     assert "fs/ext4/file.c" in asked.read_text()
 
@@ -193,7 +192,7 @@ def test_a_builder_that_is_killed_leaves_no_process_and_no_half_file(tree: Path,
     with Builder(builds, said) as builder:
         found = builder.wait(line[2], LIMIT_S)
         assert "kernel build: removing the files of an interrupted build" in said.texts
-        assert isinstance(found, Built)
+        assert isinstance(found, BuiltCommit)
         assert half.read_bytes() == whole
         assert builder.wait(line[0], LIMIT_S) == first
     assert not list((tmp_path / "cache").rglob(".*part-*"))
@@ -222,7 +221,7 @@ def test_a_fault_of_this_machine_is_no_fault_of_the_commit(
             builder.wait(line[1], LIMIT_S)
         assert builder.outcome(line[1]) is None
         flag.touch()
-        assert isinstance(builder.wait(line[1], LIMIT_S), Built)
+        assert isinstance(builder.wait(line[1], LIMIT_S), BuiltCommit)
 
 
 def test_a_kernel_that_the_board_cannot_boot_is_the_commits_fault(tree: Path) -> None:
@@ -259,9 +258,9 @@ def test_a_configuration_is_frozen_with_what_each_end_knows(tree: Path) -> None:
     # A default of tomorrow is as it was when no default counted.
     assert "# CONFIG_NEWS is not set" in text
     found = replace(found, needed=("CONFIG_SCHEDSTATS=y",))
-    with Builder(Builds(repository, found, jobs=2), print) as builder:
+    with Builder(CommitBuilds(repository, found, jobs=2), print) as builder:
         last = builder.wait(line[-1], LIMIT_S)
-        assert isinstance(last, Built)
+        assert isinstance(last, BuiltCommit)
         assert "# CONFIG_NEWS is not set" in (last.folder / "config").read_text()
         assert builder.wait(line[0], LIMIT_S) == Unbuildable("this source does not accept CONFIG_SCHEDSTATS=y")
 
@@ -302,10 +301,10 @@ def test_functions_are_aligned_by_the_kernels_own_option_or_by_the_compiler(tree
     line = find_line(repository, ["v6.1"], ["HEAD"])
     with Builder(builds, print) as builder:
         usual = builder.wait(line[0], LIMIT_S)
-    with Builder(Builds(repository, plain.frozen, jobs=2), print) as builder:
+    with Builder(CommitBuilds(repository, plain.frozen, jobs=2), print) as builder:
         moved = builder.wait(line[0], LIMIT_S)
-    assert isinstance(usual, Built)
-    assert isinstance(moved, Built)
+    assert isinstance(usual, BuiltCommit)
+    assert isinstance(moved, BuiltCommit)
     assert usual.image != moved.image
 
 
@@ -325,7 +324,7 @@ def test_positions_inside_of_a_merge_and_reverts_are_built(tree: Path) -> None:
     assert isinstance(cured, Commit)
     with Builder(builds, print) as builder:
         found = [builder.wait(each, LIMIT_S) for each in (*entered, cured)]
-    images = [each.image if isinstance(each, Built) else None for each in found]
+    images = [each.image if isinstance(each, BuiltCommit) else None for each in found]
     assert None not in images
     assert len(set(images[:3])) == 3
     assert images[3] == images[1]

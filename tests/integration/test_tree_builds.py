@@ -15,8 +15,8 @@ from equal_images import Everything
 from kernel_trees import commit, git
 from toy_kernel import changed, new_kernel, tools_for_it
 
-from fsjoule.kernels.reads import Change
-from fsjoule.kernels.tree.outcomes import Built, Unbuildable
+from fsjoule.kernels.reads import FileChange
+from fsjoule.kernels.tree.builder import BuiltCommit, Unbuildable
 from fsjoule.kernels.tree.pools import pools_of
 
 # What is planted after the good end, in order: the position in the line by name.
@@ -84,7 +84,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory, patched: pytest.MonkeyP
 
 def image(everything: Everything, name: str) -> str:
     outcome = everything.outcomes[AT[name]]
-    assert isinstance(outcome, Built), outcome
+    assert isinstance(outcome, BuiltCommit), outcome
     return outcome.image
 
 
@@ -161,7 +161,7 @@ def test_what_was_built_joins_and_parts_pools(everything: Everything) -> None:
 
 
 def test_without_a_build_only_equal_contents_are_pooled() -> None:
-    change = (Change("a", appeared=False),)
+    change = (FileChange("a", appeared=False),)
     assert pools_of([change, (), None, ()], {}).numbers == (0, 1, 1, 2, 2)
 
 
@@ -199,13 +199,15 @@ def test_a_build_tells_what_it_read(everything: Everything) -> None:
 )
 def test_what_a_build_may_notice(path: str, appeared: bool, read: bool, everything: Everything) -> None:
     reads = replace(everything.built[0].reads, folders=everything.built[0].reads.folders | {"arch/arm/boot"})
-    assert reads.first([Change("README", appeared=False), Change(path, appeared=appeared)]) == (path if read else None)
+    assert reads.first([FileChange("README", appeared=False), FileChange(path, appeared=appeared)]) == (
+        path if read else None
+    )
 
 
 def test_headers_count_where_the_kernel_carries_them_all(everything: Everything) -> None:
     reads = replace(everything.built[0].reads, all_headers=True)
-    assert reads.first([Change("include/linux/xfs.h", appeared=False)]) == "include/linux/xfs.h"
-    assert reads.first([Change("fs/xfs/xfs.h", appeared=False)]) is None
+    assert reads.first([FileChange("include/linux/xfs.h", appeared=False)]) == "include/linux/xfs.h"
+    assert reads.first([FileChange("fs/xfs/xfs.h", appeared=False)]) is None
 
 
 def test_the_script_tells_what_it_found(everything: Everything, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,7 @@ from kernel_trees import commit, git, new_tree
 
 from fsjoule.errors import ConfigError
 from fsjoule.kernels.source_tree import check_out, find_revision
-from fsjoule.kernels.tree.commits import Line, find_line, inside
-from fsjoule.kernels.tree.made_commits import Conflict, merged, without
+from fsjoule.kernels.tree.commits import Conflict, Line, find_line, inside, merged, without
 from fsjoule.kernels.tree.repository import Repository, open_repository
 
 

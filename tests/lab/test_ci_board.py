@@ -138,7 +138,7 @@ def test_a_cancelled_job_lets_its_command_end_and_gives_the_board_back(jobs: Job
     assert jobs.release().returncode == 0
 
 
-@pytest.mark.parametrize("by", [(), ("nohup",)])
+@pytest.mark.parametrize("by", [(), pytest.param(("nohup",), marks=pytest.mark.slow)])
 def test_a_job_whose_runner_was_killed_ends_though_it_writes_nothing(jobs: Jobs, by: tuple[str, ...]) -> None:
     """Nor can it say any more what it does, for example that its command has to be killed."""
     script = f"trap '' TERM; {CLIENT} power on; echo $$ working >> told; sleep 300"

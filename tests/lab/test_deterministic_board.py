@@ -180,8 +180,12 @@ def test_a_program_without_qemus_clock_is_refused(tmp_path: Path) -> None:
     assert b"does not export its clock" in done.stderr
 
 
+@pytest.mark.slow
 def test_two_benches_agree_in_every_figure(state: Path, tmp_path: Path) -> None:
-    """The main job, once on a busy host, by the script that says how well runs agree; what is quick is measured."""
+    """The main job, once on a busy host, by the script that says how well runs agree; what is quick is measured.
+
+    test_parallel_boards.py compares two runs, too, figure by figure and sample by sample.
+    """
     argv = [sys.executable, SCRIPT, "--runs", "2", "--load", "1", "--results", tmp_path / "results", "--"]
     argv += ["--fs", "ext4", "--repeat", "1", "-k", "boot or mount or mkfs"]
     done = process.run([*map(str, argv)], timeout_s=BENCH_TIMEOUT_S, check=False)

@@ -19,7 +19,7 @@ from fsjoule.meter.links.client import CommandRefusedError, MeterClient
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import TtyStream
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command, ReplyStatus
+from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.model import Ina219Trace, MarkSource
 from fsjoule.virtual.board.feed import FeedWriter
 
@@ -170,7 +170,7 @@ def test_a_chip_that_is_unplugged_is_missed_and_comes_back(program: Path, tmp_pa
         meter.program.process.send_signal(signal.SIGUSR2)
         time.sleep(0.5)
         with pytest.raises(CommandRefusedError) as refused:
-            meter.client.command(Command.ZERO, commands.zero(1))
+            meter.client.command(MeterCommand.ZERO, commands.zero(1))
         assert refused.value.status == ReplyStatus.CHIP_SILENT
         meter.program.process.send_signal(signal.SIGUSR2)
 
@@ -184,12 +184,12 @@ def test_a_chip_that_is_unplugged_is_missed_and_comes_back(program: Path, tmp_pa
 
 def test_commands_that_it_cannot_follow_are_refused(program: Path, tmp_path: Path) -> None:
     with _running(program, tmp_path, *_LOAD) as meter:
-        assert meter.client.command(Command.SELF_TEST) == (0, 2500, 1250)
+        assert meter.client.command(MeterCommand.SELF_TEST) == (0, 2500, 1250)
         with pytest.raises(CommandRefusedError) as refused:
-            meter.client.command(Command.RATE, (3000).to_bytes(4, "little"))
+            meter.client.command(MeterCommand.RATE, (3000).to_bytes(4, "little"))
         assert refused.value.status in (ReplyStatus.RATE, ReplyStatus.REFUSED)
         with pytest.raises(CommandRefusedError) as refused:
-            meter.client.command(Command.ZERO, commands.zero(1))  # a quarter of an ampere flows
+            meter.client.command(MeterCommand.ZERO, commands.zero(1))  # a quarter of an ampere flows
         assert refused.value.status == ReplyStatus.REFUSED
         _check_whole(meter.record(0.5))
 
@@ -214,7 +214,7 @@ def test_what_was_saved_is_there_after_a_restart(program: Path, tmp_path: Path) 
 def test_the_chip_errs_as_it_is_told(program: Path, tmp_path: Path) -> None:
     """The offset that a calibration at no load finds is the one that the chip was given."""
     with _running(program, tmp_path, "--load", "5.0,0", "--chip-offset-uv", "120", "--chip-noise-uv", "20") as meter:
-        offset_nv, spread_nv, samples = meter.client.command(Command.ZERO, commands.zero(1))
+        offset_nv, spread_nv, samples = meter.client.command(MeterCommand.ZERO, commands.zero(1))
         frame = meter.client.info()
     assert offset_nv == pytest.approx(120_000, abs=3000)
     assert spread_nv > 0

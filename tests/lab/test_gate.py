@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from command_line import started
 from lab_leftovers import assert_nothing_left
 
@@ -33,8 +34,12 @@ def test_the_same_kernel_passes_without_a_boot(state: Path, tmp_path: Path) -> N
     assert not (state / "labs").exists()
 
 
+@pytest.mark.slow
 def test_it_ends_cleanly_when_it_is_cancelled(state: Path, tmp_path: Path) -> None:
-    """As a CI job is: the board is off, the place free, the lab down, and what was measured is kept."""
+    """As a CI job is: the board is off, the place free, the lab down, and what was measured is kept.
+
+    test_interrupted_runs.py ends benches, and test_lava.py a bench that is somebody's job.
+    """
     results = tmp_path / "results"
     with ExitStack() as closing:
         gate = started(closing, "gate", *SIDES, "--allow-same", "--results", results, "--seed", "3")

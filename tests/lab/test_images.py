@@ -36,7 +36,7 @@ CHECKS: dict[str, Callable[[Path], list[str | Path]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=ROOTS)
+@pytest.fixture(scope="module", params=["ext4", pytest.param("btrfs", marks=pytest.mark.slow)])
 def card(request: pytest.FixtureRequest) -> CardImage:
     return build_card(KERNEL, request.param, progress=print)
 
@@ -173,8 +173,11 @@ def test_the_default_kernel_runs_on_the_installed_emulator() -> None:
         emulator("4.19", progress=said.append)
 
 
+@pytest.mark.slow
 def test_the_emulated_board_fills_a_nilfs2() -> None:
-    """Its superblock as the kernel's include/uapi/linux/nilfs2_ondisk.h has it: unmounted in order, and 95 MiB used.
+    """test_images_fill.py is quick.
+
+    The superblock is as the kernel's include/uapi/linux/nilfs2_ondisk.h has it: unmounted in order, and 95 MiB used.
 
     There are two, at 1 KiB and in the last block; the kernel writes now one, now the other, and takes the newer one.
     """

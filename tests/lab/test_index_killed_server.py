@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from index_import_contract import held, many_runs
+from index_runs import many_runs, measured
 from pgbouncer import running_pgbouncer
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, insert, text
@@ -51,13 +51,14 @@ def _kill_amidst(
     connection.execute(waiting)
 
 
-@pytest.mark.parametrize("pooled", [False, True])
+# test_index_pooled.py has what else is the pooler's.
+@pytest.mark.parametrize("pooled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_imports_into_a_server_that_is_killed_can_be_repeated(tmp_path: Path, *, pooled: bool) -> None:
     folders = [tmp_path / name for name in "abc"]
     (per_run,) = {many_runs(folder, number * _RUNS, _RUNS) for number, folder in enumerate(folders)}
     with open_index(tmp_path / "expected.sqlite", create=True) as expected:
         import_runs(expected, folders)
-        wanted = held(expected)
+        wanted = measured(expected)
     assert len(wanted) == 3 * _RUNS * per_run
     # Each process has a folder of its own and one that another has too, as from machines with copies.
     shares = [(folders[0], folders[1]), (folders[1], folders[2]), (folders[2], folders[0])]
@@ -87,4 +88,4 @@ def test_imports_into_a_server_that_is_killed_can_be_repeated(tmp_path: Path, *,
                 said = importer.communicate(timeout=_LIMIT_S)[1].decode()
                 assert importer.returncode == 0, said
             assert stats(index).measurements == len(wanted)
-            assert held(index) == wanted
+            assert measured(index) == wanted

@@ -13,9 +13,7 @@ from threading import Barrier
 
 import psycopg
 import pytest
-from index_opening_contract import OpeningContract
-from index_retention_contract import SINCE, write_days
-from index_runs import write_run
+from index_runs import write_days, write_run
 from pgbouncer import PgBouncer, running_pgbouncer
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import text
@@ -26,7 +24,7 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.judged import keep_verdicts
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.retention import prune
+from fsjoule.store.index.retention import Retention, prune
 from fsjoule.store.index.states import keep_states
 from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.trend_rows import ChangeState, KeptState
@@ -34,6 +32,7 @@ from fsjoule.verdicts.trend.trend import trend_of
 
 _LIMIT_S = 60.0
 _AT_ONCE = 8
+_SINCE = Retention("2026-03-05T00:00:00Z")
 _ROLES = ("fsjoule_owner", "bench", "guest")
 _DOCS = Path(__file__).parents[2] / "docs" / "database.md"
 
@@ -48,16 +47,6 @@ def server() -> Generator[PostgresServer]:
 def pooler(server: PostgresServer) -> Generator[PgBouncer]:
     with running_pgbouncer(server, _ROLES) as pooler:
         yield pooler
-
-
-class _Pooled:
-    @pytest.fixture
-    def new_location(self, server: PostgresServer, pooler: PgBouncer) -> Callable[[], str]:
-        return lambda: pooler.before(server.new_database())
-
-
-class TestOpening(_Pooled, OpeningContract):
-    pass
 
 
 def test_transactions_of_many_clients_share_few_connections(
@@ -174,7 +163,7 @@ class TestRoles:
         with open_index(of("bench"), create=True) as index:
             assert import_runs(index, [tmp_path]).new == 8
             assert rebuild(index, [tmp_path]).changed == 8
-            assert len(prune(index, SINCE).runs) == 4
+            assert len(prune(index, _SINCE).runs) == 4
             assert import_runs(index, [tmp_path], pruned_too=True).new == 4
             key = list_series(index)[0].series.key
             assert keep_states(index, [KeptState(key, ChangeState.ACCEPTED, why="so")]) == 1
@@ -203,7 +192,7 @@ class TestRoles:
             with pytest.raises(ResultError, match=r"(?s)permission denied for table.*this user lacks the right.*roles"):
                 import_runs(index, [run])
             with pytest.raises(ResultError, match="permission denied"):
-                prune(index, SINCE)
+                prune(index, _SINCE)
             assert stats(index).runs == 1
         with open_index(of("bench")) as index:
             for statement in ("DROP TABLE runs", "ALTER TABLE runs ADD colour text", "TRUNCATE runs"):

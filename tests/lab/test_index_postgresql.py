@@ -1,4 +1,4 @@
-"""The index on a PostgreSQL server: what every database must do, and what is PostgreSQL's own."""
+"""What is PostgreSQL's own of an index."""
 
 from __future__ import annotations
 
@@ -6,34 +6,26 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from index_import_contract import ImportContract
-from index_judged_contract import JudgedContract
-from index_opening_contract import OpeningContract
-from index_query_contract import QueryContract
-from index_retention_contract import RetentionContract
 from index_runs import measurement_file, write_run
-from index_states_contract import StatesContract
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, insert, select, text
 
 from fsjoule.errors import IndexServerError, LabError, ResultError
 from fsjoule.model.series import Where
-from fsjoule.store.index.database import index_url, open_index
+from fsjoule.store.index.database import index_url, make_tables, open_index, state_of
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.judged import keep_verdicts
 from fsjoule.store.index.postgresql import copy_rows
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
-from fsjoule.store.index.state import state_of
 from fsjoule.store.index.trend import trend_reader
-from fsjoule.store.index.upgrade import MIGRATIONS, upgrade
 from fsjoule.store.index.writer import Writer, remove_runs
 from fsjoule.verdicts.trend.trend import trend_of
 
@@ -44,28 +36,6 @@ _LIMIT_S = 60.0
 def server() -> Generator[PostgresServer]:
     with running_server() as server:
         yield server
-
-
-class _OnPostgresql:
-    @pytest.fixture
-    def new_location(self, server: PostgresServer) -> Callable[[], str]:
-        return server.new_database
-
-
-class TestOpening(_OnPostgresql, OpeningContract):
-    pass
-
-
-class TestImporting(_OnPostgresql, ImportContract):
-    pass
-
-
-class TestAsking(_OnPostgresql, QueryContract):
-    pass
-
-
-class TestJudging(_OnPostgresql, JudgedContract):
-    pass
 
 
 def test_who_only_reads_needs_no_other_right(server: PostgresServer, tmp_path: Path) -> None:
@@ -154,7 +124,7 @@ def test_who_comes_while_the_tables_are_made_waits_for_them(server: PostgresServ
     engine = create_engine(index_url(location))
     with ThreadPoolExecutor(1) as pool:
         with engine.connect() as connection, connection.begin():
-            upgrade(connection, MIGRATIONS)
+            make_tables(connection)
             second = pool.submit(open_index, location, create=True)
             wait_until_somebody_waits(connection)
         with second.result(_LIMIT_S) as index:
@@ -247,11 +217,3 @@ def test_a_lock_that_another_holds_is_waited_for_as_long_as_asked(server: Postgr
             with pytest.raises(LabError, match=r"has been held by another process for 0.5 s"):
                 stats(other)
         assert stats(other).runs == 0
-
-
-class TestStates(_OnPostgresql, StatesContract):
-    pass
-
-
-class TestRetention(_OnPostgresql, RetentionContract):
-    pass

@@ -36,7 +36,14 @@ def running(module_state: Path) -> Generator[Path]:
 
 
 # Of 1 to 6, 2, 4 and 6 send one signal each, all three kinds, to a bench that has begun.
-@pytest.mark.parametrize("seed", range(1, 1 + int(os.environ.get("FSJOULE_SIGNALS", "6"))))
+# The quick ones: Ctrl-C while it measures, and all three kinds while it starts.
+_SEEDS = range(1, 1 + int(os.environ.get("FSJOULE_SIGNALS", "6")))
+_QUICK = (2, 3)
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=() if seed in _QUICK else pytest.mark.slow) for seed in _SEEDS]
+)
 def test_signals_at_any_moment_leave_the_board_off_the_place_free_and_the_run_final(
     running: Path, tmp_path: Path, seed: int
 ) -> None:

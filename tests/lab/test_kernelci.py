@@ -97,9 +97,11 @@ def test_a_job_is_measured_and_its_figures_belong_to_kernelcis_build(
     assert_nothing_left(state, state / "devices")
 
 
+@pytest.mark.slow
 def test_a_lab_that_is_ended_ends_its_bench_and_gives_the_job_up(
     kernelci: tuple[KernelCI, dict[str, Path]], state: Path, tmp_path: Path
 ) -> None:
+    """tests/integration/test_kernelci.py ends a lab before its bench, test_interrupted_runs.py benches."""
     has, parts = kernelci
     job = has.job(8, {part: has.serves(file) for part, file in parts.items()})
 

@@ -21,6 +21,7 @@ from fsjoule.host import process
 from fsjoule.host.process_ref import wait_gone
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
+from fsjoule.virtual.lab.health import lab_faults
 
 _LIMIT_S = 60.0
 
@@ -185,10 +186,6 @@ def _in_use(handle: lab.LabHandle) -> None:
     _client(handle, "-p", "virtual", "sd-mux", "host")
 
 
-def _down() -> None:
-    assert lab.down("virtual")
-
-
 def _kill(*who: str) -> None:
     record = _record()
     heads = {"guardian": record.guardian, "supervisor": record.supervisor}
@@ -201,21 +198,27 @@ def _kill(*who: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "end",
+    ("killed", "told"),
     [
-        pytest.param(_down, id="down"),
-        pytest.param(lambda: _kill("supervisor"), id="supervisor-killed"),
-        pytest.param(lambda: _kill("guardian"), id="guardian-killed"),
+        pytest.param(None, "it was taken down", id="down"),
+        pytest.param("supervisor", "its supervisor was killed by SIGKILL", id="supervisor-killed"),
+        pytest.param("guardian", "its guardian, process ", id="guardian-killed"),
     ],
 )
-def test_nothing_is_left_however_the_lab_ends(state: Path, end: Callable[[], None]) -> None:
+def test_nothing_is_left_however_the_lab_ends_and_it_says_how(state: Path, killed: str | None, told: str) -> None:
     handle = lab.up("virtual", owner_pid=None, progress=print)
     _in_use(handle)
     devices = Path(_record().devices)
     assert processes(state)
     assert loop_devices(state)
-    end()
+    if killed is None:
+        assert lab.down("virtual")
+    else:
+        _kill(killed)
     assert_nothing_left(state, devices)
+    assert lab_faults(handle.environment["LG_COORDINATOR"], "virtual")[0].startswith(
+        f"the lab 'virtual' has ended: {told}"
+    )
     assert not LabPaths.of("virtual").record.exists()
     assert lab.status("virtual").state == "down"
     assert not lab.down("virtual")
@@ -254,7 +257,15 @@ sys.stdin.readline()
 """
 
 
-@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGINT, None], ids=["killed", "ctrl-c", "ended"])
+@pytest.mark.parametrize(
+    "sig",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        pytest.param(signal.SIGINT, id="ctrl-c"),
+        # As each bench does.
+        pytest.param(None, id="ended", marks=pytest.mark.slow),
+    ],
+)
 def test_the_lab_ends_with_its_owner(state: Path, sig: signal.Signals | None) -> None:
     with subprocess.Popen(
         interruptible(sys.executable, "-c", _OWNER),

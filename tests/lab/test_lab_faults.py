@@ -105,7 +105,14 @@ with acquired_place("virtual"):
 # ---------------------------------------------------------------------------------------------------- services
 
 
-@pytest.mark.parametrize("sig", [_KILL, _TERM, _STOP], ids=["killed", "ended", "stopped"])
+@pytest.mark.parametrize(
+    "sig",
+    [
+        pytest.param(_KILL, id="killed"),
+        pytest.param(_TERM, id="ended", marks=pytest.mark.slow),
+        pytest.param(_STOP, id="stopped"),
+    ],
+)
 def test_each_service_is_named_and_nothing_is_left(state: Path, sig: signal.Signals) -> None:
     handle = _up()
     coordinator = handle.environment["LG_COORDINATOR"]
@@ -135,7 +142,14 @@ def test_each_service_is_named_and_nothing_is_left(state: Path, sig: signal.Sign
     assert lab.status("virtual").faults[0].endswith("it was taken down")
 
 
-@pytest.mark.parametrize("heads", [("supervisor",), ("guardian",), ("supervisor", "guardian")])
+@pytest.mark.parametrize(
+    "heads",
+    [
+        pytest.param(("supervisor",), marks=pytest.mark.slow),
+        pytest.param(("guardian",), marks=pytest.mark.slow),
+        ("supervisor", "guardian"),
+    ],
+)
 def test_stopped_heads_hinder_neither_down_nor_the_next_lab(state: Path, heads: tuple[str, ...]) -> None:
     _up()
     devices = Path(_record().devices)
@@ -147,7 +161,7 @@ def test_stopped_heads_hinder_neither_down_nor_the_next_lab(state: Path, heads: 
     assert_nothing_left(state, devices)
 
 
-@pytest.mark.parametrize("head", ["supervisor", "guardian"])
+@pytest.mark.parametrize("head", [pytest.param("supervisor", marks=pytest.mark.slow), "guardian"])
 def test_a_stopped_head_does_not_outlive_the_owner(state: Path, head: str) -> None:
     with _program(_OWNER):
         devices = Path(_record().devices)
@@ -157,23 +171,10 @@ def test_a_stopped_head_does_not_outlive_the_owner(state: Path, head: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("supervisor", "its supervisor was killed by SIGKILL"), ("guardian", "its guardian, process ")]
-)
-def test_a_dead_head_is_named_when_the_lab_is_gone(state: Path, name: str, told: str) -> None:
-    coordinator = _up().environment["LG_COORDINATOR"]
-    devices = Path(_record().devices)
-    head = _head(name)
-    os.kill(head.pid, _KILL)
-    assert not wait_gone([head], _LIMIT_S)
-    assert_nothing_left(state, devices)
-    assert lab_faults(coordinator, "virtual")[0].startswith(f"the lab 'virtual' has ended: {told}")
-
-
-@pytest.mark.parametrize(
     ("name", "sig", "told"),
     [
         ("supervisor", _KILL, "its supervisor was killed by SIGKILL"),
-        ("guardian", _KILL, "its guardian, process "),
+        pytest.param("guardian", _KILL, "its guardian, process ", marks=pytest.mark.slow),
         ("guardian", _TERM, "it was taken down"),
     ],
 )

@@ -262,9 +262,11 @@ def test_boot_too_slow_or_silent_is_an_error_and_the_board_is_off(
     assert bench.strategy.status is Status.flashed
 
 
+@pytest.mark.slow
 def test_a_board_that_panics_while_it_is_logged_in_to_is_named_and_boots_again(
     bench: _Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The next test has a panic under a command, and the boot after it."""
     strategy: Any = bench.strategy
     strategy.card = bench.card
 
@@ -344,7 +346,12 @@ def _hit_qemu_later(sig: signal.Signals, hit: list[float]) -> threading.Thread:
 
 
 @pytest.mark.parametrize(
-    ("sig", "told"), [(signal.SIGKILL, "was killed by SIGKILL .* after power-on"), (signal.SIGSTOP, "was stopped")]
+    ("sig", "told"),
+    [
+        (signal.SIGKILL, "was killed by SIGKILL .* after power-on"),
+        # The next test stops it under a command.
+        pytest.param(signal.SIGSTOP, "was stopped", marks=pytest.mark.slow),
+    ],
 )
 def test_a_qemu_that_dies_or_stands_still_in_the_boot_is_named_within_seconds(
     bench: _Bench, environment: dict[str, str], sig: signal.Signals, told: str

@@ -79,17 +79,23 @@ def of_job(out: Path) -> dict[str, Any]:
     return next(each for each in reversed(results(out)) if each["definition"] == "lava" and case(each) == "job")
 
 
-def test_lava_accepts_the_device_and_the_job(place: Place) -> None:
-    for options in ((), ("--place", "virtual", "--priority", "70", "--health-check", "--", "-k", "read or write")):
-        device, job = place.device(), place.job(*options)
-        place.lava.check(device, job)
-        code, out = place.complete(device, job, "--validate")
-        assert code == 0, output(out)
-        assert of_job(out)["result"] == "pass"
+def test_lava_accepts_the_device_and_a_job_with_all_options(place: Place) -> None:
+    options = ("--place", "virtual", "--priority", "70", "--health-check", "--", "-k", "read or write")
+    device, job = place.device(), place.job(*options)
+    place.lava.check(device, job)
+    code, out = place.complete(device, job, "--validate")
+    assert code == 0, output(out)
+    assert of_job(out)["result"] == "pass"
 
 
-def test_the_template_renders_to_the_same_device(place: Place) -> None:
-    plain, rendered = yaml.safe_load(place.device()), place.lava.render(place.device("--template"))
+def test_the_template_renders_to_the_same_device_and_neither_holds_a_secret(place: Place) -> None:
+    place.environment["FSJOULE_INDEX"] = "postgresql://writer:mellon@database/runs"
+    try:
+        device, template = place.device(), place.device("--template")
+    finally:
+        del place.environment["FSJOULE_INDEX"]
+    assert "mellon" not in device + template
+    plain, rendered = yaml.safe_load(device), place.lava.render(template)
     for part in ("commands", "actions", "parameters"):
         plain_part, rendered_part = plain[part], rendered[part]
         for commands in (plain_part, rendered_part):
@@ -179,10 +185,12 @@ def test_a_place_that_is_not_there_or_lacks_what_its_file_uses_is_no_device(plac
         process.run([*client, "delete"], timeout_s=LIMIT_S, env=place.environment)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_job_that_ends_while_it_measures_leaves_board_off_and_place_free(
     place: Place, number: signal.Signals
 ) -> None:
+    """test_interrupted_runs.py ends benches in which nobody but fsjoule has the board; the next test cancels a job."""
     with place.run(place.device(), place.job()) as (running, out):
         wait_for(lambda: any("measurement" in each for each in results(out)), LIMIT_S, lambda: output(out))
         assert place.state() == (f"{os.uname().nodename}/lava", "on")
@@ -235,15 +243,6 @@ def test_a_place_that_somebody_has_is_never_driven(place: Place) -> None:
         place.as_somebody_else("power", "off")
         place.as_somebody_else("release")
     place.assert_nothing_left()
-
-
-def test_a_device_file_holds_no_secret(place: Place) -> None:
-    place.environment["FSJOULE_INDEX"] = "postgresql://writer:mellon@database/runs"
-    try:
-        for options in ((), ("--template",)):
-            assert "mellon" not in place.device(*options)
-    finally:
-        del place.environment["FSJOULE_INDEX"]
 
 
 def test_a_job_that_is_cancelled_while_it_waits_leaves_the_place_alone(place: Place) -> None:

@@ -132,7 +132,7 @@ def test_a_meter_of_another_protocol_is_told_so_and_sent_nothing(desk: Desk) -> 
             continue
     done = finished(command)
     assert done.code == 4
-    assert "the meter speaks protocol 7; this version of fsjoule supports protocol 3, and reads 2" in done.err
+    assert "the meter speaks protocol 7; this version of fsjoule supports protocol 3" in done.err
     assert heard == b""
 
 

@@ -25,7 +25,7 @@ from fsjoule.lab import MeterDriver, meter
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import NetworkStream, PortHeldError
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command
+from fsjoule.meter.protocol.commands import MeterCommand
 from fsjoule.model import MarkSource
 
 _NOTHING: Final[Any] = {"energy_raw": 0, "missed_total": 0, "flags": 0}
@@ -253,9 +253,9 @@ def test_a_refused_command_says_why_and_changes_nothing(bench: _Bench) -> None:
     driver = bench.driver(network=False)
     before = driver.info()
     with pytest.raises(MeterError, match="refuses the command 'zero': a value is out of range, or"):
-        driver.client().command(Command.ZERO, commands.zero(1))
+        driver.client().command(MeterCommand.ZERO, commands.zero(1))
     with pytest.raises(MeterError, match="the command's payload has the wrong length") as caught:
-        driver.client().command(Command.RATE, b"\1")
+        driver.client().command(MeterCommand.RATE, b"\1")
     assert not caught.value.transient
     assert driver.info() == before
 

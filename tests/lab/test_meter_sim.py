@@ -14,7 +14,7 @@ import pytest
 from meter_process import LIMIT_S, check_energy, check_order, infos, running, values, wait
 
 from fsjoule.host import process
-from fsjoule.meter.protocol.commands import Command, ReplyStatus
+from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.meter.protocol.frames import SamplesFrame
 from fsjoule.model import InputCounts, MarkLine, MarkSource
 from fsjoule.virtual.board.feed import FeedWriter
@@ -109,7 +109,7 @@ def test_marks_with_checks_and_damaged_ones(program: Path, tmp_path: Path) -> No
         simulator.send(b"~S12~3818\n~S1\n~E12~3414\nE12\n~E12~3415\r\n")
         reader.read_marks(5)
         reader.read_samples(1)
-        assert reader.command(Command.INFO).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.INFO).status == ReplyStatus.DONE
     trace = reader.trace()
     assert [(mark.text, mark.checked) for mark in trace.marks] == [("S12", True), ("E12", False), ("E12", True)]
     assert trace.faults == ("2 marks damaged on the mark line: '~S1', '~E12~3414'",)

@@ -11,7 +11,7 @@ import pytest
 from meter_process import Board, check_energy, check_order, infos, last_stream, running, values
 
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command, ReplyStatus
+from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.meter.protocol.frames import ReplyFrame
 from fsjoule.model import MarkSource
 from fsjoule.virtual.board.feed import FeedWriter
@@ -31,21 +31,21 @@ def test_commands_change_the_stream(program: Path, tmp_path: Path) -> None:
         reader.read_samples(100)
         streams = [reader.info().status.stream_id]
         for command, payload in (
-            (Command.RATE, commands.rate(2000)),
-            (Command.RANGE, commands.measuring_range(40)),
-            (Command.SHUNT, commands.shunt(50_000)),
-            (Command.RESET_ENERGY, b""),
+            (MeterCommand.RATE, commands.rate(2000)),
+            (MeterCommand.RANGE, commands.measuring_range(40)),
+            (MeterCommand.SHUNT, commands.shunt(50_000)),
+            (MeterCommand.RESET_ENERGY, b""),
         ):
             assert reader.command(command, payload).status == ReplyStatus.DONE
             streams.append(reader.info().status.stream_id)
             reader.read_samples(len(values(reader.frames)) + 100)
-        assert reader.command(Command.STOP).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.STOP).status == ReplyStatus.DONE
         stopped = reader.info()
         count = len(values(reader.frames))
         said = len(infos(reader.frames))
         reader.read_until(lambda frames: len(infos(frames)) >= said + 2)
         assert len(values(reader.frames)) == count
-        assert reader.command(Command.START).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.START).status == ReplyStatus.DONE
         reader.read_samples(count + 100)
     assert [second - first for first, second in itertools.pairwise(streams)] == [1, 1, 1, 1]
     info = stopped.info
@@ -62,19 +62,19 @@ def test_commands_change_the_stream(program: Path, tmp_path: Path) -> None:
 def test_bad_commands_are_answered(program: Path, tmp_path: Path) -> None:
     with running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
         reader.read_samples(1)
-        assert reader.command(Command.RATE, b"12345").status == ReplyStatus.WRONG_LENGTH
-        assert reader.command(Command.RATE, (300).to_bytes(4, "little")).status == ReplyStatus.RATE
+        assert reader.command(MeterCommand.RATE, b"12345").status == ReplyStatus.WRONG_LENGTH
+        assert reader.command(MeterCommand.RATE, (300).to_bytes(4, "little")).status == ReplyStatus.RATE
         os.write(reader.fd, meter_wire.frame(0x77, 77, b""))
         assert reader.read_reply(77).status == ReplyStatus.UNKNOWN_COMMAND
-        os.write(reader.fd, meter_wire.frame(Command.STOP, 78, b"", protocol=2))
+        os.write(reader.fd, meter_wire.frame(MeterCommand.STOP, 78, b"", protocol=2))
         assert reader.read_reply(78).status == ReplyStatus.OTHER_PROTOCOL
         # Damaged and truncated ones cannot be told apart by their numbers.
         os.write(reader.fd, b"noise\0")
         assert reader.read_reply(0).status == ReplyStatus.DAMAGED
-        os.write(reader.fd, commands.encode(Command.STOP, 79)[:7])
+        os.write(reader.fd, commands.encode(MeterCommand.STOP, 79)[:7])
         reader.read_until(lambda frames: sum(isinstance(frame, ReplyFrame) for frame in frames) == 6)
         assert reader.info().status.sampling
-        assert reader.command(Command.INFO).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.INFO).status == ReplyStatus.DONE
 
 
 def test_a_mark_of_the_host(program: Path, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_mark_of_the_host(program: Path, tmp_path: Path) -> None:
         reader.read_samples(100)
         simulator.send(b"S1\n")
         reader.read_marks(1)
-        assert reader.command(Command.MARK, commands.mark("here")).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.MARK, commands.mark("here")).status == ReplyStatus.DONE
         frames = reader.read_samples(500)
     assert [(mark.text, mark.source) for mark in reader.trace().marks] == [
         ("S1", MarkSource.LINE),
@@ -94,9 +94,9 @@ def test_a_mark_of_the_host(program: Path, tmp_path: Path) -> None:
 def test_self_test(program: Path, tmp_path: Path) -> None:
     storage = ("--storage", str(tmp_path / "flash"))
     with running(program, tmp_path, "--load", "5.0,0.25", *storage) as simulator, simulator.reader() as reader:
-        assert reader.command(Command.SELF_TEST).values == (0, 2500, 1250)
+        assert reader.command(MeterCommand.SELF_TEST).values == (0, 2500, 1250)
     with running(program, tmp_path, "--load", "5.0,1.0") as simulator, simulator.reader() as reader:
-        failures, shunt, bus = reader.command(Command.SELF_TEST).values
+        failures, shunt, bus = reader.command(MeterCommand.SELF_TEST).values
     assert (failures, shunt, bus) == (0x30, 8000, 1250)
 
 
@@ -111,14 +111,14 @@ def test_a_calibration_takes_the_chips_errors_away(program: Path, tmp_path: Path
     options = ("--feed", str(tmp_path / "feed"), *chip, *noise)
     with board.feeding(), running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
         board.draw(5.1, 0.0)
-        zero = reader.command(Command.ZERO, commands.zero(1_800_000_000))
+        zero = reader.command(MeterCommand.ZERO, commands.zero(1_800_000_000))
         assert zero.status == ReplyStatus.DONE
         assert zero.values[0] == pytest.approx(180_000, abs=8_000)
         board.draw(5.1, 0.02)
-        assert reader.command(Command.GAIN, commands.gain(1, 20_000, 5_100_000, 500, 1_800_000_001)).status == 0
+        assert reader.command(MeterCommand.GAIN, commands.gain(1, 20_000, 5_100_000, 500, 1_800_000_001)).status == 0
         board.draw(4.9, 0.6)
-        assert reader.command(Command.ZERO, commands.zero(1_800_000_002)).status == ReplyStatus.REFUSED
-        high = reader.command(Command.GAIN, commands.gain(2, 600_000, 4_900_000, 500, 1_800_000_003))
+        assert reader.command(MeterCommand.ZERO, commands.zero(1_800_000_002)).status == ReplyStatus.REFUSED
+        high = reader.command(MeterCommand.GAIN, commands.gain(2, 600_000, 4_900_000, 500, 1_800_000_003))
         assert high.status == ReplyStatus.DONE
         reader.read_samples(len(values(reader.frames)) + 2000)
     calibration = reader.info().info.calibration
@@ -135,20 +135,20 @@ def test_a_calibration_takes_the_chips_errors_away(program: Path, tmp_path: Path
 def test_saved_settings_survive(program: Path, tmp_path: Path) -> None:
     options = ("--load", "5.0,0.0", "--chip-offset-uv", "-70", "--storage", str(tmp_path / "flash"))
     with running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
-        assert reader.command(Command.RATE, commands.rate(500)).status == ReplyStatus.DONE
-        assert reader.command(Command.ZERO, commands.zero(1_800_000_000)).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.RATE, commands.rate(500)).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.ZERO, commands.zero(1_800_000_000)).status == ReplyStatus.DONE
         assert reader.info().status.unsaved
-        assert reader.command(Command.SAVE).values == (1, 0, 0)
+        assert reader.command(MeterCommand.SAVE).values == (1, 0, 0)
         assert not reader.info().status.unsaved
-        assert reader.command(Command.RATE, commands.rate(100)).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.RATE, commands.rate(100)).status == ReplyStatus.DONE
         simulator.process.kill()
     with running(program, tmp_path, *options) as simulator, simulator.reader() as reader:
         reader.read_samples(10)
         assert reader.info().info.rate_hz == 500
         assert reader.info().info.calibration.shunt_offset_nv == -70_000
         assert (reader.info().status.unsaved, reader.info().status.settings_damaged) == (False, False)
-        assert reader.command(Command.FORGET_CALIBRATION).status == ReplyStatus.DONE
-        assert reader.command(Command.SAVE).values == (2, 0, 0)
+        assert reader.command(MeterCommand.FORGET_CALIBRATION).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.SAVE).values == (2, 0, 0)
     # The newer record is torn: the one before counts.
     with (tmp_path / "flash").open("r+b") as flash:
         flash.seek(4096 + 30)
@@ -165,7 +165,7 @@ def test_a_link_that_another_left_is_not_taken_for_this_meters(program: Path, tm
     other.mkdir()
     own.mkdir()
     with running(program, other, "--load", "5.0,0.25") as another, another.reader() as reader:
-        assert reader.command(Command.RATE, commands.rate(2000)).status == ReplyStatus.DONE
+        assert reader.command(MeterCommand.RATE, commands.rate(2000)).status == ReplyStatus.DONE
         for name in ("stream", "marks"):
             (own / name).symlink_to((other / name).readlink())
         with running(program, own, "--load", "5.0,0.25") as simulator, simulator.reader() as found:
@@ -175,4 +175,4 @@ def test_a_link_that_another_left_is_not_taken_for_this_meters(program: Path, tm
 
 def test_without_storage_nothing_is_saved(program: Path, tmp_path: Path) -> None:
     with running(program, tmp_path, "--load", "5.0,0.25") as simulator, simulator.reader() as reader:
-        assert reader.command(Command.SAVE).status == ReplyStatus.NOT_STORED
+        assert reader.command(MeterCommand.SAVE).status == ReplyStatus.NOT_STORED

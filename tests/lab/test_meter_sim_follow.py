@@ -18,7 +18,7 @@ from meter_process import LIMIT_S, check_energy
 
 from fsjoule.host import process
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command
+from fsjoule.meter.protocol.commands import MeterCommand
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
@@ -71,7 +71,7 @@ class Follower:
         self.frames += self._decoder.feed(os.read(self._host, 65536))
         return True
 
-    def ask(self, command: Command, payload: bytes = b"") -> None:
+    def ask(self, command: MeterCommand, payload: bytes = b"") -> None:
         """Give a command and read until it is answered."""
         request = len(self.frames) + 1
         os.write(self._host, commands.encode(command, request, payload))
@@ -82,7 +82,7 @@ class Follower:
 
     def trace(self) -> Ina219Trace:
         """All that was told until now."""
-        self.ask(Command.STOP)  # also sends what would wait for a whole frame
+        self.ask(MeterCommand.STOP)  # also sends what would wait for a whole frame
         builder = TraceBuilder()
         builder.add(self.frames)
         counters = self._decoder.counters
@@ -157,13 +157,13 @@ def test_the_same_events_make_the_same_samples_however_they_arrive(program: Path
         with following(program, tmp_path / name) as meter:
             meter.tell(power_on() + power(123_000, 0.1))
             # As the host arms the meter: a stream begins, and the chip's conversions with it.
-            meter.ask(Command.RATE, commands.rate(1000))
+            meter.ask(MeterCommand.RATE, commands.rate(1000))
             begin = max(i for i, f in enumerate(meter.frames) if isinstance(f, InfoFrame))
             del meter.frames[:begin]
             for at in range(0, len(events), piece):
                 meter.tell(events[at : at + piece])
                 if at % (piece * 20) == 0:
-                    meter.ask(Command.INFO)
+                    meter.ask(MeterCommand.INFO)
             traces.append(meter.trace())
     assert traces[0].ticks.tolist() == list(range(2999))
     assert traces[0].shunt_raw.tolist() == traces[1].shunt_raw.tolist()
@@ -175,7 +175,7 @@ def test_while_time_stands_still_the_meter_still_answers_and_says_that_it_is_the
 ) -> None:
     with following(program, tmp_path) as meter:
         meter.tell(power_on() + power(100 * _MS, 0.3))
-        meter.ask(Command.INFO)
+        meter.ask(MeterCommand.INFO)
         before = len(meter.frames)
         assert meter.read(LIMIT_S)
         assert {type(frame) for frame in meter.frames[before:]} == {InfoFrame}

@@ -1,4 +1,7 @@
-"""The emulated Orange Pi PC, which starts the real SPL and U-Boot on its card: a bench, and boots that fail."""
+"""The emulated Orange Pi PC, which starts the real SPL and U-Boot on its card: a bench, and boots that fail.
+
+test_ssh_shell.py measures on this board each time; test_board_abilities.py and test_boot_failures.py are quick.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ from fsjoule.lab.boards.abilities import abilities_by_help
 from fsjoule.lab.kept_card import boot_partition
 from fsjoule.model import MIB, ImageFacts
 from fsjoule.virtual.lab import lab
+
+pytestmark = pytest.mark.slow
 
 ENVIRONMENT = PROJECT / "env" / "virtual-orangepi.yaml"
 NAME = "virtual-orangepi"
@@ -121,7 +126,6 @@ def _with_a_kernel_that_is_too_large(image: Path) -> None:
     process.run(["mcopy", "-i", f"{image}@@{BOOT_START}", kernel, "::zImage"], timeout_s=60)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -171,7 +175,6 @@ def _hanging_second_kernel(image: Path, folder: Path) -> None:
         file.write(second_slot.flag())
 
 
-@pytest.mark.slow
 def test_u_boot_starts_the_second_kernel_once_and_the_kept_one_after_each_further_power_cycle(
     board: BoardStrategy, card: CardImage, tmp_path: Path
 ) -> None:

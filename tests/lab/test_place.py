@@ -220,24 +220,27 @@ def test_a_wrong_coordinator_is_said_at_once(
 
 @pytest.mark.parametrize(
     "wrong",
-    [("lathe", 2, "unknown place 'lathe'"), ("virtual", 4, "held by otherhost/ada since")],
+    [
+        ("bench", "lathe", 2, "unknown place 'lathe'"),
+        ("gate", "virtual", 4, "held by otherhost/ada since"),
+    ],
 )
 def test_a_bench_and_a_gate_say_what_is_wrong_with_the_place_before_anything_is_built(
-    lab_: _Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, int, str]
+    lab_: _Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, str, int, str]
 ) -> None:
-    place, code, said = wrong
+    program, place, code, said = wrong
     lab_.client("acquire", **_ADA)
     monkeypatch.setenv("LG_PLACE", place)
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
-    gate = [Path(sys.executable).with_name("fsjoule"), "gate", "--lg-env", str(ENVIRONMENT)]
-    for argv in (
-        command(tmp_path / "results", "--fs", "ext4"),
-        [*gate, "--baseline", "6.1", "--candidate", "6.12", "--results", str(tmp_path / "results")],
-    ):
-        done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == code, done.stdout + done.stderr
-        assert said in done.stdout + done.stderr
-        assert "Traceback" not in done.stdout + done.stderr
+    gate = [str(Path(sys.executable).with_name("fsjoule")), "gate", "--lg-env", str(ENVIRONMENT)]
+    argv = {
+        "bench": command(tmp_path / "results", "--fs", "ext4"),
+        "gate": [*gate, "--baseline", "6.1", "--candidate", "6.12", "--results", str(tmp_path / "results")],
+    }
+    done = subprocess.run(argv[program], cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
     assert not list(tmp_path.glob("cache/*/*"))
     assert not (tmp_path / "results").exists()
 

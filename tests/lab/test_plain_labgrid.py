@@ -116,8 +116,10 @@ def test_an_image_that_the_environment_file_names_is_flashed_and_booted(
     assert _power() == "off"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_card")
 def test_without_one_the_board_boots_what_is_on_its_card(tmp_path: Path) -> None:
+    """Labgrid's client does so in the next test."""
     assert "3 passed" in _plain_test(tmp_path, _VIRTUAL)
     assert (tmp_path / "test_plain.py.flashed").read_text() == "None"
     assert _power() == "off"

@@ -110,6 +110,8 @@ def test_a_board_is_measured_over_ssh(tmp_path: Path) -> None:
     assert measurement.invalid_reasons == ()
     assert measurement.energy is not None
     typed = LabPaths.of(NAME).log("console").read_text(errors="replace")
+    assert "U-Boot SPL 20" in typed, "the board starts the boot loader on its card"
+    assert "Found /extlinux/extlinux.conf" in typed
     assert "dropbear" in typed
     assert re.search(r"\bfio\b", typed) is None, "no program was started on the console"
 

@@ -60,7 +60,9 @@ def test_a_cable_that_is_pulled_while_the_card_is_written_is_named_and_the_next_
     ("command", "says", "transient"),
     [
         ("umx 0 usb 0", r"has a U-Boot without the command umx \(Unknown command 'umx'\)", False),
-        ("ums 0 mmc 7", r"refused 'ums 0 mmc 7': .*Bad device specification mmc 7", True),
+        pytest.param(
+            *("ums 0 mmc 7", r"refused 'ums 0 mmc 7': .*Bad device specification mmc 7", True), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_u_boot_that_does_not_offer_the_card_is_named(

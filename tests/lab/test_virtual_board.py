@@ -188,8 +188,10 @@ def test_power_off_cuts_and_the_console_outlives_it(board: BoardProgram) -> None
 
 @pytest.mark.parametrize(
     ("sig", "how"),
-    [(signal.SIGSEGV, "was killed by SIGSEGV"), (signal.SIGTERM, "was ended by another program (host-signal)")],
-    ids=["crashed", "ended"],
+    [
+        pytest.param(signal.SIGSEGV, "was killed by SIGSEGV", id="crashed"),
+        pytest.param(signal.SIGTERM, "was ended by another program (host-signal)", id="ended", marks=pytest.mark.slow),
+    ],
 )
 def test_qemus_own_end_is_noticed(board: BoardProgram, sig: signal.Signals, how: str) -> None:
     booted(board)
@@ -236,7 +238,9 @@ def test_a_card_pulled_out_under_power_is_gone_for_the_board(board: BoardProgram
     board.power(on=False)
 
 
+@pytest.mark.slow
 def test_a_card_pulled_out_while_it_is_read_harms_only_the_guest(board: BoardProgram) -> None:
+    """The test before this one pulls it out of a board that is idle."""
     booted(board)
     with board.console() as console:
         console.type("dd if=/dev/mmcblk1p3 of=/dev/null bs=64k iflag=direct")
@@ -266,7 +270,9 @@ def test_the_host_writes_and_the_board_reads(board: BoardProgram) -> None:
         assert text.decode().strip() in output.splitlines()
 
 
+@pytest.mark.slow
 def test_two_boards_side_by_side(board: BoardProgram, card: Path, tmp_path: Path) -> None:
+    """test_parallel_boards.py measures on two at once."""
     booted(board)
     insert_copy(card, tmp_path)
     with BoardProgram(board_config(tmp_path, "second")) as second:

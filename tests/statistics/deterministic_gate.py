@@ -22,16 +22,13 @@ from typing import Final
 
 from output import Cell, Report, Row, Share
 
-from fsjoule.model import KIB, MIB, FioWorkload, IoPattern
 from fsjoule.runs.pairs import Pair, measure_pairs
 from fsjoule.runs.request import choose
 from fsjoule.statistics.policy import Policy, parse_policy
-from fsjoule.suites import SUITES, Suite
 from fsjoule.verdicts.gate import Judge
 from fsjoule.verdicts.gated import GateVerdict
 
 PROJECT: Final = Path(__file__).parents[2]
-_SUITE: Final = "gate-small"
 _SIZE_MIB: Final = 16
 
 
@@ -77,10 +74,14 @@ class Comparisons:
 
 def measure(chosen: argparse.Namespace, kernels: tuple[str, str], policy: Policy, comparisons: Comparisons) -> Path:
     """Pairs of boots of the two kernels until the comparisons are made; returns the run folder."""
-    workloads = tuple(FioWorkload(IoPattern(name), 16 * KIB, _SIZE_MIB * MIB) for name in chosen.workloads.split(","))
-    SUITES[_SUITE] = Suite(_SUITE, "a few jobs, for many boots", workloads)
+    suite = chosen.results / "gate-small.toml"
+    suite.parent.mkdir(parents=True, exist_ok=True)
+    suite.write_text(
+        '[suite]\ntitle = "a few jobs, for many boots"\n'
+        f"[[suite.workload]]\noperation = {chosen.workloads.split(',')}\nblock_kib = 16\nsize_mib = {_SIZE_MIB}\n"
+    )
     choice = choose(
-        suite_name=_SUITE,
+        suite_name=str(suite),
         filesystems=chosen.fs,
         kernels=kernels,
         repeat=policy.budget_pairs * comparisons.wanted,

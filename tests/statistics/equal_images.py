@@ -22,12 +22,10 @@ from output import Report
 
 from fsjoule.kernels.configuration import board_configuration
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.kernels.tree.builder import Builder
-from fsjoule.kernels.tree.changes import changes_of
+from fsjoule.kernels.tree.builder import Builder, BuiltCommit, CommitBuilds, Outcome
 from fsjoule.kernels.tree.commits import Line, find_line
 from fsjoule.kernels.tree.frozen import freeze
-from fsjoule.kernels.tree.outcomes import Builds, Built, Outcome
-from fsjoule.kernels.tree.pools import Changes, pools_of
+from fsjoule.kernels.tree.pools import Changes, changes_of, pools_of
 from fsjoule.kernels.tree.repository import open_repository
 from fsjoule.model import DEFAULT_RECIPE
 
@@ -45,8 +43,8 @@ class Everything:
     seconds: tuple[float, ...]
 
     @property
-    def built(self) -> Mapping[int, Built]:
-        return {position: each for position, each in enumerate(self.outcomes) if isinstance(each, Built)}
+    def built(self) -> Mapping[int, BuiltCommit]:
+        return {position: each for position, each in enumerate(self.outcomes) if isinstance(each, BuiltCommit)}
 
     def wrong(self, known: Sequence[int]) -> list[int]:
         """Positions that do not have the image that the kernels of these positions, and nothing else, say they have."""
@@ -75,7 +73,7 @@ def build_all(tree: Path, good: Sequence[str], bad: Sequence[str], jobs: int, sa
     ends = [repository.made(each.id, each.short) for each in (line[0], line[-1])]
     outcomes: list[Outcome] = []
     seconds: list[float] = []
-    builds = Builds(repository, freeze(ends, configuration, progress=say, jobs=jobs), jobs)
+    builds = CommitBuilds(repository, freeze(ends, configuration, progress=say, jobs=jobs), jobs)
     with Builder(builds, say) as builder:
         for commit in line:
             started = time.monotonic()
@@ -99,7 +97,7 @@ def report(found: Everything) -> Report:
     }
     shown = Report("Equal images", dict(settings))
     for position, (commit, outcome) in enumerate(zip(found.line, found.outcomes, strict=True)):
-        image = outcome.image[:_SHOWN] if isinstance(outcome, Built) else outcome.reason
+        image = outcome.image[:_SHOWN] if isinstance(outcome, BuiltCommit) else outcome.reason
         shown.rows.append(
             {
                 "position": position,

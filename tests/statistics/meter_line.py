@@ -8,8 +8,7 @@ bytes overwritten, lose bytes (and with them the end that divides them from the 
 the next one, or come up to twenty frames late, over restarts too; and noise comes between them.
 
 `whole` are the frames that arrived whole at least once. Each of them must come out of the decoder once, with its
-content: `dropped` did not, `twice` came out again, `wrong` came out and was not among them. The row of protocol 2, of
-a hundredth of the trials and without frames that come twice, shows what is lost when frames do not name their stream.
+content: `dropped` did not, `twice` came out again, `wrong` came out and was not among them.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, MarkFr
 _LONGEST: Final = 100
 _POWER_UPS_AT_ONCE: Final = 200
 _FED_BYTES: Final = 4096
-_OLD_SHARE: Final = 100
-_OLD_STREAM_AT: Final = 46  # in protocol 2 only info frames name their stream, there
+_CHIP: Final = struct.pack("<BII", 0, 10_000_000, 4_000_000_000)  # an INA219, and its units in pV
+_PROTOCOL: Final = 3
 # What becomes of a frame, and how often.
 _FATES: Final = {
     "lost": 0.01,
@@ -54,17 +53,16 @@ class Counts:
     wrong: int = 0
 
 
-def payloads(protocol: int) -> list[tuple[int, bytes]]:
+def payloads() -> list[tuple[int, bytes]]:
     """Type, and payload without the stream's number, of each frame of a power-up, by its number."""
     made: list[tuple[int, bytes]] = []
     for seq in range(_LONGEST):
         if seq % 50 == 0:
-            inputs = bytes(20) if protocol > 2 else b""
             head = struct.pack("<IIHHBB16s16s", 1000, 100_000, 80, 0x091F, 3, 1, b"0.4.0", b"SIM0")
-            made.append((3, head + bytes(8) + bytes(24) + inputs))
+            made.append((3, head + bytes(8) + bytes(24) + bytes(20) + _CHIP))
         elif seq % 17 == 0:
             text = b"S%d" % seq
-            head = struct.pack("<QB", 20_000 * seq, 0) + (b"\1" if protocol > 2 else b"") + bytes([len(text)])
+            head = struct.pack("<QBBB", 20_000 * seq, 0, 1, len(text))
             made.append((2, head + text))
         elif seq % 29 == 0:
             made.append((4, struct.pack("<IBBiii", 0, 0, 8, 0, 0, 0)))
@@ -74,13 +72,9 @@ def payloads(protocol: int) -> list[tuple[int, bytes]]:
     return made
 
 
-def frame(protocol: int, kind: int, seq: int, stream: bytes, payload: bytes) -> bytes:
+def frame(kind: int, seq: int, stream: bytes, payload: bytes) -> bytes:
     """A frame as it goes over the line, its delimiter included."""
-    body = struct.pack("<BBI", kind, protocol, seq)
-    if protocol > 2:
-        body += stream + payload
-    else:
-        body += payload[:_OLD_STREAM_AT] + stream + payload[_OLD_STREAM_AT:] if kind == 3 else payload
+    body = struct.pack("<BBI", kind, _PROTOCOL, seq) + stream + payload
     content = body + zlib.crc32(body).to_bytes(4, "little")
     return b"".join([bytes((len(run) + 1,)) + run for run in content.split(b"\0")]) + b"\0"
 
@@ -88,10 +82,10 @@ def frame(protocol: int, kind: int, seq: int, stream: bytes, payload: bytes) -> 
 class Line:
     """Damages what a meter sends."""
 
-    def __init__(self, seed: int, fates: dict[str, float]) -> None:
+    def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
-        self._names = list(fates)
-        self._shares = np.array([1 - sum(fates.values()), *fates.values()])
+        self._names = list(_FATES)
+        self._shares = np.array([1 - sum(_FATES.values()), *_FATES.values()])
         self.hit = 0
 
     def number(self, below: int) -> int:
@@ -136,24 +130,22 @@ class Line:
 class Comparison:
     """Follows what arrived and what came out of the decoder."""
 
-    protocol: int
     counts: Counts = field(default_factory=Counts)
     decoder: FrameDecoder = field(default_factory=FrameDecoder)
     _partial: bytes = b""
 
     def __post_init__(self) -> None:
         stream = bytes(4)
-        self._made = payloads(self.protocol)
+        self._made = payloads()
         self._likes = [
-            FrameDecoder().feed(frame(self.protocol, kind, seq, stream, payload))[0]
-            for seq, (kind, payload) in enumerate(self._made)
+            FrameDecoder().feed(frame(kind, seq, stream, payload))[0] for seq, (kind, payload) in enumerate(self._made)
         ]
 
     def power_up(self, stream_id: int, begin: int, end: int) -> dict[bytes, tuple[int, int]]:
         """The frames `begin` to `end` of a power-up, each with its stream and its number."""
         stream = struct.pack("<I", stream_id)
         return {
-            frame(self.protocol, kind, seq, stream, payload): (stream_id, seq)
+            frame(kind, seq, stream, payload): (stream_id, seq)
             for seq, (kind, payload) in enumerate(self._made[:end])
             if seq >= begin
         }
@@ -163,7 +155,7 @@ class Comparison:
         pieces = (self._partial + arrived).split(b"\0")
         self._partial = pieces.pop()
         names = [sent[name] for piece in pieces if (name := piece + b"\0") in sent]
-        whole = set(names) if self.protocol > 2 else names
+        whole = set(names)
         decoded = [
             each
             for at in range(0, len(arrived), _FED_BYTES)
@@ -171,9 +163,6 @@ class Comparison:
         ]
         counts = self.counts
         counts.whole += len(whole)
-        if self.protocol == 2:
-            counts.dropped += len(whole) - len(decoded)
-            return
         right = {_name(each) for each in decoded if _name(each) in whole and self._is_like(each)}
         counts.dropped += len(whole) - len(right)
         counts.wrong += sum(_name(each) not in right for each in decoded)
@@ -196,15 +185,14 @@ def _content(samples: SamplesFrame) -> tuple[int, int, int, int, bytes]:
 
 def _name(decoded: Frame) -> tuple[int, int]:
     stream_id = decoded.status.stream_id if isinstance(decoded, InfoFrame) else decoded.stream_id
-    return (0 if stream_id is None else stream_id, decoded.seq)
+    return stream_id, decoded.seq
 
 
-def compare(protocol: int, trials: int, seed: int) -> Counts:
+def compare(trials: int, seed: int) -> Counts:
     """Send so many power-ups over a bad line."""
-    fates = _FATES if protocol > 2 else {name: share for name, share in _FATES.items() if name != "twice"}
-    line, comparison = Line(seed, fates), Comparison(protocol)
+    line, comparison = Line(seed), Comparison()
     counts = comparison.counts
-    for size in told(_bunches(trials), -(-trials // _POWER_UPS_AT_ONCE), f"protocol {protocol}"):
+    for size in told(_bunches(trials), -(-trials // _POWER_UPS_AT_ONCE), "frames over a bad line"):
         sent: dict[bytes, tuple[int, int]] = {}
         frames: list[bytes] = []
         for _ in range(size):
@@ -228,9 +216,7 @@ def _bunches(trials: int) -> Iterator[int]:
 def main() -> None:
     options = arguments(str(__doc__), trials=270_000).parse_args()
     report = Report("Frames over a bad line", {"trials": options.trials, "seed": options.seed})
-    for protocol in (3, 2):
-        counts = compare(protocol, options.trials if protocol > 2 else -(-options.trials // _OLD_SHARE), options.seed)
-        report.rows.append({"protocol": protocol, **vars(counts)})
+    report.rows.append(vars(compare(options.trials, options.seed)))
     report.show(as_json=options.json)
 
 

@@ -14,7 +14,7 @@ from fsjoule.errors import BoardError, InstrumentError, LabError, Part, PlaceLos
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import LabStep, MeterCalibration, RunStatus, Trace
 from fsjoule.ports import CommandResult
-from fsjoule.store.steps import STEPS_FILE, decode_steps
+from fsjoule.store.schemas import STEPS_FILE, decode_steps
 from fsjoule.testing import FakeBoard, FakeMeter, FakeShell, FakeStore
 
 

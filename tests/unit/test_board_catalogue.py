@@ -10,9 +10,8 @@ import pytest
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.images.boot_loader import Loader, LoaderFile
+from fsjoule.images.boot_loader import Loader, LoaderFile, collision
 from fsjoule.images.card import _assemble
-from fsjoule.images.load_addresses import collision
 from fsjoule.kernels.arm64image import placed
 from fsjoule.kernels.card_layout import SECTOR_BYTES, overlap
 from fsjoule.kernels.device_tree import change_device_tree, overlay_sources

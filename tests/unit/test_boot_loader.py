@@ -15,14 +15,23 @@ import pytest
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.images.block_map import make_block_map
 from fsjoule.images.boot_files import write_boot_files
-from fsjoule.images.boot_loader import Loader, LoaderFile, _config, _member, boot_loader, loader_key
-from fsjoule.images.load_addresses import addresses_in, collision
-from fsjoule.images.loader_header import device_tree_of, header_of
+from fsjoule.images.boot_loader import (
+    Loader,
+    LoaderFile,
+    _config,
+    _member,
+    addresses_in,
+    boot_loader,
+    collision,
+    device_tree_of,
+    header_of,
+    loader_key,
+)
+from fsjoule.images.card import make_block_map
 from fsjoule.images.partition_table import partition_table
 from fsjoule.kernels.card_layout import BootLoader, LoaderPiece, overlap
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.legacy_image import legacy_image
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe
 from fsjoule.model import MIB
@@ -287,7 +296,7 @@ KERNEL = b"\x2e\x40\x04\xeb" * 10_000
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Kernel:
+def kernel(tmp_path: Path) -> KernelFiles:
     """A zImage of 16 KiB with a kernel of 40 KB."""
     code = bytearray(16384)
     struct.pack_into("<I", code, 0x24, 0x016F2818)
@@ -297,12 +306,12 @@ def kernel(tmp_path: Path) -> Kernel:
     (folder / "board.dtb").write_bytes(bytes(100))
     packed = lzma.compress(KERNEL, format=lzma.FORMAT_XZ)
     (folder / "zImage").write_bytes(bytes(code) + b"\xfd7zXZ\0 is the magic number" + packed + b"size")
-    return Kernel("k", folder, folder / "zImage", "6.1", "", {}, {})
+    return KernelFiles("k", folder, folder / "zImage", "6.1", "", {}, {})
 
 
 @pytest.mark.parametrize(("room", "name"), [(50_000, "uImage"), (20_000, "zImage"), (10_000, None)])
 def test_the_packed_kernel_is_taken_if_the_unpacked_one_has_no_room(
-    room: int, name: str | None, kernel: Kernel, tmp_path: Path
+    room: int, name: str | None, kernel: KernelFiles, tmp_path: Path
 ) -> None:
     boot, told = tmp_path / "boot", list[str]()
     boot.mkdir()
@@ -334,7 +343,7 @@ def test_the_packed_kernel_is_taken_if_the_unpacked_one_has_no_room(
     ]
 
 
-def test_boot_scr_needs_to_know_where_to_load(kernel: Kernel, tmp_path: Path) -> None:
+def test_boot_scr_needs_to_know_where_to_load(kernel: KernelFiles, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"boot.scr cannot be written without kernel_addr_r, fdt_addr_r, ramdisk_addr_r"
     ):
@@ -345,7 +354,9 @@ def test_boot_scr_needs_to_know_where_to_load(kernel: Kernel, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("place", ["u-boot.bin", "overlays/x.dtbo", "INITRD.IMG", "extlinux/extlinux.conf"])
-def test_a_loaders_file_on_the_boot_partition_replaces_no_other(place: str, kernel: Kernel, tmp_path: Path) -> None:
+def test_a_loaders_file_on_the_boot_partition_replaces_no_other(
+    place: str, kernel: KernelFiles, tmp_path: Path
+) -> None:
     boot = tmp_path / "boot"
     boot.mkdir()
     piece = LoaderPiece(file="u-boot.bin", boot_file=place)

@@ -70,6 +70,6 @@ def test_what_has_no_answer_is_said(run: CommandLine, tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "no gate has measured anything in results\n")
     (folder / GATE_FILE).write_text("{}")
     done = run("ci", "verdict", "results")
-    assert (done.code, "gate.json cannot be read" in done.err) == (2, True)
+    assert (done.code, "gate.json names no schema" in done.err) == (2, True)
     assert run("ci", "verdict", "nowhere").code == 2
     assert not (tmp_path / "metrics.txt").exists()

@@ -262,7 +262,7 @@ def test_a_changed_figure_alone(fsjoule: CommandLine, matrix: Path) -> None:
         (("6.1", "6.12", "--fs", "xfs"), "run aaaaaa has no filesystem 'xfs'"),
         (("6.1", "6.12", "--alpha", "5"), "--alpha 5 is not a fraction between 0 and 1"),
         (("6.1", "6.12", "--smallest-effect", "nan"), "--smallest-effect nan is not a fraction"),
-        (("6.1", "6.12", "--json", "--markdown"), "exclude each other"),
+        (("6.1", "6.12", "--json", "--markdown"), "json and markdown are both to be printed"),
         (("6.1", "7.0"), "run aaaaaa has no kernel '7.0'"),
     ],
 )

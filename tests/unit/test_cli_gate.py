@@ -88,8 +88,10 @@ def test_what_is_kept_is_read_back_as_it_was(run: CommandLine, tmp_path: Path) -
     effect = done.out.replace('"smallest_effect": 0.05', '"smallest_effect": 1.0')
     numbers = [ratio.replace("RATIO", number) for number in ("0", "-1", "NaN", "Infinity", '"x"')]
     for damaged in ("[]", "{}", '{"tests": [{}]}', "{", effect, *numbers):
-        with pytest.raises(ResultError, match=r"gate\.json cannot be read"):
+        with pytest.raises(ResultError, match=r"gate\.json (cannot be read|names no schema)"):
             from_document(damaged.encode())
+    with pytest.raises(ResultError, match=r"gate\.json is of schema 'fsjoule\.gate/2'; .* reads 'fsjoule\.gate/1'"):
+        from_document(done.out.replace("fsjoule.gate/1", "fsjoule.gate/2").encode())
 
 
 def test_all_figures_are_shown_if_asked_for(run: CommandLine, tmp_path: Path) -> None:
@@ -241,7 +243,7 @@ def test_kernels_of_the_index_are_judged(run: CommandLine, index: str) -> None:
         (("--lg-env", "x.yaml", "--config", "CONFIG_X=y"), "without --tree no kernel is built with --config"),
         (("--budget", "5"), "--budget 5: any decision needs 6 boots, 3 of each side"),
         (("--policy", "absent.toml"), "the policy cannot be read"),
-        (("--json", "--markdown", "-"), "both write to standard output"),
+        (("--json", "--markdown", "-"), "json and markdown are both to be printed"),
         (("--lg-env", "absent.yaml"), "absent.yaml"),
         (("--lg-env", str(VIRTUAL), "--fs", "reiserfs"), "reiserfs"),
     ],

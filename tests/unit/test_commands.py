@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fsjoule.errors import ConfigError
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command, ReplyStatus
+from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 
 _VECTORS: list[dict[str, Any]] = json.loads(golden_frames.JSON_FILE.read_text())["commands"]
 
@@ -26,16 +26,16 @@ _MARK = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=
 
 @pytest.mark.parametrize("vector", _VECTORS, ids=lambda vector: vector["name"])
 def test_golden_vector(vector: dict[str, Any]) -> None:
-    encoded = commands.encode(Command(vector["command"]), vector["seq"], bytes.fromhex(vector["payload"]))
+    encoded = commands.encode(MeterCommand(vector["command"]), vector["seq"], bytes.fromhex(vector["payload"]))
     assert encoded.hex() == vector["encoded"]
 
 
 def test_every_command_has_a_vector() -> None:
-    assert {vector["command"] for vector in _VECTORS} == set(Command)
+    assert {vector["command"] for vector in _VECTORS} == set(MeterCommand)
 
 
-@given(seq=_U32, command=st.sampled_from(Command), payload=st.binary(max_size=200))
-def test_encode_as_another_does(seq: int, command: Command, payload: bytes) -> None:
+@given(seq=_U32, command=st.sampled_from(MeterCommand), payload=st.binary(max_size=200))
+def test_encode_as_another_does(seq: int, command: MeterCommand, payload: bytes) -> None:
     assert commands.encode(command, seq, payload) == wire.frame(command.value, seq, payload)
 
 
@@ -102,7 +102,7 @@ def test_values_that_the_meter_would_refuse(payload: Callable[[], bytes], words:
 
 def test_a_payload_that_no_frame_can_hold_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 243 bytes"):
-        commands.encode(Command.MARK, 0, bytes(244))
+        commands.encode(MeterCommand.MARK, 0, bytes(244))
 
 
 def test_replies_in_words() -> None:
@@ -115,7 +115,7 @@ def test_replies_in_words() -> None:
         "there is no storage for settings",
     )
     assert commands.self_test_failures(0x40) == ("unknown failures 0x40",)
-    assert [command.title for command in (Command.RATE, Command.SELF_TEST, Command.RESET_ENERGY)] == [
+    assert [command.title for command in (MeterCommand.RATE, MeterCommand.SELF_TEST, MeterCommand.RESET_ENERGY)] == [
         "rate",
         "self-test",
         "reset energy",

@@ -37,12 +37,20 @@ def test_the_exporter_is_told_their_addresses(board: BoardConfig, tmp_path: Path
         (tmp_path / kind).write_text(f"{kind}:there")
     assert resources(board, tmp_path, 2) == {
         "ADAPTER": "1",
-        "IIO": "iio:there",
-        "JOULESCOPE": "joulescope:js220/SIM002",  # of the second board
-        "POWERCAP": "powercap:there",
-        "SCPI": "scpi:there",
+        "PORTS": "",
+        "INSTRUMENTS": "iio joulescope powercap scpi",
+        "AT_iio": "iio:there",
+        "AT_joulescope": "joulescope:js220/SIM002",  # of the second board
+        "AT_powercap": "powercap:there",
+        "AT_scpi": "scpi:there",
     }
-    assert resources(board_template("board"), tmp_path, 1) == {}
+    assert resources(board_template("ppk2"), tmp_path, 1) == {
+        "ADAPTER": "1",
+        "PORTS": "ppk2",
+        "INSTRUMENTS": "",
+        "AT_ppk2": str(tmp_path / "ppk2"),
+    }
+    assert not any(resources(board_template("board"), tmp_path, 1).values())
 
 
 def test_instrument_files_of_the_users_own_win(board: BoardConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +58,7 @@ def test_instrument_files_of_the_users_own_win(board: BoardConfig, monkeypatch: 
     assert variables(board)["FSJOULE_METERS_DIR"] == str(project_dir() / "labgrid" / "virtual" / "meters")
     monkeypatch.setenv("FSJOULE_METERS_DIR", "/somewhere/else")
     assert variables(board)["FSJOULE_METERS_DIR"] == "/somewhere/else"
-    assert variables(board_template("ppk2")) == {}
+    assert variables(board_template("board")) == {}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from traces import INFO, trace_of
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.energy import energy, per_mib
 from fsjoule.meter.energy.ina219 import Ina219
-from fsjoule.meter.energy.validity import Limits
+from fsjoule.meter.energy.validity import ValidityLimits
 from fsjoule.model import (
     MIB,
     Energy,
@@ -216,7 +216,7 @@ def test_too_many_missed_ticks_are_refused() -> None:
         energy(trace_of(load, missed=range(700, 711)), window, IDLE)
     with pytest.raises(MeasurementInvalid, match=r"missed 5 of the 400 ticks of the idle window"):
         energy(trace_of(load, missed=range(100, 105)), window, IDLE)
-    assert energy(trace_of(load, missed=range(700, 720)), window, IDLE, limits=Limits(missed_fraction=0.02))
+    assert energy(trace_of(load, missed=range(700, 720)), window, IDLE, limits=ValidityLimits(missed_fraction=0.02))
 
 
 @given(loads(1000, 0, 7999), st.integers(0, 300), st.integers(30, 300))

@@ -25,7 +25,7 @@ from fsjoule.report.trace_chart import trace_chart
 from fsjoule.store.checks import wrong_time
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
-from fsjoule.store.steps import decode_steps
+from fsjoule.store.schemas import decode_steps
 from fsjoule.store.traces import MOST_ROWS, decode_trace, encode_trace
 
 
@@ -85,7 +85,7 @@ def put(file: Path, way: tuple[str | int, ...], value: object) -> None:
         (("meter", "shunt_lsb_uv"), 0.0),
         (("meter", "calibration", "zero_date"), 2**62),
         (("boards", "6.1", "cpus"), -1),
-        (("schema",), "fsjoule.run/1"),
+        (("schema",), "fsjoule.run/2"),
     ],
 )
 def test_a_run_that_cannot_be_costs_no_other(
@@ -167,7 +167,7 @@ ROWS = len(make_trace().ticks)
         ({"bus_raw": pa.array(["x"] * ROWS)}, "is of type string"),
         ({"tick": pa.array([{"a": 1}] * ROWS)}, "is of type struct"),
         ({"tick": pa.array([1.5] * ROWS)}, "is of type double"),
-        ({"shunt_raw": pa.nulls(ROWS, pa.int16())}, "does not hold"),
+        ({"shunt_raw": pa.nulls(ROWS, pa.int32())}, "does not hold"),
         ({"tick": pa.array(np.zeros(ROWS, dtype=np.int64))}, "does not ascend"),
         ({"tick": pa.array(np.arange(ROWS, 0, -1))}, "does not ascend"),
         ({"time_us": pa.array(np.full(ROWS, 2**63 - 1))}, "impossible"),
@@ -181,7 +181,7 @@ def test_columns_that_are_none_of_a_trace_are_refused(columns: dict[str, object]
 @cache
 def of_nulls(rows: int) -> bytes:
     """One value, again and again: some kilobytes, in one row group."""
-    kinds = {"tick": pa.int64(), "time_us": pa.int64(), "shunt_raw": pa.int16(), "bus_raw": pa.uint16()}
+    kinds = {"tick": pa.int64(), "time_us": pa.int64(), "shunt_raw": pa.int32(), "bus_raw": pa.int32()}
     kinds |= {f"checkpoint_{name}": pa.int64() for name in ("tick", "raw", "bus", "missed")}
     table = pa.table({name: pa.nulls(rows, kind) for name, kind in kinds.items()})
     metadata = pq.ParquetFile(pa.BufferReader(encode_trace(make_trace()))).metadata.metadata

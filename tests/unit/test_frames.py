@@ -214,8 +214,8 @@ def test_every_loss_is_counted(first_seq: int, fates: list[str]) -> None:
 
 
 def test_another_protocol_is_refused() -> None:
-    for protocol in (1, 4):
-        with pytest.raises(MeterError, match=rf"speaks protocol {protocol}; .* supports protocol 3, and reads 2"):
+    for protocol in (2, 4):
+        with pytest.raises(MeterError, match=rf"speaks protocol {protocol}; .* supports protocol 3"):
             FrameDecoder().feed(wire.frame(wire.INFO, 0, bytes(49), protocol=protocol))
 
 
@@ -227,20 +227,12 @@ def test_a_later_firmware_may_say_more_of_itself() -> None:
     assert content.feed(wire.frame(wire.INFO, 0, body)) == [shorter]
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_commands_that_come_back_are_passed_over(protocol: int) -> None:
+def test_commands_that_come_back_are_passed_over() -> None:
     """Where a line echoes: their numbers are the host's."""
     decoder = FrameDecoder()
-    sent = [wire.frame(0x10, 0xCAFE0001, b"", protocol=protocol), wire.frame(0x1C, 5, b"S1", protocol=protocol)]
-    decoder.feed(b"".join([wire.info(0, protocol=protocol), *sent, wire.info(1, protocol=protocol)]))
+    sent = [wire.frame(0x10, 0xCAFE0001, b""), wire.frame(0x1C, 5, b"S1")]
+    decoder.feed(b"".join([wire.info(0), *sent, wire.info(1)]))
     assert (decoder.counters.frames, decoder.counters.unknown, decoder.counters.lost) == (2, 2, 0)
-
-
-def test_protocol_2_has_no_wide_samples() -> None:
-    decoder = FrameDecoder()
-    fields = {"first_tick": 0, "first_time_us": 0, "energy_raw": 0, "missed_total": 0, "flags": 0}
-    assert decoder.feed(wire.wide_samples(0, **fields, values=[(1, 1)], protocol=2)) == []
-    assert decoder.counters.unknown == 1
 
 
 def test_an_unknown_type_is_counted_and_passed_over() -> None:
@@ -260,15 +252,12 @@ def test_an_unknown_type_is_counted_and_passed_over() -> None:
         wire.frame(wire.SAMPLES, 0, bytes(41) + b"\x15" + bytes(84)),
         wire.frame(wire.SAMPLES, 0, bytes(4) + b"\xff" * 16 + bytes(22)),
         wire.frame(wire.SAMPLES, 0, bytes(35) + b"\x80" + bytes(6)),
-        wire.frame(wire.SAMPLES, 0, bytes(37) + b"\x01" + bytes(3), protocol=2),
         wire.frame(wire.MARK, 0, bytes(14) + b"\x02S"),
         wire.frame(wire.MARK, 0, bytes(14) + b"\x11" + b"S" * 17),
         wire.frame(wire.MARK, 0, bytes(14) + b"\x01\xff"),
         wire.frame(wire.MARK, 0, bytes(14) + b"\x01\x1b"),
         wire.frame(wire.MARK, 0, bytes(12) + b"\x04\0\x01S"),
-        wire.frame(wire.MARK, 0, bytes(9) + b"\x02S", protocol=2),
         wire.frame(wire.INFO, 0, b"\x01" * 101),
-        wire.frame(wire.INFO, 0, b"\x01" * 83, protocol=2),
         wire.frame(wire.REPLY, 0, bytes(21)),
         wire.info(0, rate_hz=0),
         wire.info(0, shunt_uohm=0),
@@ -281,15 +270,12 @@ def test_an_unknown_type_is_counted_and_passed_over() -> None:
         "21 samples",
         "time below 0",
         "bus below 0",
-        "protocol 2, short",
         "mark short",
         "mark long",
         "not ascii",
         "not printable",
         "mark from nowhere",
-        "protocol 2, mark short",
         "info short",
-        "protocol 2, info long",
         "reply short",
         "0 Hz",
         "0 Ohm",

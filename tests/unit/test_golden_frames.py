@@ -1,4 +1,4 @@
-"""The golden vectors of the wire format: of the newest protocol, and of protocol 2."""
+"""The golden vectors of the wire format."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ from fsjoule.model import InputCounts, MarkSource, MeterCalibration, ResetCause
 
 # Vectors of commands go the other way; test_commands.py has them.
 _VECTORS: list[dict[str, Any]] = json.loads(golden_frames.JSON_FILE.read_text())["vectors"]
-# Written when protocol 2 was the newest, by the encoder of then, and never changed.
-_OLD_VECTORS: list[dict[str, Any]] = json.loads(golden_frames.OLD_JSON_FILE.read_text())["vectors"]
 
 
 def test_golden_files_are_what_the_script_writes() -> None:
@@ -49,17 +47,7 @@ def test_golden_vector(vector: dict[str, Any]) -> None:
         )
 
 
-@pytest.mark.parametrize("vector", _OLD_VECTORS, ids=lambda vector: vector["name"])
-def test_golden_vector_of_protocol_2(vector: dict[str, Any]) -> None:
-    frame = _check_vector(vector)
-    if isinstance(frame, InfoFrame):
-        assert frame.status.stream_id == vector["fields"]["stream_id"]
-        assert (frame.info.protocol, frame.status.inputs) == (2, None)
-    else:
-        assert _stream_of(frame) is None
-
-
-def _stream_of(frame: Frame) -> int | None:
+def _stream_of(frame: Frame) -> int:
     return frame.status.stream_id if isinstance(frame, InfoFrame) else frame.stream_id
 
 

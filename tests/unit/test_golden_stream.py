@@ -58,7 +58,7 @@ def _check(frame: Frame, expected: dict[str, Any]) -> None:
         assert (frame.checked, frame.damaged) == (expected["flags"] == 1, expected["flags"] == 2)
     elif isinstance(frame, InfoFrame):
         told = asdict(frame.info) | asdict(frame.info.calibration) | asdict(frame.status)
-        told |= {} if frame.status.inputs is None else asdict(frame.status.inputs)
+        told |= asdict(frame.status.inputs)
         told["chip"] = list(CurrentMonitor).index(frame.info.chip)
         told |= {"shunt_unit_pv": frame.info.shunt_lsb_uv * 1e6, "bus_unit_pv": frame.info.bus_lsb_mv * 1e9}
         names = [name for name in expected if name not in ("type", "seq", "flags", "reset_cause")]

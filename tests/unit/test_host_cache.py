@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -59,27 +59,6 @@ def test_a_stage_is_built_once(tmp_path: Path) -> None:
     again = build_once("card", "a", "key", never_called, progress=silent, root=tmp_path)
     assert first == again
     assert (first / "result").read_text() == "whole"
-
-
-def test_entries_of_earlier_names_are_taken_before_one_is_built(tmp_path: Path) -> None:
-    def shared(former: str, build: Callable[[Path], None] = never_called) -> Path:
-        return build_once("userland", "trixie", "key", build, progress=silent, root=tmp_path, former=former)
-
-    own, other = (
-        build_once("userland", name, "key", write_result, progress=silent, root=tmp_path) for name in ("own", "other")
-    )
-    build_once("userland", "a", "another-key", write_much, progress=silent, root=tmp_path)
-    assert shared("own") == own
-    assert shared("new") == other, "the first one by name"
-    (other / "result").write_text("damaged")
-    assert shared("new") == own
-    (own / "entry.json").unlink()
-    fetched = shared("own", write_result)
-    assert fetched.name == "trixie-key"
-    build_once("userland", "own", "key", write_result, progress=silent, root=tmp_path)
-    assert shared("own") == fetched, "an entry of today's name comes first"
-    (fetched / "result").write_text("damaged")
-    assert shared("own", write_result) == fetched, "and is built again if it is damaged"
 
 
 def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:

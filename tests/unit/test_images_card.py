@@ -14,7 +14,7 @@ from fsjoule.host import process
 from fsjoule.images.boot_files import extlinux_text, kernel_arguments
 from fsjoule.images.card import copy_data
 from fsjoule.images.initramfs import CpioArchive
-from fsjoule.images.make_filesystem import fill_holes, xfs_prototype
+from fsjoule.images.partition import fill_holes, xfs_prototype
 from fsjoule.images.partition_table import partition_table
 from fsjoule.kernels.card_layout import SECTOR_BYTES, CardLayout, overlap
 from fsjoule.kernels.legacy_image import legacy_image
@@ -34,7 +34,7 @@ def test_the_command_line_names_root_console_and_mark() -> None:
 
 def test_mount_options_of_the_root_become_rootflags() -> None:
     filesystems = {"btrfs": RootFilesystem(mount_options="compress=zstd,noatime")}
-    recipe: Recipe = RECIPE.model_copy(update={"filesystems": filesystems})
+    recipe: Recipe = RECIPE.model_copy(update={"roots": filesystems})
     assert recipe.filesystem("btrfs").as_root.mount_options == ("compress=zstd", "noatime")
     assert "rootflags=compress=zstd,noatime" in kernel_arguments(recipe, "btrfs").split()
 

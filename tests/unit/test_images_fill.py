@@ -9,8 +9,8 @@ import pytest
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.images.card import copy_data
-from fsjoule.images.fill import _boot, _scratch_device, fill_on_board
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.images.partition import _boot, _scratch_device, fill_on_board
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.recipe import load_recipe
 from fsjoule.model import MIB
 
@@ -52,7 +52,7 @@ def test_scratch_is_the_partition_behind_the_root() -> None:
 def test_a_recipe_without_an_emulated_board_is_refused(tmp_path: Path) -> None:
     recipe = load_recipe(_FOLDER, "imx6ul")
     bare = recipe.model_copy(update={"emulator": recipe.emulator.model_copy(update={"board": ()})})
-    kernel = Kernel("k", tmp_path, tmp_path, "6.1", "", {}, {})
+    kernel = KernelFiles("k", tmp_path, tmp_path, "6.1", "", {}, {})
     with pytest.raises(ConfigError, match=r"nilfs2 is filled on an emulated board, and imx6ul has none"):
         fill_on_board(
             bare,

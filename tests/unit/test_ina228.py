@@ -68,15 +68,6 @@ def test_an_info_frame_tells_chip_and_units() -> None:
     )
 
 
-@pytest.mark.parametrize("cut", range(10))
-def test_without_chip_and_units_it_is_an_ina219(cut: int) -> None:
-    """The three come together: of a part of them nothing is read."""
-    body = wire.uncobs(wire.info(0, **_CHIP)[:-1])[6:-4]
-    info = _info_of(wire.frame(wire.INFO, 0, body[: len(body) - cut])).info
-    units = (info.chip, info.shunt_lsb_uv, info.bus_lsb_mv)
-    assert units == ((CurrentMonitor.INA219, 10.0, 4.0) if cut else (CurrentMonitor.INA228, 0.3125, 0.1953125))
-
-
 @pytest.mark.parametrize("unit", ["shunt_unit_pv", "bus_unit_pv"])
 def test_a_unit_of_nothing_is_damage(unit: str) -> None:
     decoder = FrameDecoder()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from fake_bench import answer, bench_of, entry
 from plain_traces import PLAIN, plain_trace_of
@@ -16,7 +14,7 @@ from results_factory import make_run
 from traces import INFO, trace_of
 
 from fsjoule.bench.instrument import check_meter
-from fsjoule.errors import InstrumentError, MeasurementInvalid, ResultError
+from fsjoule.errors import InstrumentError, MeasurementInvalid
 from fsjoule.meter.energy import energy, validity
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.model import CurrentMonitor, Ina219Trace, Mark, MarkSource, PlainTrace, Value, Window
@@ -146,7 +144,7 @@ def test_an_instrument_that_is_not_known_costs_the_energy_and_nothing_else() -> 
 
 def test_a_plain_trace_comes_back_exactly(tmp_path: Path) -> None:
     path = tmp_path / "trace.parquet"
-    trace = dataclasses.replace(plain_trace_of(_load()), marks=(Mark(7, "fsjoule.trace/2"),), faults=("late",))
+    trace = dataclasses.replace(plain_trace_of(_load()), marks=(Mark(7, "fsjoule.trace/1"),), faults=("late",))
     path.write_bytes(encode_trace(trace))
     found = read_trace(path)
     assert isinstance(found, PlainTrace)
@@ -157,18 +155,6 @@ def test_a_plain_trace_comes_back_exactly(tmp_path: Path) -> None:
             np.testing.assert_array_equal(left, right)
         else:
             assert left == right
-
-
-def test_a_trace_of_a_newer_version_is_said_to_be_one(tmp_path: Path) -> None:
-    path = tmp_path / "trace.parquet"
-    path.write_bytes(encode_trace(_load()))
-    table = pq.read_table(path)
-    header = json.loads(pq.read_metadata(path).metadata[b"fsjoule.trace"])
-    newer = json.dumps(header | {"schema": "fsjoule.trace/9"}).encode()
-    pq.write_table(table.replace_schema_metadata({b"fsjoule.trace": newer}), path)
-    with pytest.raises(ResultError, match=r"is of schema 'fsjoule\.trace/9'.*") as caught:
-        read_trace(path)
-    assert caught.value.hint == "another version of fsjoule wrote it: read it with that version"
 
 
 def test_a_run_names_its_instrument() -> None:

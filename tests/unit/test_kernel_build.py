@@ -10,7 +10,8 @@ from kernel_trees import commit, git, new_tree
 from fsjoule.errors import ConfigError, MissingToolError
 from fsjoule.host import process
 from fsjoule.kernels.build import build_kernel
-from fsjoule.kernels.kconfig import check_fragment, not_granted, parse_config
+from fsjoule.kernels.configuration import board_configuration, check_fragment, not_granted, parse_config
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.source_tree import check_out, find_revision, has_changes
 
 FRAGMENT = Path(__file__).parents[2] / "images" / "imx6ul.config"
@@ -29,8 +30,10 @@ def test_the_boards_fragment_is_well_formed_and_builds_everything_in() -> None:
     check_fragment(text, file=FRAGMENT)
     wanted = parse_config(text)
     assert "m" not in wanted.values()
-    for filesystem in ("EXT4", "BTRFS", "F2FS", "XFS", "UDF", "VFAT"):
-        assert wanted[f"CONFIG_{filesystem}_FS"] == "y"
+    board = board_configuration(load_recipe(recipes_folder()), ["CONFIG_SCHEDSTATS=y"]).wanted
+    assert wanted.items() < board.items()
+    for name in ("EXT4_FS", "BTRFS_FS", "F2FS_FS", "XFS_FS", "UDF_FS", "VFAT_FS", "SCHEDSTATS"):
+        assert board[f"CONFIG_{name}"] == "y"
 
 
 def test_a_later_line_of_a_configuration_wins() -> None:

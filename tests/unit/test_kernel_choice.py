@@ -17,9 +17,8 @@ from fsjoule.images.emulator import needed_qemu
 from fsjoule.kernels.build_folder import BuildFolder, build_folder, folder_kernel
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.kernel import _decompressed
-from fsjoule.kernels.packages import PackageFile, _device_tree, _with_neighbours
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.kernels.sources import kernel_choice, numbered
+from fsjoule.kernels.sources import PackageFile, _device_tree, _with_neighbours, kernel_choice, numbered
 
 RECIPE = load_recipe(recipes_folder())
 DTB = RECIPE.boot.dtb or ""

@@ -31,7 +31,7 @@ def test_a_record_survives_being_written_and_read(tmp_path: Path) -> None:
     record = LabRecord("x", "2026-01-01T00:00:00+00:00", "/dev/shm/fsjoule-x", "127.0.0.1:1", 2, "meter", "qemu")
     paths.write(record)
     assert paths.read() == record
-    assert json.loads(paths.record.read_text())["schema"] == "fsjoule.lab/1"
+    assert json.loads(paths.record.read_text())["schema"] == "fsjoule.virtual-lab/1"
 
 
 def test_ser2net_is_told_to_listen_on_loopback() -> None:

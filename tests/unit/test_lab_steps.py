@@ -10,7 +10,7 @@ from labgrid.step import step
 
 from fsjoule.errors import ResultError
 from fsjoule.lab import recorded_steps
-from fsjoule.store.steps import decode_steps, encode_steps
+from fsjoule.store.schemas import decode_steps, encode_steps
 
 
 class Console(ConsoleProtocol):

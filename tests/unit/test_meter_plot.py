@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fsjoule.meter.tools.plot import axis, dots_across, plot
+from fsjoule.meter.tools.live import axis, dots_across, plot
 
 _WATTS = st.floats(min_value=-50, max_value=50, allow_nan=False)
 _RANGES = st.one_of(st.none(), st.tuples(_WATTS, _WATTS).map(lambda pair: (min(pair), max(pair))))

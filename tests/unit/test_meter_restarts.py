@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import meter_wire as wire
 import pytest
 from hypothesis import given
@@ -15,7 +13,7 @@ from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 _FIRST, _SECOND = 0x12345678, 0xFEDCBA98
 
 
-def _equal_samples(seq: int, stream_id: int, protocol: int = 3) -> bytes:
+def _equal_samples(seq: int, stream_id: int) -> bytes:
     """The frame with this number after a start, at a load that never changes: equal in every start."""
     return wire.samples(
         seq,
@@ -26,47 +24,26 @@ def _equal_samples(seq: int, stream_id: int, protocol: int = 3) -> bytes:
         flags=0,
         values=[(1, 1)] * 20,
         stream_id=stream_id,
-        protocol=protocol,
     )
 
 
 def test_a_restart_whose_first_info_frame_is_lost_costs_no_frame_that_is_equal() -> None:
-    """Protocol 2 takes frames that are equal for duplicates until the next info frame: 49 at 1000 samples/s."""
-    lost = {}
-    for protocol in (2, 3):
-        decoder = FrameDecoder()
-        decoder.feed(wire.info(0, stream_id=_FIRST, protocol=protocol))
-        decoder.feed(b"".join(_equal_samples(seq, _FIRST, protocol) for seq in range(1, 200)))
-        before = decoder.counters.frames
-        decoder.feed(b"".join(_equal_samples(seq, _SECOND, protocol) for seq in range(1, 50)))
-        decoder.feed(wire.info(50, stream_id=_SECOND, protocol=protocol))
-        lost[protocol] = 50 - (decoder.counters.frames - before)
-        assert decoder.counters.duplicates == lost[protocol]
-    assert lost == {2: 49, 3: 0}
-
-
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_a_restart_of_the_meter_is_not_loss(protocol: int) -> None:
     decoder = FrameDecoder()
-    first: dict[str, Any] = {"stream_id": _FIRST, "protocol": protocol}
-    second: dict[str, Any] = {"stream_id": _SECOND, "protocol": protocol}
-    decoder.feed(wire.info(1000, **first) + wire.mark(1001, time_us=1, text="S1", **first))
-    frames = decoder.feed(wire.info(0, **second) + wire.mark(1, time_us=1, text="S1", **second))
+    decoder.feed(wire.info(0, stream_id=_FIRST))
+    decoder.feed(b"".join(_equal_samples(seq, _FIRST) for seq in range(1, 200)))
+    before = decoder.counters.frames
+    decoder.feed(b"".join(_equal_samples(seq, _SECOND) for seq in range(1, 50)))
+    decoder.feed(wire.info(50, stream_id=_SECOND))
+    assert (decoder.counters.frames - before, decoder.counters.duplicates) == (50, 0)
+
+
+def test_a_restart_of_the_meter_is_not_loss() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(wire.info(1000, stream_id=_FIRST) + wire.mark(1001, time_us=1, text="S1", stream_id=_FIRST))
+    frames = decoder.feed(wire.info(0, stream_id=_SECOND) + wire.mark(1, time_us=1, text="S1", stream_id=_SECOND))
     assert len(frames) == 2
     counters = decoder.counters
     assert (counters.streams, counters.lost, counters.duplicates) == (1, 0, 0)
-
-
-def test_a_number_that_another_frame_had_is_no_duplicate_in_protocol_2() -> None:
-    """Nor is one from before what is remembered."""
-    decoder = FrameDecoder()
-    old = (wire.mark(n, time_us=1_000_000 + n, text="old", protocol=2) for n in (*range(5), *range(9000, 9005)))
-    decoder.feed(b"".join(old))
-    lost = decoder.counters.lost
-    again = [wire.mark(n, time_us=n, text="new", protocol=2) for n in range(1, 50)]
-    again.append(wire.info(50, stream_id=2, protocol=2))
-    assert len(decoder.feed(b"".join(again) + again[-1] + again[7])) == 50
-    assert (decoder.counters.duplicates, decoder.counters.lost) == (2, lost)
 
 
 @pytest.mark.parametrize("before", [3, 100_000])
@@ -123,10 +100,9 @@ def test_what_is_lost_between_two_streams_is_counted() -> None:
     assert (decoder.counters.streams, decoder.counters.lost) == (1, 3)
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_a_late_info_frame_of_the_stream_before_is_no_restart(protocol: int) -> None:
+def test_a_late_info_frame_of_the_stream_before_is_no_restart() -> None:
     decoder = FrameDecoder()
-    frames = [wire.info(n, stream_id=1 + n // 3, protocol=protocol) for n in range(6)]
+    frames = [wire.info(n, stream_id=1 + n // 3) for n in range(6)]
     late = [*frames[:2], frames[3], frames[2], frames[1], *frames[4:]]
     assert [frame.seq for frame in decoder.feed(b"".join(late))] == [0, 1, 3, 2, 4, 5]
     counters = decoder.counters
@@ -170,9 +146,8 @@ def test_no_good_frame_is_dropped_and_none_is_taken_twice(starts: list[int], fat
 
 
 def test_a_bad_line_costs_no_whole_frame() -> None:
-    """A small run of the script that sends millions; protocol 2 shows that the line is bad enough."""
-    counts = compare(3, trials=150, seed=3)
+    """A small run of the script that sends millions."""
+    counts = compare(trials=150, seed=3)
     assert counts.whole > 5000
     assert counts.sent - counts.whole > 150
     assert (counts.dropped, counts.twice, counts.wrong) == (0, 0, 0)
-    assert compare(2, trials=30, seed=3).dropped > 100

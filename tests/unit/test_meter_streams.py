@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from fsjoule.errors import ConfigError
 from fsjoule.meter.links import streams
-from fsjoule.meter.links.address import opener
-from fsjoule.meter.links.holders import holders
-from fsjoule.meter.links.streams import NetworkStream, PortHeldError, TelnetDecoder, TtyStream
+from fsjoule.meter.links.streams import NetworkStream, PortHeldError, TelnetDecoder, TtyStream, holders, opener
 
 _IAC = b"\xff"
 # What ser2net 4.3 says first: options that it offers and asks for.

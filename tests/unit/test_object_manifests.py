@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from fsjoule.errors import ResultError
-from fsjoule.store.objects.manifest import Compared, StoredFile, StoredRun, compared, decode_manifest, encode_manifest
+from fsjoule.store.objects.runs import Compared, StoredFile, StoredRun, compared, decode_manifest, encode_manifest
 
 
 def digest(content: str) -> str:

@@ -7,15 +7,15 @@ import pytest
 from ppk2_frames import GOLDEN_MV, GOLDEN_RAW, GOLDEN_UA, REAL, AppFilter, amperes, frame, frames, metadata
 
 from fsjoule.meter.protocol import ppk2
-from fsjoule.meter.protocol.ppk2 import FrameReader, Run, Words, parse_metadata
-from fsjoule.meter.protocol.ppk2_filter import SpikeFilter
+from fsjoule.meter.protocol.ppk2 import FrameReader, FrameRun, Words, parse_metadata
+from fsjoule.meter.protocol.ppk2_trace import SpikeFilter
 
 
 def _words(data: bytes) -> Words:
     return np.frombuffer(data, dtype="<u4")
 
 
-def _all(runs: list[Run]) -> bytes:
+def _all(runs: list[FrameRun]) -> bytes:
     return b"".join(run.words.astype("<u4").tobytes() for run in runs)
 
 

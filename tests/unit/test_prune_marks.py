@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fsjoule.store.objects.prune_mark import PruneMark
+from fsjoule.store.objects.prune import PruneMark
 
 
 @pytest.mark.parametrize(

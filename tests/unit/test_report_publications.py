@@ -27,6 +27,7 @@ from fsjoule.report.publications import SuitePage, suite_page
 from fsjoule.report.summary import summarise
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.tables import PUBLISHED
+from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.statements import Holds
 
 
@@ -76,7 +77,8 @@ def test_tables_lie_beside_the_publications_own(energy: MadeRun) -> None:
 def test_a_publication_without_a_form_of_its_own_has_published_figures_beside_measured_ones(
     energy: MadeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(publications._FORMS, "energy-emmc-2025")
+    plain = replace(PUBLICATIONS["energy-emmc-2025"], sections="")
+    monkeypatch.setattr(publications, "PUBLICATIONS", {**PUBLICATIONS, plain.name: plain})
     (section,) = _page(energy).sections
     (table,) = section.tables
     ext4 = [row for row in table.rows if row[1].joined == "ext4"]

@@ -15,10 +15,9 @@ from fsjoule.model.places import Lab
 from fsjoule.model.series import Order, Where
 from fsjoule.report.service.overview import Overviews
 from fsjoule.report.service.settings import Settings
-from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.database import Index, open_index, state_of
 from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
 from fsjoule.store.index.judged import keep_verdicts
-from fsjoule.store.index.state import state_of
 from fsjoule.store.index.trend import trend_reader
 from fsjoule.verdicts.trend.trend import trend_of
 
@@ -149,18 +148,6 @@ def test_an_error_without_a_code_of_sqlite_is_told(index: Path) -> None:
 
     with open_index(index) as opened, pytest.raises(ResultError, match=r"refused: .*closed database"):
         read_after_its_end(opened)
-
-
-def test_an_older_index_is_not_migrated_by_reading(tmp_path: Path) -> None:
-    file = tmp_path / "index.sqlite"
-    open_index(file, create=True).close()
-    with sqlite3.connect(file) as database:
-        database.execute("UPDATE fsjoule_index_version SET version_num = '0001'")
-    database.close()
-    before = file.read_bytes()
-    with pytest.raises(ResultError, match=r"of an older schema.*\n.*fsjoule index upgrade --index URL"):
-        open_index(file, read_only_s=1.0)
-    assert file.read_bytes() == before
 
 
 def test_a_name_that_a_uri_would_read_otherwise_is_read(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_a_runs_command_is_shown_without_passwords_and_folders(tmp_path: Path) -
         "--results=/srv/lab/results",
     )
     folder = write_whole(tmp_path / "results", replace(made.run, command=command), made.measurements[:2])
-    # As an older fsjoule wrote it.
+    # As whoever may write to the database can put it there.
     file = folder / "run.json"
     file.write_text(file.read_text().replace("lab:***@", "lab:s3cret@"))
     assert "s3cret" in file.read_text()

@@ -235,7 +235,7 @@ def test_an_edited_figure_is_damage(made: MadeRun, tmp_path: Path) -> None:
     assert "its measurement.json was edited after it was stored" in loaded.damaged.pop(first.name)
     assert "SHA256SUMS is damaged: line 1" in loaded.damaged.pop(second.name)
     assert not loaded.damaged
-    (first / "SHA256SUMS").unlink()  # as an older fsjoule left it
+    (first / "SHA256SUMS").unlink()  # whoever edits a folder may remove them
     assert load_run(path).measurements[0].window_s == 28.76
 
 
@@ -258,14 +258,14 @@ def test_files_that_were_exchanged_or_lost_are_named(made: MadeRun, tmp_path: Pa
     for read in (lambda: loaded.trace(1), lambda: loaded.trace(2), lambda: loaded.attachment(1, "fio.json")):
         with pytest.raises(ResultError, match=r"was edited|is missing"):
             read()
-    (second / "SHA256SUMS").unlink()  # as an older fsjoule left it
-    older = load_run(path)
-    assert f"{second.name}/trace.parquet" not in older.altered()
+    (second / "SHA256SUMS").unlink()  # whoever edits a folder may remove them
+    without = load_run(path)
+    assert f"{second.name}/trace.parquet" not in without.altered()
     with pytest.raises(ResultError, match="is missing"):
-        older.trace(2)
+        without.trace(2)
     # A run out of a job's log never had its traces.
-    pulled = replace(older.run, job=JobFacts("7", "virtual", "", "", pulled=True))
-    assert replace(older, run=pulled).trace(2) is None
+    pulled = replace(without.run, job=JobFacts("7", "virtual", "", "", pulled=True))
+    assert replace(without, run=pulled).trace(2) is None
 
 
 def test_a_run_that_lost_its_measurements_says_so(made: MadeRun, tmp_path: Path) -> None:
@@ -275,14 +275,23 @@ def test_a_run_that_lost_its_measurements_says_so(made: MadeRun, tmp_path: Path)
     assert why == {"run.json lists it, but measurements/ is missing or empty"}
 
 
+def test_a_real_run_is_read() -> None:
+    """The first two measurements of one, as they were stored."""
+    loaded = load_run(_DATA / "real-run")
+    assert loaded.damaged == {}
+    [kernel] = loaded.run.kernels
+    assert (kernel.label, kernel.release) == ("sid", "7.2.13+deb14-armmp")
+    assert [each.kernel for each in loaded.measurements] == ["sid", "sid"]
+    assert loaded.measurements[1].throughput_mib_per_s == pytest.approx(1.98, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("", "not JSON"),
         ("[]", "names no schema"),
-        ('{"schema": "fsjoule.run/9"}', "'fsjoule.run/9'; this version of fsjoule reads 'fsjoule.run/8'"),
-        ('{"schema": "fsjoule.run/1"}', "does not follow fsjoule.run/1: KeyError"),
-        ('{"schema": "fsjoule.run/8"}', "(?s)run_id: Field required.*started_utc: Field required"),
+        ('{"schema": "fsjoule.run/2"}', "'fsjoule.run/2'; this version of fsjoule reads 'fsjoule.run/1'"),
+        ('{"schema": "fsjoule.run/1"}', "(?s)run_id: Field required.*started_utc: Field required"),
     ],
 )
 def test_a_damaged_run_file_is_refused_with_all_errors(content: str, words: str, tmp_path: Path) -> None:
@@ -306,82 +315,6 @@ def test_strictness_reaches_nested_fields(made: MadeRun, tmp_path: Path) -> None
     path.write_text(json.dumps(data))
     with pytest.raises(ResultError, match=r"(?s)plan\.repeat: .*plan\.entries\.0\.workload.*boards\.6\.1\.cpus: "):
         load_run(path)
-
-
-# -------------------------------------------------------------------------------------------------- older schemas
-
-
-def test_a_run_of_the_first_schema_is_read() -> None:
-    """The first two measurements of a real one."""
-    loaded = load_run(_DATA / "run-of-schema-1")
-    assert loaded.damaged == {}
-    assert loaded.run.plan.kernels == ("sid",)
-    assert [entry.kernel for entry in loaded.run.plan.entries] == ["sid", "sid"]
-    [kernel] = loaded.run.kernels
-    assert (kernel.label, kernel.release) == ("sid", "7.2.13+deb14-armmp")
-    assert kernel.package == "linux-image-7.2.13+deb14-armmp 7.2.13-1"
-    assert "linux-modules-7.2.13+deb14-armmp_7.2.13-1_armhf.deb" in kernel.checksums
-    assert loaded.run.board is not None
-    assert loaded.run.board.kernel_release == kernel.release
-    assert [image.kernel_choice for image in loaded.run.images] == ["sid"]
-    boot, write = loaded.measurements
-    assert (boot.kernel, write.kernel) == ("sid", "sid")
-    assert write.throughput_mib_per_s == pytest.approx(1.98, abs=0.01)
-    assert write.energy_mj_per_mib is not None
-    assert write.energy is None
-    assert any("older fsjoule" in note for note in write.notes)
-
-
-def test_a_run_of_the_second_schema_keeps_everything(made: MadeRun, tmp_path: Path) -> None:
-    """Schema 2 had one kernel, one board and one image instead of lists of them."""
-    path = _store(made, tmp_path).path
-    file = path / "run.json"
-    run = json.loads(file.read_text())
-    plan = run["plan"]
-    [plan["kernel"]] = plan.pop("kernels")
-    plan["provision"], plan["size_factor"] = "scratch", 0.1
-    del plan["size_factors"]
-    for entry in plan["entries"]:
-        del entry["kernel"], entry["suite"], entry["provision"]
-    [run["board"]], [run["image"]] = run.pop("boards").values(), run.pop("images")
-    del run["kernels"], run["image"]["root_filesystem"]
-    file.write_text(json.dumps({**run, "schema": "fsjoule.run/2"}))
-    for file in path.glob("measurements/*/measurement.json"):
-        measurement = json.loads(file.read_text())
-        del measurement["kernel"]
-        file.write_text(json.dumps({**measurement, "schema": "fsjoule.measurement/2"}))
-        file.with_name("SHA256SUMS").unlink()
-    loaded = load_run(path)
-    assert loaded.measurements == made.measurements
-    expected = replace(made.run.plan, size_factors={"quick": 0.1})
-    assert (loaded.run.plan, loaded.run.board, loaded.run.image) == (expected, made.run.board, made.run.image)
-
-
-def test_a_run_of_schema_3_is_read(made: MadeRun, tmp_path: Path) -> None:
-    """Schema 3 had one suite without parts, provisioned in one way."""
-    path = _store(made, tmp_path).path
-    file = path / "run.json"
-    run = json.loads(file.read_text())
-    run["plan"]["provision"], run["plan"]["size_factor"] = "root", 0.5
-    del run["plan"]["size_factors"], run["plan"]["left_out"], run["plan"]["adjusted"]
-    for entry in run["plan"]["entries"]:
-        del entry["suite"], entry["provision"]
-    file.write_text(json.dumps({**run, "schema": "fsjoule.run/3"}))
-    plan = load_run(path).run.plan
-    assert plan.size_factors == {"quick": 0.5}
-    assert {(entry.suite, entry.provision.value) for entry in plan.entries} == {("quick", "root")}
-
-
-def test_what_a_plan_adjusted_is_kept_and_older_runs_have_none(made: MadeRun, tmp_path: Path) -> None:
-    adjusted = ("test1, randread: queue depth 52 instead of 128",)
-    plan = replace(made.run.plan, adjusted=adjusted)
-    path = _store(replace(made, run=replace(made.run, plan=plan)), tmp_path).path
-    assert load_run(path).run.plan == plan
-    file = path / "run.json"
-    run = json.loads(file.read_text())
-    assert run["plan"].pop("adjusted") == [*adjusted]
-    file.write_text(json.dumps(run))
-    assert load_run(path).run.plan == made.run.plan
 
 
 # ------------------------------------------------------------------------------------------------------- full disk

@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 from results_factory import METER, make_trace
 
 from fsjoule.errors import ConfigError, ResultError, StorageError
+from fsjoule.host.inside import MOST_ENTRIES
 from fsjoule.host.plaintext import is_plain
 from fsjoule.model import CurrentMonitor, Ina219Trace, Mark, MarkSource, MeterCalibration, Trace
 from fsjoule.store.recordings import Recording
@@ -125,7 +126,7 @@ def test_damaged_traces_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="cannot be read"):
         read_trace(path)
     pq.write_table(pa.table({"tick": [1, 2]}), path)
-    with pytest.raises(ResultError, match="without a trace's metadata"):
+    with pytest.raises(ResultError, match="without the metadata of a measurement's trace"):
         read_trace(path)
     path.write_bytes(good)
     table = pq.read_table(path).replace_schema_metadata(pq.read_metadata(path).metadata)
@@ -239,15 +240,16 @@ def test_a_trace_of_another_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trace.parquet"
     path.write_bytes(encode_trace(make_trace(0.1)))
     metadata = pq.read_metadata(path).metadata or {}
-    older = {key: text.replace(b"fsjoule.trace/2", b"fsjoule.trace/1") for key, text in metadata.items()}
-    pq.write_table(pq.read_table(path).replace_schema_metadata(older), path)
-    with pytest.raises(ResultError, match=r"of schema 'fsjoule.trace/1'; this version of fsjoule reads"):
+    newer = {key: text.replace(b"fsjoule.trace/1", b"fsjoule.trace/9") for key, text in metadata.items()}
+    pq.write_table(pq.read_table(path).replace_schema_metadata(newer), path)
+    with pytest.raises(ResultError, match=r"of schema 'fsjoule.trace/9'; this version of fsjoule reads") as caught:
         read_trace(path)
+    assert caught.value.hint == "another version of fsjoule wrote it: read it with that version"
 
 
 def test_a_recording_of_days_keeps_its_marks(tmp_path: Path) -> None:
     """Two edges of the mark pin a second: more than any other document has of anything."""
-    marks = tuple(Mark(500_000 * i, "", MarkSource.RISING) for i in range(300_000))
+    marks = tuple(Mark(500_000 * i, "", MarkSource.RISING) for i in range(2 * MOST_ENTRIES))
     with Recording(tmp_path / "long.parquet") as recording:
         recording.write(dataclasses.replace(make_trace(), marks=marks))
     assert read_trace(tmp_path / "long.parquet").marks == marks

@@ -86,9 +86,9 @@ def test_the_calibration_is_applied() -> None:
     assert trace.power_w.tolist() == pytest.approx([0.04 * 1.002 * 0.999, 0.0])
 
 
-def _stream(protocol: int, seq: int, stream_id: int, *, time_us: int, frames: int = 3, shunt: int = 1) -> list[bytes]:
+def _stream(seq: int, stream_id: int, *, time_us: int, frames: int = 3, shunt: int = 1) -> list[bytes]:
     """An info frame, `frames` frames of ten samples, a mark, and the same again."""
-    of_stream: dict[str, Any] = {"stream_id": stream_id, "protocol": protocol}
+    of_stream: dict[str, Any] = {"stream_id": stream_id}
 
     def samples(seq: int, tick: int) -> bytes:
         return _samples(seq, tick, [(shunt, 1)] * 10, first_time_us=time_us + 1000 * tick, **of_stream)
@@ -106,11 +106,10 @@ _OVER = "the meter began another stream (a new start, or new settings); everythi
 
 @pytest.mark.parametrize("lost", [(), (7,), (7, 8), (6, 7)], ids=["nothing", "info", "info, samples", "samples, info"])
 @pytest.mark.parametrize(("seq", "second"), [(7, 2), (0, 0x80000000)], ids=["new settings", "new start"])
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_another_stream_is_left_out_and_said(protocol: int, seq: int, second: int, lost: tuple[int, ...]) -> None:
+def test_another_stream_is_left_out_and_said(seq: int, second: int, lost: tuple[int, ...]) -> None:
     """Also when the info frame that begins it is lost: the next samples give it away."""
-    both = _stream(protocol, 0, 1, time_us=1_000_000)
-    both += _stream(protocol, seq, second, time_us=2_000_000 if seq else 5_000, frames=7, shunt=9)
+    both = _stream(0, 1, time_us=1_000_000)
+    both += _stream(seq, second, time_us=2_000_000 if seq else 5_000, frames=7, shunt=9)
     builder = TraceBuilder()
     builder.add(_decode(b"".join(frame for at, frame in enumerate(both) if at not in lost)))
     trace = builder.build()
@@ -121,13 +120,12 @@ def test_another_stream_is_left_out_and_said(protocol: int, seq: int, second: in
     assert builder.ended
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_an_info_frame_that_was_lost_comes_again(protocol: int) -> None:
+def test_an_info_frame_that_was_lost_comes_again() -> None:
     """Whoever listens with the info of the stream before gets the right one, as soon as there is one."""
-    (before,) = _decode(wire.info(0, stream_id=1, current_gain_ppm=50_000, protocol=protocol))
+    (before,) = _decode(wire.info(0, stream_id=1, current_gain_ppm=50_000))
     assert isinstance(before, InfoFrame)
     builder = TraceBuilder(before)
-    now: dict[str, Any] = {"stream_id": 2, "protocol": protocol}
+    now: dict[str, Any] = {"stream_id": 2}
     builder.add(_decode(_samples(2, 0, [(1, 1)] * 10, **now)))
     builder.add(_decode(wire.info(3, **now) + wire.mark(4, time_us=9_500, text="M", **now)))
     builder.add(_decode(_samples(5, 10, [(1, 1)] * 10, **now)))
@@ -136,27 +134,25 @@ def test_an_info_frame_that_was_lost_comes_again(protocol: int) -> None:
     assert trace.info.calibration.current_gain_ppm == 0
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_the_meter_that_is_recorded_must_say_so_itself(protocol: int) -> None:
+def test_the_meter_that_is_recorded_must_say_so_itself() -> None:
     """What was known before may be of a meter that is there no more, and two may choose one number of their streams."""
-    (before,) = _decode(wire.info(0, stream_id=1, serial_number="A", protocol=protocol))
+    (before,) = _decode(wire.info(0, stream_id=1, serial_number="A"))
     assert isinstance(before, InfoFrame)
     for now, taken in (("A", 20), ("B", 20)):
         builder = TraceBuilder(before)
-        builder.add(_decode(_samples(2, 0, [(1, 1)] * 10, protocol=protocol)))
+        builder.add(_decode(_samples(2, 0, [(1, 1)] * 10)))
         assert not builder.identified
-        info = wire.info(3, stream_id=1, serial_number=now, protocol=protocol)
-        builder.add(_decode(info + _samples(4, 10, [(1, 1)] * 10, protocol=protocol)))
+        info = wire.info(3, stream_id=1, serial_number=now)
+        builder.add(_decode(info + _samples(4, 10, [(1, 1)] * 10)))
         assert builder.identified
         trace = builder.build()
         assert (trace.info.serial_number, len(trace.ticks)) == (now, taken)
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_marks_of_a_meter_that_began_anew_are_not_the_traces(protocol: int) -> None:
+def test_marks_of_a_meter_that_began_anew_are_not_the_traces() -> None:
     decoder, builder = FrameDecoder(), TraceBuilder()
-    builder.add(decoder.feed(b"".join(_stream(protocol, 100, 1, time_us=60_000_000))))
-    now: dict[str, Any] = {"stream_id": 0x80000000, "protocol": protocol}
+    builder.add(decoder.feed(b"".join(_stream(100, 1, time_us=60_000_000))))
+    now: dict[str, Any] = {"stream_id": 0x80000000}
     anew = [wire.mark(3, time_us=9_000, text="E1", **now), _samples(4, 10, [(9, 9)] * 10, first_time_us=10_000, **now)]
     anew += [wire.info(5, **now), wire.mark(6, time_us=20_000, text="E1", **now)]
     anew += [_samples(7, 20, [(9, 9)] * 10, first_time_us=20_000, **now)]

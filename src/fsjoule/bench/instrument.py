@@ -35,7 +35,7 @@ def check_board(then: BoardFacts, now: BoardFacts) -> None:
     same = replace(now, root_filesystem=then.root_filesystem)
     if abs(now.memory_bytes - then.memory_bytes) < then.memory_bytes * _SAME_MEMORY:
         same = replace(same, memory_bytes=then.memory_bytes)
-    # An older fsjoule did not ask for the tick, and a kernel may fail to tell it.
+    # A kernel may fail to tell its tick.
     if 0 in (then.tick_hz, now.tick_hz):
         same = replace(same, tick_hz=then.tick_hz)
     was, found = asdict(then), asdict(same)

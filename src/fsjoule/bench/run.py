@@ -48,7 +48,7 @@ from fsjoule.model import (
 )
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
 from fsjoule.ports import Board, Clock, Meter, Profiler, ResultStore, Shell
-from fsjoule.store.steps import STEPS_FILE, encode_steps
+from fsjoule.store.schemas import STEPS_FILE, encode_steps
 
 _ATTEMPTS: Final = 2
 # The counters of CPU and block device at power-on.

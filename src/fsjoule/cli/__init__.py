@@ -4,6 +4,8 @@ For: `fsjoule` and its subcommands. A command reads arguments, calls one functio
 Called by: the entry point `fsjoule`. No room imports this one.
 May call: every room. It does not import `pytest_plugin`.
 
+Commands that are none of fsjoule's own (`lava`, `kernelci`, those of packages) come by a hook (`fsjoule.hooks`).
+
 A module of commands imports at its top only what help needs; each command imports its own work. So help, version and
 completion do not wait for numerics, charts, the database or the lab.
 
@@ -13,28 +15,41 @@ and options, `ended.py` the exit codes: one per cause, whatever Python, typer an
 
 from __future__ import annotations
 
-import importlib
 import logging
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
 from fsjoule.cli.common import err, print_version
 from fsjoule.cli.ended import Group, exit_code_of
+from fsjoule.hooks import Command, Rows
 
-# The panels of the help, what is wanted most first. A command is in the module of its name, or in `ungrouped`.
-_PANELS: Final[dict[str, tuple[str, ...]]] = {
-    "Measure": ("bench", "gate", "bisect", "suites", "choices"),
-    "Look": ("show", "runs", "compare", "advise", "explain", "trend", "report", "serve", "export"),
-    "Lab": ("lab", "doctor", "place", "meter", "board", "exporter", "image", "kernel"),
-    "Keep": ("index", "results"),
-    "CI": ("ci", "lava", "kernelci"),
-}
-_COMMANDS: Final = tuple(name for names in _PANELS.values() for name in names)
-_UNGROUPED: Final = ("choices", "export", "schema", "show", "version")
-# Modules of one command; all others hold a group.
-_SINGLE: Final = ("advise", "bench", "compare", "doctor", "explain", "gate", "runs", "serve", "ungrouped")
+# In the order of the main help, in its panels. Others come from packages: `COMMANDS`.
+_OURS: Final = (
+    *(Command(name, f"fsjoule.cli.{name}:app", "Measure", group=False) for name in ("bench", "gate")),
+    *(Command(name, f"fsjoule.cli.{name}:app", "Measure") for name in ("bisect", "suites")),
+    Command("choices", "fsjoule.cli.ungrouped:app", "Measure", group=False),
+    Command("show", "fsjoule.cli.ungrouped:app", "Look", group=False),
+    *(
+        Command(name, f"fsjoule.cli.{name}:app", "Look", group=False)
+        for name in ("runs", "compare", "advise", "explain")
+    ),
+    *(Command(name, f"fsjoule.cli.{name}:app", "Look") for name in ("trend", "report")),
+    Command("serve", "fsjoule.cli.serve:app", "Look", group=False),
+    Command("export", "fsjoule.cli.ungrouped:app", "Look", group=False),
+    Command("lab", "fsjoule.cli.lab:app", "Lab"),
+    Command("doctor", "fsjoule.cli.doctor:app", "Lab", group=False),
+    *(
+        Command(name, f"fsjoule.cli.{name}:app", "Lab")
+        for name in ("place", "meter", "board", "exporter", "image", "kernel")
+    ),
+    *(Command(name, f"fsjoule.cli.{name}:app", "Keep") for name in ("index", "results")),
+    Command("ci", "fsjoule.cli.ci:app", "CI"),
+    *(Command(name, "fsjoule.cli.ungrouped:app", group=False) for name in ("schema", "version")),  # hidden
+)
+COMMANDS: Final = Rows("command", "fsjoule_commands", Command, lambda: _OURS)
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "doctor", "gate", "place")
 
@@ -74,11 +89,20 @@ def _app(first_word: str) -> typer.Typer:
         epilog="Example: fsjoule bench --fs ext4,btrfs, then: fsjoule show",
     )
     app.callback()(_fsjoule)
-    for name in _modules(first_word):
-        commands: typer.Typer = importlib.import_module(f"fsjoule.cli.{name}").app
-        app.add_typer(commands, name=None if name in _SINGLE else name, cls=Group)
-    Group.panels = _PANELS
+    commands = _commands(first_word)
+    for each in {command.app: command for command in commands}.values():
+        app.add_typer(each.load(), name=each.name if each.group else None, cls=Group)
+    panels = dict.fromkeys(command.panel for command in commands)
+    Group.panels = {panel: [each.name for each in commands if each.panel == panel] for panel in panels}
     return app
+
+
+def _commands(first_word: str) -> Sequence[Command]:
+    """The command of this name, or all of them. Packages are asked only for what is none of ours."""
+    ours = [each for each in _OURS if each.name == first_word]
+    if ours:
+        return ours
+    return [COMMANDS[first_word]] if first_word in COMMANDS else list(COMMANDS.values())
 
 
 def _fsjoule(
@@ -94,9 +118,3 @@ def _fsjoule(
     ] = False,
 ) -> None:
     pass
-
-
-def _modules(first_word: str) -> tuple[str, ...]:
-    known = (*_COMMANDS, *_UNGROUPED)
-    wanted = (first_word,) if first_word in known else known
-    return tuple(dict.fromkeys("ungrouped" if name in _UNGROUPED else name for name in wanted))

@@ -181,7 +181,7 @@ def _recorded(runs: list[Path], kernel: str | None, storage: str | None, fs: str
     """What these runs have of the filesystems. Raises ConfigError, ResultError."""
     from fsjoule.model.labels import listed
     from fsjoule.runs.advise import with_board
-    from fsjoule.store.named_runs import named_folders
+    from fsjoule.store.run_folders import named_folders
     from fsjoule.verdicts.advice.evidence import evidence, only
 
     found = with_board(evidence(named_folders(runs), kernel=kernel, storage=storage))

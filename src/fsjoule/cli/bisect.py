@@ -24,13 +24,11 @@ from fsjoule.cli.common import (
     Wide,
     guest_time_board,
     joined,
-    out,
     output_file,
-    print_json,
     progress,
-    write_answer,
 )
-from fsjoule.cli.explain import found_or_warned, tell_after
+from fsjoule.cli.explain import found_or_warned
+from fsjoule.cli.outputs import Format, outputs
 from fsjoule.errors import ConfigError
 from fsjoule.store.index.defaults import VARIABLE
 
@@ -123,6 +121,7 @@ def bisect(
     ] = None,
     everything: All = False,
     wide: Wide = False,
+    form: Format = None,
     json_output: Json = False,
 ) -> None:
     """Find the commit that made a figure worse, with a stated chance of error.
@@ -139,6 +138,7 @@ def bisect(
     """
     if context.invoked_subcommand is not None:
         return
+    shown = outputs(form, printed={"json": json_output}, files={"markdown": markdown})
     from fsjoule.kernels.source_tree import tree_here
 
     tree = tree or tree_here()
@@ -147,6 +147,7 @@ def bisect(
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert tree is not None
     from fsjoule.lab import read_environment, wanted_place
+    from fsjoule.report.verdict_views import BisectionView
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import BisectRequest
 
@@ -181,9 +182,8 @@ def bisect(
             say=progress,
         )
     )
-    if markdown is not None:
-        write_answer("markdown", markdown, partial(_markdown, found))
-    raise typer.Exit(_show(found, everything=everything, wide=wide, json_output=json_output))
+    shown.show(BisectionView(found, partial(_why, found), everything, wide), answers=True)
+    raise typer.Exit(_exit_code(found))
 
 
 @app.command("show")
@@ -203,52 +203,30 @@ def show(
     ] = None,
     everything: All = False,
     wide: Wide = False,
+    form: Format = None,
     json_output: Json = False,
 ) -> None:
     """Show a bisection: its answer or how far it is, the most probable commits, and with --all every boot.
 
     Example: fsjoule bisect show bisection --all
     """
+    from fsjoule.report.verdict_views import BisectionView
     from fsjoule.store.bisection import read_bisection
     from fsjoule.verdicts.bisection.state import State
 
+    shown = outputs(form, printed={"json": json_output}, files={"page": html, "markdown": markdown})
     found = State.of(read_bisection(state))
     if git:
         from fsjoule.report.bisection.document import git_log
 
         typer.echo(git_log(found), nl=False)
         return
-    if html is not None:
-        from fsjoule.report.bisection.page import render_page
-        from fsjoule.store.files import write_file
-
-        html.parent.mkdir(parents=True, exist_ok=True)
-        write_file(html, render_page(found, _why(found)).encode())
-        progress(f"page  {html}")
-    if markdown is not None:
-        write_answer("markdown", markdown, partial(_markdown, found))
-    _show(found, everything=everything, wide=wide, json_output=json_output)
+    shown.show(BisectionView(found, partial(_why, found), everything, wide))
 
 
-def _markdown(state: State) -> str:
-    from fsjoule.report.bisection.markdown import to_markdown
-
-    return to_markdown(state, _why(state))
-
-
-def _show(state: State, *, everything: bool, wide: bool, json_output: bool) -> int:
-    """Print a bisection; returns the exit code of its answer."""
+def _exit_code(state: State) -> int:
     from fsjoule.verdicts.bisection.answer import EXIT_CODES
 
-    if json_output:
-        from fsjoule.report.bisection.document import to_document
-
-        print_json(to_document(state, _why(state)))
-    else:
-        from fsjoule.report.bisection.text import print_bisection
-
-        print_bisection(out, state, everything=everything, wide=wide)
-        tell_after(_why(state), everything=everything, wide=wide)
     return 0 if state.answered is None else EXIT_CODES[state.answered.kind]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,14 +18,13 @@ from fsjoule.cli.common import (
     Page,
     Wide,
     Within,
-    out,
     output_file,
-    print_json,
     progress,
     write_text,
 )
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
+from fsjoule.cli.outputs import Format, outputs
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.criteria import Criteria
@@ -61,6 +61,7 @@ def compare(
     only_changes: Annotated[bool, typer.Option("--only-changes", help="Leave out unchanged figures.")] = False,
     everything: All = False,
     wide: Wide = False,
+    form: Format = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a merge request.")] = False,
     json_output: Json = False,
     chart: Annotated[
@@ -79,12 +80,11 @@ def compare(
     """
     from fsjoule.model.labels import listed
     from fsjoule.model.series import Where
-    from fsjoule.store.named_runs import LAST
+    from fsjoule.store.run_folders import LAST
     from fsjoule.store.sides import Sources
     from fsjoule.verdicts.compare import compare_sides
 
-    if markdown and json_output:
-        raise ConfigError("--markdown and --json exclude each other")
+    shown = outputs(form, printed={"json": json_output, "markdown": markdown}, files={"page": page})
     limits = Limits(alpha, false_discoveries, smallest_effect)
     wanted = tuple(metric or ())
     where = Where(boards=listed(board), filesystems=listed(fs))
@@ -93,19 +93,12 @@ def compare(
             sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate or LAST)
         ]
     compared = compare_sides(sides[0], sides[1], limits.criteria(), metrics=wanted, across_boards=across_boards)
-    if json_output:
-        from fsjoule.report.comparison.document import to_document
+    from fsjoule.report.verdict_views import ComparisonView
 
-        print_json(to_document(compared, only_changes=only_changes))
-    elif markdown:
-        from fsjoule.report.comparison.markdown import to_markdown
-
-        typer.echo(to_markdown(compared, only_changes=only_changes), nl=False)
-    else:
-        from fsjoule.report.comparison.text import print_comparison
-
-        print_comparison(out, compared, only_changes=only_changes, everything=everything, wide=wide)
-    _write_files(compared, chart, page)
+    view = ComparisonView(compared, only_changes, everything, wide, partial(_explained, compared))
+    shown.show(view)
+    if chart is not None:
+        _write_chart(compared, chart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,23 +124,17 @@ class Limits:
         )
 
 
-def _write_files(compared: Compared, chart: Path | None, page: Path | None) -> None:
-    if chart:
-        from fsjoule.report.comparison.words import sides
-        from fsjoule.report.forest_chart import forest_chart
+def _write_chart(compared: Compared, file: Path) -> None:
+    from fsjoule.report.comparison.words import sides
+    from fsjoule.report.forest_chart import forest_chart
 
-        title = f"Change, {sides(compared.baseline, compared.candidate)}"
-        drawn = forest_chart(compared.findings, title, simulated=compared.simulated)
-        if drawn is None:
-            progress(f"{chart} was not written: no comparison has a ratio")
-        else:
-            write_text(chart, drawn)
-            progress(f"chart  {chart}")
-    if page:
-        from fsjoule.report.comparison.page import render_page
-
-        write_text(page, render_page(compared, page, _explained(compared)))
-        progress(f"page  {page}")
+    title = f"Change, {sides(compared.baseline, compared.candidate)}"
+    drawn = forest_chart(compared.findings, title, simulated=compared.simulated)
+    if drawn is None:
+        progress(f"{file} was not written: no comparison has a ratio")
+    else:
+        write_text(file, drawn)
+        progress(f"chart  {file}")
 
 
 def _explained(compared: Compared) -> tuple[Explanation, ...]:

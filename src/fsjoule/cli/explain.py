@@ -98,8 +98,8 @@ def explain(
         refuse("only what is measured now (--lg-env FILE) takes", measuring)
         from fsjoule.model.labels import listed
         from fsjoule.runs.explain import explain_run
-        from fsjoule.store.named_runs import named_run
         from fsjoule.store.reader import load_run
+        from fsjoule.store.run_folders import named_run
 
         loaded = load_run(named_run(within))
         kernels = (baseline, candidate)

@@ -28,17 +28,14 @@ from fsjoule.cli.common import (
     Wait,
     Wide,
     Within,
-    check_file,
     guest_time_board,
     joined,
-    out,
-    print_json,
     progress,
     refuse,
-    write_answer,
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
+from fsjoule.cli.outputs import Format, outputs
 from fsjoule.errors import ConfigError
 from fsjoule.store.index.defaults import VARIABLE
 
@@ -130,6 +127,7 @@ def gate(
     ] = False,
     everything: All = False,
     wide: Wide = False,
+    form: Format = None,
     json_output: Json = False,
     markdown: Annotated[
         str | None,
@@ -150,10 +148,10 @@ def gate(
 
     Example, in a kernel's tree: fsjoule gate main; fsjoule gate main topic --markdown -
     """
-    if json_output and markdown == _HERE:
-        raise ConfigError("--json and --markdown - both write to standard output")
-    if markdown not in (None, _HERE):
-        check_file(Path(markdown), "--markdown")
+    note = None if markdown in (None, _HERE) else Path(markdown)
+    shown = outputs(
+        form, printed={"json": json_output, "markdown": markdown == _HERE}, files={"markdown": note, "page": page}
+    )
     baseline, candidate = _sides(baseline, candidate, baseline_option, candidate_option)
     wanted = _policy(policy, budget)
     recorded = within is not None or drift_not_excluded or across_boards or (lg_env is None and index is not None)
@@ -233,20 +231,15 @@ def gate(
         )
         if signals is not None:
             signals.judged(gated)
-    _show(gated, markdown, json_output=json_output, everything=everything, wide=wide)
-    found: tuple[Explanation, ...] = ()
-    if explain and gated.verdict.exit_code == 1:
-        found = _explain(
-            gated,
-            told=not json_output and markdown != _HERE,
-            wanted=page is not None,
-            everything=everything,
-            wide=wide,
-        )
-    if page is not None:
-        from fsjoule.report.gating.page import render_page
+    from fsjoule.report.verdict_views import GateView
 
-        write_answer("page", page, partial(render_page, gated, page, found))
+    checkout = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
+    view = GateView(gated, checkout, everything, wide)
+    dataclasses.replace(shown, files=()).show(view, answers=True)
+    if explain and gated.verdict.exit_code == 1:
+        found = _explain(gated, told=shown.prints_text, wanted=shown.has("page"), everything=everything, wide=wide)
+        view = dataclasses.replace(view, explanations=found)
+    shown.write(view, answers=True)
     raise typer.Exit(gated.verdict.exit_code)
 
 
@@ -378,21 +371,3 @@ def _policy(file: Path | None, budget: int | None) -> Policy:
 
 def _again(*more: str) -> tuple[str, ...]:
     return ("fsjoule", *sys.argv[1:], *more)
-
-
-def _show(gated: Gated, markdown: str | None, *, json_output: bool, everything: bool, wide: bool) -> None:
-    from fsjoule.report.gating.markdown import to_markdown
-
-    checkout = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
-    if json_output:
-        from fsjoule.report.gating.document import to_document
-
-        print_json(to_document(gated))
-    elif markdown == _HERE:
-        typer.echo(to_markdown(gated, checkout=checkout), nl=False)
-    else:
-        from fsjoule.report.gating.text import print_gate
-
-        print_gate(out, gated, everything=everything, wide=wide)
-    if markdown not in (None, _HERE):
-        write_answer("markdown", Path(markdown), partial(to_markdown, gated, checkout=checkout))

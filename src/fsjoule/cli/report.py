@@ -45,9 +45,9 @@ def page(
     Example: fsjoule report page; fsjoule report page abc123
     """
     from fsjoule.report.run import gate_of, write_report
-    from fsjoule.store.named_runs import named_run
     from fsjoule.store.objects.address import is_address
     from fsjoule.store.reader import load_run
+    from fsjoule.store.run_folders import named_run
 
     if output is None and run is not None and is_address(run):
         raise ConfigError("a run in an object store is never changed", hint="say where its page goes: --output FILE")
@@ -75,7 +75,7 @@ def allure(
     from fsjoule.report.allure.builds import read_builds
     from fsjoule.report.allure.results import write_results
     from fsjoule.report.allure.trends import loss_tests, trends_of
-    from fsjoule.store.named_runs import named_folders
+    from fsjoule.store.run_folders import named_folders
 
     builds = read_builds(named_folders(runs or _RESULTS), most=most)
     losses = loss_tests(trends_of(builds)[0])
@@ -110,7 +110,7 @@ def build(  # noqa: PLR0917 - a command's options
     Example: fsjoule report build results, then: fsjoule report serve
     """
     from fsjoule.report.allure.site import make_site
-    from fsjoule.store.named_runs import named_folders
+    from fsjoule.store.run_folders import named_folders
 
     folders, earlier = named_folders(runs or _RESULTS), named_folders(history or ())
     made = make_site(folders, output, history=earlier, index=index, url=url, forge=forge, most=most, say=progress)

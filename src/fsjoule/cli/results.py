@@ -53,9 +53,8 @@ def push(
 
     Example: fsjoule results push results s3://lab/boards
     """
-    from fsjoule.store.named_runs import named_folders
     from fsjoule.store.objects.push import push_runs
-    from fsjoule.store.run_folders import find_runs
+    from fsjoule.store.run_folders import find_runs, named_folders
 
     bucket = _folder_of_runs(words[-1], doing="push")
     folders, faults = find_runs(named_folders(words[:-1] or [_RESULTS]))

@@ -13,7 +13,7 @@ from fsjoule.errors import ResultError
 from fsjoule.model.labels import counted
 
 if TYPE_CHECKING:
-    from fsjoule.store.named_runs import FoundRun
+    from fsjoule.store.run_folders import FoundRun
 
 app = typer.Typer()
 
@@ -42,7 +42,7 @@ def runs(
     """
     from fsjoule.report.table import listing, word
     from fsjoule.report.terminal import print_table
-    from fsjoule.store.named_runs import RESULTS, newest_first
+    from fsjoule.store.run_folders import RESULTS, newest_first
 
     found = newest_first(folders or [each for each in (RESULTS,) if each.is_dir()])
     fits = len(found) if every or json_output or not out.is_terminal else max(out.height - _AROUND, 1)

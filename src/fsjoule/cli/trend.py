@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.text import Text
 
 from fsjoule.cli.common import (
     Boards,
@@ -21,13 +20,13 @@ from fsjoule.cli.common import (
     out,
     output_file,
     output_folder,
-    print_json,
     progress,
     refuse,
     write_text,
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION, Location
+from fsjoule.cli.outputs import Format, outputs
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model.metrics import metrics_named
 from fsjoule.model.series import Order, Where, utc_named
@@ -36,7 +35,6 @@ from fsjoule.store.confirmations import FOLDER, confirmations
 from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
 
 if TYPE_CHECKING:
-    from fsjoule.report.trend.cards import Card
     from fsjoule.runs.confirm import Again
     from fsjoule.store.index.database import Index
     from fsjoule.verdicts.explanation.changes import Explanation
@@ -45,10 +43,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 _RESULTS: Final = Path("results")
-_COLOURS: Final = {"open": "bold red", "gain": "bold green", "over": "dim", "closed": "dim"}
-# So many causes that are still so are shown without --all.
-_FEW: Final = 5
-
 _Names = list[str] | None
 
 
@@ -131,6 +125,7 @@ def trend(
         bool, typer.Option("--all", help="Show also what is over, accepted or refuted, and all that is open.")
     ] = False,
     wide: Wide = False,
+    form: Format = None,
     json_output: Json = False,
 ) -> None:
     """Show what made series slower, or use more energy, newest first: a cause for all boards and figures that it costs.
@@ -160,7 +155,8 @@ def trend(
         since_utc=utc_named("--since", since),
         until_utc=utc_named("--until", until),
     )
-    all_names = bool(json_output or page or svg)
+    shown = outputs(form, printed={"json": json_output}, files={"page": page})
+    all_names = bool(svg) or not shown.prints_text or bool(shown.files)
     wanted, of_kernels = metrics_named(listed(metric)), listed(kernel)
 
     def look(opened: Index, order: Order) -> Trend:
@@ -204,18 +200,17 @@ def trend(
     with open_index(index) as opened:
         _keep(opened, again, explained)
         found = look(opened, by)
-        other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if page else None
+        other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if shown.has("page") else None
     _say_what_is_known(found)
-    if json_output:
-        from fsjoule.report.trend.document import document
+    from fsjoule.report.forge import forge_of
+    from fsjoule.report.verdict_views import TrendView
 
-        print_json(document(found))
-    else:
-        _show(found, index, everything=everything or confirm)
+    project = forge_of(forge) if forge and shown.has("page") else None
+    if shown.prints_text and not found.series:
+        progress("no valid measurement matches; see: fsjoule index series")
+    shown.show(TrendView(found, other, None if index == DEFAULT_LOCATION else index, everything or confirm, project))
     if explain:
-        _explain(again, explained, told=not json_output, wide=wide)
-    if page is not None and other is not None:
-        _write_page(page, forge, found, other)
+        _explain(again, explained, told=shown.prints_text, wide=wide)
     if svg is not None:
         _write_charts(svg, found)
     if limit is None and not of_kernels and named == Where(branches=named.branches):
@@ -344,16 +339,6 @@ def _explain(again: list[Again], explained: list[tuple[Explanation, ...]], *, to
             progress(f"explain  {shlex.join(words)}")
 
 
-def _write_page(file: Path, project: str | None, *trends: Trend) -> None:
-    from fsjoule.report.forge import forge_of
-    from fsjoule.report.trend.page import link_from, trend_page
-
-    by_time, by_kernel = sorted(trends, key=lambda each: each.order is Order.KERNEL)
-    forge = forge_of(project) if project else None
-    write_text(file, trend_page(by_time, by_kernel, forge=forge, link=link_from(file.parent)))
-    progress(f"page: {file}")
-
-
 def _write_charts(folder: Path, found: Trend) -> None:
     from fsjoule.report.trend.charts import charts
 
@@ -362,36 +347,3 @@ def _write_charts(folder: Path, found: Trend) -> None:
         write_text(folder / f"{name}.svg", drawn)
         written += 1
     progress(f"charts: {written} in {folder}")
-
-
-def _show(found: Trend, index: str, *, everything: bool) -> None:
-    from fsjoule.report.trend import words
-    from fsjoule.report.trend.cards import cards, lately, left_out
-
-    if not found.series:
-        progress("no valid measurement matches; see: fsjoule index series")
-        return
-    told = cards(found, None if index == DEFAULT_LOCATION else index)
-    present = [card for card in told if card.cause.present]
-    shown = told if everything else present[:_FEW]
-    for when, moved in lately(found):
-        out.print(f"{when}, a change if it lasts:", markup=False, highlight=False, soft_wrap=True)
-        for line in moved:
-            out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-        out.print()
-    for card in shown:
-        _show_card(card)
-    past = [] if everything else [card for card in told if not card.cause.present]
-    for line in (*left_out(present[len(shown) :], past), *words.closing_lines(found)):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def _show_card(card: Card) -> None:
-    from fsjoule.report.trend import words
-    from fsjoule.report.trend.cards import lines
-
-    word, rest = card.title.split(" ", 1)
-    out.print(Text.assemble((word, _COLOURS[card.cause.fate.value]), f" {rest}"), soft_wrap=True)
-    for line in lines(card):
-        out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
-    out.print(f"  {words.sparkline(card.cause.lead.history)}\n", markup=False, highlight=False, soft_wrap=True)

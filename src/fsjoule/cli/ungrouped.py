@@ -33,8 +33,8 @@ def show(
     Example: fsjoule show; fsjoule show abc123 --json
     """
     from fsjoule.report.run import show_run, summary_of
-    from fsjoule.store.named_runs import named_run
     from fsjoule.store.reader import load_run
+    from fsjoule.store.run_folders import named_run
 
     loaded = load_run(named_run(run))
     if json_output:
@@ -64,8 +64,8 @@ def export(
     Example: fsjoule export last --origin mylab > report.json
     """
     from fsjoule.report.kcidb import to_kcidb
-    from fsjoule.store.named_runs import named_run
     from fsjoule.store.reader import load_run
+    from fsjoule.store.run_folders import named_run
 
     assert kcidb, "there is no other format"
     loaded = load_run(named_run(run))

@@ -65,7 +65,8 @@ def wrong_value(error: ValidationError, text: str, file: Path, *, hint: str, wit
 def line_of(text: str, path: Sequence[str]) -> int:
     """The line (from 1) of the key at `path`, or of the nearest table around a missing key.
 
-    Understands `[tables]` and `key = value` lines, dotted and quoted keys. An unknown key is at line 1.
+    Understands `[tables]`, `[[arrays of tables]]` and `key = value` lines, dotted and quoted keys. Tables of an array
+    have their number, from 0, in the path. An unknown key is at line 1.
     """
     best_line, best_depth = 1, 0
     for number, found in _keys(text):
@@ -78,9 +79,18 @@ def line_of(text: str, path: Sequence[str]) -> int:
 def _keys(text: str) -> list[tuple[int, list[str]]]:
     table: list[str] = []
     keys: list[tuple[int, list[str]]] = []
+    last: dict[tuple[str, ...], int] = {}  # of each array of tables, by the path without numbers
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.match(line):
-            table = _split(header[1])
+            plain = tuple(_split(header[1]))
+            if line.lstrip().startswith("[["):
+                last[plain] = last.get(plain, -1) + 1
+            table = []
+            for depth, part in enumerate(plain, start=1):
+                table = [*table, part]
+                if plain[:depth] in last:
+                    keys.append((number, table))
+                    table = [*table, str(last[plain[:depth]])]
             keys.append((number, table))
         elif key := _KEY.match(line):
             keys.append((number, table + _split(key[1])))

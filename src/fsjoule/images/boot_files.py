@@ -8,13 +8,11 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.cache.stages import Progress, file_sha256
-from fsjoule.images.boot_loader import Loader
-from fsjoule.images.load_addresses import collision
-from fsjoule.kernels.boot_script import boot_commands, start_command
+from fsjoule.images.boot_loader import Loader, collision
 from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.image import unpacked_kernel
-from fsjoule.kernels.kernel import Kernel
-from fsjoule.kernels.legacy_image import legacy_script
+from fsjoule.kernels.kernel import KernelFiles
+from fsjoule.kernels.legacy_image import boot_commands, legacy_script, start_command
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 
@@ -22,7 +20,14 @@ _ADDRESSES: Final[tuple[Address, ...]] = ("kernel_addr_r", "fdt_addr_r", "ramdis
 
 
 def write_boot_files(
-    boot: Path, recipe: Recipe, filesystem: str, *, kernel: Kernel, initramfs: bytes, loader: Loader, progress: Progress
+    boot: Path,
+    recipe: Recipe,
+    filesystem: str,
+    *,
+    kernel: KernelFiles,
+    initramfs: bytes,
+    loader: Loader,
+    progress: Progress,
 ) -> dict[str, str]:
     """Fill the folder `boot`. Returns the SHA-256 of its files. Raises ConfigError if the loader cannot load them."""
     (boot / "initrd.img").write_bytes(initramfs)
@@ -78,7 +83,7 @@ def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str
 
 
 def _kernel_file(
-    kernel: Kernel, recipe: Recipe, loader: Loader, initramfs_bytes: int, progress: Progress
+    kernel: KernelFiles, recipe: Recipe, loader: Loader, initramfs_bytes: int, progress: Progress
 ) -> tuple[str, bytes]:
     """The kernel for the boot partition: unpacked, if it can be and has room in memory. Raises ConfigError."""
     image, tree = kernel.image.read_bytes(), kernel.device_tree

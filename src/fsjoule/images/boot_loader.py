@@ -2,6 +2,12 @@
 
 The entry holds the files from Debian's packages, by piece, `config` (U-Boot's build configuration, if its package has
 it) and `packages.json`. Files of the user's are not copied.
+
+A file's header tells which boot ROM or loader starts it. Sources: U-Boot's include/sunxi_image.h, include/imximage.h,
+tools/omapimage.h, tools/rkcommon.c, tools/stm32image.c, include/image.h, and libfdt.
+
+The loader has an address for kernel, initramfs and device tree, to which `sysboot` loads each. If a file is longer than
+the space up to the next one, a part of it is overwritten: U-Boot then says "Bad Data CRC", or nothing at all.
 """
 
 from __future__ import annotations
@@ -9,9 +15,12 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,11 +30,125 @@ from fsjoule.host.apt import PrivateApt
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
 from fsjoule.host.debian_archive import debian_archive
 from fsjoule.host.unpacking import DAMAGED, unzipped
-from fsjoule.images.load_addresses import addresses_in
-from fsjoule.images.loader_header import damage, device_tree_of, header_of, header_words
-from fsjoule.kernels.card_layout import Address, BootLoader, LoaderPiece, overlap
+from fsjoule.kernels import arm64image
+from fsjoule.kernels.card_layout import Address, BootLoader, Header, LoaderPiece, overlap
+from fsjoule.kernels.legacy_image import LEGACY_MAGIC
 from fsjoule.kernels.recipe import Recipe, recipes_folder
+from fsjoule.model import MIB
 from fsjoule.model.run import BOOT_LOADER
+
+_DEFAULT: Final = re.compile(rb"\0(kernel_addr_r|fdt_addr_r|ramdisk_addr_r)=(?:0x)?([0-9a-fA-F]+)(?=\0)")
+_NAMES: Final[dict[str, Address]] = {
+    "kernel_addr_r": "kernel_addr_r",
+    "fdt_addr_r": "fdt_addr_r",
+    "ramdisk_addr_r": "ramdisk_addr_r",
+}
+_LOADED: Final[dict[Address, str]] = {
+    "kernel_addr_r": "the kernel",
+    "fdt_addr_r": "the device tree",
+    "ramdisk_addr_r": "the initramfs",
+}
+_LEGACY_MAGIC: Final = LEGACY_MAGIC.to_bytes(4)
+
+
+def addresses_in(files: Iterable[bytes]) -> dict[Address, int]:
+    """The addresses in the environment that a U-Boot is built with, from its files."""
+    return {_NAMES[match[1].decode()]: int(match[2], 16) for file in files for match in _DEFAULT.finditer(file)}
+
+
+def collision(addresses: Mapping[Address, int], *, kernel: bytes, initrd: int, device_tree: int) -> str | None:
+    """The first two of them that do not fit beside each other in memory, with their sizes; None if all fit.
+
+    A legacy image of a kernel is copied once more, to the address in its header, before the others are moved away. The
+    kernel of a 64-bit ARM is moved to the next 2 MiB, and needs more room than its file.
+    """
+    sizes: dict[Address, int] = {
+        "kernel_addr_r": len(kernel),
+        "fdt_addr_r": device_tree,
+        "ramdisk_addr_r": initrd,
+    }
+    placed = [(addresses[name], sizes[name], _LOADED[name], name) for name in addresses if sizes[name]]
+    if kernel.startswith(_LEGACY_MAGIC):
+        length, load = struct.unpack_from(">2I", kernel, 12)
+        # Onto its own file it may be copied.
+        others = [each for each in placed if each[3] != "kernel_addr_r"]
+        moved = (load, length, "the unpacked kernel", "load address in its header")
+        return _first_overlap(placed) or _first_overlap([*others, moved])
+    if arm64image.is_image(kernel) and "kernel_addr_r" in addresses:
+        others = [each for each in placed if each[3] != "kernel_addr_r"]
+        if run := arm64image.placed(kernel, addresses["kernel_addr_r"]):
+            return _first_overlap(placed) or _first_overlap([*others, (*run, "the kernel", "moved to the next 2 MiB")])
+    return _first_overlap(placed)
+
+
+def _first_overlap(placed: Iterable[tuple[int, int, str, str]]) -> str | None:
+    ordered = sorted(placed)
+    for (start, size, name, address), (after, _, other, other_address) in pairwise(ordered):
+        if start + size > after:
+            return (
+                f"{name} has {size / MIB:.1f} MiB, but in the board's memory there are {(after - start) / MIB:.1f} MiB "
+                f"between it ({address} = 0x{start:x}) and {other} ({other_address} = 0x{after:x})"
+            )
+    return None
+
+
+# Offset and possible contents there.
+_MAGIC: Final[dict[Header, tuple[int, tuple[bytes, ...]]]] = {
+    "allwinner": (4, (b"eGON.BT0",)),
+    "imx": (0, (b"\xd1\x00\x20\x40", b"\xd1\x00\x20\x41", b"\xd1\x00\x20\x43")),  # tag, length 32, version
+    "omap": (20, (b"CHSETTINGS\0",)),
+    "rockchip": (0, (b"\x3b\x8c\xdc\xfc", b"RKNS")),  # the first one is the encrypted 0x0ff0aa55
+    "stm32": (0, (b"STM2",)),
+    "uimage": (0, (b"\x27\x05\x19\x56",)),
+    "fit": (0, (b"\xd0\x0d\xfe\xed",)),
+}
+_WORDS: Final[dict[Header, str]] = {
+    "allwinner": "Allwinner's eGON",
+    "imx": "an i.MX image vector table",
+    "omap": "TI's configuration header",
+    "rockchip": "Rockchip's ID block",
+    "stm32": "an STM32 header",
+    "uimage": "U-Boot's legacy image",
+    "fit": "a flattened image tree",
+}
+
+_SUM_SEED: Final = 0x5F0A6C39
+_SUM_AT, _LENGTH_AT = 12, 16
+_SPL_AT, _SPL_WITH_TREE = 20, b"SPL\x02"
+_TREE_NAME_AT: Final = 32
+_HEAD_BYTES: Final = 512
+
+
+def header_of(content: bytes) -> Header | None:
+    """The kind of the header at the beginning of a file, or None."""
+    return next((kind for kind, (at, magics) in _MAGIC.items() if content[at:].startswith(magics)), None)
+
+
+def header_words(kind: Header | None) -> str:
+    return "no header that is known" if kind is None else _WORDS[kind]
+
+
+def damage(content: bytes) -> str | None:
+    """The reason for which a boot ROM would refuse a file with a checksum in its header."""
+    if header_of(content) != "allwinner" or len(content) < _HEAD_BYTES:
+        return None
+    stored, length = struct.unpack_from("<I", content, _SUM_AT)[0], struct.unpack_from("<I", content, _LENGTH_AT)[0]
+    if length % 4 or length > len(content):
+        return f"its header says {length} bytes, but the file has {len(content)}"
+    words = struct.unpack_from(f"<{length // 4}I", content)
+    if (sum(words) - stored + _SUM_SEED) & 0xFFFFFFFF != stored:
+        return "the checksum in its header is wrong"
+    return None
+
+
+def device_tree_of(content: bytes) -> str | None:
+    """The device tree that an Allwinner loader was made for, without `.dtb`; None if it does not tell."""
+    if header_of(content) != "allwinner" or content[_SPL_AT : _SPL_AT + 4] != _SPL_WITH_TREE:
+        return None
+    at = int.from_bytes(content[_TREE_NAME_AT : _TREE_NAME_AT + 4], "little")
+    name = content[at:_HEAD_BYTES].partition(b"\0")[0] if at else b""
+    return name.decode(errors="replace") or None
+
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 2
@@ -86,9 +209,7 @@ def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
     suite = wanted.suite or recipe.userland.suite
     members = {name: (str(piece.package), piece.file) for name, piece in fetched.items()}
     folder = (
-        package_files(recipe.name, recipe.architecture, suite, wanted.components, members, progress=progress)
-        if members
-        else None
+        package_files(recipe.architecture, suite, wanted.components, members, progress=progress) if members else None
     )
     config = ""
     if folder is not None:
@@ -119,7 +240,6 @@ def loader_key(recipe: Recipe, loader: Loader) -> dict[str, Any]:
 
 
 def package_files(
-    former: str,
     architecture: str,
     suite: str,
     components: Sequence[str],
@@ -129,8 +249,8 @@ def package_files(
 ) -> Path:
     """A folder with files of Debian's packages: name -> package and file in it. `packages.json` has their versions.
 
-    Boards with the same files share it; `former` is its name in caches of earlier versions. Raises ConfigError if a
-    package has no such file or a damaged one, LabError (transient) if it cannot be fetched.
+    Boards with the same files share it. Raises ConfigError if a package has no such file or a damaged one, LabError
+    (transient) if it cannot be fetched.
     """
     inputs = {
         "version": STAGE_VERSION,
@@ -163,7 +283,7 @@ def package_files(
         shutil.rmtree(work)
 
     name = "_".join(sorted({package for package, _ in members.values()}))
-    return build_once("boot_loader", name, cache_key(inputs), build, progress=progress, former=former)
+    return build_once("boot_loader", name, cache_key(inputs), build, progress=progress)
 
 
 def _member(tree: Path, name: str, package: str, file: str) -> bytes:

@@ -43,8 +43,8 @@ class CardImage:
 
 
 def root_filesystem_choices(recipe: str = DEFAULT_RECIPE) -> tuple[str, ...]:
-    """Names of the filesystems that the root partition can have, in the recipe's order."""
-    return tuple(_recipe(recipe).filesystems)
+    """Names of the filesystems that the root partition can have."""
+    return _recipe(recipe).root_filesystems
 
 
 def card_space(recipe: str = DEFAULT_RECIPE) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.modules import closure
 
 _APPLETS: Final = ("cat", "insmod", "mount", "sh", "stty", "switch_root", "usleep")
@@ -19,7 +19,7 @@ _FOLDERS: Final = ("bin", "dev", "modules", "proc", "root", "sys")
 
 
 def build_initramfs(
-    *, init: Path, busybox: Path, kernel: Kernel, modules: Sequence[str], applets: Sequence[str] = ()
+    *, init: Path, busybox: Path, kernel: KernelFiles, modules: Sequence[str], applets: Sequence[str] = ()
 ) -> bytes:
     """The archive, uncompressed, which an emulated CPU unpacks fastest.
 

@@ -1,25 +1,39 @@
-"""Stage `partition`: the root partition, made without mounting anything on the host. The entry holds `root.img`."""
+"""Stage `partition`: the root partition, made without mounting anything on the host. The entry holds `root.img`.
+
+A program of the host makes the filesystem from a folder; files keep their owners. What no program of the host can fill,
+the emulated board fills, once. It boots the card's kernel. Its card has the usual layout: the files to copy are on the
+scratch partition, as ext4, and the root partition is the result.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
+from uuid import NAMESPACE_DNS, uuid5
 
+from fsjoule.errors import ConfigError, LabError, MissingToolError
+from fsjoule.filesystems import filesystem
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
-from fsjoule.images.fill import fill_on_board
-from fsjoule.images.make_filesystem import make_filesystem
+from fsjoule.images.card import copy_data
+from fsjoule.images.emulator import emulator_program, needed_qemu
+from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.own_root import BUSYBOX, add_busybox, clear_links
+from fsjoule.images.partition_table import partition_table
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment, steady_source
 from fsjoule.images.userland import Userland
-from fsjoule.kernels.kernel import Kernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.recipe import Recipe
+from fsjoule.model import MIB
+from fsjoule.model.filesystem import Filesystem
 
-# Raise it when this file, make_filesystem.py or fill.py changes an entry's content.
+# Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 6
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
@@ -28,7 +42,7 @@ _TIMEOUT_S: Final = 300.0
 
 
 def partition_key(
-    recipe: Recipe, filesystem: str, kernel: Kernel, userland: Userland, *, overlay: Path, fill: Path
+    recipe: Recipe, filesystem: str, kernel: KernelFiles, userland: Userland, *, overlay: Path, fill: Path
 ) -> str:
     """Digest of everything that goes into a root partition. `fill` is the board's program that fills it."""
     kind = recipe.filesystem(filesystem)
@@ -51,7 +65,7 @@ def partition_key(
 def root_partition(
     recipe: Recipe,
     filesystem: str,
-    kernel: Kernel,
+    kernel: KernelFiles,
     userland: Userland,
     *,
     name: str,
@@ -83,7 +97,7 @@ def root_partition(
     return build_once("partition", name, key, build, progress=progress, root=root, read=True) / "root.img"
 
 
-def _collect(tree: Path, recipe: Recipe, kernel: Kernel, userland: Userland, overlay: Path) -> None:
+def _collect(tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path) -> None:
     """All files of the root filesystem, with their final owners, modes and times."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links but does not make them.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
@@ -131,3 +145,187 @@ def _give_to_root(path: Path) -> None:
     os.chown(path, 0, 0, follow_symlinks=False)
     if not path.is_symlink():
         path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
+
+
+_FILL_TIMEOUT_S: Final = 1200.0
+_POLL_S: Final = 0.5
+_FILLED: Final = "fsjoule: filled"
+_FAILED: Final = ("initramfs: ", "Kernel panic")
+_SOURCE: Final = filesystem("ext4")
+# Its clock counts instructions, and its card answers within one: it always writes the same, at the same time.
+_GUEST_TIME: Final = ("-icount", "shift=2,sleep=off", "-rtc", "base=2026-01-01T00:00:00,clock=vm", "-seed", "1")
+_APPLETS: Final = ("chroot", "cp", "mkdir", "true", "umount")
+
+
+def fill_on_board(
+    recipe: Recipe,
+    kind: Filesystem,
+    kernel: KernelFiles,
+    tree: Path,
+    image: Path,
+    *,
+    busybox: Path,
+    init: Path,
+    steady: Mapping[str, str],
+    progress: Progress,
+) -> None:
+    """Make `image` with everything below `tree`. Equal files give an equal image, because the board is in guest time.
+
+    Raises ConfigError if the recipe has no emulated board, LabError if the board fails.
+    """
+    emulated = recipe.emulator.board
+    if not emulated:
+        raise ConfigError(
+            f"a root partition with {kind.name} is filled on an emulated board, and {recipe.name} has none",
+            hint="add emulator.board to the recipe, with QEMU's arguments",
+        )
+    folder, layout = image.parent, recipe.card
+    source, card, initrd, log = (folder / name for name in ("source.img", "fill.img", "fill.initrd", "fill.log"))
+    make_filesystem(_SOURCE, tree, source, size_mib=layout.root_mib, steady=steady)
+    with card.open("wb") as file:
+        file.truncate(layout.size_mib * MIB)
+    process.run(["sfdisk", "--quiet", card], input_bytes=partition_table(recipe).encode(), timeout_s=60)
+    copy_data(source, card, layout.scratch_start_mib * MIB)
+    modules = [*recipe.modules.card, *_SOURCE.modules, *kind.modules]
+    initrd.write_bytes(build_initramfs(init=init, busybox=busybox, kernel=kernel, modules=modules, applets=_APPLETS))
+    program = emulator_program(recipe, [needed_qemu(recipe, kernel.release)], progress=progress)
+    progress(f"root partition: the emulated board makes {kind.name} and copies the files; this takes minutes")
+    _boot([program, *_arguments(recipe, kind, kernel, card, initrd)], log)
+    with image.open("wb") as file:
+        file.truncate(layout.root_mib * MIB)
+    copy_data(card, image, 0, start=layout.root_start_mib * MIB, size=layout.root_mib * MIB)
+    if kind.as_root.fill_holes:
+        fill_holes(image)
+    for each in (source, card, initrd, log):
+        each.unlink()
+
+
+def _arguments(recipe: Recipe, kind: Filesystem, kernel: KernelFiles, card: Path, initrd: Path) -> list[str | Path]:
+    root = recipe.boot.root_device
+    words = [
+        *recipe.boot.arguments,
+        f"fsjoule.source={_scratch_device(root)}",
+        f"fsjoule.target={root}",
+        f"fsjoule.filesystem={kind.kernel_type}",
+        f"fsjoule.make={','.join((kind.make[0], *kind.as_root.options))}",
+    ]
+    tree = [] if kernel.device_tree is None else ["-dtb", kernel.device_tree]
+    drive = f"format=raw,cache=unsafe,file={str(card).replace(',', ',,')}"
+    return [
+        *recipe.emulator.board,
+        *_GUEST_TIME,
+        *("-nodefaults", "-display", "none", "-nic", "none", "-no-reboot", "-serial", "stdio"),
+        *("-kernel", kernel.image, "-initrd", initrd, *tree, "-append", " ".join(words)),
+        *("-drive", f"{recipe.emulator.card},{drive}"),
+    ]
+
+
+def _scratch_device(root_device: str) -> str:
+    """The partition behind the root's: `/dev/mmcblk1p2` -> `/dev/mmcblk1p3`."""
+    return f"{root_device[:-1]}{int(root_device[-1]) + 1}"
+
+
+def _boot(argv: Sequence[str | Path], log: Path) -> None:
+    board = process.start(argv, log=log)
+    try:
+        end_s = time.monotonic() + _FILL_TIMEOUT_S
+        while True:
+            ended = board.poll() is not None  # it may say its last words after a look at the log
+            said = log.read_text(errors="replace")
+            if _FILLED in said:
+                return
+            if any(word in said for word in _FAILED) or ended or time.monotonic() > end_s:
+                last = "".join(f"\n  console| {line}" for line in said.splitlines()[-10:])
+                raise LabError(f"the emulated board did not fill the root partition{last}", transient=True)
+            time.sleep(_POLL_S)
+    finally:
+        process.stop(board)
+
+
+# Equal files, times and options give an equal image, byte for byte: its layout must not change the figures.
+_UUID: Final = uuid5(NAMESPACE_DNS, "root.fsjoule.invalid")
+_PROTOTYPE: Final = "{prototype}"
+
+
+def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int, steady: Mapping[str, str]) -> None:
+    """Make `image` with everything below `tree`, as the filesystem's `root` says, in the environment `steady`.
+
+    Raises ConfigError for a filesystem that cannot be a root partition, LabError if its tools fail.
+    """
+    root = kind.as_root
+    with image.open("wb") as file:
+        file.truncate(size_mib * MIB)
+    prototype = image.with_suffix(".proto")
+    if _PROTOTYPE in root.target:
+        prototype.write_text(xfs_prototype(tree))
+
+    def told(words: tuple[str, ...]) -> list[str]:
+        return [word.format(image=image, tree=tree, prototype=prototype, uuid=_UUID) for word in words]
+
+    options = with_extended(root.options, *told((root.extended,)))
+    for argv in ([*told((*root.make, *kind.identity)), *options, *told(root.target)], told(root.copy)):
+        if not argv:
+            continue
+        try:
+            process.run(argv, timeout_s=_TIMEOUT_S, env={**steady, **root.environment})
+        except MissingToolError as error:
+            raise MissingToolError(argv[0], kind.packages[0]) from error
+    prototype.unlink(missing_ok=True)
+    if root.fill_holes:
+        fill_holes(image)
+
+
+def with_extended(options: Sequence[str], extended: str) -> list[str]:
+    merged = list(options)
+    if not extended:
+        return merged
+    if "-E" not in merged:
+        return [*merged, "-E", extended]
+    at = len(merged) - merged[::-1].index("-E")
+    merged[at] = f"{merged[at]},{extended}"
+    return merged
+
+
+def xfs_prototype(tree: Path) -> str:
+    """All files below `tree` for `mkfs.xfs -p`, owned by root. Raises LabError for blanks and special files."""
+    return "\n".join(["/", "0 0", "d--755 0 0", *_xfs_entries(tree), "$", "$", ""])
+
+
+def _xfs_entries(folder: Path) -> list[str]:
+    lines: list[str] = []
+    for path in sorted(folder.iterdir()):
+        if any(character.isspace() for character in path.name):
+            raise LabError(f"mkfs.xfs cannot read a file name with a blank: {path}")
+        mode = path.lstat().st_mode
+        flags = ("u" if mode & stat.S_ISUID else "-") + ("g" if mode & stat.S_ISGID else "-")
+        suffix = f"{flags}{mode & 0o777:03o} 0 0"
+        if stat.S_ISLNK(mode):
+            lines.append(f"{path.name} l{suffix} {path.readlink()}")
+        elif stat.S_ISREG(mode):
+            lines.append(f"{path.name} -{suffix} {path}")
+        elif stat.S_ISDIR(mode):
+            lines += [f"{path.name} d{suffix}", *_xfs_entries(path), "$"]
+        else:
+            raise LabError(f"neither a file, a folder nor a link: {path}")
+    return lines
+
+
+def fill_holes(image: Path) -> None:
+    end = image.stat().st_size
+    zeros = bytes(MIB)
+    with image.open("r+b") as file:
+        position = 0
+        while position < end:
+            hole = os.lseek(file.fileno(), position, os.SEEK_HOLE)
+            if hole >= end:
+                return
+            position = _next_data(file.fileno(), hole, end)
+            while hole < position:
+                hole += os.pwrite(file.fileno(), zeros[: position - hole], hole)
+
+
+def _next_data(descriptor: int, position: int, end: int) -> int:
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError:  # ENXIO: only a hole up to the end
+        return end

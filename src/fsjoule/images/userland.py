@@ -48,15 +48,15 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
         "userland": recipe.userland.model_dump(
-            include={"suite", "components", "packages", "more_packages", "remove", "keep"}, exclude_defaults=True
+            include={"suite", "components", "remove", "keep"}, exclude_defaults=True
         ),
+        "packages": recipe.packages,
     }
     # Recipes with the same packages share an entry, which is named after none of them.
     folder = build_once(
         *("userland", f"{recipe.userland.suite}-{recipe.architecture}", cache_key(inputs)),
         lambda into: _build(into, recipe, progress),
         progress=progress,
-        former=recipe.name,
     )
     packages = json.loads((folder / "packages.json").read_text())
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "tree" / "bin" / "busybox")
@@ -91,12 +91,11 @@ def _from_archive(recipe: Recipe, progress: Progress) -> Userland:
 def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
     process.require_root("the board's user land is unpacked")
     wanted = recipe.userland
-    packages = [*wanted.packages, *wanted.more_packages]
     tree, log = folder / "tree", folder / "mmdebstrap.log"
-    progress(f"userland: fetching {len(packages)} packages of {wanted.suite} and their dependencies")
+    progress(f"userland: fetching {len(recipe.packages)} packages of {wanted.suite} and their dependencies")
     unpack_packages(
         tree,
-        packages,
+        recipe.packages,
         archive=debian_archive(wanted.suite, wanted.components),
         architecture=recipe.architecture,
         log=log,

@@ -10,8 +10,7 @@ Entry points: `take_kernels` (names become kernels, ready for cards), `build_ker
 """
 
 from fsjoule.kernels.build import BuildNotes, build_kernel, built_kernels, clean_kernels
-from fsjoule.kernels.choices import check_kernel, kernel_choices, kernel_labels, take_kernels
-from fsjoule.kernels.sources import TakenKernel
+from fsjoule.kernels.sources import TakenKernel, check_kernel, kernel_choices, kernel_labels, take_kernels
 
 __all__ = [
     "BuildNotes",

@@ -28,9 +28,8 @@ from fsjoule.host.json_text import json_text
 from fsjoule.host.watched import size_mib
 from fsjoule.kernels.build_folder import NOTES
 from fsjoule.kernels.compilation import ENVIRONMENT, TIMEOUT_S, Compilation, compiler_version
-from fsjoule.kernels.configuration import Configuration, board_configuration
-from fsjoule.kernels.kconfig import not_granted, parse_config
-from fsjoule.kernels.kept import Kept, forget_kept, keep, kept
+from fsjoule.kernels.configuration import Configuration, board_configuration, not_granted, parse_config
+from fsjoule.kernels.kept import KeptBuild, forget_kept, keep, kept
 from fsjoule.kernels.reads import READS, reads_of
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.source_tree import Revision, check_out, files_of, find_revision, has_changes, kernels_cache
@@ -142,14 +141,14 @@ def configured(found: Revision, configuration: Configuration, *, progress: Progr
     compile them once more.
     """
     key = build_key(found.tree, configuration, compiler_version())
-    if (known := kept(Kept.CONFIGURATION, key, _SYMBOLS)) is not None:
+    if (known := kept(KeptBuild.CONFIGURATION, key, _SYMBOLS)) is not None:
         return known
     folder = found.workplace / "configured"
     with _checked_out(found, configuration, folder, progress=progress, jobs=jobs) as work:
         discard(folder)
         folder.mkdir()
         symbols = work.configured()
-    keep(Kept.CONFIGURATION, key, _SYMBOLS, symbols)
+    keep(KeptBuild.CONFIGURATION, key, _SYMBOLS, symbols)
     return symbols
 
 

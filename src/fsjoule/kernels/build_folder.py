@@ -13,8 +13,8 @@ from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, file_sha256, folder_digest
 from fsjoule.host.unpacking import unpack_tar
 from fsjoule.kernels.image import kernel_release
-from fsjoule.kernels.kernel import Kernel, Parts, kernel_entry
-from fsjoule.kernels.recipe import Boot, Recipe
+from fsjoule.kernels.kernel import KernelFiles, Parts, kernel_entry
+from fsjoule.kernels.recipe import BootSettings, Recipe
 
 _IMAGES: Final = ("", "arch/arm/boot", "arch/arm64/boot", "arch/x86/boot", "boot")
 # Usual places of INSTALL_MOD_PATH: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.
@@ -54,7 +54,7 @@ class BuildFolder:
         }
 
 
-def build_folder(folder: Path, boot: Boot) -> BuildFolder:
+def build_folder(folder: Path, boot: BootSettings) -> BuildFolder:
     """Examine a build folder. Raises ConfigError with all missing parts and the commands that make them."""
     images = [Path(place) / boot.image for place in _IMAGES]
     image = _first(folder / name for name in images)
@@ -74,7 +74,7 @@ def build_folder(folder: Path, boot: Boot) -> BuildFolder:
     return BuildFolder(folder, image, tree, modules, git_describe(folder))
 
 
-def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> Kernel:
+def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> KernelFiles:
     """The kernel in a build folder. Raises ConfigError if it lacks a part that the board needs to boot."""
     files = build.files()
 

@@ -25,11 +25,11 @@ Address = Literal["kernel_addr_r", "fdt_addr_r", "ramdisk_addr_r"]
 FROZEN: Final = ConfigDict(frozen=True, extra="forbid", strict=False)
 
 
-class _Table(BaseModel):
+class _LayoutTable(BaseModel):
     model_config = FROZEN
 
 
-class LoaderPiece(_Table):
+class LoaderPiece(_LayoutTable):
     """One file of a boot loader and its place on the card.
 
     `file` is a member of the Debian `package`, or without a package the user's, below the recipe's folder or anywhere.
@@ -58,7 +58,7 @@ class LoaderPiece(_Table):
         return None if self.size_kib is None else self.size_kib * 1024 // SECTOR_BYTES
 
 
-class BootLoader(_Table):
+class BootLoader(_LayoutTable):
     """The boot loader: its files, from packages of `suite` (without one: of the user land's), or none of them.
 
     `keep_sectors` (first and last) belong to a loader that somebody else has put there: flashing leaves them alone.
@@ -85,7 +85,7 @@ class BootLoader(_Table):
         return [piece for piece in self.pieces.values() if piece.partition]
 
 
-class CardLayout(_Table):
+class CardLayout(_LayoutTable):
     """Three partitions: boot (FAT), root, and scratch in the remaining space. Sizes in MiB. `table` is their kind.
 
     In a GPT the boot loader's partitions come before them. A `second_root` of the root's size comes behind them, for

@@ -20,8 +20,7 @@ from fsjoule.errors import FsjouleError, KernelBuildError, LabError, StorageErro
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress
 from fsjoule.host.watched import ExitError, run_watched
-from fsjoule.kernels.configuration import Configuration
-from fsjoule.kernels.kconfig import parse_config
+from fsjoule.kernels.configuration import Configuration, parse_config
 from fsjoule.model.labels import counted
 
 TIMEOUT_S: Final = 4 * 3600.0

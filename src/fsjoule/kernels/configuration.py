@@ -1,16 +1,53 @@
-"""A kernel's configuration: the board's recipe, the user's fragments, and a bisection's additions."""
+"""A kernel's configuration: the board's recipe, the user's fragments, and a bisection's additions.
+
+As text: fragments, and their settings that a configuration did not accept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.cache.stages import cache_key
 from fsjoule.host.paths import project_dir
-from fsjoule.kernels.kconfig import check_fragment, parse_config
 from fsjoule.kernels.recipe import Recipe
+
+_SET: Final = re.compile(r"(CONFIG_\w+)=(.+)")
+_NOT_SET: Final = re.compile(r"#\s*(CONFIG_\w+) is not set\s*")
+_OFF: Final = "n"
+
+
+def parse_config(text: str) -> dict[str, str]:
+    """Symbol -> value of a configuration or a fragment; `n` for "is not set". Other lines are ignored."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if match := _SET.fullmatch(line.strip()):
+            found[match[1]] = match[2].strip()
+        elif match := _NOT_SET.fullmatch(line.strip()):
+            found[match[1]] = _OFF
+    return found
+
+
+def check_fragment(text: str, *, file: Path | None = None) -> None:
+    """Raise ConfigError for a line that is neither symbol, comment nor blank; kconfig would ignore it."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#") and not _SET.fullmatch(stripped):
+            raise ConfigError(
+                f"{stripped!r} is not a line of a kernel configuration",
+                file=file,
+                line=number,
+                hint="write CONFIG_NAME=y, or # CONFIG_NAME is not set",
+            )
+
+
+def not_granted(wanted: Mapping[str, str], config: Mapping[str, str]) -> list[str]:
+    """The settings that a configuration did not accept: unknown symbols, and symbols that depend on a disabled one."""
+    return sorted(f"{symbol}={value}" for symbol, value in wanted.items() if config.get(symbol, _OFF) != value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +74,7 @@ class Configuration:
 
 
 def board_configuration(recipe: Recipe, fragments: Sequence[str]) -> Configuration:
-    """The board's configuration with further fragments: files, or lines (`CONFIG_NAME=y`).
+    """The board's configuration with its filesystems and further fragments: files, or lines (`CONFIG_NAME=y`).
 
     Raises ConfigError for a recipe without one, and for an invalid fragment.
     """
@@ -48,7 +85,9 @@ def board_configuration(recipe: Recipe, fragments: Sequence[str]) -> Configurati
             hint=f"build it by hand and name its folder, or add [kernel_build] to {recipe.file}",
         )
     board = (project_dir() / "images" / wanted.fragment).read_text(encoding="utf-8")
-    return Configuration(wanted.base, (board, *map(_fragment, fragments)))
+    symbols = dict.fromkeys(symbol for row in recipe.filesystems for symbol in row.kconfig)
+    filesystems = "".join(f"CONFIG_{symbol}=y\n" for symbol in symbols)
+    return Configuration(wanted.base, (board, filesystems, *map(_fragment, fragments)))
 
 
 def _fragment(given: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
+from fsjoule.filesystems import dkms_package
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, unpack_packages
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
@@ -58,16 +59,16 @@ def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tupl
     known = wanted_modules(recipe)
     missing = sorted({name for name in needed if name not in known})
     for name in missing:
-        row = recipe.modules.dkms.get(name)
-        if row is None:
+        kernels = recipe.modules.dkms.get(name)
+        if kernels is None:
             raise ConfigError(
                 f"cards of the recipe {recipe.name!r} have no module {name}",
                 hint=f"leave the filesystem out; modules of kernels belong in [modules] of {recipe.file}",
             )
-        if kernel not in row.kernels:
+        if kernel not in kernels:
             raise ConfigError(
-                f"the kernel {kernel} has no module {name}: {row.package} is not built for it",
-                hint=f"choose from: {', '.join(row.kernels)}; or leave the filesystem out",
+                f"the kernel {kernel} has no module {name}: {dkms_package(name)} is not built for it",
+                hint=f"choose from: {', '.join(kernels)}; or leave the filesystem out",
             )
     return tuple(missing)
 
@@ -81,7 +82,7 @@ def built_module(
     """
     inputs = {
         "version": STAGE_VERSION,
-        "package": recipe.modules.dkms[name].package,
+        "package": dkms_package(name),
         "from": [recipe.userland.suite, *recipe.userland.components],
         "kernel": [source.suite, source.flavour, release, version],
         "architecture": recipe.architecture,
@@ -136,7 +137,7 @@ def _fetch(recipe: Recipe, name: str, into: Path, tree: Path, progress: Progress
     suite, components = recipe.userland.suite, recipe.userland.components
     apt = PrivateApt(into / "apt", archive=debian_archive(suite, components), architecture=recipe.architecture)
     apt.update(progress)
-    packages = apt.show([recipe.modules.dkms[name].package])
+    packages = apt.show([dkms_package(name)])
     (file,) = apt.download(packages, into, progress)
     process.run(["dpkg-deb", "--extract", file, tree], timeout_s=120)
     package = packages[0]

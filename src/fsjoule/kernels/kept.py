@@ -16,14 +16,14 @@ from fsjoule.kernels.source_tree import kernels_cache
 _T = TypeVar("_T")
 
 
-class Kept(StrEnum):
+class KeptBuild(StrEnum):
     """The kind of a result; also its folder's name."""
 
     CONFIGURATION = "configured"
     FAILURE = "failed"
 
 
-def kept(what: Kept, key: str, adapter: TypeAdapter[_T]) -> _T | None:
+def kept(what: KeptBuild, key: str, adapter: TypeAdapter[_T]) -> _T | None:
     """A result that was kept; None if there is none, or it cannot be read."""
     try:
         return adapter.validate_json(_file(what, key).read_bytes())
@@ -31,7 +31,7 @@ def kept(what: Kept, key: str, adapter: TypeAdapter[_T]) -> _T | None:
         return None
 
 
-def keep(what: Kept, key: str, adapter: TypeAdapter[_T], result: _T) -> None:
+def keep(what: KeptBuild, key: str, adapter: TypeAdapter[_T], result: _T) -> None:
     """Keep a result: all of it or, if this process is killed, nothing."""
     file = _file(what, key)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +42,9 @@ def keep(what: Kept, key: str, adapter: TypeAdapter[_T], result: _T) -> None:
 
 def forget_kept() -> None:
     """Remove all results."""
-    for what in Kept:
+    for what in KeptBuild:
         discard(kernels_cache() / what)
 
 
-def _file(what: Kept, key: str) -> Path:
+def _file(what: KeptBuild, key: str) -> Path:
     return kernels_cache() / what / f"{key}.json"

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.filesystems import modules_of
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
 from fsjoule.host.unpacking import unzipped, unzstd
@@ -36,7 +35,7 @@ _INDEX_FILES: Final = ("modules.builtin", "modules.builtin.modinfo", "modules.or
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class KernelFiles:
     """A built entry. `content` is a digest of all its files; `package` is empty if it did not come in a package.
 
     `package_sha256` is by name of its source files, `packages` are Debian versions by name; `lacks`: missing modules.
@@ -95,7 +94,7 @@ def kernel_entry(
     needs: Sequence[str],
     built: Sequence[str] = (),
     progress: Progress,
-) -> Kernel:
+) -> KernelFiles:
     """The entry of a kernel; `collect` is called with an empty work folder if there is none yet.
 
     `built` are additional modules that `collect` brings. `source` goes into the entry's key, beside the recipe. Raises
@@ -123,14 +122,15 @@ def kernel_entry(
     key = cache_key(inputs)
     folder = build_once("kernel", name, key, build, progress=progress)
     stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
-    lacks = tuple(stored.pop("lacks", ()))  # older entries have none
-    return Kernel(content=entry_digest(folder), folder=folder, image=folder / recipe.boot.image, lacks=lacks, **stored)
+    image, lacks = folder / recipe.boot.image, tuple(stored.pop("lacks"))
+    return KernelFiles(content=entry_digest(folder), folder=folder, image=image, lacks=lacks, **stored)
 
 
 def wanted_modules(recipe: Recipe) -> list[str]:
     """Module names of a recipe: for card, root filesystems, network and loading on demand, without modules to build."""
     network = [] if recipe.board is None or not recipe.board.network else [recipe.board.network]
-    return sorted({*recipe.modules.card, *recipe.modules.root, *network, *modules_of(recipe.filesystems)})
+    own = {*recipe.modules.card, *recipe.modules.root, *recipe.modules.storage, *network}
+    return sorted(own.union(*(row.modules for row in recipe.filesystems if not row.dkms)))
 
 
 def read_index(folder: Path) -> ModuleIndex:
@@ -170,7 +170,7 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
         if (parts.modules / name).exists():
             shutil.copyfile(parts.modules / name, target / name)
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
-    kept = Kernel("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
+    kept = KernelFiles("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
     return {name: value for name, value in asdict(kept).items() if name not in ("content", "folder", "image")}
 
 

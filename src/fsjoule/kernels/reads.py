@@ -32,7 +32,7 @@ _NEAR: Final = 2  # folders below which a makefile reaches into another: net/wir
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """A file that differs between two commits; `appeared` if only one of them has it."""
 
     path: str
@@ -47,7 +47,7 @@ class Reads:
     folders: frozenset[str]
     all_headers: bool = False
 
-    def first(self, changes: Iterable[Change]) -> str | None:
+    def first(self, changes: Iterable[FileChange]) -> str | None:
         """The first change that may affect the build; None if the kernel stays the same."""
         return next((change.path for change in changes if self._notices(change)), None)
 
@@ -66,7 +66,7 @@ class Reads:
         """Raises ValidationError for foreign content."""
         return _STORED.validate_json(content)
 
-    def _notices(self, change: Change) -> bool:
+    def _notices(self, change: FileChange) -> bool:
         path = PurePosixPath(change.path)
         if change.path in self.files or (change.appeared and self._takes_a_place(path)):
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, cast
 
@@ -12,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints, Valida
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
+from fsjoule.hooks import offered, twice
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
 from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, overlap
@@ -32,6 +34,19 @@ def _root_name(name: str) -> str:
     choices = [row.name for row in FILESYSTEMS.values() if row.root is not None]
     if name not in choices:
         raise ValueError(f"no root partition can be made with {name}; choose from: {', '.join(choices)}")
+    return name
+
+
+def _filesystem_name(name: str) -> str:
+    if name not in FILESYSTEMS:
+        raise ValueError(f"{name} is no filesystem; choose from: {', '.join(FILESYSTEMS)}")
+    return name
+
+
+def _built_name(name: str) -> str:
+    choices = [module for row in FILESYSTEMS.values() if row.dkms for module in row.modules]
+    if name not in choices:
+        raise ValueError(f"the module {name} is not built; choose from: {', '.join(choices)}")
     return name
 
 
@@ -63,7 +78,7 @@ class MarkGpio(_Table):
     cells: Annotated[tuple[Cell, ...], Field(min_length=1, max_length=4)]
 
 
-class Boot(_Table):
+class BootSettings(_Table):
     """Boot loader settings: the kernel, and what is handed to it.
 
     `image` is the build's name of the kernel file. `dtb` is the device tree, if the board has one; `device_tree` has
@@ -100,25 +115,24 @@ class Boot(_Table):
         return self
 
 
-class DkmsModule(_Table):
-    """A module that Debian has only as source: its package, from the user land's suite, and its kernels."""
-
-    package: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.+-]+-dkms$")]
-    kernels: Annotated[tuple[Name, ...], Field(min_length=1)]
-
-
 class Modules(_Table):
-    """Kernel modules: in the initramfs (`card`), on the root (`root`), built if a run needs them (`dkms`)."""
+    """Kernel modules beside those of filesystems.
+
+    In the initramfs (`card`), on the root (`root`, and `storage` for further devices), and those that Debian has only
+    as source, with the kernels for which they are built if a run needs them (`dkms`).
+    """
 
     card: tuple[Name, ...]
     root: tuple[Name, ...]
-    dkms: dict[Name, DkmsModule] = {}
+    storage: tuple[Name, ...] = ()
+    dkms: dict[Annotated[Name, AfterValidator(_built_name)], Annotated[tuple[Name, ...], Field(min_length=1)]] = {}
 
 
-class Userland(_Table):
+class UserlandSettings(_Table):
     """The root's files: Debian packages, or the `archive` of another distribution's root filesystem.
 
-    `more_packages` come on top, so that a recipe need not repeat those of its base.
+    `packages` are those beside the filesystems'; `more_packages` come on top, so that a recipe need not repeat those of
+    its base.
     `remove` are paths (globs) to delete, but for those in `keep`; `applets` are links to busybox to add.
     """
 
@@ -156,7 +170,7 @@ class KernelSource(_Table):
         return self.package.removeprefix("linux-image-")
 
 
-class Emulator(_Table):
+class EmulatorPackage(_Table):
     """The source of a QEMU for kernels that the installed one is too old for: a package for the host.
 
     `for_kernels_from` maps a kernel version to the oldest QEMU for it and later kernels, for kernels outside the
@@ -179,16 +193,17 @@ class KernelBuild(_Table):
 
 
 class RootFilesystem(_Table):
-    """A recipe's own options for mkfs and mount of a root partition, instead of those in `filesystems.py`."""
+    """A recipe's own options for mkfs and mount of a root partition, instead of its filesystem's."""
 
     make_options: Words | None = None
     mount_options: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
 
 
 class Recipe(_Table):
-    """One kind of card image: its content, and its choices of kernels and root filesystems.
+    """One kind of card image: its content, and its choices of kernels.
 
-    `file` is its path in the checkout, for messages.
+    It has all filesystems but those that it is `without`, and those whose modules are not built for it. `roots` are its
+    own options of root partitions. `file` is its path in the checkout, for messages.
     """
 
     name: Name
@@ -197,14 +212,15 @@ class Recipe(_Table):
     hostname: Name
     board: BoardKind | None = None
     card: CardLayout
-    boot: Boot
+    boot: BootSettings
     boot_loader: BootLoader = BootLoader()
     modules: Modules
-    userland: Userland
-    emulator: Emulator
+    userland: UserlandSettings
+    emulator: EmulatorPackage
     kernel_build: KernelBuild | None = None
     kernels: Annotated[dict[Name, KernelSource], Field(min_length=1)]
-    filesystems: Annotated[dict[RootName, RootFilesystem], Field(min_length=1)]
+    without: tuple[Annotated[Name, AfterValidator(_filesystem_name)], ...] = ()
+    roots: dict[RootName, RootFilesystem] = {}
 
     @model_validator(mode="after")
     def _has_a_root(self) -> Self:
@@ -220,8 +236,8 @@ class Recipe(_Table):
 
     @model_validator(mode="after")
     def _builds_for_its_own_kernels(self) -> Self:
-        for name, row in self.modules.dkms.items():
-            if unknown := set(row.kernels) - self.kernels.keys():
+        for name, kernels in self.modules.dkms.items():
+            if unknown := set(kernels) - self.kernels.keys():
                 raise ValueError(f"modules.dkms.{name} names unknown kernels: {', '.join(sorted(unknown))}")
         return self
 
@@ -245,11 +261,34 @@ class Recipe(_Table):
             raise ConfigError.unknown("kernel", choice, self.kernels)
         return self.kernels[choice]
 
+    @property
+    def filesystems(self) -> tuple[Filesystem, ...]:
+        """The filesystems that the board has the programs and modules of, in the order of their table."""
+        return tuple(
+            row
+            for row in FILESYSTEMS.values()
+            if row.name not in self.without and (not row.dkms or self.modules.dkms.keys() >= set(row.modules))
+        )
+
+    @property
+    def root_filesystems(self) -> tuple[str, ...]:
+        """Names of the filesystems that the root partition can have."""
+        return tuple(row.name for row in self.filesystems if row.root is not None)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Debian packages of the root, each once: none if the root is an archive's."""
+        own = self.userland
+        if own.archive:
+            return ()
+        tools = (package for row in self.filesystems for package in row.packages)
+        return tuple(dict.fromkeys([*own.packages, *tools, *own.more_packages]))
+
     def filesystem(self, choice: str) -> Filesystem:
         """The root filesystem of this name with the recipe's options. Raises ConfigError with the choices."""
-        if choice not in self.filesystems:
-            raise ConfigError.unknown("root filesystem", choice, self.filesystems)
-        kind, own = FILESYSTEMS[choice], self.filesystems[choice]
+        if choice not in self.root_filesystems:
+            raise ConfigError.unknown("root filesystem", choice, self.root_filesystems)
+        kind, own = FILESYSTEMS[choice], self.roots.get(choice, RootFilesystem())
         options = kind.as_root.options if own.make_options is None else own.make_options
         mount_options = tuple(filter(None, own.mount_options.split(",")))
         return replace(kind, root=replace(kind.as_root, options=options, mount_options=mount_options))
@@ -282,8 +321,25 @@ def _text(file: Path) -> str:
 
 
 def recipe_files(folder: Path) -> dict[str, Path]:
-    """All recipes by name: those in `folder`, and the catalogue of boards in its `boards/`."""
-    return {path.stem: path for path in [*folder.glob("*.toml"), *folder.glob(f"{BOARDS}/*.toml")]}
+    """All recipes by name: those in `folder` and the catalogue of boards in its `boards/`, and those of packages.
+
+    Raises ConfigError if a package's recipe has the name of another one.
+    """
+    own = {path.stem: path for path in [*folder.glob("*.toml"), *folder.glob(f"{BOARDS}/*.toml")]}
+    return own if folder != recipes_folder() else {**own, **_packaged(frozenset(own))}
+
+
+@cache
+def _packaged(own: frozenset[str]) -> dict[str, Path]:
+    owners = dict.fromkeys(own, "fsjoule")
+    files: dict[str, Path] = {}
+    for offer in offered("fsjoule_recipes", Path):
+        for file in sorted(offer.row.glob("*.toml")):
+            known = owners.setdefault(file.stem, offer.owner)
+            if file.stem in own or file.stem in files:
+                raise twice("image recipe", file.stem, known, offer.owner)
+            files[file.stem] = file
+    return files
 
 
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:

@@ -19,7 +19,7 @@ from fsjoule.lab.instruments import MARK_LINE_DRIVER, HostMarked, MarkLineDriver
 from fsjoule.lab.meterdriver import MeterDriver, NoMeter, board_counter, has_meter, instrument, meter
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command
+from fsjoule.meter.protocol.commands import MeterCommand
 from fsjoule.meter.protocol.frames import Frame, InfoFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import MarkLine, MeterInfo, Trace
@@ -152,7 +152,7 @@ class GuestTimeMeter:
             self._frames = []
             recording.enter_context(client.receiver.listening(self._listen))
             rate_hz = client.info().info.rate_hz
-            self._stream = client.change(Command.RATE, commands.rate(rate_hz))
+            self._stream = client.change(MeterCommand.RATE, commands.rate(rate_hz))
             self._recording = recording.pop_all()
 
     def disarm(self) -> Trace:

@@ -14,10 +14,9 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.kernels.boot_script import boot_commands, start_command
 from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.image import kernel_release
-from fsjoule.kernels.legacy_image import legacy_script
+from fsjoule.kernels.legacy_image import boot_commands, legacy_script, start_command
 from fsjoule.lab.kept_card import Partition, boot_partition, partitions
 from fsjoule.lab.second_root import SecondRoot, read_root
 

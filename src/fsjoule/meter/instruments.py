@@ -1,8 +1,4 @@
-"""The instruments beside fsjoule's own meter: one row each.
-
-Each has two modules of its name. `links/NAME.py` opens, finds and decodes it (`Link`); `energy/NAME.py` states its
-errors (`Errors`). Both are imported when they are needed: a command's help needs neither.
-"""
+"""The table of instruments beside fsjoule's own meter, one row each."""
 
 from __future__ import annotations
 
@@ -13,9 +9,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 if TYPE_CHECKING:
-    from fsjoule.meter.energy.instrument import Instrument
-    from fsjoule.meter.links.found import Found
-    from fsjoule.model import MarkSource, PlainInfo, PlainTrace
+    from fsjoule.meter.energy.instrument import InstrumentErrors
+    from fsjoule.meter.protocol.frames import InfoFrame
+    from fsjoule.model import MarkSource, MeterInfo, PlainInfo, PlainTrace
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """A place where a meter is: its `name`, and as much of its info as it tells without being opened.
+
+    Without a meter `name` is empty, and `why_not` has the reason. `frame` is all that fsjoule's own meter told.
+    `device` is what a labgrid file may know the meter by beside its address: a USB serial number, or a port.
+    """
+
+    address: str
+    where: str
+    name: str = ""
+    info: MeterInfo | None = None
+    why_not: str = ""
+    frame: InfoFrame | None = None
+    device: tuple[str, ...] = ()
 
 
 class InstrumentMeter(Protocol):
@@ -46,14 +59,14 @@ class InstrumentMeter(Protocol):
         ...
 
 
-class Link(Protocol):
-    """What a module of `links/` has."""
+class InstrumentLink(Protocol):
+    """A module that opens, finds and decodes an instrument: `links/`."""
 
     def meter(self, name: str) -> InstrumentMeter:
         """The instrument at an address, which comes without its prefix. Raises ConfigError, MeterError."""
         ...
 
-    def find(self) -> list[Found]:
+    def find(self) -> list[SearchResult]:
         """The instruments that this computer reaches. Nothing is disturbed that another program uses.
 
         Without the instrument's library there are none. Raises MeterError if the search itself fails.
@@ -62,44 +75,77 @@ class Link(Protocol):
 
 
 class Errors(Protocol):
-    """What a module of `energy/` has."""
+    """A module that states an instrument's errors: `energy/`."""
 
-    def errors(self, info: PlainInfo, marks: MarkSource) -> Instrument:
+    def errors(self, info: PlainInfo, marks: MarkSource) -> InstrumentErrors:
         """The errors of an instrument with this info, for marks from one source."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of instrument. `name` is `PlainInfo.instrument`; `form` and `what` describe its addresses to people."""
+class InstrumentKind:
+    """A kind of instrument. `name` is `PlainInfo.instrument`; `form` and `what` describe its addresses to people.
+
+    The rest are names of modules, which are imported when they are needed: a command's help needs none. A
+    `InstrumentLink` opens it, an `Errors` states its limits, an `Emulator` (`virtual/instruments`) stands in for it.
+    """
 
     name: str
     prefix: str
     form: str
     what: str
+    link_module: str
+    errors_module: str
+    emulator_module: str
 
-    def link(self) -> Link:
-        return cast("Link", import_module(f"fsjoule.meter.links.{self.name}"))
+    def link(self) -> InstrumentLink:
+        return cast("InstrumentLink", import_module(self.link_module))
 
     def errors(self) -> Errors:
-        return cast("Errors", import_module(f"fsjoule.meter.energy.{self.name}"))
+        return cast("Errors", import_module(self.errors_module))
 
 
-KINDS: Final = (
-    Kind("joulescope", "joulescope:", "joulescope:MODEL/SERIAL", "a Joulescope"),
-    Kind("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
-    Kind("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO"),
-    Kind("ppk2", "ppk2:", "ppk2:PORT,volts=5", "Nordic's Power Profiler Kit II"),
-    Kind("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
+_LINKS: Final = "fsjoule.meter.links"
+_ENERGY: Final = "fsjoule.meter.energy"
+_EMULATORS: Final = "fsjoule.virtual.instruments"
+
+_TABLE: Final = (
+    InstrumentKind(
+        *("joulescope", "joulescope:", "joulescope:MODEL/SERIAL", "a Joulescope"),
+        link_module=f"{_LINKS}.joulescope",
+        errors_module=f"{_ENERGY}.joulescope",
+        emulator_module=f"{_EMULATORS}.joulescope",
+    ),
+    InstrumentKind(
+        *("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
+        link_module=f"{_LINKS}.powercap",
+        errors_module=f"{_ENERGY}.powercap",
+        emulator_module=f"{_EMULATORS}.powercap",
+    ),
+    InstrumentKind(
+        *("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO"),
+        link_module=f"{_LINKS}.iio",
+        errors_module=f"{_ENERGY}.iio",
+        emulator_module=f"{_EMULATORS}.iio",
+    ),
+    InstrumentKind(
+        *("ppk2", "ppk2:", "ppk2:PORT,volts=5", "Nordic's Power Profiler Kit II"),
+        link_module=f"{_LINKS}.ppk2",
+        errors_module=f"{_ENERGY}.ppk2",
+        emulator_module=f"{_EMULATORS}.program",
+    ),
+    InstrumentKind(
+        *("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
+        link_module=f"{_LINKS}.scpi",
+        errors_module=f"{_ENERGY}.scpi",
+        emulator_module=f"{_EMULATORS}.scpi",
+    ),
 )
-ADDRESSES: Final = ", ".join(f"{kind.form} for {kind.what}" for kind in KINDS)
+
+INSTRUMENTS: Final[dict[str, InstrumentKind]] = {row.name: row for row in _TABLE}
+ADDRESSES: Final = ", ".join(f"{row.form} for {row.what}" for row in INSTRUMENTS.values())
 
 
-def kind_at(address: str) -> Kind | None:
+def kind_at(address: str) -> InstrumentKind | None:
     """The kind of the instrument at an address; None for an address of fsjoule's own meter."""
-    return next((kind for kind in KINDS if address.startswith(kind.prefix)), None)
-
-
-def kind_named(name: str) -> Kind | None:
-    """The kind that `PlainInfo.instrument` names; None for one that this version does not know."""
-    return next((kind for kind in KINDS if kind.name == name), None)
+    return next((row for row in INSTRUMENTS.values() if address.startswith(row.prefix)), None)

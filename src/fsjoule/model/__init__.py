@@ -5,8 +5,7 @@ Called by: every room.
 May call: `errors`.
 
 Sizes are powers of two (MiB). docs/architecture.md explains the words. Everything here except `Trace` is written to
-JSON unchanged, so a change of a field is a change of a schema. `ina219.py` has fields that came later and are written
-only where they say what an older version could not know.
+JSON unchanged, so a change of a field is a change of a schema.
 """
 
 from __future__ import annotations

@@ -52,11 +52,13 @@ class Filesystem:
     `mount` and `unmount` default to mount(8) and umount(8); unmounting leaves everything on the device, nothing in
     memory. `{device}` and `{directory}` stand for themselves, `{options}` for -o with the options, if any. A filesystem
     that `keeps_cache` has its own cache, which survives dropping the kernel's caches. `check` changes nothing and is
-    empty without a checker; `repair` mends as much as it can without asking. `modules` are kernel modules; `lacks` are
-    features that suites must do without. `identity` sets a UUID (`{uuid}`, or its first digits, `{hex:.8}`); it does
-    not make another series. `root` is how a card's root partition gets it. `errors` finds the kernel's messages, as a
-    regular expression of POSIX (extended) and of Python. `colours` are for charts, on light and on dark; without them
-    it gets a spare colour. `variants` are options worth measuring, by name.
+    empty without a checker; `repair` mends as much as it can without asking. `packages` are Debian's with its programs,
+    `modules` are kernel modules, `kconfig` are the symbols (without `CONFIG_`) that build them in. If Debian's kernels
+    lack the modules, they are built from the package `dkms`. `lacks` are features that suites must do without; one that
+    is `raw` has none, and is the device itself. `identity` sets a UUID (`{uuid}`, or its first digits, `{hex:.8}`); it
+    does not make another series. `root` is how a card's root partition gets it. `errors` finds the kernel's messages,
+    as a regular expression of POSIX (extended) and of Python. `colours` are for charts, on light and on dark; without
+    them it gets a spare colour. `variants` are options worth measuring, by name.
     """
 
     name: str
@@ -70,17 +72,17 @@ class Filesystem:
     mount_options: tuple[str, ...] = ()
     check: tuple[str, ...] = ()
     repair: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    kconfig: tuple[str, ...] = ()
+    dkms: str = ""
+    raw: bool = False
     lacks: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
     root: Root | None = None
     errors: str = ""
     colours: tuple[str, str] | None = None
     variants: Mapping[str, Variant] = field(default_factory=dict[str, Variant])
-
-    @property
-    def raw(self) -> bool:
-        return not self.make
 
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
         """The program that makes it. With `identity` it gets that UUID instead of a random one, if it can."""

@@ -5,9 +5,9 @@ Its names are those of its first chip. An INA228 has finer units, and the rest i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from fsjoule.model.instrument_file import InstrumentFile
 from fsjoule.model.trace import Clipped, Trace
@@ -31,15 +31,6 @@ class CurrentMonitor(StrEnum):
     INA219 = "INA219"
     INA228 = "INA228"
     UNKNOWN = "unknown"  # of a newer firmware
-
-
-def _later(default: object) -> dict[str, Any]:
-    """A field that a schema got later: documents leave it out at its default, so that older versions read them."""
-
-    def is_default(value: object) -> bool:
-        return value == default
-
-    return {"exclude_if": is_default}  # pydantic's, from its version 2.12 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +68,8 @@ class Ina219Info:
     calibration: MeterCalibration = MeterCalibration()
     shunt_lsb_uv: float = 10.0
     bus_lsb_mv: float = 4.0
-    file: InstrumentFile | None = field(default=None, metadata=_later(None))
-    chip: CurrentMonitor = field(default=CurrentMonitor.INA219, metadata=_later(CurrentMonitor.INA219))
+    file: InstrumentFile | None = None
+    chip: CurrentMonitor = CurrentMonitor.INA219
 
     @property
     def kind(self) -> str:
@@ -143,8 +134,7 @@ class MeterStatus:
     """Status of a meter, which may change while it runs.
 
     A stream is a stretch with constant settings; each has another `stream_id`. `unsaved` settings differ from the saved
-    ones; with `settings_damaged` the saved ones were unreadable. The last three count since power-up; a meter of
-    protocol 2 counts no `inputs`.
+    ones; with `settings_damaged` the saved ones were unreadable. The last three count since power-up.
     """
 
     stream_id: int
@@ -154,7 +144,7 @@ class MeterStatus:
     reset_cause: ResetCause
     i2c_faults: int
     frames_dropped: int
-    inputs: InputCounts | None = None
+    inputs: InputCounts = InputCounts()
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -23,10 +23,6 @@ _CHECKED: Final = re.compile(r"~([0-9A-Za-z]{1,9})~([1-9][0-9]{3})")
 _CHECKED_PIECE: Final = re.compile(r"~.*|.*~[0-9]{1,4}")
 # A mark that a shell sends: a letter, more of them, and a variable that holds a decimal number.
 _SENT: Final = re.compile(r"([A-Za-z][0-9A-Za-z]*)(\$[A-Za-z0-9_]+)?")
-# How marks without a check are told from other lines of a console: by boards whose card image is older.
-_OPENING: Final = "{fsj:"
-_CLOSING: Final = "}"
-_WHOLE: Final = re.compile(r"\{fsj:([A-Za-z0-9]+)\}")
 _OF_WORK: Final = re.compile(r"[SE](\d+|boot)")
 # A GPIO that the kernel drives as an LED: it holds the pin, and one write by a shell sets it.
 _LEDS: Final = "/sys/class/leds/"
@@ -42,8 +38,8 @@ _SHOWN_DAMAGED: Final = 3
 class MarkLine:
     """The UART `device`; with `on_console` it is the console's, and the meter listens to the console's output.
 
-    On the console only a line with a check is a mark, or one in braces, `{fsj:Sboot}`. Lines of the kernel and of
-    programs are none, and a line that other text came into is none either.
+    On the console only a line with a check is a mark. Lines of the kernel and of programs are none, and a line that
+    other text came into is none either.
 
     A `device` below /sys/class/leds is a GPIO: its level is high from a start mark (a text with S) to a stop mark. An
     edge has no text of its own; the recording that it is in tells which mark it is.
@@ -96,7 +92,7 @@ class MarkLine:
         return _EDGES[MarkSource.RISING if text.startswith(_START) else MarkSource.FALLING]
 
     def marks(self, heard: Iterable[Mark]) -> tuple[Mark, ...]:
-        """The marks among the lines and edges that the meter heard. Pieces of damaged ones stay, as they are.
+        """The marks among the lines and edges that the meter heard.
 
         Where marks come with checks, one of the work without a check is what is left of another one.
         """
@@ -104,7 +100,7 @@ class MarkLine:
             return _named_edges(heard)
         lines = tuple(heard)
         if self.on_console:
-            return tuple(each for each in map(_on_console, lines) if each is not None)
+            return tuple(each for each in lines if each.checked or each.source is not MarkSource.LINE)
         if not any(each.checked for each in lines):
             return lines
         return tuple(
@@ -140,11 +136,6 @@ def damaged_marks(texts: Sequence[str]) -> str:
     return f"{counted(len(texts), 'mark')} {DAMAGED_MARKS}: {shown}{', ...' if len(texts) > _SHOWN_DAMAGED else ''}"
 
 
-def is_piece(text: str) -> bool:
-    """Whether a line may be a piece of a mark that was sent on the console's line in braces."""
-    return text.startswith(_OPENING[0]) or text.endswith(_CLOSING)
-
-
 def _checked_by_shell(text: str) -> str:
     """A line with its check, which the shell's arithmetic computes if the text has a variable."""
     sent = _SENT.fullmatch(text)
@@ -155,15 +146,6 @@ def _checked_by_shell(text: str) -> str:
         return f"~{fixed}~{check_of(fixed)}"
     length = f"({len(fixed)} + ${{#{variable[1:]}}}) * {_PER_CHARACTER}"
     return f"~{text}~$(({_number(fixed)}{variable} % {_MODULUS} + {length}))"
-
-
-def _on_console(heard: Mark) -> Mark | None:
-    if heard.source is not MarkSource.LINE or heard.checked:
-        return heard
-    whole = _WHOLE.fullmatch(heard.text)
-    if whole is not None:
-        return Mark(heard.time_us, whole[1], heard.source)
-    return heard if is_piece(heard.text) else None
 
 
 def _named_edges(heard: Iterable[Mark]) -> tuple[Mark, ...]:

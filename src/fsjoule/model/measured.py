@@ -14,7 +14,7 @@ from fsjoule.model.plan import SeriesKey
 from fsjoule.model.trace import SampleCounts
 from fsjoule.model.workload import Workload
 
-MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/5"
+MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/1"
 KERNEL_WARNED: Final = "the kernel warned: "
 _P99: Final = 99.0
 
@@ -109,7 +109,7 @@ class DeviceCounters:
 class FioResult:
     """fio's report on one job, its threads added up. Latencies are completion latencies.
 
-    `fsync_percentiles_ns` are those of its fsyncs (empty without `fsync_every`, and in older run folders).
+    `fsync_percentiles_ns` are those of its fsyncs (empty without `fsync_every`).
     """
 
     version: str
@@ -209,7 +209,7 @@ class Measurement:
     window: Window | None = None
     idle_window: Window | None = None
     place: str = ""
-    schema: Literal["fsjoule.measurement/5"] = MEASUREMENT_SCHEMA
+    schema: Literal["fsjoule.measurement/1"] = MEASUREMENT_SCHEMA
 
     @property
     def valid(self) -> bool:

@@ -14,7 +14,7 @@ from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
-RUN_SCHEMA: Final = "fsjoule.run/8"
+RUN_SCHEMA: Final = "fsjoule.run/1"
 # The recipe (images/<name>.toml) of a board without an environment file.
 DEFAULT_RECIPE: Final = "imx6ul"
 # `kernel_role` in a run's versions, for a kernel measured beside the one under test.
@@ -144,7 +144,7 @@ class KernelFacts:
     """One kernel of a run. `label` is its name in plan, measurements and reports, `asked` the user's name for it.
 
     `digest` is the SHA-256 of kernel image, device tree and modules as they went onto the card: kernels with equal
-    digests are the same (empty in runs of older schemas). `checksums` belong to the files that they came from. `lacks`
+    digests are the same (empty without a card of ours). `checksums` belong to the files that they came from. `lacks`
     are modules that the recipe wants and the kernel does not have.
     """
 
@@ -168,7 +168,7 @@ class ImageFacts:
     """A flashed card image. Checksums are SHA-256 by file name; packages are Debian versions by name.
 
     `kernel_choice` is the label of the kernel; `kernel_package` is empty if the kernel did not come in a package.
-    `make_options` and `mount_options` belong to the root partition (empty in runs of older versions).
+    `make_options` and `mount_options` belong to the root partition.
     """
 
     recipe: str
@@ -208,7 +208,7 @@ class Fault:
     """An attempt at a measurement that ended in an error: the lab's, which may be `transient`, or a `bug`.
 
     `number` is the entry of the plan. `steps` are labgrid's steps until then. `part` is the part of the lab that has
-    certainly failed; None if none has, or in runs of older schemas. `place` is that of a run on several places.
+    certainly failed; None if none has. `place` is that of a run on several places.
     """
 
     number: int
@@ -241,7 +241,7 @@ class Run:
     """One invocation on one board, or on the `places` of a pool. `phases_s` says where the time went.
 
     `boards` has the board's facts by kernel label; `images` are the flashed cards. Both grow with the run. `meter` is
-    the one instrument of all its joules; `lab` says where it was measured (None in runs of older schemas), `job` for
+    the one instrument of all its joules; `lab` says where it was measured (None outside of a lab), `job` for
     which LAVA job (None outside of LAVA). A run on several places names the first one as its `lab`; in real time
     each has its own meter, and `meter` is None.
     `ended_early` says why a complete run measured less than planned. `resumed_utc` are the times when an aborted run
@@ -270,10 +270,10 @@ class Run:
     measurements: tuple[str, ...] = ()
     places: tuple[PoolPlace, ...] = ()
     load: HostLoad | None = None
-    schema: Literal["fsjoule.run/8"] = RUN_SCHEMA
+    schema: Literal["fsjoule.run/1"] = RUN_SCHEMA
 
     def __post_init__(self) -> None:
-        # Whoever types a command, and whatever reads an older run folder: pages, reports and the index show it.
+        # Whoever types a command or edits run.json: pages, reports and the index show it.
         object.__setattr__(self, "command", without_passwords(self.command))
 
     @property

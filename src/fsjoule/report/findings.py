@@ -161,7 +161,7 @@ def _sides(one: Tested) -> str:
 _NOTED: Final[dict[Column, Callable[[Tested], str]]] = {Column("baseline to candidate"): _sides}
 
 
-def _evidence(one: Tested) -> str:
+def evidence_text(one: Tested) -> str:
     """How much of the evidence that a decision takes is there, for the nearer of both: `worse 60 %`."""
     state = one.basis
     if not state.pairs:
@@ -177,7 +177,7 @@ def _noise(one: Tested) -> str:
 
 _GATED: Final[dict[Column, Callable[[Tested], str]]] = {
     Column("matters", optional=True): lambda one: f"{100 * one.matters:g} %",
-    Column("evidence", optional=True): _evidence,
+    Column("evidence", optional=True): evidence_text,
     Column("pairs", optional=True): lambda one: str(one.basis.pairs),
     Column("baseline", optional=True): lambda one: figure_text(one.baseline),
     Column("candidate", optional=True): lambda one: figure_text(one.candidate),

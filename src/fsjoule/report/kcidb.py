@@ -49,7 +49,7 @@ def to_kcidb(run: Run, measurements: Sequence[Measurement], origin: str, build: 
             for test in _tests(run, measurement, builds[measurement.kernel], origin)
         ],
     }
-    # Measurements of the oldest schemas do not name their kernel.
+    # Whoever edits a run folder may rename its kernels.
     if measurements and not document["tests"]:
         raise ConfigError(f"the run {run.run_id} does not say on which kernel it measured")
     return json.dumps(document, indent=2, allow_nan=False) + "\n"

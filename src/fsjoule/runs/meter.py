@@ -15,15 +15,11 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError, MeterError
 from fsjoule.host import interrupts
 from fsjoule.lab.wanted import AT_ONCE, Wanted
-from fsjoule.meter.instruments import ADDRESSES, KINDS, InstrumentMeter, Kind, kind_at
-from fsjoule.meter.links.address import FORMS, opener
-from fsjoule.meter.links.client import MeterClient
-from fsjoule.meter.links.desk import ClientMeter
+from fsjoule.meter.instruments import ADDRESSES, INSTRUMENTS, InstrumentKind, InstrumentMeter, SearchResult, kind_at
+from fsjoule.meter.links.client import ClientMeter, MeterClient
 from fsjoule.meter.links.finder import Candidate, find, serial_ports
-from fsjoule.meter.links.found import Found
-from fsjoule.meter.links.holders import is_terminal
 from fsjoule.meter.links.receiver import Receiver
-from fsjoule.meter.links.streams import Stream
+from fsjoule.meter.links.streams import FORMS, Stream, is_terminal, opener
 from fsjoule.model import BoardProfile
 from fsjoule.runs.held_lab import emulator, virtual_lab_of
 from fsjoule.virtual.lab import lab as virtual_lab
@@ -125,36 +121,36 @@ def environment_target(
             yield target, environment.profile
 
 
-def find_meters() -> list[Found]:
+def find_meters() -> list[SearchResult]:
     """Every serial port, every running virtual lab and every instrument that this computer reaches, all at once.
 
     What is no meter is listed with the reason. The search ends after some seconds, whatever hangs.
     """
-    searches = [_Search(kind) for kind in KINDS]
+    searches = [_Search(kind) for kind in INSTRUMENTS.values()]
     deadline_s = time.monotonic() + _SEARCH_S
     others = (found for search in searches for found in search.result(deadline_s))
     return [*_own_meters(), *_emulated_instruments(), *others]
 
 
-def _own_meters() -> list[Found]:
+def _own_meters() -> list[SearchResult]:
     return find([*serial_ports(), *_labs()])
 
 
 class _Search:
     """Looks for the instruments of one kind, in a thread that is abandoned if it hangs."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: InstrumentKind) -> None:
         self._kind = kind
-        self._found: list[Found] | None = None
+        self._found: list[SearchResult] | None = None
         self._thread = threading.Thread(target=self._run, name=f"fsjoule-search-{kind.name}", daemon=True)
         self._thread.start()
 
-    def result(self, deadline_s: float) -> list[Found]:
+    def result(self, deadline_s: float) -> list[SearchResult]:
         self._thread.join(max(0.0, deadline_s - time.monotonic()))
         return self._nothing("the search takes too long") if self._found is None else self._found
 
-    def _nothing(self, why: str) -> list[Found]:
-        return [Found(self._kind.prefix, self._kind.what, why_not=why)]
+    def _nothing(self, why: str) -> list[SearchResult]:
+        return [SearchResult(self._kind.prefix, self._kind.what, why_not=why)]
 
     def _run(self) -> None:
         try:
@@ -188,19 +184,19 @@ def _labs() -> list[Candidate]:
     return found
 
 
-def _emulated_instruments() -> list[Found]:
+def _emulated_instruments() -> list[SearchResult]:
     """The instruments that virtual labs have beside their meters."""
     return [
-        Found(_prefixed(kind, where), f"virtual lab {record.name!r}", f"SIM {kind.what}", device=(where,))
+        SearchResult(_prefixed(kind, where), f"virtual lab {record.name!r}", f"SIM {kind.what}", device=(where,))
         for record, _state in virtual_lab.running()
         for board in record.boards
-        for kind in KINDS
+        for kind in INSTRUMENTS.values()
         if (file := record.devices_of(board.number) / kind.name).exists()
         for where in [address(file)]
     ]
 
 
-def _prefixed(kind: Kind, where: str) -> str:
+def _prefixed(kind: InstrumentKind, where: str) -> str:
     return where if where.startswith(kind.prefix) else f"{kind.prefix}{where}"
 
 
@@ -221,7 +217,7 @@ def _only_one(say: Callable[[str], None]) -> str:
     )
 
 
-def users(found: Iterable[Found], root: Path = Path()) -> dict[str, tuple[str, ...]]:
+def users(found: Iterable[SearchResult], root: Path = Path()) -> dict[str, tuple[str, ...]]:
     """By address: the files below `root` that name the meter, with the target, place or group that has it.
 
     A file names a meter by its address, its port or its USB serial number, or asks for its virtual lab. A file that
@@ -236,7 +232,7 @@ def users(found: Iterable[Found], root: Path = Path()) -> dict[str, tuple[str, .
     return {each.address: tuple(dict.fromkeys(who for who, *told in named if _is(each, *told))) for each in found}
 
 
-def _is(found: Found, key: str, value: str) -> bool:
+def _is(found: SearchResult, key: str, value: str) -> bool:
     if key == _VIRTUAL_LAB:
         return found.address.partition("/")[0] == f"{_LAB}{value}"
     return value in (found.address, *found.device)

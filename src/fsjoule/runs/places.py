@@ -87,8 +87,7 @@ def runs_of(
 def place_run(run: Run, folder: Path, now_s: float, place: str = "") -> PlaceRun:
     """A run as its place sees it. A resumed run held its place for its phases only, not between them.
 
-    Each place of a run on several has its own phases; in runs before schema 8 those of all boards, which take longer
-    than the run, are the first one's.
+    Each place of a run on several has its own phases.
     """
     began_s = _seconds(run.started_utc)
     ended_s = None if run.finished_utc is None else max(_seconds(run.finished_utc), began_s)

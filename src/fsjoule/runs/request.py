@@ -22,7 +22,7 @@ from fsjoule.runs.options import UNTIL_DECIDED
 from fsjoule.runs.repetition import least_boots
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.statistics.order import Turn, interleaved
-from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Space, Suite, check_fits, plan_entries, suite
+from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Space, Suite, check_fits, plan_entries, suite, suite_of
 from fsjoule.verdicts.filesystems import rule_of
 
 # Each repetition is a boot: this many take at least a day. A policy's budget has the same limit.
@@ -272,7 +272,7 @@ def choose_resumed(
         asked["--storage"] = tuple(sorted(listed(str(given["--storage"]))))
     resumed.check_options(asked)
     plan = resumed.run.plan
-    chosen, until_decided = suite(plan.suite), plan.until_decided if repeat is None else repeat == UNTIL_DECIDED
+    chosen, until_decided = suite_of(plan), plan.until_decided if repeat is None else repeat == UNTIL_DECIDED
     most = max(plan.repeat, _most(chosen, environment)) if until_decided else plan.repeat
     number = repeat if isinstance(repeat, int) else most
     if resumed.run.status is RunStatus.COMPLETE and number <= plan.repeat and not until_decided:

@@ -23,8 +23,8 @@ from fsjoule.model import (
     RunStatus,
 )
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.named_runs import named_run
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.run_folders import named_run
 
 _NONE: Final = "none"
 _MORE: Final = 4  # repetitions that a hint offers
@@ -136,7 +136,7 @@ class Resumed:
     def check_lab(self, now: LabFacts | None, say: Callable[[str], None]) -> None:
         """Raise ConfigError if the place or its lab differs: another board of this type is another board.
 
-        A run of an older schema does not record its lab; then a message says that this is unchecked.
+        A run that does not record its lab goes on with a message that says so.
         """
         then = self.run.lab
         if then is None:

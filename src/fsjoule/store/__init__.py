@@ -3,10 +3,10 @@
 ::
 
     results/<UTC time>-<board>-<id>/
-        run.json                        fsjoule.run/8
+        run.json                        fsjoule.run/1
         measurements/<nn>-<slug>/
-            measurement.json            fsjoule.measurement/5
-            trace.parquet               fsjoule.trace/2, 3 or 4
+            measurement.json            fsjoule.measurement/1
+            trace.parquet               fsjoule.trace/1
             fio.json, console.log       attachments, under the caller's names
             SHA256SUMS                  of the files beside it
 
@@ -15,6 +15,6 @@ Called by: `bench`, `runs`, `verdicts`, `report`, `meter` (recordings), `ci`, `c
 May call: `host`, `model`, `errors`.
 
 Entry points: `folder.RunFolder` writes a run, `reader.load_run` reads one, damaged or not. `recordings.Recording`
-writes a trace that belongs to no run. `schemas.py` has the JSON models and their schemas, `upgrade.py` reads older
-ones. `index/` makes the database of all runs. `objects/` keeps runs in an object store.
+writes a trace that belongs to no run. `schemas.py` has the JSON models and their schemas. `index/` makes the
+database of all runs. `objects/` keeps runs in an object store.
 """

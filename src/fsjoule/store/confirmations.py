@@ -10,12 +10,12 @@ import secrets
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside, shown
 from fsjoule.statistics.outcome import Confirmed
-from fsjoule.store.documents import parse
+from fsjoule.store.documents import check_schema, parse
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -98,8 +98,7 @@ def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
 
 def _read(content: bytes) -> Confirmation:
     document, content = parse(content)
-    if not isinstance(document, dict) or cast("dict[str, Any]", document).get("schema") != SCHEMA:
-        raise ResultError(f"it is not a {SCHEMA}")
+    check_schema(document, SCHEMA, "it")
     confirmation = _adapter().validate_json(content, strict=True)
     for name in ("nominated_ratio", "ratio", "smallest_effect", "alpha", "beta"):
         value: float | None = getattr(confirmation, name)

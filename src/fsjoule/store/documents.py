@@ -11,9 +11,11 @@ import math
 from collections import Counter
 from typing import Any, Final, cast
 
+from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, MIB, MOST_ENTRIES
 from fsjoule.host.plaintext import is_plain, plain
 
+DAMAGED: Final = "the file is damaged or was edited: restore it from a copy, or delete its folder"
 _DEEPEST: Final = 40  # fsjoule's own documents have some six levels
 _LARGEST_INTEGER: Final = 2**63 - 1
 # Nanoseconds of thirty years, bytes of an exabyte. Squares and products of some such numbers are still finite.
@@ -41,6 +43,18 @@ def parse(content: bytes, *, at_most: int = DOCUMENT_BYTES, most_entries: int = 
         return fit, json.dumps(fit, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError(f"it is nested deeper than {_DEEPEST} levels") from error
+
+
+def check_schema(document: object, schema: str, what: str) -> None:
+    """Raise ResultError, which begins with `what`, unless a parsed document names this schema."""
+    named = cast("dict[str, Any]", document).get("schema") if isinstance(document, dict) else None
+    if not isinstance(named, str):
+        raise ResultError(f"{what} names no schema; {schema!r} was expected", hint=DAMAGED)
+    if named != schema:
+        raise ResultError(
+            f"{what} is of schema {plain(named[:80])!r}; this version of fsjoule reads {schema!r}",
+            hint="another version of fsjoule wrote it: read it with that version",
+        )
 
 
 def _is_plain(text: str) -> bool:

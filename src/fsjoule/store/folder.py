@@ -1,13 +1,14 @@
-"""Writes a run folder, one whole measurement after another."""
+"""Writes a run folder, one whole measurement after another, with the checksums of its files."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
 import weakref
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,12 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ResultError, StorageError
-from fsjoule.host.inside import list_inside
+from fsjoule.host.inside import list_inside, wrong_name
 from fsjoule.host.interrupts import shielded
 from fsjoule.host.json_text import json_text
 from fsjoule.host.limits import of_limit
 from fsjoule.model import Measurement, Run, Trace
-from fsjoule.store.checksums import CHECKSUMS_FILE, encode_checksums
 from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, remove_folder, write_file, write_folder
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 from fsjoule.store.traces import encode_trace
@@ -29,6 +29,11 @@ RUN_FILE: Final = "run.json"
 MEASUREMENTS_FOLDER: Final = "measurements"
 MEASUREMENT_FILE: Final = "measurement.json"
 TRACE_FILE: Final = "trace.parquet"
+# The SHA-256 of each file of a measurement, as sha256sum(1) writes and checks them. They tell that a file was edited,
+# exchanged or lost after it was stored. They are no signature: whoever can write to the folder can write them again, or
+# remove them; a measurement without any is read.
+CHECKSUMS_FILE: Final = "SHA256SUMS"
+_CHECKSUM: Final = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 GATE_FILE: Final = "gate.json"  # the answer of the gate that measured this run
 FETCHED: Final = ".fetched-"  # begins the name of a folder with a run that is being fetched
 # The start time, the board and the run's id.
@@ -251,3 +256,32 @@ def _storing(what: str, folder: Path) -> Generator[None]:
         raise StorageError(
             f"{what} could not be stored in {folder}: {why}", hint=f"{hint}; earlier measurements are whole"
         ) from error
+
+
+def encode_checksums(files: Mapping[str, bytes]) -> bytes:
+    return "".join(f"{_sha256(content)}  {name}\n" for name, content in sorted(files.items())).encode()
+
+
+def decode_checksums(content: bytes) -> dict[str, str]:
+    """Read the output of `encode_checksums`: digests by name. Raises ResultError if it is damaged."""
+    found: dict[str, str] = {}
+    for number, text in enumerate(content.decode(errors="replace").splitlines(), start=1):
+        line = _CHECKSUM.fullmatch(text)
+        if line is None or wrong_name(line[2]):
+            raise ResultError(f"{CHECKSUMS_FILE} is damaged: line {number} is no checksum of a file")
+        found[line[2]] = line[1]
+    return found
+
+
+def altered(content: bytes | None, digest: str | None) -> str | None:
+    """What has become of a file that was stored with this digest: it is missing, or edited. None if it is the same."""
+    if digest is None:
+        return None
+    if content is None:
+        return "is missing"
+    edited = f"was edited after it was stored: its SHA-256 is not that of {CHECKSUMS_FILE}"
+    return None if _sha256(content) == digest else edited
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

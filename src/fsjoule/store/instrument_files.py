@@ -88,7 +88,7 @@ def write_instrument_file(wanted: InstrumentFile) -> Path:
 
 def _parsed(text: str, path: Path) -> InstrumentFile:
     document = parse_toml(text, path)
-    # Run folders hold the same records, and are read with what another version has written into them.
+    # Pydantic would pass over unknown keys, which may be misspelt ones.
     for key, table in document.items():
         if key not in _KEYS:
             raise _wrong(f"unknown table or key {key!r}", text, path, key)

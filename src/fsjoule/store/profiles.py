@@ -15,17 +15,19 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, with_config
 
 from fsjoule.errors import ResultError
-from fsjoule.host.plaintext import plain, plain_line
+from fsjoule.host.plaintext import plain_line
 from fsjoule.model import Profile, Symbols
-from fsjoule.store.columns import check_columns, check_pages
+from fsjoule.store.parquet import read_table
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
+
+T = TypeVar("T")
 
 PROFILE_FILE: Final = "profile.parquet"
 PROFILE_SCHEMA: Final = "fsjoule.profile/1"
@@ -124,16 +126,14 @@ def encode_programs(programs: Mapping[int, str]) -> bytes:
 
 def decode_programs(content: bytes, path: Path) -> dict[int, str]:
     """Read the bytes of `encode_programs`; names become plain. Raises ResultError, which names `path`, if damaged."""
-    table, metadata = _decoded(content, path, _PAGES)
-    decode(_PROGRAMS, metadata, PROGRAMS_SCHEMA, path)
+    table, _ = _decoded(content, path, _PAGES, _PROGRAMS, PROGRAMS_SCHEMA)
     names = map(plain_line, table.column("program").to_pylist())
     return dict(zip(table.column("page").to_pylist(), names, strict=True))
 
 
 def decode_profile(content: bytes, path: Path) -> Profile:
     """Read the bytes of `encode_profile`. Raises ResultError, which names `path`, if they are damaged."""
-    table, metadata = _decoded(content, path, _PROFILES)
-    header = decode(_PROFILE, metadata, PROFILE_SCHEMA, path)
+    table, header = _decoded(content, path, _PROFILES, _PROFILE, PROFILE_SCHEMA)
     addresses, pages, executed = (table.column(name).to_numpy() for name in _PROFILES.columns)
     # Their sum is to stay a number of 64 bits.
     if len(executed) and int(executed.max()) > _LONGEST_NS // len(executed):
@@ -153,8 +153,7 @@ def decode_profile(content: bytes, path: Path) -> Profile:
 
 def decode_symbols(content: bytes, path: Path) -> Symbols:
     """Read the bytes of `encode_symbols`; names become plain. Raises ResultError, which names `path`, if damaged."""
-    table, metadata = _decoded(content, path, _TABLES)
-    header = decode(_SYMBOLS, metadata, SYMBOLS_SCHEMA, path)
+    table, header = _decoded(content, path, _TABLES, _SYMBOLS, SYMBOLS_SCHEMA)
     addresses = table.column("address").to_numpy()
     if bool((addresses[1:] < addresses[:-1]).any()):
         raise ResultError(f"{plain_line(str(path))}: column 'address' does not ascend", hint=_HINT)
@@ -179,22 +178,20 @@ def _encoded(layout: _Layout, arrays: tuple[Any, ...], header: bytes) -> bytes:
     return sink.getvalue()
 
 
-def _decoded(content: bytes, path: Path, layout: _Layout) -> tuple[pa.Table, bytes]:
-    shown = plain_line(str(path))
-    try:
-        with pq.ParquetFile(pa.BufferReader(content)) as file:
-            metadata = (file.metadata.metadata or {}).get(layout.key)
-            if metadata is None:
-                raise ResultError(f"{shown} is a Parquet file without the metadata of {layout.what}", hint=_HINT)
-            try:
-                check_pages(content, row_bytes=layout.row_bytes, most_rows=_MOST_ROWS, what=layout.what)
-                check_columns(file, layout.columns, row_bytes=layout.row_bytes, most_rows=_MOST_ROWS, what=layout.what)
-            except ValueError as error:
-                raise ResultError(f"{shown}{error}", hint=_HINT) from error
-            table = file.read(columns=list(layout.columns))
-    # Damaged files make pyarrow raise errors of its own, and most of Python's.
-    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
-        raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=_HINT) from error
+def _decoded(content: bytes, path: Path, layout: _Layout, kind: Kind[T], schema: str) -> tuple[pa.Table, T]:
+    def header_of(metadata: bytes) -> tuple[T, Mapping[str, pa.DataType]]:
+        return decode(kind, metadata, schema, path), layout.columns
+
+    table, header = read_table(
+        content,
+        path,
+        key=layout.key,
+        header=header_of,
+        row_bytes=layout.row_bytes,
+        most_rows=_MOST_ROWS,
+        what=layout.what,
+        hint=_HINT,
+    )
     if any(table.column(name).null_count for name in layout.columns):
-        raise ResultError(f"{shown} lacks values", hint=_HINT)
-    return table, metadata
+        raise ResultError(f"{plain_line(str(path))} lacks values", hint=_HINT)
+    return table, header

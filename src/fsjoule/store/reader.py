@@ -22,13 +22,15 @@ from fsjoule.host.inside import (
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Profile, Run, RunStatus, Symbols, Trace
 from fsjoule.model.labels import counted
-from fsjoule.store.checksums import CHECKSUMS_FILE, altered, decode_checksums
 from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import (
+    CHECKSUMS_FILE,
     MEASUREMENT_FILE,
     MEASUREMENTS_FOLDER,
     RUN_FILE,
     TRACE_FILE,
+    altered,
+    decode_checksums,
     is_being_written,
     measurement_number,
 )
@@ -52,7 +54,7 @@ _NOT_FINISHED: Final = "it ended without writing its end (killed, the disk was f
 class LoadedRun:
     """A run with its readable measurements in the order of time; `damaged` maps other folders to reasons.
 
-    `checksums` are those of each measurement's files, by number; a measurement of an older fsjoule has none.
+    `checksums` are those of each measurement's files, by number; a measurement without SHA256SUMS has none.
     """
 
     path: Path
@@ -151,7 +153,7 @@ def load_run(path: Path, *, number: int | None = None) -> LoadedRun:
             continue
         try:
             _check_folder(name, listed)
-            measurement, sums = _load_measurement(folder, name, run)
+            measurement, sums = _load_measurement(folder, name)
         except ResultError as error:
             # A run that goes on writes one just now, or has withdrawn it since it was listed.
             there = list_inside(folder, MEASUREMENTS_FOLDER).folders
@@ -218,7 +220,7 @@ def _check_folder(name: str, listed: Listed) -> None:
         raise ResultError(why)
 
 
-def _load_measurement(folder: Path, name: str, run: Run) -> tuple[Measurement, dict[str, str]]:
+def _load_measurement(folder: Path, name: str) -> tuple[Measurement, dict[str, str]]:
     """A measurement, and the checksums of its files. Raises ResultError if it is damaged, or edited."""
     content = read_inside(folder, MEASUREMENTS_FOLDER, name, MEASUREMENT_FILE, at_most=DOCUMENT_BYTES)
     if content is None:
@@ -229,5 +231,4 @@ def _load_measurement(folder: Path, name: str, run: Run) -> tuple[Measurement, d
     checksums = {} if sums is None else decode_checksums(sums)
     if sums is not None and (why := altered(content, checksums.get(MEASUREMENT_FILE, ""))):
         raise ResultError(f"its {MEASUREMENT_FILE} {why}")
-    # The first schemas do not name the kernel, but their runs had only one.
-    return measurement if measurement.kernel else replace(measurement, kernel=run.plan.kernels[0]), checksums
+    return measurement, checksums

@@ -20,10 +20,9 @@ from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, MOST_ENTRIES
 from fsjoule.host.json_text import json_text
 from fsjoule.host.plaintext import plain_line
-from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Run
-from fsjoule.store.checks import check_measurement, check_run
-from fsjoule.store.documents import parse
-from fsjoule.store.upgrade import Document, upgraded_measurement, upgraded_run
+from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, LabStep, Measurement, Run
+from fsjoule.store.checks import check_measurement, check_run, check_steps
+from fsjoule.store.documents import DAMAGED, check_schema, parse
 
 T = TypeVar("T")
 
@@ -80,16 +79,8 @@ class Kind(Generic[T]):
 RUN: Final = Kind(TypeAdapter(with_config(STRICT)(Run)), check_run)
 MEASUREMENT: Final = Kind(TypeAdapter(with_config(STRICT)(Measurement)), check_measurement)
 
-# Older documents that are upgraded before they are read: schema -> (older schemas, upgrade).
-_OLDER: Final[dict[str, tuple[tuple[str, ...], Callable[[Document], Document]]]] = {
-    RUN_SCHEMA: (tuple(f"fsjoule.run/{n}" for n in (1, 2, 3, 4, 5, 6, 7)), upgraded_run),
-    MEASUREMENT_SCHEMA: (tuple(f"fsjoule.measurement/{n}" for n in (1, 2, 3, 4)), upgraded_measurement),
-}
-
 _MOST_LISTED: Final = 100
 _LONGEST_PLACE: Final = 200
-_NEWER: Final = "another version of fsjoule wrote it: read it with that version"
-_DAMAGED: Final = "the file is damaged or was edited: restore it from a copy, or delete its folder"
 
 
 def encode(kind: Kind[T], value: T, name: str) -> bytes:
@@ -103,34 +94,17 @@ def encode(kind: Kind[T], value: T, name: str) -> bytes:
 
 
 def decode(kind: Kind[T], content: bytes, schema: str, path: Path) -> T:
-    """Read the output of `encode`, also of older schemas. Raises ResultError with the path and all errors by field."""
-    try:
-        return kind.read(_in_schema(kind, content, schema, path))
-    except ValueError as error:
-        raise ResultError(f"{plain_line(str(path))} does not follow {schema}:{error}", hint=_DAMAGED) from error
-
-
-def _in_schema(kind: Kind[Any], content: bytes, schema: str, path: Path) -> bytes:
-    """The document upgraded to `schema`. Raises ResultError if its own schema is unknown."""
+    """Read the output of `encode`. Raises ResultError with the path and all errors by field, or for another schema."""
     shown = plain_line(str(path))
     try:
-        data, content = kind.parse(content)
+        document, content = kind.parse(content)
     except ValueError as error:
-        raise ResultError(f"{shown} is not JSON of ours: {error}", hint=_DAMAGED) from error
-    document = cast("Document", data) if isinstance(data, dict) else {}
-    found = document.get("schema")
-    if not isinstance(found, str):
-        raise ResultError(f"{shown} names no schema; {schema!r} was expected", hint=_DAMAGED)
-    if found == schema:
-        return content
-    older, upgrade = _OLDER.get(schema, ((), dict))
-    if found not in older:
-        raise ResultError(f"{shown} is of schema {found[:80]!r}; this version of fsjoule reads {schema!r}", hint=_NEWER)
+        raise ResultError(f"{shown} is not JSON of ours: {error}", hint=DAMAGED) from error
+    check_schema(document, schema, shown)
     try:
-        return json.dumps(upgrade(document)).encode()
-    # A document that does not follow its schema may fail in any of these ways.
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ResultError(f"{shown} does not follow {found}: {error!r}", hint=_DAMAGED) from error
+        return kind.read(content)
+    except ValueError as error:
+        raise ResultError(f"{shown} does not follow {schema}:{error}", hint=DAMAGED) from error
 
 
 def _listed(error: ValidationError) -> str:
@@ -165,3 +139,27 @@ def write_json_schemas(folder: Path) -> tuple[Path, ...]:
         path.write_text(text, encoding="utf-8")
         paths.append(path)
     return tuple(paths)
+
+
+# Labgrid's steps for a measurement, in the order of their begin: an attachment.
+STEPS_FILE: Final = "steps.json"
+_STEPS: Final = TypeAdapter(tuple[LabStep, ...])
+_READER: Final = reader_of(_STEPS)
+
+
+def encode_steps(steps: tuple[LabStep, ...]) -> bytes:
+    return json_text(_STEPS, steps, indent=1)
+
+
+def decode_steps(content: bytes) -> tuple[LabStep, ...]:
+    """Read the output of `encode_steps`. Raises ResultError if it is damaged."""
+    try:
+        steps: tuple[LabStep, ...] = _READER.validate_json(parse(content)[1], strict=True)
+        check_steps(steps)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"])) or "(whole)"
+        raise ResultError(f"the record of labgrid's steps is damaged: {where}: {problem['msg']}") from error
+    except ValueError as error:
+        raise ResultError(f"the record of labgrid's steps is damaged: {error}") from error
+    return steps

@@ -18,12 +18,11 @@ from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Point, Series, Side, Where
 from fsjoule.store.folder import RUN_FILE
-from fsjoule.store.named_runs import named_run
 from fsjoule.store.objects.address import is_address, parse_address
 from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.points import RunPoints, read_points
 from fsjoule.store.reader import load_run, load_run_file
-from fsjoule.store.run_folders import Fault, find_runs
+from fsjoule.store.run_folders import Fault, find_runs, named_run
 from fsjoule.store.selection import Selection, UnknownNameError, check_names, kernel_within
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ the file's metadata under `fsjoule.trace`. docs/results.md explains its use.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
@@ -25,12 +26,13 @@ from pydantic import TypeAdapter, with_config
 
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import ATTACHMENT_BYTES
-from fsjoule.host.plaintext import plain, plain_line
-from fsjoule.model import CurrentMonitor, Ina219Info, Ina219Trace, Mark, MeterInfo, PlainInfo, PlainTrace, Trace
+from fsjoule.host.plaintext import plain_line
+from fsjoule.model import Ina219Trace, Mark, MeterInfo, PlainInfo, PlainTrace, Trace
 from fsjoule.store.checks import check_meter
-from fsjoule.store.columns import check_columns, check_pages
+from fsjoule.store.parquet import read_table
 from fsjoule.store.schemas import STRICT, Kind, decode, encode
 
+TRACE_SCHEMA: Final = "fsjoule.trace/1"
 _METADATA_KEY: Final = b"fsjoule.trace"
 _GROUP_ROWS: Final = 60_000  # a minute at 1 kHz: enough for good compression, and little memory
 _ROW_BYTES: Final = 128  # far more than a row takes before compression
@@ -49,43 +51,24 @@ class _Header:
     info: MeterInfo
     marks: tuple[Mark, ...]
     faults: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ina219Header(_Header):
-    info: Ina219Info
-    schema: Literal["fsjoule.trace/2"] = "fsjoule.trace/2"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WideHeader(_Header):
-    info: Ina219Info
-    schema: Literal["fsjoule.trace/4"] = "fsjoule.trace/4"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PlainHeader(_Header):
-    info: PlainInfo
-    schema: Literal["fsjoule.trace/3"] = "fsjoule.trace/3"
-
-
-def _kind(header: type[_Header]) -> Kind[Any]:
-    # A recording may have an edge of the mark pin in every second of a week.
-    return Kind(TypeAdapter(with_config(STRICT)(header)), _check_header, at_most=ATTACHMENT_BYTES, most_entries=1 << 20)
+    schema: Literal["fsjoule.trace/1"] = TRACE_SCHEMA
 
 
 def _check_header(header: _Header) -> None:
     check_meter(header.info)
 
 
+# A recording may have an edge of the mark pin in every second of a week.
+_HEADER: Final = Kind(
+    TypeAdapter(with_config(STRICT)(_Header)), _check_header, at_most=ATTACHMENT_BYTES, most_entries=1 << 20
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """The columns of one kind of trace: each with the field of the trace that it holds, and its type."""
 
-    schema: str
     trace: type[Trace]
-    header: type[_Header]
-    kind: Kind[Any]
     samples: dict[str, tuple[str, pa.DataType]]
     checkpoints: dict[str, tuple[str, pa.DataType]]
 
@@ -99,34 +82,19 @@ class _Layout:
 
 
 _TIMES: Final = {"tick": ("ticks", pa.int64()), "time_us": ("times_us", pa.int64())}
-_SUMS: Final = {
-    "checkpoint_tick": ("checkpoint_ticks", pa.int64()),
-    "checkpoint_raw": ("checkpoint_raw", pa.int64()),
-    "checkpoint_bus": ("checkpoint_bus", pa.int64()),
-    "checkpoint_missed": ("checkpoint_missed", pa.int64()),
-}
+# Raw samples have 16 bits (INA219) or 20 (INA228).
 _INA219: Final = _Layout(
-    "fsjoule.trace/2",
     Ina219Trace,
-    _Ina219Header,
-    _kind(_Ina219Header),
-    {**_TIMES, "shunt_raw": ("shunt_raw", pa.int16()), "bus_raw": ("bus_raw", pa.uint16())},
-    _SUMS,
-)
-# An INA228's raw samples have 20 bits.
-_WIDE: Final = _Layout(
-    "fsjoule.trace/4",
-    Ina219Trace,
-    _WideHeader,
-    _kind(_WideHeader),
     {**_TIMES, "shunt_raw": ("shunt_raw", pa.int32()), "bus_raw": ("bus_raw", pa.int32())},
-    _SUMS,
+    {
+        "checkpoint_tick": ("checkpoint_ticks", pa.int64()),
+        "checkpoint_raw": ("checkpoint_raw", pa.int64()),
+        "checkpoint_bus": ("checkpoint_bus", pa.int64()),
+        "checkpoint_missed": ("checkpoint_missed", pa.int64()),
+    },
 )
 _PLAIN: Final = _Layout(
-    "fsjoule.trace/3",
     PlainTrace,
-    _PlainHeader,
-    _kind(_PlainHeader),
     {
         **_TIMES,
         "energy_nj": ("energy_nj", pa.int64()),
@@ -141,6 +109,10 @@ _PLAIN: Final = _Layout(
 )
 
 
+def _layout_of(info: MeterInfo) -> _Layout:
+    return _PLAIN if isinstance(info, PlainInfo) else _INA219
+
+
 class TraceEncoder:
     """Writes one trace in any number of pieces as a Parquet file: zstd over DELTA_BINARY_PACKED.
 
@@ -149,8 +121,7 @@ class TraceEncoder:
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
-        self._layout = _INA219
-        self._writer: pq.ParquetWriter | None = None  # opened with the first piece, whose instrument decides
+        self._writer: pq.ParquetWriter | None = None
         self._waiting: list[Trace] = []
         self._last: Trace | None = None
         self._samples = self._checkpoints = self._missed = self._lost = 0
@@ -168,14 +139,14 @@ class TraceEncoder:
         self._marks += piece.marks
         self._waiting.append(piece)
         if sum(len(waiting.ticks) for waiting in self._waiting) >= _GROUP_ROWS:
-            self._write_group()
+            self._write_group(piece.info)
 
     def finish(self) -> None:
         """Write the rest and the metadata. Raises ResultError if there was no piece."""
         if self._last is None:
             raise ResultError("nothing was recorded: there is no trace to store")
-        writer = self._write_group()
-        header = self._layout.header(
+        writer = self._write_group(self._last.info)
+        header = _Header(
             samples=self._samples,
             checkpoints=self._checkpoints,
             missed=self._missed,
@@ -184,37 +155,26 @@ class TraceEncoder:
             marks=tuple(self._marks),
             faults=self._last.faults,
         )
-        writer.add_key_value_metadata({_METADATA_KEY: encode(self._layout.kind, header, "the trace")})
+        writer.add_key_value_metadata({_METADATA_KEY: encode(_HEADER, header, "the trace")})
         writer.close()
 
-    def _write_group(self) -> pq.ParquetWriter:
-        writer = self._writer = self._writer or self._opened()
-        pieces, self._waiting = self._waiting, []
-        layout = self._layout
-        arrays = {name: _joined(pieces, field) for name, (field, _) in layout.columns.items()}
-        rows = max(map(len, arrays.values()))
-        if rows:
-            padded = [_padded(values, layout.types[name], rows) for name, values in arrays.items()]
-            writer.write_table(pa.Table.from_arrays(padded, names=list(arrays)), row_group_size=rows)
-        return writer
-
-    def _opened(self) -> pq.ParquetWriter:
-        self._layout = _layout_of(self._last)
-        types = self._layout.types
-        return pq.ParquetWriter(
+    def _write_group(self, info: MeterInfo) -> pq.ParquetWriter:
+        layout = _layout_of(info)
+        types = layout.types
+        writer = self._writer = self._writer or pq.ParquetWriter(
             self._sink,
             pa.schema(list(types.items())),
             compression="zstd",
             use_dictionary=False,
             column_encoding=dict.fromkeys(types, "DELTA_BINARY_PACKED"),
         )
-
-
-def _layout_of(trace: Trace | None) -> _Layout:
-    if isinstance(trace, PlainTrace):
-        return _PLAIN
-    is_narrow = not isinstance(trace, Ina219Trace) or trace.info.chip is CurrentMonitor.INA219
-    return _INA219 if is_narrow else _WIDE
+        pieces, self._waiting = self._waiting, []
+        arrays = {name: _joined(pieces, field) for name, (field, _) in layout.columns.items()}
+        rows = max(map(len, arrays.values()))
+        if rows:
+            padded = [_padded(values, types[name], rows) for name, values in arrays.items()]
+            writer.write_table(pa.Table.from_arrays(padded, names=list(arrays)), row_group_size=rows)
+        return writer
 
 
 def _joined(pieces: list[Trace], name: str) -> npt.NDArray[Any]:
@@ -246,19 +206,22 @@ def read_trace(path: Path) -> Trace:
 def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROWS) -> Trace:
     """Read the output of `encode_trace`. Raises ResultError, which names `path`, if it is damaged or too long."""
     shown = plain_line(str(path))
-    try:
-        with pq.ParquetFile(pa.BufferReader(content)) as file:
-            metadata = (file.metadata.metadata or {}).get(_METADATA_KEY)
-            if metadata is None:
-                raise ResultError(f"{shown} is a Parquet file without a trace's metadata", hint=_HINT)
-            layout = _layout(metadata)
-            # Before reading, because a few bytes can claim more rows than fit into memory.
-            _check_shape(content, file, layout, shown, most_rows)
-            table = file.read(columns=list(layout.columns))
-    # Damaged files make pyarrow raise its own errors and most of Python's.
-    except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
-        raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=_HINT) from error
-    header = decode(layout.kind, metadata, layout.schema, path)
+
+    def header_of(metadata: bytes) -> tuple[_Header, Mapping[str, pa.DataType]]:
+        header = decode(_HEADER, metadata, TRACE_SCHEMA, path)
+        return header, _layout_of(header.info).types
+
+    table, header = read_table(
+        content,
+        path,
+        key=_METADATA_KEY,
+        header=header_of,
+        row_bytes=_ROW_BYTES,
+        most_rows=most_rows,
+        what=_WHAT,
+        hint=_HINT,
+    )
+    layout = _layout_of(header.info)
 
     def column(name: str, length: int, kind: pa.DataType) -> npt.NDArray[Any]:
         values = table.column(name).drop_null()
@@ -269,30 +232,9 @@ def decode_trace(content: bytes, path: Path, *, most_rows: int | None = MOST_ROW
     arrays = {field: column(name, header.samples, kind) for name, (field, kind) in layout.samples.items()}
     arrays |= {field: column(name, header.checkpoints, kind) for name, (field, kind) in layout.checkpoints.items()}
     told = {name: getattr(header, name) for name in ("info", "marks", "missed", "lost", "faults")}
-    # In memory raw samples of every chip have 32 bits.
-    arrays |= {field: arrays[field].astype(np.int32) for field in ("shunt_raw", "bus_raw") if field in arrays}
     trace = layout.trace(**arrays, **told)
     _check_order(trace, shown)
     return trace
-
-
-def _layout(metadata: bytes) -> _Layout:
-    """The layout that a file's metadata names; the oldest one if that is unknown, whose reader then says so."""
-    try:
-        document = _PLAIN.kind.parse(metadata)[0]
-    except ValueError:
-        return _INA219
-    named = document.get("schema") if isinstance(document, dict) else None
-    return next((layout for layout in (_PLAIN, _WIDE) if layout.schema == named), _INA219)
-
-
-def _check_shape(content: bytes, file: pq.ParquetFile, layout: _Layout, shown: str, most_rows: int | None) -> None:
-    """Raise ResultError unless it has a trace's columns, and not too many rows."""
-    try:
-        check_pages(content, row_bytes=_ROW_BYTES, most_rows=most_rows, what=_WHAT)
-        check_columns(file, layout.types, row_bytes=_ROW_BYTES, most_rows=most_rows, what=_WHAT)
-    except ValueError as error:
-        raise ResultError(f"{shown}{error}", hint=_HINT) from error
 
 
 def _check_order(trace: Trace, shown: str) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem
 from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Workload
-from fsjoule.suites.suite import Suite, Where
+from fsjoule.suites.suite import StorageChoice, Suite
 
 _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
 # With `scratch`, the card's root partition, which boots and holds the tools, has this filesystem.
@@ -270,7 +270,11 @@ def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str,
         return (CARD,)
     if wanted.storages is not None:
         return wanted.storages
-    return {Where.CARD: (CARD,), Where.FURTHER: wanted.further or (CARD,), Where.EVERY: every}[leaf.where]
+    return {
+        StorageChoice.CARD: (CARD,),
+        StorageChoice.FURTHER: wanted.further or (CARD,),
+        StorageChoice.EVERY: every,
+    }[leaf.where]
 
 
 def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:

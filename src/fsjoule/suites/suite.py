@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from fsjoule.model import Provision, Workload
 
-_FILESYSTEMS = ("ext4", "btrfs")  # the default of our suites
+OUR_FILESYSTEMS: Final = ("ext4", "btrfs")  # the default of suites
 
 
-class Where(StrEnum):
+class StorageChoice(StrEnum):
     CARD = "card"
     FURTHER = "further"  # all but the card, unless there is nothing else
     EVERY = "every"
@@ -31,13 +32,13 @@ class Suite:
     title: str
     workloads: tuple[Workload, ...] = ()
     source: str = ""
-    filesystems: tuple[str, ...] = _FILESYSTEMS
+    filesystems: tuple[str, ...] = OUR_FILESYSTEMS
     repeat: int = 3
     published_repeat: int = 1
     provision: Provision | None = None
     parts: tuple[Suite, ...] = ()
     remarks: tuple[str, ...] = ()
-    where: Where = Where.CARD
+    where: StorageChoice = StorageChoice.CARD
     raw: bool = False
     depths: Mapping[str, int] = field(default_factory=dict[str, int])
 

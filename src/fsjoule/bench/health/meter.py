@@ -18,7 +18,7 @@ from fsjoule.bench.health.result import Check, Complaint, Health, judged
 from fsjoule.bench.square_load import SquareLoad, analyse, mark_limit_s, run_square_load
 from fsjoule.errors import LabError, MeasurementInvalid
 from fsjoule.meter.energy import instrument_of
-from fsjoule.meter.energy.validity import Limits
+from fsjoule.meter.energy.validity import ValidityLimits
 from fsjoule.meter.tools.clock_fit import Drift
 from fsjoule.model import BoardProfile, MeterInfo, Trace
 from fsjoule.ports import Clock, Meter, Shell
@@ -97,7 +97,7 @@ def judge_meter(trace: Trace, notices: Sequence[str]) -> Check:
     # A board that is off may leave its mark line floating; the check of the marks looks at it.
     faults = [each for each in trace.faults if each not in trace.mark_faults]
     complaints += [Complaint(Health.DOUBTFUL, each, _LINE) for each in faults]
-    limits = Limits()
+    limits = ValidityLimits()
     if trace.lost > limits.lost_fraction * expected or trace.missed > limits.missed_fraction * expected:
         complaints.append(Complaint(Health.BROKEN, f"{gone / expected:.1%} of its samples are lost", _LINE))
     elif gone > _MOST_GONE * expected:

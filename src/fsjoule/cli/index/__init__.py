@@ -136,13 +136,13 @@ def prune(
     show_pruning(found, wanted, removed=remove, json_output=json_output)
 
 
-@app.command("upgrade")
-def upgrade(index: Location = DEFAULT_LOCATION) -> None:
-    """Make the index's tables, or bring an older index up to date.
+@app.command("create")
+def create(index: Location = DEFAULT_LOCATION) -> None:
+    """Make an empty index.
 
-    Other commands do this too, where they may: on PostgreSQL only the owner of the tables.
+    Importing and rebuilding do this too, where they may: on PostgreSQL the tables belong to whoever makes them.
 
-    Example: fsjoule index upgrade --index postgresql://fsjoule_owner@db.example.org/fsjoule
+    Example: fsjoule index create --index postgresql://fsjoule_owner@db.example.org/fsjoule
     """
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.queries import stats as index_stats
@@ -164,10 +164,9 @@ class _Wanted:
 
 def _wanted(paths: Sequence[Path]) -> _Wanted:
     """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
-    from fsjoule.store.named_runs import named_folders
     from fsjoule.store.objects.address import is_address, parse_address
     from fsjoule.store.objects.cache import copies
-    from fsjoule.store.run_folders import Fault, check_folders
+    from fsjoule.store.run_folders import Fault, check_folders, named_folders
 
     here = check_folders(named_folders(path for path in paths if not is_address(path)))
     wanted = _Wanted(here, {}, [])

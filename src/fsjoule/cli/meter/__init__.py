@@ -23,7 +23,7 @@ from fsjoule.model import PlainInfo
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fsjoule.meter.links.found import Found
+    from fsjoule.meter.instruments import SearchResult
     from fsjoule.meter.protocol.frames import InfoFrame
 
 app = typer.Typer(no_args_is_help=True, help="Read, record, calibrate and test the power meter.")
@@ -50,7 +50,7 @@ def list_meters(wide: Wide = False, json_output: Json = False) -> None:
     raise typer.Exit(0 if any(each.name for each in found) else LabError.exit_code)
 
 
-def _found_document(found: Found) -> dict[str, Any]:
+def _found_document(found: SearchResult) -> dict[str, Any]:
     from fsjoule.meter.tools.words import as_document
 
     meter = None if found.info is None else dataclasses.asdict(found.info)
@@ -70,7 +70,7 @@ app.command()(calibrate)
 app.command()(selftest)
 
 
-def _show_meters(found: Sequence[Found], benches: Mapping[str, Sequence[str]], *, wide: bool) -> None:
+def _show_meters(found: Sequence[SearchResult], benches: Mapping[str, Sequence[str]], *, wide: bool) -> None:
     from fsjoule.report.table import Cell, Column, Tone, listing, word
     from fsjoule.report.terminal import named_lines, print_table
 
@@ -112,7 +112,7 @@ def info(
 
     Example: fsjoule meter info --meter /dev/ttyUSB0 --volts 5 --amperes 0.25
     """
-    from fsjoule.meter.links.desk import ClientMeter
+    from fsjoule.meter.links.client import ClientMeter
     from fsjoule.meter.links.notices import notices
     from fsjoule.meter.tools.expected import expected
     from fsjoule.meter.tools.words import as_document

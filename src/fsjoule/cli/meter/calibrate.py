@@ -17,7 +17,7 @@ from fsjoule.model.instrument_file import Certificate
 
 if TYPE_CHECKING:
     from fsjoule.meter.links.client import MeterClient
-    from fsjoule.meter.tools.calibration import Point, Reference, Zeroed
+    from fsjoule.meter.tools.calibration import CalibrationPoint, Reference, Zeroed
     from fsjoule.model import Ina219Info
 
 
@@ -80,7 +80,7 @@ def calibrate(
     with open_meter(meter, lg_env, progress) as client:
         before = client.info().info
         _tell("before", before, volts, amperes)
-        done: list[Zeroed | Point] = []
+        done: list[Zeroed | CalibrationPoint] = []
         if forget:
             forget_calibration(client)
         if asked:
@@ -104,7 +104,7 @@ def calibrate(
         print_json(_document(before, after, done, volts, amperes) | told)
 
 
-def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | Point]) -> None:
+def _walk(client: MeterClient, uncertainty_ppm: int | None, done: list[Zeroed | CalibrationPoint]) -> None:
     from fsjoule.meter.tools.calibration import HIGH, LOW, Reference
 
     if typer.confirm("Zero: disconnect the load and leave the supply on. Ready?", default=True, err=True):
@@ -156,7 +156,7 @@ def _zero(client: MeterClient) -> Zeroed:
     return found
 
 
-def _gain(client: MeterClient, number: int, reference: Reference) -> Point:
+def _gain(client: MeterClient, number: int, reference: Reference) -> CalibrationPoint:
     from fsjoule.meter.tools.calibration import LOW, gain
 
     found = gain(client, number, reference)
@@ -182,7 +182,7 @@ def _say(text: str) -> None:
 
 
 def _document(
-    before: Ina219Info, after: Ina219Info, done: list[Zeroed | Point], volts: float, amperes: float
+    before: Ina219Info, after: Ina219Info, done: list[Zeroed | CalibrationPoint], volts: float, amperes: float
 ) -> dict[str, Any]:
     from fsjoule.meter.tools.expected import expected
     from fsjoule.meter.tools.words import calibration_document

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from fsjoule.meter.instruments import ADDRESSES
-from fsjoule.meter.links.address import FORMS
+from fsjoule.meter.links.streams import FORMS
 
 if TYPE_CHECKING:
     from fsjoule.model import MeterInfo

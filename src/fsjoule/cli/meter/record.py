@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fsjoule.meter.instruments import InstrumentMeter
-    from fsjoule.meter.links.desk import ClientMeter
-    from fsjoule.meter.tools.live import Reading
-    from fsjoule.meter.tools.recorder import Recorded
+    from fsjoule.meter.links.client import ClientMeter
+    from fsjoule.meter.tools.live import LiveReading
+    from fsjoule.meter.tools.recorder import RecordedTrace
 
 _MIB: Final = 1024 * 1024
 
@@ -75,9 +75,9 @@ def _record(
     output: list[Path],
     ended: Ending,
     seconds: float | None,
-    say: Callable[[Reading], None],
-) -> Recorded:
-    from fsjoule.meter.links.desk import ClientMeter
+    say: Callable[[LiveReading], None],
+) -> RecordedTrace:
+    from fsjoule.meter.links.client import ClientMeter
     from fsjoule.meter.tools.recorder import record, record_instrument
 
     if isinstance(instrument, ClientMeter):
@@ -85,16 +85,16 @@ def _record(
     return record_instrument(instrument, output, ended, seconds=seconds, say=say)
 
 
-def _line(reading: Reading) -> str:
+def _line(reading: LiveReading) -> str:
     watts = "no samples" if reading.watts is None else f"{reading.watts:.4f} W, {reading.joules:.3f} J"
     return f"{reading.seconds:.0f} s: {watts}; {_counts(reading)}; Ctrl-C ends"
 
 
-def _counts(reading: Reading) -> str:
+def _counts(reading: LiveReading) -> str:
     return f"{reading.received} samples, {reading.missed} missed, {reading.lost} lost"
 
 
-def _show(done: Recorded) -> None:
+def _show(done: RecordedTrace) -> None:
     reading, drift = done.reading, done.drift
     mean = "" if reading.mean_watts is None else f", {reading.mean_watts:.4f} W on average, {reading.joules:.3f} J"
     out.print(with_simulated(f"{reading.seconds:.1f} s{mean}", done.info))
@@ -110,7 +110,7 @@ def _show(done: Recorded) -> None:
         out.print(f"{path}  {path.stat().st_size / _MIB:.2f} MiB", highlight=False, soft_wrap=True)
 
 
-def _document(done: Recorded) -> dict[str, Any]:
+def _document(done: RecordedTrace) -> dict[str, Any]:
     return {
         "meter": done.info.serial_number,
         "simulated": done.info.simulated,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fsjoule.meter.links.receiver import Receiver
     from fsjoule.meter.protocol.frames import Frame
     from fsjoule.meter.protocol.sequence import StreamCounters
-    from fsjoule.meter.tools.live import Reading
+    from fsjoule.meter.tools.live import LiveReading
 
 _SCREEN_PAUSE_S: Final = 0.1
 _LINE_PAUSE_S: Final = 1.0
@@ -50,7 +50,7 @@ def watch(
 
     Example: fsjoule meter watch --span 60
     """
-    from fsjoule.meter.links.desk import ClientMeter
+    from fsjoule.meter.links.client import ClientMeter
     from fsjoule.runs.meter import desk_meter
 
     with desk_meter(meter, lg_env, progress) as instrument, ending() as ended:
@@ -89,7 +89,7 @@ class _Instrument:
     """The live figures of an instrument, read when they are looked at."""
 
     def __init__(self, instrument: InstrumentMeter, span_s: float) -> None:
-        from fsjoule.meter.tools.pieces import PieceFigures
+        from fsjoule.meter.tools.recorder import PieceFigures
 
         self.span_s = span_s
         self._meter = instrument
@@ -160,7 +160,7 @@ class _Stream:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _View:
-    reading: Reading
+    reading: LiveReading
     serial_number: str
     simulated: bool
     new_marks: tuple[Mark, ...]
@@ -205,7 +205,7 @@ def _text_line(watching: _Watching) -> str:
     return f"{view.reading.seconds:8.1f} s  {_figures(view.reading)}{word}{marks}{_trouble(view)}"
 
 
-def _figures(reading: Reading) -> str:
+def _figures(reading: LiveReading) -> str:
     if reading.watts is None:
         return "no samples"
     if reading.volts is None or reading.amperes is None:
@@ -234,7 +234,7 @@ def _on_screen(watching: _Watching, seconds: float | None, ended: Ending) -> Non
 def _picture(watching: _Watching) -> Group:
     from rich.console import Group
 
-    from fsjoule.meter.tools.plot import dots_across, plot
+    from fsjoule.meter.tools.live import dots_across, plot
 
     width = max(20, out.width - 1)
     height = max(_LEAST_HEIGHT, min(_PLOT_HEIGHT, out.height - _OTHER_LINES))

@@ -113,16 +113,13 @@ def build_once(
     progress: Progress,
     root: Path | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
-    former: str | None = None,
     read: bool = False,
 ) -> Path:
     """The folder of a stage's result; if no whole one exists, `build` fills an empty folder.
 
-    With `read` the content is compared at each use, not only if a file's metadata have changed. `former` is the name
-    that this entry had in earlier versions: a whole entry of the same key is taken then, that of this name before
-    others. `clean` leaves the result alone until this process ends. Raises LabError if another process holds the
-    entry's lock for longer than `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of
-    `build`.
+    With `read` the content is compared at each use, not only if a file's metadata have changed. `clean` leaves the
+    result alone until this process ends. Raises LabError if another process holds the entry's lock for longer than
+    `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of `build`.
     """
     folder = (root or images_cache()) / stage
     final = folder / f"{name}-{key}"
@@ -133,8 +130,6 @@ def build_once(
         use(_beside(final, "use"))
         if os.path.lexists(final) and damage(final, read=read) is None:
             return final
-        if former is not None and (there := _of_key(final, former, key)):
-            return there
         with locked(_beside(final, "lock"), f"{stage} {name}", progress, lock_timeout_s):
             sweep(final)
             if os.path.lexists(final):
@@ -145,18 +140,6 @@ def build_once(
                 discard(_moved_away(final))
             _build(final, build, {"stage": stage, "name": name, "key": key})
     return final
-
-
-def _of_key(final: Path, former: str, key: str) -> Path | None:
-    """A whole entry of this key with another name, the former one first. A damaged `final` is not its concern."""
-    if os.path.lexists(final):
-        return None
-    others = final.parent.glob(f"*-{glob.escape(key)}")
-    for entry in sorted(others, key=lambda path: (path.name != f"{former}-{key}", path.name)):
-        use(_beside(entry, "use"))
-        if damage(entry) is None and _stored(entry).key == key:
-            return entry
-    return None
 
 
 def sweep(final: Path) -> None:

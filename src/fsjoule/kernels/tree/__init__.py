@@ -5,11 +5,9 @@ Called by: `runs`.
 May call: the rest of `kernels`, `host`, `model`, `errors`.
 
 - `repository`: the user's repository, checked, and a scratch repository of our own that borrows its objects.
-- `commits`: the commits from good to bad as a line of positions, the line inside of a merge, the tip without a commit.
-- `made_commits`: commits that nobody wrote, merged without a work tree.
-- `changes`: which files each step of a line changes.
+- `commits`: the commits from good to bad as a line of positions, the line inside of a merge, the tip without a commit,
+  and commits that nobody wrote.
 - `frozen`: the configuration of all commits, and one with aligned functions.
-- `outcomes`: a commit's kernel, or why it has none; kept.
-- `builder`: builds in the background, the most urgent first.
-- `pools`: positions that have the same kernel, as builds show or what they read forecasts.
+- `builder`: builds in the background, the most urgent first; a commit's kernel, or why it has none, is kept.
+- `pools`: which files each step changes; positions with the same kernel, as builds show or forecast.
 """

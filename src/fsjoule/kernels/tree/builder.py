@@ -3,6 +3,8 @@
 One build runs at a time, with several compilers: they share a build folder, and two at once would compile twice what
 they have in common. A build ends with the process that started it, however that ends; the next one finds what was
 finished.
+
+The outcome of a commit, its kernel or why it has none, is kept in the cache, so that nothing is built twice.
 """
 
 from __future__ import annotations
@@ -10,14 +12,114 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from fsjoule.errors import LabError
+from pydantic import TypeAdapter
+
+from fsjoule.errors import ConfigError, KernelBuildError, LabError
 from fsjoule.host import interrupts
-from fsjoule.host.cache.stages import Progress
+from fsjoule.host.cache.stages import Progress, cache_key
+from fsjoule.kernels.build import build_key, build_revision, built_folder, read_notes
+from fsjoule.kernels.compilation import compiler_version
+from fsjoule.kernels.kept import KeptBuild, keep, kept
+from fsjoule.kernels.reads import READS, Reads
+from fsjoule.kernels.source_tree import Revision
+from fsjoule.kernels.sources import take_kernels
 from fsjoule.kernels.tree.commits import Commit
-from fsjoule.kernels.tree.outcomes import Builds, Outcome
+from fsjoule.kernels.tree.frozen import Frozen
+from fsjoule.kernels.tree.repository import Repository
+from fsjoule.model import DEFAULT_RECIPE
+
+_NICE: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltCommit:
+    """A kernel: its folder, for `--kernel`; the digest of image, device tree and modules; what its build read."""
+
+    folder: Path
+    image: str
+    reads: Reads
+
+
+@dataclass(frozen=True, slots=True)
+class Unbuildable:
+    """There is no kernel of this commit, and that is the commit's own fault. `reason` is one line."""
+
+    reason: str
+
+
+Outcome = BuiltCommit | Unbuildable
+_FAILURE: Final = TypeAdapter(Unbuildable)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBuilds:
+    """Builds of one repository with one configuration. Raises MissingToolError for what a build needs."""
+
+    repository: Repository
+    frozen: Frozen
+    jobs: int
+    recipe: str = DEFAULT_RECIPE
+    compiler: str = field(default_factory=compiler_version)
+
+    def kept(self, commit: Commit, *, progress: Progress) -> Outcome | None:
+        """The outcome of a commit as far as no build is needed; None if it is not known."""
+        if commit.conflict:
+            return Unbuildable(commit.conflict)
+        failed = kept(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE)
+        if failed is not None:
+            return failed
+        folder = built_folder(commit.content, self._key(commit), self.recipe)
+        return None if folder is None else self._built(folder, progress)
+
+    def build(self, commit: Commit, *, progress: Progress) -> Outcome:
+        """Build a commit unless that was done. Raises LabError if this machine is at fault, and what `progress` raises.
+
+        A failure is kept: the same content fails again.
+        """
+        known = self.kept(commit, progress=progress)
+        if known is not None:
+            return known
+        try:
+            folder = build_revision(
+                self._revision(commit),
+                self.frozen.configuration,
+                progress=progress,
+                recipe=self.recipe,
+                jobs=self.jobs,
+                nice=_NICE,
+                needed=self.frozen.needed,
+            )
+        except KernelBuildError as error:
+            failed = Unbuildable(error.reason)
+            keep(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE, failed)
+            return failed
+        return self._built(folder, progress)
+
+    def _built(self, folder: Path, progress: Progress) -> Outcome:
+        lost = sorted(set(self.frozen.needed) & set(read_notes(folder).not_granted))
+        if lost:
+            return Unbuildable(f"this source does not accept {', '.join(lost)}")
+        try:
+            [kernel] = take_kernels([str(folder)], progress=progress, recipe=self.recipe)
+        except ConfigError as error:  # no driver for the card, no device tree of this board
+            return Unbuildable(" ".join(error.what.replace(str(folder), "its build").split()))
+        return BuiltCommit(folder, kernel.facts.digest, Reads.from_json((folder / READS).read_bytes()))
+
+    def _key(self, commit: Commit) -> str:
+        return build_key(commit.content, self.frozen.configuration, self.compiler)
+
+    def _failure_key(self, commit: Commit) -> str:
+        return cache_key({"build": self._key(commit), "needed": self.frozen.needed})
+
+    def _revision(self, commit: Commit) -> Revision:
+        name = "-".join(filter(None, (self.repository.describe(commit.adds), commit.variant)))
+        return Revision(self.repository.git_dir, commit.id, commit.content, name)
+
 
 _POLL_S: Final = 0.2
 _END_S: Final = 60.0
@@ -30,7 +132,7 @@ class _BrokenOffError(LabError):
 class Builder:
     """A context: builds go on in its body. `waited_s` is how long `wait` waited in all."""
 
-    def __init__(self, builds: Builds, progress: Progress) -> None:
+    def __init__(self, builds: CommitBuilds, progress: Progress) -> None:
         self._builds = builds
         self._progress = progress
         self._state = threading.Condition()

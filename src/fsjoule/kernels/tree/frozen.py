@@ -9,8 +9,7 @@ from typing import Final
 
 from fsjoule.host.cache.stages import Progress
 from fsjoule.kernels.build import configured
-from fsjoule.kernels.configuration import Configuration
-from fsjoule.kernels.kconfig import not_granted
+from fsjoule.kernels.configuration import Configuration, not_granted
 from fsjoule.kernels.source_tree import Revision
 
 _ALIGNED: Final = ("CONFIG_DEBUG_FORCE_FUNCTION_ALIGN_64B=y", "CONFIG_DEBUG_FORCE_FUNCTION_ALIGN_32B=y")

@@ -1,6 +1,6 @@
 """A kernel's repository that is bisected, and the scratch repository beside it in the cache.
 
-The scratch repository borrows the user's objects and keeps the commits that we make (`made_commits.py`). Nothing is
+The scratch repository borrows the user's objects and keeps the commits that we make (`commits.py`). Nothing is
 written into the user's repository, and nothing is checked out there.
 """
 

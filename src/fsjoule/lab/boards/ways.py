@@ -172,7 +172,7 @@ def shell(name: str, recipe: Recipe) -> Shell:
 def lacks_ssh_server(recipe: Recipe) -> str:
     """What is wrong with a card for ssh; empty if nothing, as far as the recipe tells."""
     userland = recipe.userland
-    if userland.archive or SSH_SERVER in (*userland.packages, *userland.more_packages):
+    if userland.archive or SSH_SERVER in recipe.packages:
         return ""
     return f"the card of {recipe.file} has no ssh server"
 

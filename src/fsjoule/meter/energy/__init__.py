@@ -2,7 +2,7 @@
 
 A sample at time t stands for [t, t + tick). The energy of a window is the sum over its samples: power times the part of
 the tick inside the window. So both marks may fall anywhere in a tick. The samples are raw, because a filter delays them
-and smears the window's edges. Where frames were lost, the meter's own sums bridge the gap (fsjoule.meter.energy.gaps).
+and smears the window's edges. Where frames were lost, the meter's own sums bridge the gap (window.py).
 
 The uncertainty is a type B evaluation (JCGM 100:2008, 4.3.7 and 5.1.2): limits are rectangular (limit / sqrt 3), and
 contributions are added in quadrature. docs/energy.md has every formula and the sources of its numbers.
@@ -15,13 +15,13 @@ from typing import Final
 
 import numpy as np
 
-from fsjoule.meter.energy.instrument import Instrument
+from fsjoule.meter.energy.instrument import InstrumentErrors
 from fsjoule.meter.energy.instruments import instrument_of
-from fsjoule.meter.energy.validity import DEFAULT, Limits
-from fsjoule.meter.energy.window import Recording, Share, marks_j, share
+from fsjoule.meter.energy.validity import DEFAULT, ValidityLimits
+from fsjoule.meter.energy.window import WindowPower, WindowTrace, marks_j, share
 from fsjoule.model import MIB, Energy, EnergyBudget, MarkSource, PlainInfo, Trace, Value, Window
 
-__all__ = ["Instrument", "energy", "instrument_of", "per_mib"]
+__all__ = ["InstrumentErrors", "energy", "instrument_of", "per_mib"]
 
 _SQRT3: Final = math.sqrt(3)
 
@@ -30,10 +30,10 @@ def energy(
     trace: Trace,
     window: Window,
     idle: Window,
-    instrument: Instrument | None = None,
+    instrument: InstrumentErrors | None = None,
     *,
     slack_s: float = 0.0,
-    limits: Limits = DEFAULT,
+    limits: ValidityLimits = DEFAULT,
 ) -> Energy:
     """The energy of a window, gross and net of the idle power in the window `idle`.
 
@@ -44,7 +44,7 @@ def energy(
     Raises MeasurementInvalid if the trace does not cover both windows, or if the meter missed too many ticks.
     """
     meter = instrument or instrument_of(trace.info, _source(trace))
-    recording = Recording.of(trace)
+    recording = WindowTrace.of(trace)
     shift_us = meter.shift_s * 1e6
     shown = Window(window.start_us + shift_us, window.stop_us + shift_us)
     work = share(recording, shown, meter, limits, name="the window")
@@ -82,7 +82,7 @@ def per_mib(energy_mj: Value, moved_bytes: int) -> Value | None:
     return Value(energy_mj.value * MIB / moved_bytes, energy_mj.uncertainty * MIB / moved_bytes)
 
 
-def _power_u(part: Share) -> float:
+def _power_u(part: WindowPower) -> float:
     """Standard uncertainty in W of a mean power, without the part that the window's ends contribute."""
     return math.hypot(
         part.errors.shunt_rounding_w,
@@ -95,11 +95,11 @@ def _power_u(part: Share) -> float:
     )
 
 
-def _spread_w(rest: Share) -> float:
+def _spread_w(rest: WindowPower) -> float:
     return rest.sd_w / math.sqrt(max(1, rest.samples))
 
 
-def _gross_budget(work: Share, meter: Instrument, slack_s: float) -> EnergyBudget:
+def _gross_budget(work: WindowPower, meter: InstrumentErrors, slack_s: float) -> EnergyBudget:
     per_watt = 1e3 * work.duration_s
     return EnergyBudget(
         shunt_rounding_mj=work.errors.shunt_rounding_w * per_watt,
@@ -115,7 +115,7 @@ def _gross_budget(work: Share, meter: Instrument, slack_s: float) -> EnergyBudge
     )
 
 
-def _net_budget(work: Share, rest: Share, meter: Instrument, slack_s: float) -> EnergyBudget:
+def _net_budget(work: WindowPower, rest: WindowPower, meter: InstrumentErrors, slack_s: float) -> EnergyBudget:
     """Budget of a difference of two powers: their common errors cancel.
 
     Both powers have the same offset. Their readings are rounded at two places of the scale, so rounding stays.
@@ -136,7 +136,7 @@ def _net_budget(work: Share, rest: Share, meter: Instrument, slack_s: float) -> 
     )
 
 
-def _against_cumulative(recording: Recording, window: Window) -> tuple[float | None, float]:
+def _against_cumulative(recording: WindowTrace, window: Window) -> tuple[float | None, float]:
     """(samples, meter's own sums) in mJ over the ticks that begin in the window, to be compared.
 
     Only frames without a loss before the next frame count: there the two must agree. None without such frames.

@@ -26,7 +26,7 @@ class SteadyErrors:
     noise_w: float = 0.0
 
 
-class Instrument(Protocol):
+class InstrumentErrors(Protocol):
     """An instrument's errors. Limits are +- and rectangular."""
 
     @property
@@ -61,7 +61,7 @@ class Instrument(Protocol):
 class HostStamped:
     """An instrument whose marks are lines that the host stamps as they come from a serial port."""
 
-    instrument: Instrument
+    instrument: InstrumentErrors
 
     @property
     def shift_s(self) -> float:
@@ -80,5 +80,5 @@ class HostStamped:
         return self.instrument.sharpening
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
-        """See `Instrument`."""
+        """See `InstrumentErrors`."""
         return self.instrument.steady(volts, amperes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.meter.energy.instrument import Instrument, SteadyErrors
+from fsjoule.meter.energy.instrument import InstrumentErrors, SteadyErrors
 from fsjoule.meter.energy.stated import (
     AMPERES_OFFSET,
     AMPERES_SHARE,
@@ -43,12 +43,12 @@ class Ppk2(Stated):
     """Nordic's limits: the offset of the current is the resolution of its range."""
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
-        """See `Instrument`."""
+        """See `InstrumentErrors`."""
         offset_a = next(limit for least, limit in _RESOLUTION_A if amperes >= least)
         return steady_errors({**self.told, AMPERES_OFFSET: offset_a}, volts, amperes)
 
 
-def errors(info: PlainInfo, marks: MarkSource) -> Instrument:
+def errors(info: PlainInfo, marks: MarkSource) -> InstrumentErrors:
     """See `fsjoule.meter.instruments.Errors`.
 
     Each tick is the mean over all of its samples, so a change of the power may be displaced by a whole tick.

@@ -9,11 +9,10 @@ import numpy as np
 
 from fsjoule.model import Energy, SampleCounts, Trace, Window
 from fsjoule.model.labels import counted
-from fsjoule.model.mark_line import is_piece
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ValidityLimits:
     """Largest deviations of a valid measurement.
 
     A window may be longer than the board's own time by the board's allowance plus `window_excess` of the runtime: the
@@ -30,10 +29,12 @@ class Limits:
     missed_fraction: float = 0.01
 
 
-DEFAULT: Final = Limits()
+DEFAULT: Final = ValidityLimits()
 
 
-def window_complaints(window: Window, duration_s: float, allowed_s: float, limits: Limits = DEFAULT) -> list[str]:
+def window_complaints(
+    window: Window, duration_s: float, allowed_s: float, limits: ValidityLimits = DEFAULT
+) -> list[str]:
     """Complaints unless the marks bracket the board's own time; `allowed_s` is the board's allowance."""
     excess_s = window.duration_s - duration_s
     allowed_s += limits.window_excess * duration_s
@@ -47,7 +48,7 @@ def window_complaints(window: Window, duration_s: float, allowed_s: float, limit
     ]
 
 
-def sample_complaints(counts: SampleCounts, limits: Limits = DEFAULT) -> list[str]:
+def sample_complaints(counts: SampleCounts, limits: ValidityLimits = DEFAULT) -> list[str]:
     """Complaints if too many samples were lost on the line. `energy` checks those that the meter missed."""
     if counts.lost <= limits.lost_fraction * counts.expected:
         return []
@@ -79,11 +80,8 @@ def mark_complaints(trace: Trace, marks: tuple[str, str]) -> list[str]:
     """Complaints unless each of a window's two marks arrived exactly once."""
     counts = [sum(mark.text == text for mark in trace.marks) for text in marks]
     if 0 in counts:
-        pieces = [mark.text for mark in trace.marks if is_piece(mark.text)]
-        seen = ", ".join(mark.text for mark in trace.marks if mark.text not in pieces) or "none"
+        seen = ", ".join(mark.text for mark in trace.marks) or "none"
         what = f"the marks {' and '.join(marks)} did not both arrive (seen: {seen})"
-        if pieces:
-            what += f": other text on the console came into a mark: {', '.join(map(repr, pieces))}"
         if trace.mark_faults:
             what += f"; the meter reported: {'; '.join(trace.mark_faults)}"
         return [what]

@@ -1,4 +1,9 @@
-"""Power over a window, with every contribution to its uncertainty. docs/energy.md explains each formula."""
+"""Power over a window, with every contribution to its uncertainty. docs/energy.md explains each formula.
+
+Gaps of the trace are bridged. Every frame has the sums over all samples before it. The difference of two frames, less
+the samples between them that arrived, is the sum of the lost samples: their mean power is spread over the gap. Ticks
+that the meter itself missed are in no sum and get the mean of their two neighbours.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,105 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.meter.energy.gaps import Floats, Gaps, Intervals, Spans, gaps, intervals, sample_spans
-from fsjoule.meter.energy.instrument import Instrument, SteadyErrors
-from fsjoule.meter.energy.validity import Limits
+from fsjoule.meter.energy.instrument import InstrumentErrors, SteadyErrors
+from fsjoule.meter.energy.validity import ValidityLimits
 from fsjoule.model import MeterInfo, PlainInfo, Trace, Window
 from fsjoule.model.meter import READ_S, TURN_S
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Spans:
+    """Stretches of time, ascending, with their mean power. All arrays have shape (n,)."""
+
+    begin_us: Floats
+    end_us: Floats
+    watts: Floats
+
+    def inside_us(self, start_us: float, stop_us: float) -> Floats:
+        return np.clip(np.minimum(self.end_us, stop_us) - np.maximum(self.begin_us, start_us), 0.0, None)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gaps(Spans):
+    """Stretches without samples, with the ticks lost on the line and the ticks missed by the meter."""
+
+    lost: Ints
+    missed: Ints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Intervals:
+    """Stretches from each frame that arrived to the next one that arrived.
+
+    `begin` and `end` are the frames' first ticks; `first` and `after` index the samples between them. `told` are the
+    increments of the meter's sums, `arrived` the sums of the samples that arrived, both of shape (tallies, n).
+    """
+
+    begin: Ints
+    end: Ints
+    first: Ints
+    after: Ints
+    missed: Ints
+    told: Ints
+    arrived: Ints
+
+    @property
+    def lost(self) -> Ints:
+        """Ticks whose samples did not arrive."""
+        return self.end - self.begin - (self.after - self.first) - self.missed
+
+
+def intervals(trace: Trace) -> Intervals:
+    edges: Ints = np.searchsorted(trace.ticks, trace.checkpoint_ticks).astype(np.int64)
+    tallies = np.stack(trace.tallies)
+    sums = np.zeros((len(tallies), len(trace.ticks) + 1), dtype=np.int64)
+    np.cumsum(tallies, axis=1, out=sums[:, 1:])
+    return Intervals(
+        begin=trace.checkpoint_ticks[:-1],
+        end=trace.checkpoint_ticks[1:],
+        first=edges[:-1],
+        after=edges[1:],
+        missed=np.diff(trace.checkpoint_missed),
+        told=np.diff(np.stack(trace.checkpoint_tallies), axis=1),
+        arrived=np.diff(sums[:, edges], axis=1),
+    )
+
+
+def sample_spans(trace: Trace) -> Spans:
+    begin_us = trace.times_us.astype(np.float64)
+    return Spans(begin_us, begin_us + trace.info.tick_us, trace.power_w)
+
+
+def gaps(trace: Trace, between: Intervals, watts: Floats) -> Gaps:
+    """Stretches between samples, whose powers are `watts`. There must be a sample."""
+    lost, missed = between.lost, between.missed
+    holed = np.flatnonzero(lost + missed > 0)
+    lost, missed, after = lost[holed], missed[holed], between.after[holed]
+    # A frame's samples are contiguous, so the gap is behind them.
+    begin = between.begin[holed] + (after - between.first[holed])
+    lost_w = trace.tallied_w(*(between.told - between.arrived)[:, holed]) / np.maximum(lost, 1)
+    last = len(watts) - 1
+    neighbours_w = (watts[np.clip(after - 1, 0, last)] + watts[np.clip(after, 0, last)]) / 2
+    return Gaps(
+        begin_us=_time_us(trace, begin),
+        end_us=_time_us(trace, between.end[holed]),
+        watts=(lost_w * lost + neighbours_w * missed) / (lost + missed),
+        lost=lost,
+        missed=missed,
+    )
+
+
+def _time_us(trace: Trace, ticks: Ints) -> Floats:
+    """When ticks began, by the nearest sample before them."""
+    nearest = np.clip(np.searchsorted(trace.ticks, ticks, side="right") - 1, 0, None)
+    return trace.times_us[nearest] + (ticks - trace.ticks[nearest]) * trace.info.tick_us
+
 
 _SQRT3: Final = math.sqrt(3)
 # Times are whole microseconds: a window may lack this much of each tick that it covers.
@@ -23,7 +120,7 @@ _LEAST_READINGS: Final = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Recording:
+class WindowTrace:
     """A trace, ready for integration over any window. Raises MeasurementInvalid if it has no samples."""
 
     trace: Trace
@@ -34,7 +131,7 @@ class Recording:
     highest_w: float
 
     @classmethod
-    def of(cls, trace: Trace) -> Recording:
+    def of(cls, trace: Trace) -> WindowTrace:
         if not len(trace.ticks):
             raise MeasurementInvalid("energy", ["the trace has no samples"])
         samples, between = sample_spans(trace), intervals(trace)
@@ -70,7 +167,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class WindowPower:
     """Power over one window: mean, standard deviation over samples, and standard uncertainties of the mean.
 
     `sampling_w` covers changes between samples, `gaps_w` the unknown course of power in gaps; `errors` belong to the
@@ -89,7 +186,9 @@ class Share:
     edges: tuple[Edge, Edge]
 
 
-def share(recording: Recording, window: Window, instrument: Instrument, limits: Limits, *, name: str) -> Share:
+def share(
+    recording: WindowTrace, window: Window, instrument: InstrumentErrors, limits: ValidityLimits, *, name: str
+) -> WindowPower:
     """Integrate over a window, called `name` in messages. Raises MeasurementInvalid if too little is known."""
     duration_us = window.stop_us - window.start_us
     if duration_us <= 0:
@@ -110,7 +209,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
     inside = np.flatnonzero(sample_us > 0)
     chosen = inside if len(inside) else np.arange(len(recording.trace.ticks))
     errors = instrument.steady(*recording.trace.mean_load(chosen))
-    return Share(
+    return WindowPower(
         mean_w=mean_w,
         sd_w=float(samples.watts[inside].std(ddof=1)) if len(inside) > 1 else 0.0,
         duration_s=duration_us * 1e-6,
@@ -124,7 +223,7 @@ def share(recording: Recording, window: Window, instrument: Instrument, limits: 
     )
 
 
-def _sharper_w(recording: Recording, window: Window, sharpening: float) -> float:
+def _sharper_w(recording: WindowTrace, window: Window, sharpening: float) -> float:
     """What the mean power lacks because samples spread a step at a mark over both sides of it (docs/energy.md#bursts).
 
     The window's energy is compared with that of the windows a tick before and after it: inside they have the same, and
@@ -144,7 +243,7 @@ def _gap_parts(holes: Gaps, hole_us: Floats) -> Floats:
     return hole_us / (holes.end_us - holes.begin_us)
 
 
-def _require_sampled(missed: float, ticks: float, limits: Limits, name: str) -> None:
+def _require_sampled(missed: float, ticks: float, limits: ValidityLimits, name: str) -> None:
     if missed > limits.missed_fraction * ticks:
         counted = f"{missed:.0f} of the {ticks:.0f} ticks of {name}"
         allowed = f"allowed are {limits.missed_fraction:.1%}"
@@ -164,7 +263,7 @@ def _require_readings(duration_s: float, info: MeterInfo, name: str) -> None:
         raise MeasurementInvalid("energy", [f"{name} lasts {duration_s * 1e3:.3g} ms, and {slow}: {advice}"])
 
 
-def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np.intp]], ticks: float) -> float:
+def _sampling_w(recording: WindowTrace, inside: np.ndarray[tuple[int], np.dtype[np.intp]], ticks: float) -> float:
     """Standard uncertainty in W from samples that see only a part of their ticks, and from noise.
 
     Half the mean square successive difference estimates the variance of one sample without taking a slow change of the
@@ -177,7 +276,7 @@ def _sampling_w(recording: Recording, inside: np.ndarray[tuple[int], np.dtype[np
     return math.sqrt(float(np.mean(steps * steps)) / 2 / max(ticks, 1.0))
 
 
-def _gaps_w(recording: Recording, parts: Floats) -> float:
+def _gaps_w(recording: WindowTrace, parts: Floats) -> float:
     """Standard uncertainty of the energy of all gaps, in W us.
 
     Only the whole energy of a gap is known. Let the fraction f of a gap of length T lie in the window: with its two
@@ -193,7 +292,7 @@ def _gaps_w(recording: Recording, parts: Floats) -> float:
     return difference_w / _SQRT3 * math.sqrt(float((split_us**2 + missed_us**2).sum()))
 
 
-def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
+def _edge(recording: WindowTrace, mark_us: float, instrument: InstrumentErrors) -> Edge:
     """Lowest and highest power near a mark, as far as a late mark plus a displaced sample may reach."""
     reach_us = instrument.mark_s * 1e6 + max(instrument.sample_s * 1e6, recording.trace.info.tick_us)
     near = [
@@ -204,7 +303,7 @@ def _edge(recording: Recording, mark_us: float, instrument: Instrument) -> Edge:
     return Edge(float(watts.min()), float(watts.max()))
 
 
-def marks_j(part: Share, instrument: Instrument, base_w: float = 0.0) -> float:
+def marks_j(part: WindowPower, instrument: InstrumentErrors, base_w: float = 0.0) -> float:
     """Standard uncertainty in J from the window's two ends, for the energy above a power of `base_w`.
 
     A late mark moves energy across one end. Samples displaced alike at both ends move the difference of the powers

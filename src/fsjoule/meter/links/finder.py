@@ -12,9 +12,8 @@ from typing import Any, Final
 from serial.tools import list_ports
 
 from fsjoule.errors import MeterError
-from fsjoule.meter.links.address import opener
-from fsjoule.meter.links.found import Found
-from fsjoule.meter.links.streams import Stream
+from fsjoule.meter.instruments import SearchResult
+from fsjoule.meter.links.streams import Stream, opener
 from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.frames import FrameDecoder, InfoFrame
 
@@ -43,7 +42,7 @@ def serial_ports() -> list[Candidate]:
     ]
 
 
-def find(candidates: Iterable[Candidate]) -> list[Found]:
+def find(candidates: Iterable[Candidate]) -> list[SearchResult]:
     """Listen at all of them for 1.5 s. Nothing is sent, and no port is opened that another program has open."""
     probes = [_Probe(candidate) for candidate in candidates]
     deadline = time.monotonic() + _LIMIT_S
@@ -55,16 +54,16 @@ class _Probe:
 
     def __init__(self, candidate: Candidate) -> None:
         self._candidate = candidate
-        self._found: Found | None = None
+        self._found: SearchResult | None = None
         self._thread = threading.Thread(target=self._run, name="fsjoule-probe", daemon=True)
         self._thread.start()
 
-    def result(self, deadline_s: float) -> Found:
+    def result(self, deadline_s: float) -> SearchResult:
         self._thread.join(max(0.0, deadline_s - time.monotonic()))
         return self._found or self._nothing("opening it takes too long")
 
-    def _nothing(self, why: str) -> Found:
-        return Found(self._candidate.address, self._candidate.where, why_not=why, device=self._candidate.device)
+    def _nothing(self, why: str) -> SearchResult:
+        return SearchResult(self._candidate.address, self._candidate.where, why_not=why, device=self._candidate.device)
 
     def _run(self) -> None:
         try:
@@ -75,14 +74,14 @@ class _Probe:
         except OSError as error:
             self._found = self._nothing(f"cannot be opened: {error.strerror or error}")
 
-    def _listen(self, stream: Stream) -> Found:
+    def _listen(self, stream: Stream) -> SearchResult:
         decoder = FrameDecoder()
         deadline = time.monotonic() + _LISTEN_S
         while time.monotonic() < deadline:
             for frame in decoder.feed(stream.read(_READ_S)):
                 if isinstance(frame, InfoFrame):
                     info, place = frame.info, self._candidate
-                    return Found(
+                    return SearchResult(
                         place.address,
                         place.where,
                         info.serial_number,

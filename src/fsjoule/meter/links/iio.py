@@ -18,7 +18,7 @@ from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.iio import CHIPS, OHM, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
-from fsjoule.meter.links.found import Found
+from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.iio import IIO, Source, is_power_monitor, ohms, source_of
 from fsjoule.meter.protocol.polled import SampleTrace
@@ -62,7 +62,7 @@ def meter(name: str) -> IioMeter:
     return IioMeter(name)
 
 
-def find() -> list[Found]:
+def find() -> list[SearchResult]:
     """The power monitors of all contexts in reach: here, at USB, announced by DNS-SD, and those of `FSJOULE_IIO`.
 
     A context is only read: other clients of an iiod, and the kernel's buffers, notice nothing.
@@ -72,7 +72,7 @@ def find() -> list[Found]:
     try:
         uris = list(dict.fromkeys(_uris(_library())))
     except ConfigError as error:
-        return [Found("iio:", "libiio", why_not=error.what)]
+        return [SearchResult("iio:", "libiio", why_not=error.what)]
     return [found for uri in uris for found in _found(uri)]
 
 
@@ -103,15 +103,16 @@ def _scanned(iio: Any, backend: str) -> list[str]:  # noqa: ANN401 - a module wi
     return uris
 
 
-def _found(uri: str) -> list[Found]:
+def _found(uri: str) -> list[SearchResult]:
     where = "this computer" if uri.startswith("local") else uri
     try:
         context = _context(uri)
     except MeterError as error:
-        return [Found(f"iio:{uri}", where, why_not=error.what)]
+        return [SearchResult(f"iio:{uri}", where, why_not=error.what)]
     devices = [device for device in map(_Device, context.devices) if device.is_power_monitor()]
     return [
-        Found(f"iio:{uri}/{each.id}", where, f"{each.name or each.label} {_serial(context, uri)}") for each in devices
+        SearchResult(f"iio:{uri}/{each.id}", where, f"{each.name or each.label} {_serial(context, uri)}")
+        for each in devices
     ]
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.stated import stated_limits
-from fsjoule.meter.links.found import Found
+from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.protocol.joulescope import JOULESCOPE, POWER, VOLTAGE, Message, StreamTrace
 from fsjoule.model import PlainInfo, PlainTrace
 from fsjoule.store.instrument_files import file_of, read_instrument_file
@@ -232,7 +232,7 @@ def meter(name: str) -> JoulescopeMeter:
     return JoulescopeMeter(name)
 
 
-def find() -> list[Found]:
+def find() -> list[SearchResult]:
     """The Joulescopes at USB, as the driver lists them. None is opened."""
     if not _is_installed():
         return []
@@ -244,10 +244,10 @@ def find() -> list[Found]:
     return [_found(path.removeprefix(_ROOT)) for path in sorted(paths)]
 
 
-def _found(name: str) -> Found:
+def _found(name: str) -> SearchResult:
     model, _, serial = name.partition("/")
     where = "emulated" if serial.startswith(_SIMULATED) else "at USB"
-    return Found(f"joulescope:{name}", f"Joulescope {model.upper()} {where}", serial, device=(serial,))
+    return SearchResult(f"joulescope:{name}", f"Joulescope {model.upper()} {where}", serial, device=(serial,))
 
 
 def _module() -> Any:  # noqa: ANN401 - a module without types

@@ -35,7 +35,7 @@ def complaints(status: MeterStatus) -> list[str]:
         found.append(f"{counted(status.i2c_faults, 'failed transfer')} to the chip since power-up: check its wires")
     if status.frames_dropped:
         found.append(f"{counted(status.frames_dropped, 'frame')} dropped since power-up: the host reads too slowly")
-    if status.inputs is not None and status.inputs.events_lost:
+    if status.inputs.events_lost:
         lost = counted(status.inputs.events_lost, "byte or edge", "bytes or edges")
         found.append(
             f"{lost} lost since power-up, its queue was full: does the mark line carry more than marks, or noise?"
@@ -52,8 +52,6 @@ def complaints(status: MeterStatus) -> list[str]:
 def mark_line_notices(status: MeterStatus) -> list[str]:
     """What was damaged on the mark line since power-up. A board that is switched on or off may cause some of it."""
     inputs = status.inputs
-    if inputs is None:
-        return []
     found: list[str] = []
     if inputs.marks_damaged:
         found.append(
@@ -107,11 +105,10 @@ def news(before: MeterStatus | None, now: MeterStatus) -> list[str]:
     found = [f"{counted(faults, 'failed transfer')} to the chip"] if 0 < faults < _U32_MODULUS // 2 else []
     if 0 < dropped < _U32_MODULUS // 2:
         found.append(f"{counted(dropped, 'frame')} dropped: the host reads too slowly")
-    if before.inputs is not None and now.inputs is not None:
-        lost = (now.inputs.events_lost - before.inputs.events_lost) % _U32_MODULUS
-        damaged = (now.inputs.marks_damaged - before.inputs.marks_damaged) % _U32_MODULUS
-        if 0 < lost < _U32_MODULUS // 2:
-            found.append(f"{counted(lost, 'byte or edge', 'bytes or edges')} lost: its queue was full")
-        if 0 < damaged < _U32_MODULUS // 2:
-            found.append(f"{counted(damaged, 'line')} of the mark line damaged")
+    lost = (now.inputs.events_lost - before.inputs.events_lost) % _U32_MODULUS
+    damaged = (now.inputs.marks_damaged - before.inputs.marks_damaged) % _U32_MODULUS
+    if 0 < lost < _U32_MODULUS // 2:
+        found.append(f"{counted(lost, 'byte or edge', 'bytes or edges')} lost: its queue was full")
+    if 0 < damaged < _U32_MODULUS // 2:
+        found.append(f"{counted(damaged, 'line')} of the mark line damaged")
     return found

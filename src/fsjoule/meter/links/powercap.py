@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import MeterError
-from fsjoule.meter.links.found import Found
+from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, CounterTrace, is_package
 from fsjoule.model import PlainInfo
@@ -30,7 +30,7 @@ _PATIENCE_S: Final = 2.0
 _HINT: Final = "fsjoule meter list shows the counters; only root may read them unless an administrator allows it"
 
 
-def find() -> list[Found]:
+def find() -> list[SearchResult]:
     """The zones of this computer that have an energy counter; before them the sum of several processors."""
     names = [folder.name for folder in sorted(_folder().glob("*")) if (folder / _ENERGY).exists()]
     return [_found(name) for name in ([_ALL] if len(_packages()) > 1 else []) + names]
@@ -41,16 +41,16 @@ def meter(name: str) -> PowercapMeter:
     return PowercapMeter(name)
 
 
-def _found(name: str) -> Found:
+def _found(name: str) -> SearchResult:
     address, where = f"powercap:{name}", f"this computer's processor{'s' if name == _ALL else ''}"
     try:
         info = _info(name)
         for zone in _zones(name):
             _read(zone / _ENERGY)
     except MeterError as error:
-        return Found(address, where, why_not=error.what)
+        return SearchResult(address, where, why_not=error.what)
     part = _part(name)
-    return Found(address, f"{where}, {part}" if part else where, info.serial_number, info)
+    return SearchResult(address, f"{where}, {part}" if part else where, info.serial_number, info)
 
 
 class PowercapMeter(PolledMeter):

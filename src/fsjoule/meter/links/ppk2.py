@@ -19,10 +19,9 @@ from serial.tools import list_ports
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.realtime import prefer_this_thread
 from fsjoule.meter.energy.stated import stated_limits
-from fsjoule.meter.links.address import opener
-from fsjoule.meter.links.found import Found
+from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.pumped import PumpedTty
-from fsjoule.meter.links.streams import Stream
+from fsjoule.meter.links.streams import Stream, opener
 from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.ppk2 import INPUTS, LEAST_MV, MOST_MV, SOURCE, USB_IDS, VOLTS, Metadata
 from fsjoule.meter.protocol.ppk2_trace import RATE_HZ, Ppk2Trace
@@ -92,7 +91,7 @@ def meter(name: str) -> Ppk2Meter:
     return Ppk2Meter((lambda: PumpedTty(where)) if where.startswith("/") else opener(where), where, settings)
 
 
-def find() -> list[Found]:
+def find() -> list[SearchResult]:
     """The PPK2s at this computer, by the numbers that their USB tells. None is opened.
 
     Newer firmware has a second port, a shell; samples come from the one with the lower interface.
@@ -103,7 +102,7 @@ def find() -> list[Found]:
         if (port.vid, port.pid) == USB_IDS:
             first.setdefault(port.serial_number or port.device, port)
     return [
-        Found(f"{_NAME}:{port.device}", "USB", f"PPK2 {number}", device=(number, port.device))
+        SearchResult(f"{_NAME}:{port.device}", "USB", f"PPK2 {number}", device=(number, port.device))
         for number, port in first.items()
     ]
 

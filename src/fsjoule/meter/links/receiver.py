@@ -17,7 +17,6 @@ from fsjoule.meter.links.streams import PortError, Stream
 from fsjoule.meter.protocol.agreement import Agreement
 from fsjoule.meter.protocol.commands import ReplyStatus
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame
-from fsjoule.meter.protocol.framing import PROTOCOL
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
@@ -91,12 +90,6 @@ class Receiver:
     def refused(self) -> MeterError | ConfigError | None:
         """The reason why the stream was given up."""
         return self._refused
-
-    @property
-    def protocol(self) -> int:
-        """The protocol in which the meter understands commands: that of its info frames."""
-        info = self._info
-        return PROTOCOL if info is None else info.info.protocol
 
     @property
     def counters(self) -> StreamCounters:
@@ -380,8 +373,7 @@ class Receiver:
     def _take_samples(self, frame: SamplesFrame, now_s: float) -> None:
         self._samples_frames += 1
         info = self._info
-        # In protocol 2 samples do not name their stream: they are taken for those of the newest info frame.
-        if info is None or frame.stream_id not in (None, info.status.stream_id):
+        if info is None or frame.stream_id != info.status.stream_id:
             return
         self._samples_end_us = frame.first_time_us + frame.count * 1_000_000 // info.info.rate_hz
         lag_us = now_s * 1e6 - self._samples_end_us

@@ -19,7 +19,7 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.stated import stated_limits
-from fsjoule.meter.links.found import Found
+from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.model import PlainInfo
@@ -50,7 +50,7 @@ def meter(name: str) -> ScpiMeter:
     return ScpiMeter(name)
 
 
-def find() -> list[Found]:
+def find() -> list[SearchResult]:
     """The resources that VISA lists, by name. None is opened: a question would disturb who talks to it.
 
     Serial ports are left out, since any device may be there.
@@ -72,11 +72,11 @@ def find() -> list[Found]:
     return [_found(resource) for resource in sorted(listed) if not resource.startswith(_SERIAL)]
 
 
-def _found(resource: str) -> Found:
+def _found(resource: str) -> SearchResult:
     """USB tells the serial number in the resource's name (VPP-4.3, 4.3.1.1); other ways have the address alone."""
     usb = _USB.match(resource)
     name = usb.group("serial") if usb else resource
-    return Found(f"visa:{resource}", "an instrument that VISA lists", name, device=(name,) if usb else ())
+    return SearchResult(f"visa:{resource}", "an instrument that VISA lists", name, device=(name,) if usb else ())
 
 
 class ScpiMeter(PolledMeter):
@@ -86,7 +86,7 @@ class ScpiMeter(PolledMeter):
     """
 
     def __init__(self, resource: str) -> None:
-        self._line = line = _Line(resource)
+        self._line = line = _ScpiLine(resource)
         try:
             info = _info(line)
         except BaseException:
@@ -101,7 +101,7 @@ class ScpiMeter(PolledMeter):
         self._line.close()
 
 
-class _Line:
+class _ScpiLine:
     """An open VISA resource."""
 
     def __init__(self, resource: str) -> None:
@@ -150,7 +150,7 @@ def _pyvisa() -> Any:  # noqa: ANN401 - a module without types
     return pyvisa
 
 
-def _info(line: _Line) -> PlainInfo:
+def _info(line: _ScpiLine) -> PlainInfo:
     identity = [part.strip() for part in line.ask("*IDN?").split(",")]
     if len(identity) != _IDENTITY_FIELDS or not identity[2]:
         said = ",".join(identity)[:80]
@@ -175,14 +175,14 @@ def _info(line: _Line) -> PlainInfo:
     )
 
 
-def _read_s(line: _Line) -> float:
+def _read_s(line: _ScpiLine) -> float:
     begin_s = time.monotonic()
     line.number(_VOLTS)
     line.number(_AMPERES)
     return time.monotonic() - begin_s
 
 
-def _begun(line: _Line, info: PlainInfo) -> tuple[SampleTrace, Ask]:
+def _begun(line: _ScpiLine, info: PlainInfo) -> tuple[SampleTrace, Ask]:
     trace = SampleTrace(info)
 
     def ask() -> Callable[[], None]:

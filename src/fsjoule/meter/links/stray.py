@@ -38,7 +38,7 @@ class Stray:
 
 
 @dataclass(slots=True)
-class _Sums:
+class _SpanSums:
     time_s: float
     bytes: int = 0
     intact_bytes: int = 0
@@ -69,7 +69,7 @@ class StrayWatch:
         return stray
 
     def _begin(self, now_s: float, counters: StreamCounters) -> None:
-        self._start = _Sums(now_s, counters.bytes, counters.intact_bytes, counters.lost, self._dropped_since)
+        self._start = _SpanSums(now_s, counters.bytes, counters.intact_bytes, counters.lost, self._dropped_since)
         self._intact_before = self.intact
 
     def _note_dropped(self, total: int) -> None:

@@ -2,10 +2,9 @@
 
 pyserial's own RFC 2217 client reads byte by byte and negotiates options that a meter does not need. This one strips
 telnet and declines every option but a clean 8-bit line. ser2net sets the speed that the exporter tells it.
-"""
 
-# pyserial ships no types: strict checking would only report their absence.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+Two programs that read one terminal steal bytes from each other, so the processes that have one open are told.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +13,20 @@ import fcntl
 import os
 import select
 import socket
+import stat
 import termios
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol, Self
 
 import serial
 
-from fsjoule.errors import MeterError
-from fsjoule.meter.links.holders import Holder, holders, is_pseudo
+from fsjoule.errors import ConfigError, MeterError
+from fsjoule.meter.instruments import ADDRESSES
 
 SPEED: Final = 1_000_000
 _CONNECT_TIMEOUT_S: Final = 2.0
@@ -288,3 +290,90 @@ def _opening_failed(path: str, error: serial.SerialException) -> Exception:
         )
     # pyserial's own text says everything twice.
     return OSError(error.errno, os.strerror(error.errno), path) if error.errno else error
+
+
+_PROC: Final = Path("/proc")
+# Majors of pseudo terminals (Documentation/admin-guide/devices.txt): each mount of devpts has its own /dev/pts/0.
+_PSEUDO: Final = range(136, 144)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    pid: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} (process {self.pid})"
+
+
+def holders(path: str, *, ours: bool = False) -> tuple[Holder, ...]:
+    """The visible processes that have the terminal open, including this one only with `ours`."""
+    try:
+        wanted = _identity(os.stat(path))  # noqa: PTH116 - one plain call per descriptor, thousands of them
+    except OSError:
+        return ()
+    pids = [entry for entry in _entries(_PROC) if entry.isdecimal() and (ours or int(entry) != os.getpid())]
+    return tuple(Holder(int(pid), _name(pid)) for pid in pids if _has_open(pid, wanted))
+
+
+def is_pseudo(status: os.stat_result) -> bool:
+    return stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in _PSEUDO
+
+
+def is_terminal(path: str) -> bool:
+    """Whether the path is a terminal. It is not opened: other devices can be open in every process."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - as below
+    except OSError:
+        return False
+    if not stat.S_ISCHR(status.st_mode):
+        return False
+    subsystem = Path(f"/sys/dev/char/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}/subsystem")
+    return is_pseudo(status) or not subsystem.exists() or subsystem.resolve().name == "tty"
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_rdev, status.st_dev if is_pseudo(status) else 0
+
+
+def _has_open(pid: str, wanted: tuple[int, int]) -> bool:
+    folder = f"{_PROC}/{pid}/fd"
+    for descriptor in _entries(Path(folder)):
+        try:
+            status = os.stat(f"{folder}/{descriptor}")  # noqa: PTH116 - as above
+        except OSError:
+            continue
+        if stat.S_ISCHR(status.st_mode) and _identity(status) == wanted:
+            return True
+    return False
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - as above
+    except OSError:
+        return []
+
+
+def _name(pid: str) -> str:
+    try:
+        return (_PROC / pid / "comm").read_text(errors="replace").strip()
+    except OSError:
+        return "a program that has just ended"
+
+
+_TELNET: Final = "rfc2217://"
+_LARGEST_PORT: Final = 65535
+FORMS: Final = "/dev/ttyUSB0, HOST:PORT for raw TCP, or rfc2217://HOST:PORT for a port that ser2net serves"
+
+
+def opener(address: str) -> Callable[[], Stream]:
+    """A function that opens the meter at this address; only then does an absent meter show. Raises ConfigError."""
+    if address.startswith("/"):
+        return lambda: TtyStream(address)
+    telnet = address.startswith(_TELNET)
+    host, _, port = address.removeprefix(_TELNET).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) <= _LARGEST_PORT:
+        raise ConfigError(f"{address!r} is not a meter's address", hint=f"an address is {FORMS}, lab:NAME, {ADDRESSES}")
+    return lambda: NetworkStream(host, int(port), telnet=telnet)

@@ -28,7 +28,7 @@ class Agreement:
     """Takes the frames of one line; those that it refuses count as damaged in `counters`.
 
     A samples frame must agree with the one before it. Where it does not, the next one decides which of the two was
-    wrong. Protocol 2 names no streams: its frames are taken as they are.
+    wrong.
     """
 
     counters: StreamCounters
@@ -42,9 +42,9 @@ class Agreement:
 
     def _takes(self, frame: Frame) -> bool:
         match frame:
-            case SamplesFrame(stream_id=int()):
+            case SamplesFrame():
                 taken = max(frame.first_tick, frame.first_time_us) < _LATEST and self._takes_samples(frame)
-            case MarkFrame(stream_id=int()):
+            case MarkFrame():
                 taken = frame.time_us < _LATEST
             case InfoFrame():
                 self._tick_us = {frame.status.stream_id: frame.info.tick_us}
@@ -74,7 +74,7 @@ class Agreement:
         lost = ticks - before.count - missed
         if lost < 0 or before.wide != after.wide:
             return lost >= 0  # the builder leaves out samples of another type
-        tick_us = self._tick_us.get(before.stream_id or 0)
+        tick_us = self._tick_us.get(before.stream_id)
         if tick_us is not None:
             apart_us = abs(after.first_time_us - before.first_time_us - ticks * tick_us)
             if apart_us > (_TICKS_APART + _DRIFT * ticks) * tick_us:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.meter.protocol.framing import PROTOCOL, packed
+from fsjoule.meter.protocol.frames import packed
 
 RATE_MIN_HZ: Final = 100
 RATE_MAX_HZ: Final = 2000
@@ -26,7 +26,7 @@ _I32_LIMIT: Final = 1 << 31
 _PPM: Final = 1_000_000
 
 
-class Command(IntEnum):
+class MeterCommand(IntEnum):
     INFO = 0x10
     START = 0x11
     STOP = 0x12
@@ -44,7 +44,7 @@ class Command(IntEnum):
 
     @property
     def title(self) -> str:
-        return self.name.lower().replace("_", "-" if self is Command.SELF_TEST else " ")
+        return self.name.lower().replace("_", "-" if self is MeterCommand.SELF_TEST else " ")
 
 
 class ReplyStatus(IntEnum):
@@ -101,9 +101,9 @@ def self_test_failures(bits: int) -> tuple[str, ...]:
     return (*known, f"unknown failures 0x{unknown & _U32_MAX:02X}") if unknown else known
 
 
-def encode(command: Command, seq: int, payload: bytes = b"", *, protocol: int = PROTOCOL) -> bytes:
-    """A command's bytes on the line, with delimiter, for a meter of this protocol. The reply repeats `seq`, a u32."""
-    return packed(command, seq, payload, protocol=protocol)
+def encode(command: MeterCommand, seq: int, payload: bytes = b"") -> bytes:
+    """A command's bytes on the line, with delimiter. The reply repeats `seq`, a u32."""
+    return packed(command, seq, payload)
 
 
 def rate(hz: int) -> bytes:

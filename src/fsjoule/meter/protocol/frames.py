@@ -1,24 +1,69 @@
 """The meter's frames: bytes in, frames out. docs/meter-protocol.md describes them byte by byte.
 
-`FrameDecoder` decodes frames of protocol 3 and of protocol 2, and counts losses and damage. It does no I/O, and its
-memory does not grow. In protocol 2 only info frames name their stream: the `stream_id` of others is None.
+`FrameDecoder` decodes frames, and counts losses and damage. It does no I/O, and its memory does not grow.
+
+All frames have COBS, head and checksum in common, in both directions. Source: Cheshire and Baker, "Consistent Overhead
+Byte Stuffing", IEEE/ACM Transactions on Networking 7(2), 1999; the other parts are in docs/meter-protocol.md.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from fsjoule.errors import MeterError
-from fsjoule.meter.protocol.framing import DELIMITER, HEAD, MAX_STUFFED_BYTES, OLD_PROTOCOL, PROTOCOL, unpacked
-from fsjoule.meter.protocol.sequence import OldSequence, Sequence, StreamCounters
+from fsjoule.meter.protocol.sequence import Sequence, StreamCounters
 from fsjoule.model import CurrentMonitor, Ina219Info, InputCounts, MarkSource, MeterCalibration, MeterStatus, ResetCause
-from fsjoule.model.mark_line import read_line
+
+PROTOCOL: Final = 3
+HEAD: Final = struct.Struct("<BBI")  # type, protocol, seq
+DELIMITER: Final = b"\0"
+_CRC_BYTES: Final = 4
+# A frame has at most 253 bytes, and COBS adds one: no run needs the code 0xFF, which keeps decoding simple.
+MAX_STUFFED_BYTES: Final = 254
+_MAX_PAYLOAD_BYTES: Final = MAX_STUFFED_BYTES - 1 - HEAD.size - _CRC_BYTES
+
+
+def packed(kind: int, seq: int, payload: bytes) -> bytes:
+    """A frame's bytes on the line, with delimiter. Raises ValueError for a payload that is too long."""
+    if len(payload) > _MAX_PAYLOAD_BYTES:
+        raise ValueError(f"a frame takes at most {_MAX_PAYLOAD_BYTES} bytes of payload, not {len(payload)}")
+    body = HEAD.pack(kind, PROTOCOL, seq) + payload
+    content = body + zlib.crc32(body).to_bytes(_CRC_BYTES, "little")
+    return b"".join(bytes((len(run) + 1,)) + run for run in content.split(DELIMITER)) + DELIMITER
+
+
+def unpacked(piece: bytes) -> bytes | None:
+    """Head and payload of the frame in a piece between two delimiters, or None if it is damaged."""
+    content = _unstuffed(piece)
+    if content is None or len(content) < HEAD.size + _CRC_BYTES:
+        return None
+    body = content[:-_CRC_BYTES]
+    return body if zlib.crc32(body).to_bytes(_CRC_BYTES, "little") == content[-_CRC_BYTES:] else None
+
+
+def _unstuffed(piece: bytes) -> bytes | None:
+    """The content of a COBS-encoded frame without its delimiter, or None if it is invalid.
+
+    In frames this short each code is the distance to the next zero, so decoding only restores the zeros.
+    """
+    size = len(piece)
+    if size > MAX_STUFFED_BYTES:
+        return None
+    content = bytearray(piece)
+    at = piece[0]
+    while at < size:
+        code = piece[at]
+        content[at] = 0
+        at += code
+    return bytes(content[1:]) if at == size else None
+
 
 TYPE_SAMPLES: Final = 1
 TYPE_MARK: Final = 2
@@ -40,7 +85,7 @@ INFO_SETTINGS_DAMAGED: Final = 0x08
 _SAMPLE: Final = np.dtype([("shunt", "<i2"), ("bus", "<u2")])
 # Three bytes each, of which numpy knows no type.
 _WIDE_SAMPLE: Final = np.dtype([("shunt", "u1", 3), ("bus", "u1", 3)])
-# From protocol 3 on the bits above the bus voltage are the sample's own flags.
+# The bits above the bus voltage are the sample's own flags.
 _BUS_MASK: Final = 0x1FFF
 _WIDE_BUS_MASK: Final = 0xFFFFF
 _MAX_SAMPLES: Final = 20
@@ -48,13 +93,9 @@ _MAX_MARK_BYTES: Final = 16
 # Ticks, times and the sum of bus are unsigned on the line; they will never reach 2^63.
 _SAMPLES: Final = struct.Struct("<qqqqIBB")
 _MARK: Final = struct.Struct("<qBBB")
-_OLD_MARK: Final = struct.Struct("<qBB")
-_INFO: Final = struct.Struct("<IIHHBB16s16s2I3i3I5I")
-# Behind it, since the first version of protocol 3: the chip, and the units of raw samples in pV.
-_CHIP: Final = struct.Struct("<BII")
-_INA219_UNITS_PV: Final = (10_000_000, 4_000_000_000)
+# The last three: the chip, and the units of raw samples in pV.
+_INFO: Final = struct.Struct("<IIHHBB16s16s2I3i3I5IBII")
 _CHIPS: Final = (CurrentMonitor.INA219, CurrentMonitor.INA228)
-_OLD_INFO: Final = struct.Struct("<IIHHBB16s16s3I3i3I")
 _REPLY: Final = struct.Struct("<IBBiii")
 _STREAM: Final = struct.Struct("<I")
 # Types of commands begin here: they come back where a line echoes.
@@ -86,7 +127,7 @@ class SamplesFrame:
     missed_total: int
     flags: int
     samples: bytes
-    stream_id: int | None = None
+    stream_id: int
     wide: bool = False
 
     @property
@@ -96,12 +137,12 @@ class SamplesFrame:
     @property
     def shunt_raw(self) -> npt.NDArray[np.int32]:
         """Shunt voltages in the info frame's units, shape (count,)."""
-        return raw_values(self.samples, wide=self.wide, flags=self.stream_id is not None)[0]
+        return raw_values(self.samples, wide=self.wide)[0]
 
     @property
     def bus_raw(self) -> npt.NDArray[np.int32]:
         """Bus voltages in the info frame's units, shape (count,)."""
-        return raw_values(self.samples, wide=self.wide, flags=self.stream_id is not None)[1]
+        return raw_values(self.samples, wide=self.wide)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +158,8 @@ class MarkFrame:
     source: MarkSource = MarkSource.LINE
     checked: bool = False
     damaged: bool = False
-    stream_id: int | None = None
+    _: KW_ONLY
+    stream_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +180,18 @@ class ReplyFrame:
     command: int
     status: int
     values: tuple[int, int, int]
-    stream_id: int | None = None
+    stream_id: int
 
 
 Frame = SamplesFrame | MarkFrame | InfoFrame | ReplyFrame
 
 
-def raw_values(samples: bytes, *, wide: bool, flags: bool) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Raw shunts and raw bus voltages of samples as they are sent. `flags`: bits of the latter are no voltage."""
+def raw_values(samples: bytes, *, wide: bool) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Raw shunts and raw bus voltages of samples as they are sent."""
     found = np.frombuffer(samples, _sample_type(wide=wide))
     if wide:
         return _of_24_bits(found["shunt"], signed=True), _of_24_bits(found["bus"], signed=False) & _WIDE_BUS_MASK
-    bus = found["bus"].astype(np.int32)
-    return found["shunt"].astype(np.int32), bus & _BUS_MASK if flags else bus
+    return found["shunt"].astype(np.int32), found["bus"].astype(np.int32) & _BUS_MASK
 
 
 def _sample_type(*, wide: bool) -> np.dtype[np.void]:
@@ -171,7 +212,6 @@ class FrameDecoder:
         self._partial = b""
         self._synchronised = False
         self._sequence = Sequence(self.counters)
-        self._old_sequence = OldSequence(self.counters)
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes, in order of arrival. Raises MeterError for another protocol version."""
@@ -192,33 +232,29 @@ class FrameDecoder:
             self._damaged()
             return
         kind, protocol, seq = HEAD.unpack_from(body)
-        stream_id, payload = None, body[HEAD.size :]
-        if protocol in (PROTOCOL, OLD_PROTOCOL) and kind >= _FIRST_COMMAND:
+        if protocol != PROTOCOL:
+            raise MeterError(
+                f"the meter speaks protocol {protocol}; this version of fsjoule supports protocol {PROTOCOL}",
+                hint="update fsjoule if the meter is newer, or the meter's firmware if it is older",
+            )
+        if kind >= _FIRST_COMMAND:
             self.counters.unknown += 1
             return
-        if protocol == PROTOCOL:
-            if len(payload) < _STREAM.size:
-                self._damaged()
-                return
-            (stream_id,) = _STREAM.unpack_from(payload)
-            payload = payload[_STREAM.size :]
-        elif protocol != OLD_PROTOCOL:
-            raise _other_protocol(protocol)
-        parser = None if protocol == OLD_PROTOCOL and kind == TYPE_WIDE_SAMPLES else _PARSERS.get(kind)
-        frame = parser(seq, payload, stream_id) if parser else None
+        payload = body[HEAD.size :]
+        if len(payload) < _STREAM.size:
+            self._damaged()
+            return
+        stream_id: int = _STREAM.unpack_from(payload)[0]
+        parser = _PARSERS.get(kind)
+        frame = parser(seq, payload[_STREAM.size :], stream_id) if parser else None
         if parser and frame is None:
             self._damaged()
-        elif self._is_new(seq, hash(body), frame, stream_id):
+        elif self._sequence.accepts(seq, hash(body), stream_id):
             self.counters.unknown += frame is None
             if frame is not None:
                 self.counters.frames += 1
                 self.counters.intact_bytes += len(piece) + len(DELIMITER)
                 frames.append(frame)
-
-    def _is_new(self, seq: int, digest: int, frame: Frame | None, stream_id: int | None) -> bool:
-        if stream_id is not None:
-            return self._sequence.accepts(seq, digest, stream_id)
-        return self._old_sequence.accepts(seq, digest, frame.status.stream_id if isinstance(frame, InfoFrame) else None)
 
     def _damaged(self) -> None:
         # Bytes before the first delimiter are the end of a frame that began before the connection.
@@ -226,19 +262,11 @@ class FrameDecoder:
             self.counters.damaged += 1
 
 
-def _other_protocol(protocol: int) -> MeterError:
-    return MeterError(
-        f"the meter speaks protocol {protocol}; this version of fsjoule supports protocol {PROTOCOL}, and reads "
-        f"{OLD_PROTOCOL}",
-        hint="update fsjoule if the meter is newer, or the meter's firmware if it is older",
-    )
-
-
-def _parse_wide_samples(seq: int, payload: bytes, stream_id: int | None) -> SamplesFrame | None:
+def _parse_wide_samples(seq: int, payload: bytes, stream_id: int) -> SamplesFrame | None:
     return _parse_samples(seq, payload, stream_id, wide=True)
 
 
-def _parse_samples(seq: int, payload: bytes, stream_id: int | None, *, wide: bool = False) -> SamplesFrame | None:
+def _parse_samples(seq: int, payload: bytes, stream_id: int, *, wide: bool = False) -> SamplesFrame | None:
     if len(payload) < _SAMPLES.size:
         return None
     tick, time_us, energy_raw, bus_total, missed, flags, count = _SAMPLES.unpack_from(payload)
@@ -250,47 +278,31 @@ def _parse_samples(seq: int, payload: bytes, stream_id: int | None, *, wide: boo
     return SamplesFrame(seq, tick, time_us, energy_raw, bus_total, missed, flags, samples, stream_id, wide)
 
 
-def _parse_mark(seq: int, payload: bytes, stream_id: int | None) -> MarkFrame | None:
-    layout = _OLD_MARK if stream_id is None else _MARK
-    if len(payload) < layout.size:
+def _parse_mark(seq: int, payload: bytes, stream_id: int) -> MarkFrame | None:
+    if len(payload) < _MARK.size:
         return None
-    fields: tuple[int, ...] = layout.unpack_from(payload)
-    time_us, number, length = fields[0], fields[1], fields[-1]
-    text = payload[layout.size :].decode("latin-1")
+    fields: tuple[int, int, int, int] = _MARK.unpack_from(payload)
+    time_us, number, flags, length = fields
+    text = payload[_MARK.size :].decode("latin-1")
     if time_us < 0 or number >= len(_MARK_SOURCES) or length > _MAX_MARK_BYTES or len(text) != length:
         return None
     if not (text.isascii() and text.isprintable()):
         return None
-    source = _MARK_SOURCES[number]
-    checked = damaged = False
-    if stream_id is not None:
-        checked, damaged = bool(fields[2] & MARK_CHECKED), bool(fields[2] & MARK_DAMAGED)
-    elif source is MarkSource.LINE:  # a meter of protocol 2 passes on what it heard
-        text, checked, damaged = read_line(text)
-    return MarkFrame(seq, time_us, text, source, checked, damaged, stream_id)
+    checked, damaged = bool(flags & MARK_CHECKED), bool(flags & MARK_DAMAGED)
+    return MarkFrame(seq, time_us, text, _MARK_SOURCES[number], checked, damaged, stream_id=stream_id)
 
 
-def _parse_info(seq: int, payload: bytes, stream_id: int | None) -> InfoFrame | None:
-    inputs = None
-    number, shunt_pv, bus_pv = 0, *_INA219_UNITS_PV
-    if stream_id is None:
-        if len(payload) != _OLD_INFO.size:
-            return None
-        fields: tuple[Any, ...] = _OLD_INFO.unpack_from(payload)
-        protocol, stream, counts, calibration = OLD_PROTOCOL, fields[8], fields[9:11], fields[11:]
-    else:
-        if len(payload) < _INFO.size:  # a later firmware may say more
-            return None
-        fields = _INFO.unpack_from(payload)
-        protocol, stream, counts, calibration = PROTOCOL, stream_id, fields[8:10], fields[10:16]
-        inputs = InputCounts(*fields[16:])
-        if len(payload) >= _INFO.size + _CHIP.size:
-            number, shunt_pv, bus_pv = _CHIP.unpack_from(payload, _INFO.size)
+def _parse_info(seq: int, payload: bytes, stream_id: int) -> InfoFrame | None:
+    if len(payload) < _INFO.size:  # a later firmware may say more
+        return None
+    fields: tuple[Any, ...] = _INFO.unpack_from(payload)
     rate_hz, shunt_uohm, range_mv, adc_config, flags, cause, firmware, serial = fields[:8]
+    number: int
+    number, shunt_pv, bus_pv = fields[21:]
     if 0 in (rate_hz, shunt_uohm, shunt_pv, bus_pv):
         return None
     info = Ina219Info(
-        protocol=protocol,
+        protocol=PROTOCOL,
         firmware=_name(firmware),
         serial_number=_name(serial),
         rate_hz=rate_hz,
@@ -298,20 +310,20 @@ def _parse_info(seq: int, payload: bytes, stream_id: int | None) -> InfoFrame | 
         shunt_range_mv=range_mv,
         simulated=bool(flags & INFO_SIMULATED),
         adc_config=adc_config,
-        calibration=MeterCalibration(*calibration),
+        calibration=MeterCalibration(*fields[10:16]),
         shunt_lsb_uv=shunt_pv / 1e6,
         bus_lsb_mv=bus_pv / 1e9,
         chip=_CHIPS[number] if number < len(_CHIPS) else CurrentMonitor.UNKNOWN,
     )
     status = MeterStatus(
-        stream_id=stream,
+        stream_id=stream_id,
         sampling=bool(flags & INFO_SAMPLING),
         unsaved=bool(flags & INFO_UNSAVED),
         settings_damaged=bool(flags & INFO_SETTINGS_DAMAGED),
         reset_cause=_reset_cause(cause),
-        i2c_faults=counts[0],
-        frames_dropped=counts[1],
-        inputs=inputs,
+        i2c_faults=fields[8],
+        frames_dropped=fields[9],
+        inputs=InputCounts(*fields[16:21]),
     )
     return InfoFrame(seq, info, status)
 
@@ -320,7 +332,7 @@ def _reset_cause(number: int) -> ResetCause:
     return _RESET_CAUSES[number] if number < len(_RESET_CAUSES) else ResetCause.UNKNOWN
 
 
-def _parse_reply(seq: int, payload: bytes, stream_id: int | None) -> ReplyFrame | None:
+def _parse_reply(seq: int, payload: bytes, stream_id: int) -> ReplyFrame | None:
     if len(payload) != _REPLY.size:
         return None
     request, command, status, *values = _REPLY.unpack_from(payload)
@@ -328,9 +340,8 @@ def _parse_reply(seq: int, payload: bytes, stream_id: int | None) -> ReplyFrame 
     return ReplyFrame(seq, request, command, status, (first, second, third), stream_id)
 
 
-# Each parses what comes after the head and the stream's number (None: protocol 2). It returns None if length and
-# content disagree.
-_PARSERS: Final[dict[int, Callable[[int, bytes, int | None], Frame | None]]] = {
+# Each parses what comes after the head and the stream's number. It returns None if length and content disagree.
+_PARSERS: Final[dict[int, Callable[[int, bytes, int], Frame | None]]] = {
     TYPE_SAMPLES: _parse_samples,
     TYPE_MARK: _parse_mark,
     TYPE_INFO: _parse_info,

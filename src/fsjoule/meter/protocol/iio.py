@@ -28,7 +28,7 @@ _NEAR: Final = 0.995
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class IioQuantity:
     """A channel's value in V, A or W: (raw + offset) x scale x unit, or a finished one where `raw` is its attribute.
 
     `largest` is the size of a raw value that says "out of range"; None: nothing says it.
@@ -53,8 +53,8 @@ class Source:
     `most_a`: from this current on it is out of range; None: the current's quantity says it, or nothing does.
     """
 
-    volts: Quantity
-    current: Quantity
+    volts: IioQuantity
+    current: IioQuantity
     own_power: bool
     most_a: float | None = None
 
@@ -79,7 +79,9 @@ def source_of(device_id: str, name: str, channels: Channels, ohm: float | None, 
     volts, current = chosen
     if device_id.startswith(_HWMON):
         most_a = _NEAR * _FULL_V[name] / ohm if ohm and name in _FULL_V else None
-        return Source(Quantity(volts, "input", 1e-3), Quantity(current, "input", 1e-6), own_power=True, most_a=most_a)
+        return Source(
+            IioQuantity(volts, "input", 1e-3), IioQuantity(current, "input", 1e-6), own_power=True, most_a=most_a
+        )
     shunt = ohm if ohm is not None and current.startswith("voltage") else None
     return Source(
         _quantity(volts, channels, read, 1e-3),
@@ -108,13 +110,13 @@ def _chosen(device_id: str, channels: Channels, *, has_shunt: bool) -> tuple[str
     return (voltages[0], powers[0]) if len(voltages) == 1 and len(powers) == 1 else None
 
 
-def _quantity(name: str, channels: Channels, read: Read, unit: float, largest: float | None = None) -> Quantity:
+def _quantity(name: str, channels: Channels, read: Read, unit: float, largest: float | None = None) -> IioQuantity:
     if "raw" not in channels[name]:
-        return Quantity(name, "input", unit)
+        return IioQuantity(name, "input", unit)
     scale, offset = (
         read(name, each) if each in channels[name] else default for each, default in (("scale", 1.0), ("offset", 0.0))
     )
-    return Quantity(name, "raw", scale * unit, offset, largest)
+    return IioQuantity(name, "raw", scale * unit, offset, largest)
 
 
 def _largest(name: str, channel: str, channels: Channels, read: Read, shunt: float | None) -> float | None:

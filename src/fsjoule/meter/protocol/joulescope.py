@@ -30,7 +30,7 @@ Message = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class _Sums:
+class _TickSums:
     """Sums and counts of one quantity's samples in each tick from `first` on."""
 
     first: int | None = None
@@ -82,7 +82,7 @@ class StreamTrace:
 
     def __init__(self, info: PlainInfo) -> None:
         self._info = info
-        self._sums = {POWER: _Sums(), VOLTAGE: _Sums()}
+        self._sums = {POWER: _TickSums(), VOLTAGE: _TickSums()}
         self._per_tick = 0.0
         self._rate = 0
         self._map: Mapping[str, Any] = {}

@@ -180,7 +180,7 @@ def at_full_scale(words: Words) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Run:
+class FrameRun:
     """Frames without a loss among them. Before them `lost` were lost, modulo 64; `damaged` bytes were no frame."""
 
     words: Words
@@ -196,7 +196,7 @@ class FrameReader:
         self._next: int | None = None
         self._damaged = 0
 
-    def feed(self, data: bytes) -> Iterator[Run]:
+    def feed(self, data: bytes) -> Iterator[FrameRun]:
         """The frames in `data` and in what was left before it.
 
         A frame is taken once the one behind it counts on, the first one behind a loss once seven do.
@@ -234,10 +234,10 @@ class FrameReader:
         wrong = (_counters(words) != wanted) | (words & _UNUSED_BIT != 0)
         return int(wrong.argmax()) if wrong.any() else len(words)
 
-    def _taken(self, words: Words, lost: int) -> Run:
+    def _taken(self, words: Words, lost: int) -> FrameRun:
         self._next = (int(_counters(words[-1:])[0]) + 1) & _COUNTER_MASK
         damaged, self._damaged = self._damaged, 0
-        return Run(words, lost, damaged)
+        return FrameRun(words, lost, damaged)
 
 
 def _words(data: bytes) -> Words:

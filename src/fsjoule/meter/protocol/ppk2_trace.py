@@ -2,6 +2,12 @@
 
 100,000 samples a second are summed into ticks of a millisecond: each tick has the energy of all its samples, so nothing
 is picked and nothing is lost by the decimation. Edges of a logic input are marks, to one sample.
+
+Samples that the PPK2 takes while it changes its range are replaced, as Nordic's Power Profiler app does. After a change
+the converter settles, and the first samples show what no load drew: a sleeping device that wakes up may
+read amperes for 10 us. The app keeps two running averages of all samples, a fast one and a slow one. The sample with
+the new range and the two behind it are replaced by the fast average, in the top range by the slow one. There the first
+two are not taken into the averages either.
 """
 
 from __future__ import annotations
@@ -18,18 +24,88 @@ from fsjoule.meter.protocol.ppk2 import (
     MOST_A,
     SAMPLE_HZ,
     SAMPLE_US,
+    TOP_RANGE,
     Constants,
+    Floats,
     FrameReader,
-    Run,
+    FrameRun,
     Words,
     at_full_scale,
     logic,
     ranges_of,
 )
-from fsjoule.meter.protocol.ppk2_filter import SpikeFilter
 from fsjoule.model import Mark, MarkSource, PlainInfo, PlainTrace
 from fsjoule.model.labels import counted
 from fsjoule.model.trace import BY_THE_CLOCK
+
+# Weights of a new sample, and counts of samples (SerialDevice in the app's src/device/serialDevice.ts).
+_FAST: Final = 0.18
+_SLOW: Final = 0.06
+_REPLACED: Final = 3
+_HELD: Final = 2
+
+
+class SpikeFilter:
+    """Filters the samples of one stream, piece by piece."""
+
+    def __init__(self) -> None:
+        self._fast = _Average(_FAST)
+        self._slow = _Average(_SLOW)
+        self._range: int | None = None
+        self._since = _REPLACED
+
+    def filtered(self, amperes: Floats, ranges: Words) -> Floats:
+        """The currents of the next samples with those replaced that followed a change of the range."""
+        if not len(amperes):
+            return amperes
+        since = self._since_change(ranges)
+        replaced = np.flatnonzero(since < _REPLACED)
+        if not len(replaced):
+            self._fast.feed(amperes)
+            self._slow.feed(amperes)
+            return amperes
+        top = ranges >= TOP_RANGE
+        fed = ~((since < _HELD) & top)
+        # Of each sample, how many before it and with it were taken into the averages.
+        taken = np.cumsum(fed)[replaced]
+        fast, slow = (average.feed(amperes[fed])[taken] for average in (self._fast, self._slow))
+        filtered = amperes.copy()
+        filtered[replaced] = np.where(top[replaced], slow, fast)
+        return filtered
+
+    def _since_change(self, ranges: Words) -> npt.NDArray[np.int64]:
+        """How many samples before each one the range changed; any number from `_REPLACED` on is long ago."""
+        before = np.concatenate([ranges[:1] if self._range is None else [self._range], ranges[:-1]])
+        numbers = np.arange(len(ranges), dtype=np.int64)
+        changes = np.where(ranges != before, numbers, -1 - self._since)
+        since = numbers - np.maximum.accumulate(changes)
+        self._range = int(ranges[-1])
+        self._since = min(int(since[-1]), _REPLACED)
+        return since
+
+
+class _Average:
+    """A running average in which each new sample has one weight; the first sample is its beginning."""
+
+    def __init__(self, weight: float) -> None:
+        self._weight = weight
+        self._now: float | None = None
+
+    def feed(self, samples: Floats) -> Floats:
+        """The average before these samples and after each of them, shape (n + 1,)."""
+        if self._now is None:
+            self._now = float(samples[0]) if len(samples) else 0.0
+        if not len(samples):
+            return np.array([self._now])
+        # All benches import this module, few have a PPK2, and scipy.signal takes a second of processor time.
+        from scipy.signal import lfilter  # noqa: PLC0415
+
+        kept = 1 - self._weight
+        after, _ = lfilter([self._weight], [1.0, -kept], samples, zi=[kept * self._now])
+        averages = np.concatenate([[self._now], after])
+        self._now = float(averages[-1])
+        return averages
+
 
 RATE_HZ: Final = 1000
 _SAMPLES: Final = SAMPLE_HZ // RATE_HZ
@@ -69,10 +145,10 @@ class Ppk2Trace:
         self._mark_input = mark_input
         self._reader = FrameReader()
         self._filter = SpikeFilter()
-        self._clock = _Clock()
+        self._clock = _Ppk2Clock()
         self._samples = 0  # received and lost
         self._level: bool | None = None
-        self._part: _Part | None = None
+        self._part: _TracePart | None = None
         self._ticks: list[_Ticks] = []
         self._next_tick = 0
         self._told_nj = 0.0
@@ -173,7 +249,7 @@ class Ppk2Trace:
             found.append(f"{counted(self._damaged, 'byte')} that belong to no sample")
         return tuple(found)
 
-    def _take_losses(self, run: Run) -> None:
+    def _take_losses(self, run: FrameRun) -> None:
         self._damaged += run.damaged
         if run.lost:
             self._losses += 1
@@ -194,7 +270,7 @@ class Ppk2Trace:
             sums[0] += self._part.sum_a
             counts[0] += self._part.count
             over[0] |= self._part.over
-        self._part = _Part(int(numbers[-1]), float(sums[-1]), int(counts[-1]), bool(over[-1]))
+        self._part = _TracePart(int(numbers[-1]), float(sums[-1]), int(counts[-1]), bool(over[-1]))
         self._samples += count
         whole = counts == _SAMPLES
         if whole.any():
@@ -214,7 +290,7 @@ class Ppk2Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TracePart:
     """A tick that is not whole yet."""
 
     number: int
@@ -223,7 +299,7 @@ class _Part:
     over: bool
 
 
-class _Clock:
+class _Ppk2Clock:
     """The instrument's clock, which its samples count, against the host's; it begins at the host's time.
 
     The instrument does not see a loss of a whole turn of its counter. But each makes all that follows later.

@@ -1,7 +1,6 @@
 """Sequence numbers of the meter's frames: which frames are lost, late, duplicates, or of a meter that restarted. Pure.
 
-From protocol 3 on each frame names its stream, and so its power-up. Before, only the content of two frames with one
-number tells a duplicate from a restart, which fails where both are equal.
+Each frame names its stream, and so its power-up.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class StreamCounters:
 
 
 @dataclass(slots=True)
-class _Numbers:
+class _SequenceNumbers:
     """Numbers of one power-up, modulo 2^32. `seen` has the digests of frames that arrived."""
 
     counters: StreamCounters
@@ -98,35 +97,8 @@ class _Numbers:
 
 
 @dataclass(slots=True)
-class OldSequence:
-    """Frames of protocol 2, where only info frames name their stream."""
-
-    counters: StreamCounters
-    _numbers: _Numbers | None = None
-    _stream_id: int | None = None
-
-    def accepts(self, seq: int, digest: int, stream_id: int | None) -> bool:
-        """Whether the frame is new. `digest` belongs to its content, `stream_id` to an info frame."""
-        numbers = self._numbers = self._numbers or _Numbers(self.counters, seq)
-        if not numbers.is_ahead(seq):
-            if numbers.find(seq, digest):
-                return True
-            if numbers.seen.get(seq) == digest:
-                self.counters.duplicates += 1
-                return False
-            # The number belonged to another frame: the meter restarted, or is another one, and counts from 0 again.
-            # Its first info frame may have been lost.
-            numbers = self._numbers = _Numbers(self.counters, seq)
-        numbers.advance(seq, digest)
-        if stream_id is not None and stream_id != self._stream_id:
-            self.counters.streams += self._stream_id is not None
-            self._stream_id = stream_id
-        return True
-
-
-@dataclass(slots=True)
 class _PowerUp:
-    numbers: _Numbers
+    numbers: _SequenceNumbers
     newest_stream: int
 
 
@@ -165,7 +137,7 @@ class Sequence:
                 return known
         first = 0 if self._power_ups and seq < _LOST_AT_START else seq
         self.counters.streams += bool(self._power_ups)
-        power_up = _PowerUp(_Numbers(self.counters, first), stream_id)
+        power_up = _PowerUp(_SequenceNumbers(self.counters, first), stream_id)
         self._power_ups = [power_up, *self._power_ups[: _POWER_UPS - 1]]
         return power_up
 

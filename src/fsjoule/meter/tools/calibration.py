@@ -11,7 +11,7 @@ from typing import Final
 from fsjoule.errors import MeterError
 from fsjoule.meter.links.client import CommandRefusedError, MeterClient
 from fsjoule.meter.protocol import commands
-from fsjoule.meter.protocol.commands import Command, ReplyStatus
+from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.meter.tools.words import full_scale_a
 from fsjoule.model import Ina219Info
 from fsjoule.model.instrument_file import Calibrated, Certificate, InstrumentFile, Shunt
@@ -42,7 +42,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CalibrationPoint:
     """The meter's uncalibrated reading at one of the two points."""
 
     number: int
@@ -54,7 +54,7 @@ class Point:
 def zero(client: MeterClient) -> Zeroed:
     """Measure the offset at no load. Raises MeterError if there is a load, or if the meter cannot measure."""
     try:
-        offset_nv, spread_nv, samples = client.command(Command.ZERO, commands.zero(int(time.time())))
+        offset_nv, spread_nv, samples = client.command(MeterCommand.ZERO, commands.zero(int(time.time())))
     except CommandRefusedError as error:
         if error.status != ReplyStatus.REFUSED:
             raise
@@ -63,14 +63,14 @@ def zero(client: MeterClient) -> Zeroed:
     return Zeroed(offset_nv / 1e3, spread_nv / 1e3, samples)
 
 
-def gain(client: MeterClient, number: int, reference: Reference) -> Point:
+def gain(client: MeterClient, number: int, reference: Reference) -> CalibrationPoint:
     """Measure one of the two points, LOW first; the meter computes the gains with HIGH.
 
     Raises ConfigError for an impossible reference, MeterError with advice if the meter refuses.
     """
     payload = commands.gain(number, reference.current_ua, reference.bus_uv, reference.uncertainty_ppm, int(time.time()))
     try:
-        shunt_nv, bus_uv, samples = client.command(Command.GAIN, payload)
+        shunt_nv, bus_uv, samples = client.command(MeterCommand.GAIN, payload)
     except CommandRefusedError as error:
         if error.status != ReplyStatus.REFUSED:
             raise
@@ -83,7 +83,7 @@ def gain(client: MeterClient, number: int, reference: Reference) -> Point:
             f"{full_scale_a(info):.3g} A, the low one first; a reading more than 5 % off means a wrong shunt value "
             f"({info.shunt_uohm * 1e-6:g} Ohm): fsjoule meter set --shunt",
         ) from error
-    return Point(number, shunt_nv / 1e3, bus_uv / 1e3, samples)
+    return CalibrationPoint(number, shunt_nv / 1e3, bus_uv / 1e3, samples)
 
 
 def noted(info: Ina219Info, today: date, celsius: float | None, certificate: Certificate | None) -> Path:
@@ -97,4 +97,4 @@ def noted(info: Ina219Info, today: date, celsius: float | None, certificate: Cer
 
 
 def forget(client: MeterClient) -> None:
-    client.command(Command.FORGET_CALIBRATION)
+    client.command(MeterCommand.FORGET_CALIBRATION)

@@ -1,7 +1,11 @@
-"""The figures that `fsjoule meter watch` shows, updated frame by frame. Pure."""
+"""The figures that `fsjoule meter watch` shows, updated frame by frame. Pure.
+
+The plot of power over time is of braille characters of two by four dots, with an axis that fits the data.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +23,7 @@ _I64_HALF: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LiveReading:
     """Figures since the watch began; powers in W, times in the meter's clock. None until there is a sample."""
 
     seconds: float
@@ -50,7 +54,7 @@ class _Moment:
 
 
 @dataclass(slots=True)
-class _Stream:
+class _LiveStream:
     """One stream of the meter, from its first frame seen to its last."""
 
     info: Ina219Info
@@ -91,7 +95,7 @@ class Live:
     def __init__(self, info: InfoFrame, history_s: float) -> None:
         self.status: MeterStatus = info.status
         self.marks: deque[tuple[float, Mark]] = deque(maxlen=MARKS_KEPT)
-        self._streams = [_Stream(info.info)]
+        self._streams = [_LiveStream(info.info)]
         self._history_us = history_s * 1e6
         self._moments: deque[_Moment] = deque()
         self._least: float | None = None
@@ -107,23 +111,23 @@ class Live:
         for frame in frames:
             if isinstance(frame, InfoFrame):
                 if frame.status.stream_id != self.status.stream_id:
-                    self._streams.append(_Stream(frame.info))
+                    self._streams.append(_LiveStream(frame.info))
                 self.status = frame.status
             elif isinstance(frame, SamplesFrame):
-                if frame.stream_id in (None, self.status.stream_id):  # else what explains it is still to come
+                if frame.stream_id == self.status.stream_id:  # else what explains it is still to come
                     self._take_samples(frame)
             elif isinstance(frame, MarkFrame) and not frame.damaged:
                 marks.append(Mark(frame.time_us, frame.text, frame.source, frame.checked))
         self.marks.extend((self.reading().seconds, mark) for mark in marks)
         return marks
 
-    def reading(self) -> Reading:
+    def reading(self) -> LiveReading:
         seconds = sum(stream.seconds for stream in self._streams)
         joules = sum(stream.joules for stream in self._streams)
         now = self._now()
         count = sum(moment.count for moment in now)
         info = self.info
-        return Reading(
+        return LiveReading(
             seconds=seconds,
             watts=sum(moment.watts for moment in now) / count if count else None,
             volts=_volts(sum(moment.bus for moment in now) / count, info) if count else None,
@@ -203,3 +207,72 @@ def _volts(bus: float, info: Ina219Info) -> float:
 def _amperes(shunt: float, info: Ina219Info) -> float:
     volts = (shunt - info.shunt_offset_raw) * info.shunt_lsb_uv * 1e-6
     return volts / (info.shunt_uohm * 1e-6) * (1 + info.calibration.current_gain_ppm * 1e-6)
+
+
+Range = tuple[float, float]
+
+_ACROSS: Final = 2
+_DOWN: Final = 4
+_BRAILLE: Final = 0x2800
+# Bits of the dots in a character (Unicode, Braille Patterns), by row from the top and column.
+_DOTS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+# "-0.0025 W" is the longest label, because of _LEAST_SPAN_W.
+_LABEL_WIDTH: Final = 9
+# Smallest span, so that quantisation does not fill the plot: as a fraction of the largest value, and in watts.
+_LEAST_SPAN: Final = 0.01
+_LEAST_SPAN_W: Final = 0.002
+_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+def dots_across(width: int) -> int:
+    return max(1, width - _LABEL_WIDTH - 1) * _ACROSS
+
+
+def plot(values: Sequence[Range | None], width: int, height: int) -> list[str]:
+    """`height` lines of text, `width` wide. A value is (least, largest), None for a gap; the last is at the right."""
+    shown = list(values[-dots_across(width) :])
+    known = [value for value in shown if value is not None]
+    low, high, step = axis(min((a for a, _ in known), default=0.0), max((b for _, b in known), default=1.0), height)
+    columns = dots_across(width) // _ACROSS
+    cells = [[0] * columns for _ in range(height)]
+    first = columns * _ACROSS - len(shown)
+    for at, value in enumerate(shown, start=first):
+        if value is not None:
+            bottom, top = (_row(v, low, high, height) for v in value)
+            for row in range(top, bottom + 1):
+                cells[row // _DOWN][at // _ACROSS] |= _DOTS[row % _DOWN][at % _ACROSS]
+    labels = _labels(low, high, step, height)
+    drawn = ["".join(chr(_BRAILLE + cell) for cell in line) for line in cells]
+    return [
+        f"{labels.get(row, ''):>{_LABEL_WIDTH}}{'┤' if row in labels else '│'}{line}" for row, line in enumerate(drawn)
+    ]
+
+
+def axis(low: float, high: float, height: int) -> tuple[float, float, float]:
+    """(begin, end, step between labels): round numbers around the data."""
+    span = max(high - low, _LEAST_SPAN * max(abs(low), abs(high)), _LEAST_SPAN_W)
+    rough = span / max(1, min(height - 1, 4))
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * s for s in _STEPS if power * s >= rough * (1 - 1e-9))
+    begin = math.floor(low / step + 1e-9) * step
+    end = math.ceil(high / step - 1e-9) * step
+    return begin, max(end, begin + step), step
+
+
+def _row(value: float, low: float, high: float, height: int) -> int:
+    rows = height * _DOWN - 1
+    return rows - round(min(1.0, max(0.0, (value - low) / (high - low))) * rows)
+
+
+def _labels(low: float, high: float, step: float, height: int) -> dict[int, str]:
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9) + (1 if _has_half(step) else 0))
+    count = round((high - low) / step)
+    return {
+        _row(low + number * step, low, high, height) // _DOWN: f"{low + number * step:.{decimals}f} W"
+        for number in range(count + 1)
+    }
+
+
+def _has_half(step: float) -> bool:
+    digit = step / 10.0 ** math.floor(math.log10(step) + 1e-9)
+    return abs(digit - 2.5) < 1e-6  # noqa: PLR2004 - the one step with two digits

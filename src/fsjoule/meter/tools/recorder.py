@@ -1,4 +1,7 @@
-"""Records hours of samples into files with little memory, and reports losses and the drift of the two clocks."""
+"""Records hours of samples into files with little memory, and reports losses and the drift of the two clocks.
+
+Instruments without a stream give pieces of a trace, which have the figures of `fsjoule meter watch`, too.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from fsjoule.errors import FsjouleError, MeterError, StorageError
 from fsjoule.meter.instruments import InstrumentMeter
 from fsjoule.meter.links.client import MeterClient
@@ -19,10 +25,102 @@ from fsjoule.meter.protocol.frames import Frame
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
-from fsjoule.meter.tools.live import Live, Reading
-from fsjoule.meter.tools.pieces import PieceFigures
-from fsjoule.model import MeterInfo, Trace
+from fsjoule.meter.tools.live import MARKS_KEPT, NOW_S, Live, LiveReading
+from fsjoule.model import Mark, MeterInfo, Trace
 from fsjoule.store.recordings import Recording
+
+
+class PieceFigures:
+    """Takes the pieces of one trace in order; gives figures and the plot's values.
+
+    Joules include the energy of lost ticks, which the instrument's sums tell. The plot reaches back `history_s`.
+    """
+
+    def __init__(self, history_s: float) -> None:
+        self.marks: deque[tuple[float, Mark]] = deque(maxlen=MARKS_KEPT)
+        self._history_us = history_s * 1e6
+        self._recent: deque[tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], Trace]] = deque()
+        self._first: Trace | None = None
+        self._seconds = self._joules = 0.0
+        self._received = self._lost = self._missed = 0
+        self._least = self._largest = float("nan")
+
+    def take(self, piece: Trace) -> tuple[Mark, ...]:
+        """Take a piece. Returns its marks."""
+        self._received += len(piece.ticks)
+        self._lost += piece.lost
+        self._missed += piece.missed
+        if len(piece.ticks):
+            watts, rate_hz = piece.power_w, piece.info.rate_hz
+            first = self._first = self._first or piece
+            before = [last - begin for last, begin in zip(_last(piece), _start(first), strict=True)]
+            self._joules = float(piece.tallied_w(*before)[0]) / rate_hz
+            # Their sums reach over lost ticks at either end.
+            end = max(int(piece.ticks[-1]) + 1, int(piece.checkpoint_ticks[-1]))
+            self._seconds = (end - int(first.checkpoint_ticks[0])) / rate_hz
+            self._least = float(np.fmin(self._least, watts.min()))
+            self._largest = float(np.fmax(self._largest, watts.max()))
+            self._recent.append((piece.times_us, watts, piece))
+            while self._recent[-1][0][-1] - self._recent[0][0][-1] > self._history_us:
+                self._recent.popleft()
+        self.marks.extend((self._seconds, mark) for mark in piece.marks)
+        return piece.marks
+
+    def reading(self) -> LiveReading:
+        known = bool(self._recent)
+        now = self._now()
+        watts, volts, amperes = (float(each.mean()) for each in now) if known else (None, None, None)
+        return LiveReading(
+            seconds=self._seconds,
+            watts=watts,
+            volts=None if volts is None or np.isnan(volts) else volts,
+            amperes=None if amperes is None or np.isnan(amperes) else amperes,
+            least_watts=self._least if known else None,
+            mean_watts=self._joules / self._seconds if self._seconds else None,
+            largest_watts=self._largest if known else None,
+            joules=self._joules,
+            received=self._received,
+            missed=self._missed,
+            lost=self._lost,
+            streams=1,
+        )
+
+    def ranges(self, count: int, span_s: float) -> Sequence[tuple[float, float] | None]:
+        """The least and largest power in each of `count` equal parts of the last `span_s` seconds."""
+        parts: list[tuple[float, float] | None] = [None] * count
+        if not self._recent:
+            return parts
+        times_us = np.concatenate([times for times, _, _ in self._recent])
+        watts = np.concatenate([each for _, each, _ in self._recent])
+        part_us = span_s * 1e6 / count
+        # Parts begin at round times, so that the drawn part does not change while it moves to the left.
+        at = count - 1 - (times_us[-1] // part_us - times_us // part_us).astype(np.int64)
+        for part in np.unique(at[at >= 0]).tolist():
+            inside = watts[at == part]
+            parts[part] = float(inside.min()), float(inside.max())
+        return parts
+
+    def _now(self) -> tuple[npt.NDArray[np.float64], ...]:
+        """Power, voltage and current of about the last fifth of a second."""
+        if not self._recent:
+            return ()
+        times_us, watts, piece = self._recent[-1]
+        now = times_us >= times_us[-1] - NOW_S * 1e6
+        return watts[now], piece.voltage_v[now], piece.current_a[now]
+
+
+def _start(piece: Trace) -> list[npt.NDArray[np.int64]]:
+    """The instrument's sums before a piece."""
+    return [tally[:1] for tally in piece.checkpoint_tallies]
+
+
+def _last(piece: Trace) -> list[npt.NDArray[np.int64]]:
+    """The instrument's sums behind a piece: its last checkpoint's, and the samples from there on."""
+    late = piece.ticks >= piece.checkpoint_ticks[-1]
+    return [
+        told[-1:] + int(tally[late].sum()) for told, tally in zip(piece.checkpoint_tallies, piece.tallies, strict=True)
+    ]
+
 
 _log = logging.getLogger(__name__)
 _PIECE_S: Final = 1.0
@@ -34,14 +132,14 @@ _LIVE_S: Final = 1.0
 _MOST_WAITING: Final = 30_000
 
 
-class Ending(Protocol):
+class RecordingEnd(Protocol):
     def wait(self, timeout_s: float) -> bool:
         """Whether the user wants to end, now or within this time."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTrace:
     """A finished recording. `drift` compares the meter's clock with the host's; None after too short a time.
 
     `files` are whole; `failures` tells about files that could not be written. `line` counts the frames of fsjoule's own
@@ -49,7 +147,7 @@ class Recorded:
     """
 
     info: MeterInfo
-    reading: Reading
+    reading: LiveReading
     drift: Drift | None
     faults: tuple[str, ...]
     files: tuple[Path, ...]
@@ -67,11 +165,11 @@ def keep(path: Path, trace: Trace) -> None:
 def record(
     client: MeterClient,
     paths: Sequence[Path],
-    ended: Ending,
+    ended: RecordingEnd,
     *,
     seconds: float | None = None,
-    say: Callable[[Reading], None] = lambda _reading: None,
-) -> Recorded:
+    say: Callable[[LiveReading], None] = lambda _reading: None,
+) -> RecordedTrace:
     """Record into files until `ended`, or until there are `seconds` of samples; `say` gets the figures once a second.
 
     The seconds are the meter's: samples that come late are waited for.
@@ -106,17 +204,17 @@ def record(
                 break
             _require_stream(client, builder, live)
     drift, failures = inbox.clock.drift(), tuple(files.failures)
-    return Recorded(frame.info, live.reading(), drift, faults, files.whole, failures, line, line.losses)
+    return RecordedTrace(frame.info, live.reading(), drift, faults, files.whole, failures, line, line.losses)
 
 
 def record_instrument(
     instrument: InstrumentMeter,
     paths: Sequence[Path],
-    ended: Ending,
+    ended: RecordingEnd,
     *,
     seconds: float | None = None,
-    say: Callable[[Reading], None] = lambda _reading: None,
-) -> Recorded:
+    say: Callable[[LiveReading], None] = lambda _reading: None,
+) -> RecordedTrace:
     """As `record`, from an instrument whose clock is the host's: there is no drift to tell."""
     figures = PieceFigures(_LIVE_S)
     faults: tuple[str, ...] = ()
@@ -139,7 +237,7 @@ def record_instrument(
             if asked or (seconds is not None and (figures.reading().seconds >= seconds or left_s < -_LATE_S)):
                 break
     failures = tuple(files.failures)
-    return Recorded(instrument.info(), figures.reading(), None, faults, files.whole, failures, losses=losses)
+    return RecordedTrace(instrument.info(), figures.reading(), None, faults, files.whole, failures, losses=losses)
 
 
 def _require_stream(client: MeterClient, builder: TraceBuilder, live: Live) -> None:

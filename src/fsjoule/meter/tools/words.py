@@ -63,10 +63,8 @@ def gain_text(calibration: MeterCalibration, now_s: float) -> str:
     )
 
 
-def inputs_text(inputs: InputCounts | None) -> str:
+def inputs_text(inputs: InputCounts) -> str:
     """What arrived badly since power-up."""
-    if inputs is None:
-        return "its errors are not counted by this firmware (protocol 2)"
     return (
         f"{inputs.marks_damaged} damaged; errors: {inputs.mark_framing} framing, {inputs.mark_overruns} overrun, "
         f"{inputs.mark_noise} noise; {inputs.events_lost} bytes or edges lost"

@@ -15,10 +15,10 @@ from fsjoule.model import Measurement, Run
 from fsjoule.report.allure.documents import Attachment
 from fsjoule.report.facts import no_trace
 from fsjoule.report.trace_chart import trace_chart
-from fsjoule.store.checksums import CHECKSUMS_FILE
+from fsjoule.store.folder import CHECKSUMS_FILE
 from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun
-from fsjoule.store.steps import STEPS_FILE
+from fsjoule.store.schemas import STEPS_FILE
 
 _TYPES: Final = {".json": "application/json", ".log": "text/plain", ".txt": "text/plain"}
 # The report shows these in its own way.

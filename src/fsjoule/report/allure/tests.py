@@ -21,7 +21,7 @@ from fsjoule.report.facts import measurement_facts
 from fsjoule.report.markdown import named_list, plain
 from fsjoule.store.folder import board_name, measurement_number
 from fsjoule.store.reader import LoadedRun
-from fsjoule.store.steps import STEPS_FILE, decode_steps
+from fsjoule.store.schemas import STEPS_FILE, decode_steps
 
 _SHORT: Final = 60  # the page cuts longer texts off
 _LONGEST_ID: Final = 120
@@ -185,7 +185,7 @@ def _description(measurement: Measurement, problems: Sequence[str]) -> str:
 
 
 def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """The steps of labgrid for a measurement, and problems of their record; older runs have no record."""
+    """The steps of labgrid for a measurement, and problems of their record."""
     try:
         content = loaded.attachment(number, STEPS_FILE)
         return ((), ()) if content is None else (nested(decode_steps(content)), ())

@@ -59,10 +59,10 @@ def needs(compared: Compared, *, everything: bool = True) -> list[tuple[str, str
     groups: dict[str, list[Judged]] = {}
     for one in compared.findings:
         if one.undecided:
-            groups.setdefault(_need(one, compared.criteria), []).append(one)
+            groups.setdefault(need(one, compared.criteria), []).append(one)
     return [
-        (need, _ALL if len(group) == len(compared.findings) else _names(group, everything=everything))
-        for need, group in groups.items()
+        (what, _ALL if len(group) == len(compared.findings) else _names(group, everything=everything))
+        for what, group in groups.items()
     ]
 
 
@@ -136,7 +136,7 @@ def rules(compared: Compared) -> str:
     )
 
 
-def _need(one: Judged, criteria: Criteria) -> str:
+def need(one: Judged, criteria: Criteria) -> str:
     verdict = one.basis
     if verdict.more_baseline is None or verdict.more_candidate is None:
         return f"more boots alone would not help ({verdict.reason or 'boots spread too much'})"

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from fsjoule.errors import ResultError
 from fsjoule.report.gating.words import headline
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.store.documents import parse
+from fsjoule.store.documents import check_schema, parse
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.verdicts.gated import Gated, Tested
 
@@ -44,9 +44,10 @@ def to_document(gated: Gated) -> dict[str, object]:
 
 
 def from_document(content: bytes) -> Gated:
-    """Read such a document back. Raises ResultError if it is damaged."""
+    """Read such a document back. Raises ResultError if it is damaged, or of another version."""
     try:
         document: dict[str, Any] = parse(content)[0]
+        check_schema(document, GATE_SCHEMA, GATE_FILE)
         findings = [_finding(test) for test in document["tests"]]
         gated = _GATED.validate_python({**document, "findings": findings, "folders": {}})
         _check(gated)

@@ -88,7 +88,7 @@ def notes(lab: Lab) -> list[str]:
         "A place is held at least as long as shown: labgrid tells when it changed a place last.",
     ]
     if any("unknown" in place.usage_in("week").faults for place in lab.places):
-        told.append("An unknown fault is one that the kernel under test may have caused, or one of an older fsjoule.")
+        told.append("An unknown fault is one that the kernel under test may have caused.")
     if lab.elsewhere:
         told.append(f"{counted(lab.elsewhere, 'run')} of other places or labs were left out.")
     return told

@@ -1,31 +1,25 @@
 """A run of a publication's suite in the publication's own form: sections, statements, and doubtful cells.
 
-A module gives a publication's own sections, `plain` those of the others. `suite_page` collects them for the terminal
-and the page.
+A publication can have sections of its own; `plain` gives those of the others. `suite_page` collects them for the
+terminal and the page.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
-from fsjoule.report.publications import elc2015, energy_emmc, ext4_zfs, home_usage, plain
+from fsjoule.report.publications import plain
 from fsjoule.report.publications.sections import Section
 from fsjoule.report.publications.statements import NOTE, Line, doubt_lines, statement_lines, tally_text
 from fsjoule.report.publications.view import View
 from fsjoule.report.summary import Summary
 from fsjoule.suites import SUITES
+from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.measured import part_of
 
 __all__ = ["NOTE", "SuitePage", "suite_page"]
-
-_FORMS: Final[dict[str, Callable[[View], list[Section]]]] = {
-    "energy-emmc-2025": energy_emmc.sections,
-    "elc2015": elc2015.sections,
-    "ext4-zfs-2023": ext4_zfs.sections,
-    "home-usage-2016": home_usage.sections,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +46,7 @@ def suite_page(summary: Summary) -> SuitePage | None:
     remarks = _suite_remarks(summary)
     sections = [
         replace(section, notes=(*remarks.get(section.anchor, ()), *section.notes))
-        for section in _FORMS.get(summary.suite.publication, plain.sections)(view)
+        for section in _form_of(summary.suite.publication)(view)
     ]
     return SuitePage(
         source=summary.suite.source,
@@ -61,6 +55,11 @@ def suite_page(summary: Summary) -> SuitePage | None:
         statements=tuple(statement_lines(view)),
         doubts=tuple(doubt_lines(summary.suite.doubts)),
     )
+
+
+def _form_of(publication: str) -> Callable[[View], list[Section]]:
+    own = PUBLICATIONS[publication].sections
+    return pkgutil.resolve_name(own) if own else plain.sections
 
 
 def _suite_remarks(summary: Summary) -> dict[str, tuple[str, ...]]:

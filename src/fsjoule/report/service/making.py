@@ -42,7 +42,7 @@ class Maker:
         """A page or document; a run's folder; the address that a search leads to. Raises FsjouleError."""
         if isinstance(job, Task):
             text = self._text(job)
-            # An older index may hold any text; texts of run folders are plain already.
+            # Whoever may write to the database may put any text there; texts of run folders are plain already.
             return _packed(plain(text) if job.format is Format.HTML else text)
         with self._settings.open() as index:
             return self._run(index, job.run_id).path if isinstance(job, Locate) else self._found(index, job.text)

@@ -18,8 +18,7 @@ from fsjoule.report.service.errors import MissingError
 from fsjoule.report.service.jobs import Format, Job, Locate, Made, Search, Task, signature
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.site import assets
-from fsjoule.store.index.database import Index
-from fsjoule.store.index.state import state_of
+from fsjoule.store.index.database import Index, state_of
 
 MIB: Final = 1 << 20
 _KEPT_BYTES: Final = 128 * MIB

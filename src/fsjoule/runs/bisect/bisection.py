@@ -15,12 +15,11 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.kernels.compilation import compiler_version
-from fsjoule.kernels.configuration import board_configuration
-from fsjoule.kernels.kconfig import parse_config
+from fsjoule.kernels.configuration import board_configuration, parse_config
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree import commits as tree
+from fsjoule.kernels.tree.builder import CommitBuilds
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
-from fsjoule.kernels.tree.outcomes import Builds
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model.bisection import NoKernel
 from fsjoule.model.labels import counted
@@ -76,12 +75,12 @@ def bisect(request: BisectRequest) -> State:
         if request.explained:
             _check_symbols(frozen)
 
-        def with_alignment() -> Builds:
+        def with_alignment() -> CommitBuilds:
             found = aligned(frozen, ends[1], progress=request.say, jobs=request.jobs)
             request.say(f"functions are aligned by {found.how}")
-            return Builds(repository, found.frozen, request.jobs, recipe, compiler)
+            return CommitBuilds(repository, found.frozen, request.jobs, recipe, compiler)
 
-        plain = Builds(repository, frozen, request.jobs, recipe, compiler)
+        plain = CommitBuilds(repository, frozen, request.jobs, recipe, compiler)
         builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment, request.say))
         _tell_lines(log, builds, line)
         boots = closing.enter_context(_boots(request, choice))

@@ -9,11 +9,9 @@ from typing import Final, Self
 
 from fsjoule.kernels.build import read_notes
 from fsjoule.kernels.tree import commits as tree
-from fsjoule.kernels.tree.builder import Builder
-from fsjoule.kernels.tree.changes import changes_of
-from fsjoule.kernels.tree.made_commits import Conflict
-from fsjoule.kernels.tree.outcomes import Builds, Built
-from fsjoule.kernels.tree.pools import pools_of
+from fsjoule.kernels.tree.builder import Builder, BuiltCommit, CommitBuilds
+from fsjoule.kernels.tree.commits import Conflict
+from fsjoule.kernels.tree.pools import changes_of, pools_of
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.store.bisection import Line
@@ -30,11 +28,11 @@ class TreeBuilds:
     """
 
     repository: Repository
-    plain: Builds
-    aligned: Callable[[], Builds]
+    plain: CommitBuilds
+    aligned: Callable[[], CommitBuilds]
     say: Callable[[str], None]
     _commits: dict[str, tree.Commit] = field(default_factory=dict[str, tree.Commit], init=False)
-    _built: dict[str, Built] = field(default_factory=dict[str, Built], init=False)
+    _built: dict[str, BuiltCommit] = field(default_factory=dict[str, BuiltCommit], init=False)
     _builders: dict[bool, Builder] = field(default_factory=dict[bool, Builder], init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
 
@@ -72,7 +70,7 @@ class TreeBuilds:
         if wanted.aligned not in self._builders or isinstance(commit := self._commit(wanted), Conflict):
             return None
         outcome = self._builders[wanted.aligned].outcome(commit)
-        return _built(outcome) if isinstance(outcome, Built) else None
+        return _built(outcome) if isinstance(outcome, BuiltCommit) else None
 
     def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
         commit = self._commit(wanted)
@@ -80,7 +78,7 @@ class TreeBuilds:
             return NoKernel(f"git cannot revert {self._commits[wanted.without].short} there: {commit}")
         builder = self._builder(aligned=wanted.aligned)
         outcome = builder.wait(commit, _BUILD_TIMEOUT_S)
-        if not isinstance(outcome, Built):
+        if not isinstance(outcome, BuiltCommit):
             return NoKernel(outcome.reason)
         if wanted.is_plain:
             self._built[wanted.commit] = outcome
@@ -102,5 +100,5 @@ class TreeBuilds:
         return self._builders[aligned]
 
 
-def _built(outcome: Built) -> BuiltKernel:
+def _built(outcome: BuiltCommit) -> BuiltKernel:
     return BuiltKernel(outcome.folder, outcome.image, read_notes(outcome.folder).seconds)

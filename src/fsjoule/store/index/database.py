@@ -1,4 +1,4 @@
-"""Opens an index: finds it, brings its schema up to date, and translates the database's errors.
+"""Opens an index: finds it, makes its tables, and translates the database's errors.
 
 SQLite keeps its default journal mode (no WAL), so that an index written by root is one file that everybody can read.
 Writers take SQLite's lock at their begin, not halfway, and wait for each other.
@@ -6,6 +6,8 @@ Writers take SQLite's lock at their begin, not halfway, and wait for each other.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shlex
 import sqlite3
 from collections.abc import Generator
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol, Self
 from urllib.parse import quote, unquote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from fsjoule.errors import (
@@ -28,7 +30,7 @@ from fsjoule.errors import (
 )
 from fsjoule.host.plaintext import plain_line
 from fsjoule.store.index.defaults import VARIABLE
-from fsjoule.store.index.upgrade import MIGRATIONS, check_not_newer, is_newest, revision_of, upgrade
+from fsjoule.store.index.schema import INDEX_VERSION, index_version, metadata
 
 _WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86400.0
@@ -36,6 +38,8 @@ _CACHE_KIB: Final = 64 * 1024
 _WRITING: Final = "fsjoule_writing"
 # Begins the name of SQLite's database where it is a URI.
 _URI: Final = "file:"
+# Any number, the same in all versions of fsjoule: PostgreSQL's lock for making the tables.
+_LOCK: Final = 4_190_211
 _CHOICES: Final = "give a file, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 # What PostgreSQL, or a pooler before it, says of connections: lost, refused, too many, ended by an administrator.
 _LOST: Final = ("08", "57")
@@ -43,9 +47,19 @@ _TOO_MANY: Final = "53300"
 _ROLES: Final = "see the roles in docs/database.md"
 _ANOTHER: Final = f"choose another index with --index or {VARIABLE}"
 
+_DIGEST_BYTES: Final = 8
+# SQLite's file format, 1.3: the number of transactions that wrote to the file.
+_CHANGE_COUNTER: Final = slice(24, 28)
+# The server counts rows a second after their transaction, and ten at the latest, without reading a table. A restart
+# after a crash begins to count anew. Kept verdicts change no answer.
+_COUNTED: Final = text(
+    "SELECT sum(n_tup_ins), sum(n_tup_upd), sum(n_tup_del), count(*), pg_postmaster_start_time() "
+    "FROM pg_stat_user_tables WHERE schemaname = current_schema() AND relname <> 'judged_series'"
+)
+
 
 class Index:
-    """An open index of the current schema. Close it, or use it as a context manager."""
+    """An open index of this version. Close it, or use it as a context manager."""
 
     def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
         self._engine = engine
@@ -91,14 +105,12 @@ class Index:
             yield connection
 
 
-def open_index(
-    location: str | Path, *, create: bool = False, read_only_s: float | None = None, migrations: Path = MIGRATIONS
-) -> Index:
-    """Open the index at a URL or in a file; an older schema is brought up to date.
+def open_index(location: str | Path, *, create: bool = False, read_only_s: float | None = None) -> Index:
+    """Open the index at a URL or in a file.
 
-    `create` makes a missing index. With `read_only_s` nothing is ever written, also no newer schema, and writers are
-    waited for so many seconds at most, whatever the URL says. Raises ConfigError for an invalid URL, ResultError for a
-    missing index, another schema or another file, IndexServerError if the database cannot be reached.
+    `create` makes a missing index. With `read_only_s` nothing is ever written, and writers are waited for so many
+    seconds at most, whatever the URL says. Raises ConfigError for an invalid URL, ResultError for a missing index,
+    another version or another file, IndexServerError if the database cannot be reached.
     """
     url = index_url(location)
     read_only = read_only_s is not None
@@ -110,7 +122,7 @@ def open_index(
     engine = _engine(url)
     try:
         with _complaints(url):
-            _prepare(engine, create=create, read_only=read_only, migrations=migrations)
+            _prepare(engine, create=create and not read_only)
     except BaseException:
         engine.dispose()
         raise
@@ -122,24 +134,46 @@ def _read_only(url: URL) -> URL:
     return url.set(database=_URI + quote(str(url.database)), query={**url.query, "mode": "ro", "uri": "true"})
 
 
-def _prepare(engine: Engine, *, create: bool, read_only: bool, migrations: Path) -> None:
+def _prepare(engine: Engine, *, create: bool) -> None:
+    """Check the index's version, and make its tables if it has none and shall be made."""
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             _check_tables(connection, engine.url)
-        found = revision_of(connection)
-    if is_newest(found, migrations):
-        return
-    if found is not None:
-        check_not_newer(found, migrations, _shown(engine.url))
-    elif not create:
+        version = _version_of(connection)
+    if version is None and create:
+        with _writing(engine) as connection:
+            version = make_tables(connection)
+    if version is None:
         raise absent(_shown(engine.url))
-    if read_only:
+    if version != INDEX_VERSION:
         raise ResultError(
-            f"the index {_shown(engine.url)} is of an older schema, and is only read here",
-            hint="bring it up to date: fsjoule index upgrade --index URL",
+            f"the index {_shown(engine.url)} has version {plain_line(version)}; "
+            f"this version of fsjoule reads {INDEX_VERSION}",
+            hint="use the fsjoule that made it, or make another one from the runs: "
+            "fsjoule index rebuild results --index FILE",
         )
-    with _writing(engine) as connection:
-        upgrade(connection, migrations)
+
+
+def _version_of(connection: Connection) -> str | None:
+    """The version of an index; None for a database without one."""
+    if not inspect(connection).has_table(index_version.name):
+        return None
+    return connection.execute(select(index_version.c.version)).scalar()
+
+
+def make_tables(connection: Connection) -> str | None:
+    """Make an index's tables in the connection's transaction, and return its version.
+
+    If several processes come at once, the first makes them.
+    """
+    if connection.dialect.name == "postgresql":
+        # SQLite's writers wait for each other anyway.
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    if (version := _version_of(connection)) is not None:
+        return version
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(insert(index_version).values(version=INDEX_VERSION))
+    return INDEX_VERSION
 
 
 def _check_tables(connection: Connection, url: URL) -> None:
@@ -311,3 +345,35 @@ def _from_sqlite(kind: str, index: str, said: str) -> FsjouleError:
             return StorageError(f"{index} cannot be opened or written: {said}", hint=f"make room or {_ANOTHER}")
         case _:
             return ResultError(f"{index} refused: {said}", hint=f"delete it and rebuild it, or {_ANOTHER}")
+
+
+def state_of(index: Index) -> str:
+    """A text of 16 hexadecimal digits that changes when anybody has written to the index.
+
+    Whoever keeps answers asks for the state before the answer: so an answer may be newer than its state, never older.
+    In PostgreSQL it changes ten seconds after a transaction at the latest. In SQLite looking takes 20 µs. Raises
+    ResultError if the index is gone, IndexServerError if its server does not answer.
+    """
+    file = index.file
+    if file is not None:
+        return _digest(*_of_file(file), *_of_file(Path(f"{file}-wal"), needed=False))
+    with index.reading() as connection:
+        return _digest(*connection.execute(_COUNTED).one())
+
+
+def _of_file(file: Path, *, needed: bool = True) -> tuple[object, ...]:
+    try:
+        with file.open("rb", buffering=0) as opened:
+            status = os.fstat(opened.fileno())
+            counter = opened.read(_CHANGE_COUNTER.stop)[_CHANGE_COUNTER]
+    except FileNotFoundError as error:
+        if needed:
+            raise absent(str(file)) from error
+        return ()
+    except OSError as error:
+        raise ResultError(f"the index {file} cannot be read: {error.strerror}") from error
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, counter
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -22,8 +22,7 @@ from fsjoule.store import selection
 from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.schema import measurements, runs
-from fsjoule.store.index.upgrade import revision_of
+from fsjoule.store.index.schema import INDEX_VERSION, measurements, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ def stats(index: Index) -> Stats:
         used = _used(connection, measurements.c.series, catalogue.series)
         kernels = _used(connection, measurements.c.kernel, catalogue.kernels)
         return Stats(
-            schema=revision_of(connection) or "",
+            schema=INDEX_VERSION,
             runs=connection.execute(select(func.count()).select_from(runs)).scalar_one(),
             measurements=measured,
             valid=valid,

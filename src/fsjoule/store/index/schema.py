@@ -1,4 +1,4 @@
-"""The index's tables. Each change needs a migration in `migrations/versions/`; a test compares the two.
+"""The index's tables. Each change needs another INDEX_VERSION: an index of another one is made anew from the runs.
 
 ::
 
@@ -38,7 +38,16 @@ from fsjoule.store.index.columns import figure_columns
 PlainText: Final = Text().with_variant(Text(collation="C"), "postgresql")
 DIGEST_BYTES: Final = 16
 
+INDEX_VERSION: Final = "1"
+
 metadata: Final = MetaData()
+
+index_version: Final = Table(
+    "fsjoule_index_version",  # the database may have another application's tables
+    metadata,
+    Column("version", PlainText, nullable=False),
+    PrimaryKeyConstraint("version", name="fsjoule_index_version_pkey"),
+)
 
 kernels: Final = Table(
     "kernels",

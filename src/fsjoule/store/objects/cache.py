@@ -25,12 +25,18 @@ from fsjoule.host.cache.contents import fingerprint
 from fsjoule.host.cache.locks import is_used_here, unused, use
 from fsjoule.host.paths import cache_folder
 from fsjoule.store.objects.address import Address, is_address, parse_address
-from fsjoule.store.objects.bucket import Bucket, open_bucket
+from fsjoule.store.objects.bucket import Bucket, in_parallel, open_bucket
 from fsjoule.store.objects.folder_files import digests, folder_files
-from fsjoule.store.objects.manifest import StoredRun, decode_manifest, encode_manifest
 from fsjoule.store.objects.pull import fetch
-from fsjoule.store.objects.requests import in_parallel
-from fsjoule.store.objects.runs import Listing, known_manifest, listed_runs, run_listing
+from fsjoule.store.objects.runs import (
+    Listing,
+    StoredRun,
+    decode_manifest,
+    encode_manifest,
+    known_manifest,
+    listed_runs,
+    run_listing,
+)
 from fsjoule.store.progress import Watcher, unwatched
 
 LIMIT_VARIABLE: Final = "FSJOULE_RUNS_CACHE_GIB"

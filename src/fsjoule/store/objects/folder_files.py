@@ -11,7 +11,7 @@ from fsjoule.errors import ResultError
 from fsjoule.host.inside import TRACE_BYTES, read_inside
 from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import RUN_FILE
-from fsjoule.store.objects.manifest import MOST_FILES, PAGE, StoredRun
+from fsjoule.store.objects.runs import MOST_FILES, PAGE, StoredRun
 from fsjoule.store.reader import run_files
 
 

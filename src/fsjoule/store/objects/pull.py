@@ -15,11 +15,9 @@ from fsjoule.host.inside import TRACE_BYTES
 from fsjoule.model import RunStatus
 from fsjoule.store.files import flush_folder
 from fsjoule.store.folder import FETCHED, is_being_written
-from fsjoule.store.objects.bucket import Bucket
+from fsjoule.store.objects.bucket import Bucket, in_parallel
 from fsjoule.store.objects.folder_files import content_of, digests, folder_files, looks_like
-from fsjoule.store.objects.manifest import Compared, StoredFile, StoredRun, compared
-from fsjoule.store.objects.requests import in_parallel
-from fsjoule.store.objects.runs import object_key, read_manifest
+from fsjoule.store.objects.runs import Compared, StoredFile, StoredRun, compared, object_key, read_manifest
 from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file
 

@@ -20,20 +20,21 @@ from fsjoule.errors import ObjectStoreError, ResultError
 from fsjoule.model import RunStatus
 from fsjoule.store.folder import is_being_written
 from fsjoule.store.objects.address import is_run_name
-from fsjoule.store.objects.bucket import MIB, Bucket
+from fsjoule.store.objects.bucket import MIB, Bucket, in_parallel
 from fsjoule.store.objects.folder_files import FolderFile, digests, folder_files, joined, looks_like, size_bytes
-from fsjoule.store.objects.intents import write_intent
-from fsjoule.store.objects.manifest import (
+from fsjoule.store.objects.prune import idle_version, write_intent
+from fsjoule.store.objects.runs import (
     BUNDLE_BYTES,
     SMALL_BYTES,
     Compared,
     StoredFile,
     StoredRun,
     compared,
+    object_key,
+    read_manifest,
+    run_key,
+    write_manifest,
 )
-from fsjoule.store.objects.prune_mark import idle_version
-from fsjoule.store.objects.requests import in_parallel
-from fsjoule.store.objects.runs import object_key, read_manifest, run_key, write_manifest
 from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file
 

@@ -6,19 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from fsjoule.hooks import Rows
 from fsjoule.model import Workload
 from fsjoule.model.metrics import Metric
 from fsjoule.suites import SUITES
-from fsjoule.suites.discovery import defined
 from fsjoule.suites.published.cells import Cell, Quantity
 from fsjoule.suites.published.publication import Publication
 
-PUBLICATIONS: Final = {each.name: each for each in defined(Publication)}
-
-# Several suites can repeat one publication.
-_BY_SOURCE: Final = {each.source: each for each in PUBLICATIONS.values()}
-# Our suites with some workloads of a publication.
-_BORROWS: Final = {"quick": "energy-emmc-2025"}
+PUBLICATIONS: Final = Rows("publication", "fsjoule_publications", Publication)
 
 # A series' name of a workload: its slug, and perhaps a size.
 _SLUG: Final = re.compile(r"(\S+)(?: .*)?")
@@ -42,7 +37,8 @@ class PublishedRow:
 def publication_of(suite: str) -> Publication | None:
     """The publication that a suite, or a part of one, repeats."""
     known = SUITES.get(suite.partition("/")[0])
-    return _BY_SOURCE.get(known.source) if known else None
+    # Several suites can repeat one publication.
+    return next((each for each in PUBLICATIONS.values() if known and each.source == known.source), None)
 
 
 def row_for(suite: str, filesystem: str, workload: Workload) -> PublishedRow | None:
@@ -68,7 +64,7 @@ def figure_of_slug(suite: str, filesystem: str, workload: str, metric: Metric) -
 
 
 def _compared_with(suite: str) -> Publication | None:
-    return publication_of(_BORROWS.get(suite, suite))
+    return publication_of(suite) or next((each for each in PUBLICATIONS.values() if suite in each.lends_to), None)
 
 
 def _figure(publication: Publication, filesystem: str, slug: str, quantity: Quantity) -> float | None:

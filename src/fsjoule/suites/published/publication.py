@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
+from pathlib import Path
 
 from fsjoule.model import Workload
 from fsjoule.suites.published.cells import Figures, PublishedFigure
@@ -27,6 +27,8 @@ class Publication:
 
     `remarks` are for readers who compare with it. `without` are pairs of a part and a filesystem that it calls
     impossible. `names` gives a workload's names in cells; if workloads share a name, the greatest figure counts.
+    `lends_to` are suites that have some of its workloads. `sections` is the function (`module:name`, of a
+    `report.publications.view.View`) with which a report gets its own sections, if there are any.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Publication:
     doubts: tuple[Doubt, ...] = ()
     without: frozenset[tuple[str, str]] = field(default_factory=frozenset[tuple[str, str]])
     names: Names = by_slug
+    lends_to: tuple[str, ...] = ()
+    sections: str = ""
 
     def on(self, hardware: str = "") -> Figures:
         """The figures of one machine by cell."""
@@ -44,10 +48,9 @@ class Publication:
         return Figures(found, self.without)
 
 
-def rows_of(table: str, *even: str) -> list[dict[str, str]]:
-    """The rows of a CSV table of `definitions/`; `even` columns get final zeros again."""
-    text = files("fsjoule.suites.definitions").joinpath(table).read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
+def rows_of(table: Path, *even: str) -> list[dict[str, str]]:
+    """The rows of a CSV table; `even` columns get final zeros again."""
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     for column in even:
         decimals = max(len(row[column].partition(".")[2]) for row in rows)
         for row in rows:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final
 
-from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, parse_toml
+from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.model import MIB
 from fsjoule.virtual.board.power_model import PowerCoefficients
 from fsjoule.virtual.disks.lossy_disk import Cache
@@ -22,6 +23,14 @@ _SOCKET_PATH_LIMIT_BYTES: Final = 107
 
 _Mib = Annotated[int, Field(gt=0, le=4096)]
 _DiskMib = Annotated[int, Field(gt=0, le=1024 * 1024)]
+
+
+def _instrument(name: str) -> str:
+    if name not in INSTRUMENTS:
+        raise ValueError(f"{name} is no instrument; choose from: {', '.join(INSTRUMENTS)}")
+    return name
+
+
 _Text = Annotated[str, Field(min_length=1)]
 _DiskName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$")]
 
@@ -198,7 +207,7 @@ class BoardConfig:
     recipe: _Text = "imx6ul"
     soc: _Text = "imx6ul"
     # Emulated beside the meter. A serial adapter takes their marks to the host; a PPK2 has the wire of the pin, too.
-    instruments: tuple[Literal["ppk2", "iio", "joulescope", "powercap", "scpi"], ...] = ()
+    instruments: tuple[Annotated[str, AfterValidator(_instrument)], ...] = ()
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
     @property

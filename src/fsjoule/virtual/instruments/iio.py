@@ -14,7 +14,10 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
+from fsjoule.virtual.instruments.emulator import VOLTS, Amperes, Emulator
 from fsjoule.virtual.instruments.tcp import served
 
 # That of libiio's own XML; its library checks it.
@@ -171,3 +174,12 @@ def iiod(*devices: Device, simulated: bool = True) -> Generator[Iiod]:
 
     with served(Conversation) as emulated.port:
         yield emulated
+
+
+@contextmanager
+def _serve(amperes: Amperes, _beside: Path) -> Generator[str]:
+    with iiod(ina226(amperes, volts=VOLTS)) as server:
+        yield f"iio:{server.uri}/ina226"
+
+
+EMULATOR: Final = Emulator(serve=_serve)

@@ -13,23 +13,34 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-from pyjoulescope_driver import time64
 
+from fsjoule.virtual.instruments.emulator import Emulator
 from fsjoule.virtual.instruments.load import FeedLoad
 from fsjoule.virtual.lab.files import lab_at
-
-__all__ = ["Driver", "time64"]
 
 Floats = npt.NDArray[np.float64]
 RATE: Final = 2_000_000
 _BLOCK_S: Final = 0.05
-_time64: Any = time64  # a module without types
 _COORDINATOR: Final = "LG_COORDINATOR"
+
+
+def __getattr__(name: str) -> object:
+    """The driver's module `time64`, which only the user of a Joulescope has installed."""
+    if name != "time64":
+        raise AttributeError(name)
+    return _time64()
+
+
+@cache
+def _time64() -> Any:  # noqa: ANN401 - a module without types
+    return import_module("pyjoulescope_driver").time64
 
 
 @dataclass
@@ -71,7 +82,7 @@ class Device:
             "sample_rate": RATE,
             "decimate_factor": step,
             "time_map": {
-                "offset_time": _time64.as_time64(time.time() + self.born_s - time.monotonic()),
+                "offset_time": _time64().as_time64(time.time() + self.born_s - time.monotonic()),
                 "offset_counter": 0,
                 "counter_rate": float(RATE * (1 + self.drift)),
             },
@@ -201,3 +212,6 @@ def _beside(devices: Path, number: int) -> Device:
         return load.amperes((seconds * 1e9).astype(np.int64)) * volts
 
     return Device(watts, f"u/js220/SIM{number:03}", until_s=lambda: load.known_until_ns() * 1e-9)
+
+
+EMULATOR: Final = Emulator(address="joulescope:js220/SIM{number:03}", variables={"FSJOULE_JOULESCOPE": __name__})

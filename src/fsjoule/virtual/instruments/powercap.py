@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from fsjoule.virtual.instruments.emulator import VOLTS, Amperes, Emulator
+
+_ZONE: Final = "intel-rapl:0"
 # As a real one: Intel SDM, volume 3B, 15.10.3.
 _UPDATE_S: Final = 0.001
 _DIGITS: Final = 12  # one write of the same length each time: a reader never sees half a number
@@ -46,3 +49,13 @@ def zone(
         ended.set()
         thread.join(timeout=5)
         os.close(file)
+
+
+@contextmanager
+def _serve(amperes: Amperes, beside: Path) -> Generator[str]:
+    folder = beside.with_name(f"{beside.name}-zones")
+    with zone(folder, _ZONE, lambda seconds: VOLTS * amperes(seconds)) as path:
+        yield f"powercap:{path}"
+
+
+EMULATOR: Final = Emulator(serve=_serve)

@@ -19,10 +19,13 @@ import numpy as np
 
 from fsjoule.host.realtime import prefer_this_thread
 from fsjoule.meter.protocol.ppk2 import FRAME_BYTES
+from fsjoule.virtual.board.config import BoardConfig
+from fsjoule.virtual.instruments.emulator import Emulator, Program, feed, module_program
 from fsjoule.virtual.instruments.load import ConstantLoad, FeedLoad, Load
 from fsjoule.virtual.instruments.ppk2 import EmulatedPpk2
 from fsjoule.virtual.instruments.terminal import Terminal, end_asked
 
+_NAME: Final = "ppk2"
 _SAMPLE_NS: Final = 10_000
 # USB brings samples in pieces, too.
 _PERIOD_S: Final = 0.005
@@ -35,7 +38,7 @@ _WRITE_BYTES: Final = 4096
 _HIGH: Final = ord("1")
 
 
-class Program:
+class Ppk2Program:
     """One instrument on its terminals."""
 
     def __init__(self, load: Load, stream: Terminal, pin: Terminal | None) -> None:
@@ -142,6 +145,14 @@ def _edges(levels: bytes, since_ns: int, now_ns: int) -> list[tuple[int, int]]:
     return [(first_ns + i * apart_ns, int(byte == _HIGH)) for i, byte in enumerate(levels)]
 
 
+def _of_a_board(board: BoardConfig, devices: Path) -> Program:
+    links = {"--stream-link": devices / _NAME, "--pin-link": board.ppk2_pin[0]}
+    return module_program(_NAME, "program", links, *feed(devices))
+
+
+EMULATOR: Final = Emulator(program=_of_a_board, serial=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="An emulated Power Profiler Kit II on pseudo terminals.")
     parser.add_argument("--stream-link", type=Path, required=True, help="link to the terminal of its USB port")
@@ -154,7 +165,7 @@ def main() -> int:
     load = ConstantLoad(chosen.amperes) if chosen.feed is None else FeedLoad(chosen.feed)
     with ExitStack() as closing:
         pin = None if chosen.pin_link is None else Terminal(chosen.pin_link, closing, held=True)
-        program = Program(load, Terminal(chosen.stream_link, closing, held=False), pin)
+        program = Ppk2Program(load, Terminal(chosen.stream_link, closing, held=False), pin)
         prefer_this_thread()
         program.run(ended)
         sys.stderr.write(f"samples that the host did not read in time: {program.lost}\n")

@@ -7,9 +7,15 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from fsjoule.virtual.instruments.emulator import VOLTS, Amperes, Emulator
 from fsjoule.virtual.instruments.tcp import served
+
+# A supply's converter integrates over a cycle of the mains.
+_CYCLE_S: Final = 0.02
+_PARTS: Final = 20
 
 IDENTITY: Final = "fsjoule,emulated supply,SIM-4711,1.0"
 
@@ -61,3 +67,17 @@ def supply(**settings: object) -> Generator[Supply]:
 
     with served(Conversation) as emulated.port:
         yield emulated
+
+
+@contextmanager
+def _serve(amperes: Amperes, _beside: Path) -> Generator[str]:
+    def over_a_cycle() -> float:
+        begin_s = time.monotonic()
+        time.sleep(_CYCLE_S)
+        return sum(amperes(begin_s + (part + 0.5) / _PARTS * _CYCLE_S) for part in range(_PARTS)) / _PARTS
+
+    with supply(volts=VOLTS, amperes=over_a_cycle) as emulated:
+        yield emulated.address
+
+
+EMULATOR: Final = Emulator(serve=_serve)

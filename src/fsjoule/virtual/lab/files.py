@@ -27,7 +27,7 @@ from fsjoule.host.process_ref import ProcessRef, ending
 from fsjoule.virtual.disks.loop_device import remove_abandoned
 
 PLACE: Final = "virtual"
-LAB_SCHEMA: Final = "fsjoule.lab/1"
+LAB_SCHEMA: Final = "fsjoule.virtual-lab/1"
 # labgrid's exporter accepts serial ports only below /dev, and a unix socket's path has at most 107 bytes.
 _DEVICES_ROOT: Final = Path("/dev/shm")  # noqa: S108 - the directory made there is private (mode 0700)
 _EPITAPH_TIMEOUT_S: Final = 2.0
@@ -116,7 +116,7 @@ class LabRecord:
     ready: bool = False
     boards: tuple[BoardRecord, ...] = (BoardRecord(),)
     exporters: int = 1
-    schema: Literal["fsjoule.lab/1"] = LAB_SCHEMA
+    schema: Literal["fsjoule.virtual-lab/1"] = LAB_SCHEMA
 
     def board_at(self, place: str) -> BoardRecord | None:
         """The board of a place; without a name the first. None for a place that the lab does not have."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.host.process_ref import ProcessRef, Seen, ending, family, seen
+from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.virtual.lab.board import board_status
 from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord, ServiceRecord, lab_at, lab_names
 from fsjoule.virtual.lab.services import listens
@@ -23,7 +24,7 @@ _EXPORTER: Final = "exporter"
 _SSHD: Final = "sshd"
 _METER: Final = "meter"
 # The other instruments, and the adapter at the mark line for them.
-_INSTRUMENTS: Final = ("ppk2", "iio", "powercap", "scpi", "adapter")
+_INSTRUMENTS: Final = (*INSTRUMENTS, "adapter")
 _SER2NET: Final = "ser2net"
 _CONSOLE: Final = "console"
 # A process may be stopped only for a moment: it is checked twice.

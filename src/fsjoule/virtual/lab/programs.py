@@ -41,7 +41,7 @@ def simulator(progress: Progress) -> Path:
 def flash_memory(config: FlashMemoryConfig, progress: Progress) -> Path:
     """The boot loader of a board that has it in its own flash memory. Raises ConfigError, LabError."""
     wanted = {_LOADER: (config.package, config.file)}
-    return package_files(_LOADER, "armhf", config.suite, ("main",), wanted, progress=progress) / _LOADER
+    return package_files("armhf", config.suite, ("main",), wanted, progress=progress) / _LOADER
 
 
 def probe(progress: Progress) -> Path:

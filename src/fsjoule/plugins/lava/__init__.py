@@ -1,0 +1,10 @@
+"""A labgrid place as a LAVA device, a suite as a LAVA job: the command `fsjoule lava`."""
+
+from __future__ import annotations
+
+from fsjoule.hooks import Command, hook
+
+
+@hook
+def fsjoule_commands() -> list[Command]:
+    return [Command("lava", "fsjoule.plugins.lava.commands:app", panel="CI")]

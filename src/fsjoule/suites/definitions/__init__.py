@@ -1,1 +1,0 @@
-"""All suites, one module each. A new module here is found by itself."""
