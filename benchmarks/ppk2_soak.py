@@ -23,6 +23,7 @@ from fsjoule.host import process
 from fsjoule.meter.links import ppk2
 from fsjoule.meter.tools.live import LiveReading
 from fsjoule.meter.tools.recorder import record_instrument
+from fsjoule.store.recordings import Recording
 
 _REPORT_S: Final = 60.0
 _VOLTS: Final = 5.0
@@ -73,7 +74,7 @@ def main() -> None:
             with busy(arguments.busy), ppk2.meter(f"{link},volts={_VOLTS:g}") as meter:
                 begin, cpu = time.monotonic(), time.process_time()
                 after = _After(arguments.minutes * 60)
-                done = record_instrument(meter, [Path(folder) / "trace.parquet"], after, say=after.say)
+                done = record_instrument(meter, [Path(folder) / "trace.parquet"], Recording, after, say=after.say)
                 took_s, cpu_s = time.monotonic() - begin, time.process_time() - cpu
                 size_mib = done.files[0].stat().st_size / (1 << 20)
         finally:

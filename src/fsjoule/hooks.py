@@ -139,9 +139,6 @@ class Command:
     panel: str = "Packages"
     group: bool = True
 
-    def load(self) -> Any:  # noqa: ANN401 - the rooms below cli have no typer
-        return pkgutil.resolve_name(self.app)
-
 
 class _Named(Protocol):
     @property
@@ -200,6 +197,19 @@ class Rows(Mapping[str, N]):
     def owner(self, name: str) -> str:
         """The package of a row: `fsjoule`, or its name and version."""
         return self._offers[name].owner
+
+
+def loaded(name: str, what: str, owner: str) -> Any:  # noqa: ANN401 - whatever a package has there
+    """The module, or the `module:object`, of a row. Raises ConfigError if a package's cannot be loaded."""
+    try:
+        return pkgutil.resolve_name(name if ":" in name else f"{name}:")
+    except Exception as error:
+        if owner == GROUP:
+            raise
+        raise ConfigError(
+            f"{what} of package {owner}: {name} cannot be loaded: {type(error).__name__}: {error}",
+            hint="upgrade or uninstall the package",
+        ) from error
 
 
 def twice(what: str, name: str, *owners: str) -> ConfigError:

@@ -20,6 +20,7 @@ from reported_runs import write_run
 
 from fsjoule.ci.gitlab.kept_runs import _pack
 from fsjoule.errors import ConfigError, ResultError
+from fsjoule.host.files import write_file
 from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside
 from fsjoule.host.plaintext import REPLACEMENT, is_plain, plain
 from fsjoule.host.terminal import PlainConsole
@@ -29,7 +30,6 @@ from fsjoule.report.svg import Rows, draw
 from fsjoule.runs.resume import resume
 from fsjoule.store.confirmations import confirmations
 from fsjoule.store.documents import parse
-from fsjoule.store.files import write_file
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs

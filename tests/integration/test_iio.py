@@ -15,12 +15,12 @@ from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of, validity
 from fsjoule.meter.energy.iio import OHM
 from fsjoule.meter.energy.stated import AMPERES_STEP
+from fsjoule.meter.instrument_files import write_instrument_file
 from fsjoule.meter.links.iio import IioMeter, find
 from fsjoule.meter.protocol.iio import IIO, ohms
 from fsjoule.model import MarkSource, PlainTrace, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile, Shunt
 from fsjoule.model.meter import READ_S, TURN_S
-from fsjoule.store.instrument_files import write_instrument_file
 from fsjoule.store.traces import read_trace
 from fsjoule.virtual.instruments.iio import Device, Iiod, iiod, ina226, ina228
 

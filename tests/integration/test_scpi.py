@@ -16,12 +16,12 @@ from command_line import CommandLine, command_line
 from fsjoule.errors import ConfigError, MeasurementInvalid, MeterError
 from fsjoule.meter.energy import energy, instrument_of
 from fsjoule.meter.energy.stated import AMPERES_OFFSET, stated_limits
+from fsjoule.meter.instrument_files import read_instrument_file, write_instrument_file
 from fsjoule.meter.links.scpi import ScpiMeter
 from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.model import PlainInfo, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile
 from fsjoule.model.meter import READ_S
-from fsjoule.store.instrument_files import read_instrument_file, write_instrument_file
 from fsjoule.store.traces import read_trace
 from fsjoule.virtual.instruments.scpi import supply
 

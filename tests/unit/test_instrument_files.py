@@ -12,11 +12,11 @@ from results_factory import METER
 from fsjoule.bench.instrument import check_meter
 from fsjoule.errors import ConfigError, InstrumentError, StorageError
 from fsjoule.meter.energy.ina219 import Ina219
+from fsjoule.meter.instrument_files import file_of, read_instrument_file, write_instrument_file
 from fsjoule.meter.links.notices import file_notices
 from fsjoule.meter.tools.calibration import noted
 from fsjoule.model import Ina219Info, MeterCalibration
 from fsjoule.model.instrument_file import Calibrated, Certificate, InstrumentFile, Room, Shunt
-from fsjoule.store.instrument_files import file_of, read_instrument_file, write_instrument_file
 
 TODAY = date(2026, 11, 23)
 CALIBRATED = MeterCalibration(gain_uncertainty_ppm=100, zero_date=1, gain_date=1)

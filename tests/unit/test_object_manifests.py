@@ -7,7 +7,14 @@ import hashlib
 import pytest
 
 from fsjoule.errors import ResultError
-from fsjoule.store.objects.runs import Compared, StoredFile, StoredRun, compared, decode_manifest, encode_manifest
+from fsjoule.store.objects.runs import (
+    FolderState,
+    StoredFile,
+    StoredRun,
+    decode_manifest,
+    encode_manifest,
+    folder_state,
+)
 
 
 def digest(content: str) -> str:
@@ -29,27 +36,27 @@ def named(files: dict[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("there", "here", "complete", "found"),
     [
-        ({"run": "a", "m1": "x"}, {"run": "a", "m1": "x"}, (True, True), Compared.SAME),
-        ({"run": "a", "page": "old"}, {"run": "a", "page": "new"}, (True, True), Compared.SAME),
-        ({"run": "a"}, {"run": "a", "page": "new"}, (True, True), Compared.SAME),
-        ({"run": "a", "m1": "x"}, {"run": "b", "m1": "x", "m2": "y"}, (False, True), Compared.NEWER),
-        ({"run": "a", "m1": "x"}, {"run": "b", "m1": "x"}, (False, True), Compared.NEWER),
-        ({"run": "a", "m1": "x"}, {"run": "b", "m1": "x"}, (False, False), Compared.NEWER),
-        ({"run": "a", "m1": "x"}, {"run": "a", "m1": "x", "gate": "g"}, (True, True), Compared.NEWER),
-        ({"run": "b", "m1": "x"}, {"run": "a", "m1": "x"}, (True, False), Compared.OLDER),
-        ({"run": "b", "m1": "x", "m2": "y"}, {"run": "a", "m1": "x"}, (True, False), Compared.OLDER),
-        ({"run": "b", "m1": "x", "m2": "y"}, {"run": "a", "m1": "x"}, (False, False), Compared.OLDER),
-        ({"run": "a", "m1": "x"}, {"run": "b", "m1": "x"}, (True, True), Compared.OTHER),
-        ({"run": "a", "m1": "x"}, {"run": "a", "m1": "y"}, (False, False), Compared.OTHER),
-        ({"run": "a", "m1": "x"}, {"run": "b", "m2": "y"}, (False, False), Compared.OTHER),
-        ({"run": "b", "m1": "x"}, {"run": "a", "m1": "x", "m2": "y"}, (True, False), Compared.OTHER),
+        ({"run": "a", "m1": "x"}, {"run": "a", "m1": "x"}, (True, True), FolderState.SAME),
+        ({"run": "a", "page": "old"}, {"run": "a", "page": "new"}, (True, True), FolderState.SAME),
+        ({"run": "a"}, {"run": "a", "page": "new"}, (True, True), FolderState.SAME),
+        ({"run": "a", "m1": "x"}, {"run": "b", "m1": "x", "m2": "y"}, (False, True), FolderState.NEWER),
+        ({"run": "a", "m1": "x"}, {"run": "b", "m1": "x"}, (False, True), FolderState.NEWER),
+        ({"run": "a", "m1": "x"}, {"run": "b", "m1": "x"}, (False, False), FolderState.NEWER),
+        ({"run": "a", "m1": "x"}, {"run": "a", "m1": "x", "gate": "g"}, (True, True), FolderState.NEWER),
+        ({"run": "b", "m1": "x"}, {"run": "a", "m1": "x"}, (True, False), FolderState.OLDER),
+        ({"run": "b", "m1": "x", "m2": "y"}, {"run": "a", "m1": "x"}, (True, False), FolderState.OLDER),
+        ({"run": "b", "m1": "x", "m2": "y"}, {"run": "a", "m1": "x"}, (False, False), FolderState.OLDER),
+        ({"run": "a", "m1": "x"}, {"run": "b", "m1": "x"}, (True, True), FolderState.OTHER),
+        ({"run": "a", "m1": "x"}, {"run": "a", "m1": "y"}, (False, False), FolderState.OTHER),
+        ({"run": "a", "m1": "x"}, {"run": "b", "m2": "y"}, (False, False), FolderState.OTHER),
+        ({"run": "b", "m1": "x"}, {"run": "a", "m1": "x", "m2": "y"}, (True, False), FolderState.OTHER),
     ],
 )
 def test_a_folder_is_newer_older_or_another(
-    there: dict[str, str], here: dict[str, str], complete: tuple[bool, bool], found: Compared
+    there: dict[str, str], here: dict[str, str], complete: tuple[bool, bool], found: FolderState
 ) -> None:
     digests = {path: digest(text) for path, text in named(here).items()}
-    assert compared(stored(complete=complete[0], **there), digests, complete=complete[1]) is found
+    assert folder_state(stored(complete=complete[0], **there), digests, complete=complete[1]) is found
 
 
 def test_a_manifest_comes_back() -> None:

@@ -24,7 +24,8 @@ import typer
 
 from fsjoule.cli.common import err, print_version
 from fsjoule.cli.ended import Group, exit_code_of
-from fsjoule.hooks import Command, Rows
+from fsjoule.errors import ConfigError
+from fsjoule.hooks import GROUP, Command, Rows, loaded
 
 # In the order of the main help, in its panels. Others come from packages: `COMMANDS`.
 _OURS: Final = (
@@ -52,6 +53,9 @@ _OURS: Final = (
 COMMANDS: Final = Rows("command", "fsjoule_commands", Command, lambda: _OURS)
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "doctor", "gate", "place")
+
+
+_logger = logging.getLogger(__name__)
 
 
 class _Warnings(logging.Handler):
@@ -91,10 +95,21 @@ def _app(first_word: str) -> typer.Typer:
     app.callback()(_fsjoule)
     commands = _commands(first_word)
     for each in {command.app: command for command in commands}.values():
-        app.add_typer(each.load(), name=each.name if each.group else None, cls=Group)
+        try:
+            loaded_app: typer.Typer = loaded(each.app, f"command {each.name}", _owner(each))
+        except ConfigError as error:
+            if each.name == first_word:
+                raise
+            _logger.warning("%s", error.in_a_line)  # of help for all others
+        else:
+            app.add_typer(loaded_app, name=each.name if each.group else None, cls=Group)
     panels = dict.fromkeys(command.panel for command in commands)
     Group.panels = {panel: [each.name for each in commands if each.panel == panel] for panel in panels}
     return app
+
+
+def _owner(command: Command) -> str:
+    return GROUP if command in _OURS else COMMANDS.owner(command.name)
 
 
 def _commands(first_word: str) -> Sequence[Command]:

@@ -39,7 +39,7 @@ def board_list(wide: Wide = False) -> None:
 def _check_meter(volts: float | None, instrument: str | None, marks: str | None) -> None:
     """Raise ConfigError for a PPK2's wrong voltage, an instrument's wrong address, and marks without either."""
     from fsjoule.errors import ConfigError
-    from fsjoule.meter.instruments import ADDRESSES, kind_at
+    from fsjoule.meter.instruments import addresses, kind_at
     from fsjoule.meter.links.ppk2 import Ppk2Settings
 
     if volts is None and instrument is None:
@@ -48,7 +48,7 @@ def _check_meter(volts: float | None, instrument: str | None, marks: str | None)
         refuse("a board has one meter: --ppk2 or", {"--instrument": instrument})
         Ppk2Settings.read({"volts": str(volts)})
     if instrument is not None and kind_at(instrument) is None:
-        raise ConfigError(f"--instrument: {instrument!r} is no address", hint=f"an address is {ADDRESSES}")
+        raise ConfigError(f"--instrument: {instrument!r} is no address", hint=f"an address is {addresses()}")
 
 
 def _meter(instrument: str | None, answered: str) -> tuple[str, str]:

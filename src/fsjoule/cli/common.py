@@ -207,7 +207,7 @@ def write_text(file: Path, text: str) -> None:
 
 def replace_text(file: Path, text: str) -> None:
     """Like `write_text`, in one step: who reads the file meanwhile reads the old one, or the new one."""
-    from fsjoule.store.files import write_file
+    from fsjoule.host.files import write_file
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

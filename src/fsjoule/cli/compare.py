@@ -85,7 +85,7 @@ def compare(
     from fsjoule.verdicts.compare import compare_sides
 
     shown = outputs(form, printed={"json": json_output, "markdown": markdown}, files={"page": page})
-    limits = Limits(alpha, false_discoveries, smallest_effect)
+    limits = ComparisonLimits(alpha, false_discoveries, smallest_effect)
     wanted = tuple(metric or ())
     where = Where(boards=listed(board), filesystems=listed(fs))
     with Sources(index) as sources:
@@ -102,7 +102,7 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ComparisonLimits:
     """The criteria that a user may set, as fractions."""
 
     alpha: float

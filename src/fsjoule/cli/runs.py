@@ -13,7 +13,7 @@ from fsjoule.errors import ResultError
 from fsjoule.model.labels import counted
 
 if TYPE_CHECKING:
-    from fsjoule.store.run_folders import FoundRun
+    from fsjoule.store.run_folders import NamedRun
 
 app = typer.Typer()
 
@@ -65,7 +65,7 @@ def runs(
         progress(f"and {counted(more, 'earlier run')}: --all")
 
 
-def _described(found: FoundRun) -> dict[str, Any]:
+def _described(found: NamedRun) -> dict[str, Any]:
     from fsjoule.store.folder import board_name
     from fsjoule.store.reader import load_run
 

@@ -23,7 +23,7 @@ from labgrid.step import step
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.lab.arguments import number, text
 from fsjoule.lab.port_stream import meter_errors, port_opener
-from fsjoule.meter.instruments import ADDRESSES, InstrumentMeter, kind_at
+from fsjoule.meter.instruments import InstrumentMeter, addresses, kind_at
 from fsjoule.meter.links.mark_listener import MarkListener
 from fsjoule.meter.links.ppk2 import Ppk2Meter, Ppk2Settings
 from fsjoule.meter.links.pumped import PumpedTty
@@ -155,7 +155,7 @@ class Ppk2Driver(InstrumentBase):
 def _address(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - like attrs
     def check(_owner: object, _attribute: object, value: object) -> None:
         if value != default and (not isinstance(value, str) or kind_at(value) is None):
-            raise ValueError(f"an address is {ADDRESSES}")
+            raise ValueError(f"an address is {addresses()}")
 
     return attr.ib(default=default, validator=check)
 

@@ -2,7 +2,7 @@
 
 For: the meter's stream and commands, joules and their uncertainty, and work with a meter at a desk.
 Called by: `bench`, `lab`, `virtual`, `runs`, `cli`.
-May call: `store` (recordings), `host`, `model`, `errors`.
+May call: `host`, `model`, `errors`.
 
 Rooms: `protocol/` (bytes to frames to a trace, pure), `links/` (ports, the receiving thread, commands), `energy/`
 (joules, their uncertainty, their validity, pure), `tools/` (watch, record, calibrate, self-test).

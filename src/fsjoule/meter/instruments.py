@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
+
+from fsjoule.hooks import GROUP, Rows, loaded
 
 if TYPE_CHECKING:
     from fsjoule.meter.energy.instrument import InstrumentErrors
@@ -87,7 +88,8 @@ class InstrumentKind:
     """A kind of instrument. `name` is `PlainInfo.instrument`; `form` and `what` describe its addresses to people.
 
     The rest are names of modules, which are imported when they are needed: a command's help needs none. A
-    `InstrumentLink` opens it, an `Errors` states its limits, an `Emulator` (`virtual/instruments`) stands in for it.
+    `InstrumentLink` opens it, an `Errors` states its limits, an `Emulator` (`virtual/instruments`) stands in for it; a
+    package's need not have one.
     """
 
     name: str
@@ -96,13 +98,17 @@ class InstrumentKind:
     what: str
     link_module: str
     errors_module: str
-    emulator_module: str
+    emulator_module: str = ""
 
     def link(self) -> InstrumentLink:
-        return cast("InstrumentLink", import_module(self.link_module))
+        return cast("InstrumentLink", self._loaded(self.link_module))
 
     def errors(self) -> Errors:
-        return cast("Errors", import_module(self.errors_module))
+        return cast("Errors", self._loaded(self.errors_module))
+
+    def _loaded(self, module: str) -> Any:  # noqa: ANN401 - a module
+        owner = INSTRUMENTS.owner(self.name) if self.name in INSTRUMENTS else GROUP
+        return loaded(module, f"instrument {self.name}", owner)
 
 
 _LINKS: Final = "fsjoule.meter.links"
@@ -142,8 +148,12 @@ _TABLE: Final = (
     ),
 )
 
-INSTRUMENTS: Final[dict[str, InstrumentKind]] = {row.name: row for row in _TABLE}
-ADDRESSES: Final = ", ".join(f"{row.form} for {row.what}" for row in INSTRUMENTS.values())
+INSTRUMENTS: Final = Rows("instrument", "fsjoule_instruments", InstrumentKind, lambda: _TABLE)
+
+
+def addresses() -> str:
+    """The forms of addresses, for people."""
+    return ", ".join(f"{row.form} for {row.what}" for row in INSTRUMENTS.values())
 
 
 def kind_at(address: str) -> InstrumentKind | None:

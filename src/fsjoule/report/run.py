@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from fsjoule.errors import ResultError, not_written
+from fsjoule.host.files import write_file
 from fsjoule.model import Trace
 from fsjoule.report.answer import answer
 from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
-from fsjoule.store.files import write_file
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.filesystems import contests

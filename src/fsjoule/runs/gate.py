@@ -11,6 +11,7 @@ from typing import Final
 from fsjoule import kernels, lab
 from fsjoule.errors import FsjouleError, KernelBuildError, StorageError
 from fsjoule.filesystems import modules_of
+from fsjoule.host.files import write_file
 from fsjoule.model.series import Where
 from fsjoule.report.gating.document import to_document
 from fsjoule.report.run import PAGE, write_report
@@ -19,7 +20,7 @@ from fsjoule.runs.request import Request
 from fsjoule.runs.session import Observer
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
-from fsjoule.store.files import check_writable, write_file
+from fsjoule.store.files import check_writable
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points

@@ -15,7 +15,7 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError, MeterError
 from fsjoule.host import interrupts
 from fsjoule.lab.wanted import AT_ONCE, Wanted
-from fsjoule.meter.instruments import ADDRESSES, INSTRUMENTS, InstrumentKind, InstrumentMeter, SearchResult, kind_at
+from fsjoule.meter.instruments import INSTRUMENTS, InstrumentKind, InstrumentMeter, SearchResult, addresses, kind_at
 from fsjoule.meter.links.client import ClientMeter, MeterClient
 from fsjoule.meter.links.finder import Candidate, find, serial_ports
 from fsjoule.meter.links.receiver import Receiver
@@ -213,7 +213,7 @@ def _only_one(say: Callable[[str], None]) -> str:
     seen = "; ".join(f"{each.address}: {each.why_not}" for each in found) or "there is no serial port"
     raise ConfigError(
         f"no meter was found ({seen})",
-        hint=f"name it: --meter with {FORMS}, lab:NAME for a virtual lab's, {ADDRESSES}; or --lg-env FILE. {_LIST}",
+        hint=f"name it: --meter with {FORMS}, lab:NAME for a virtual lab's, {addresses()}; or --lg-env FILE. {_LIST}",
     )
 
 

@@ -18,6 +18,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from fsjoule.errors import LabError, ResultError, StorageError
 from fsjoule.host.cache.locks import locked
+from fsjoule.host.files import flush_folder
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside, shown
 from fsjoule.host.json_text import json_text
 from fsjoule.model.bisection import WantedKernel
@@ -25,7 +26,6 @@ from fsjoule.model.metrics import Metric
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.statistics.evidence import KnownNoise
-from fsjoule.store.files import flush_folder
 
 SCHEMA: Final = "fsjoule.bisection/1"
 LOG_FILE: Final = "bisection.jsonl"

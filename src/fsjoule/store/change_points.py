@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard, cast
 
 from fsjoule.errors import FsjouleError
+from fsjoule.host.files import write_file
 from fsjoule.host.paths import cache_folder
 from fsjoule.statistics import finder as detection
 from fsjoule.statistics import memory
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.ratios import Floats
-from fsjoule.store.files import write_file
 
 _FOLDER: Final = "change-points"
 _MOST_KEPT: Final = 20_000

@@ -62,7 +62,7 @@ class Confirmation:
 
 def keep(folder: Path, confirmation: Confirmation) -> Path:
     """Write a confirmation into the folder, which is made if necessary; returns the file. Raises StorageError."""
-    from fsjoule.store.files import write_file  # noqa: PLC0415 - reading, which is common, does not need it
+    from fsjoule.host.files import write_file  # noqa: PLC0415 - reading, which is common, does not need it
 
     stamp = confirmation.made_utc.replace("-", "").replace(":", "")
     path = folder / f"{stamp}-{confirmation.series[:8]}-{confirmation.metric}-{secrets.token_hex(_ID_BYTES)}.json"

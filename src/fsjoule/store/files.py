@@ -11,21 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from fsjoule.errors import ConfigError, StorageError
+from fsjoule.host.files import PARTIAL_SUFFIX, flush_folder, write_through
 
-PARTIAL_SUFFIX: Final = ".partial"
 _PROBE_BYTES: Final = 1 << 16  # about the facts of a run, before its first measurement
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write `content` to `path`, or replace it, in one step. After an OSError `path` is unchanged."""
-    partial = path.with_name(path.name + PARTIAL_SUFFIX)
-    try:
-        _write_through(partial, content)
-        partial.replace(path)
-        flush_folder(path.parent)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
@@ -37,7 +25,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
         descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             for name, content in files.items():
-                _write_through(Path(f"/proc/self/fd/{descriptor}", name), content)
+                write_through(Path(f"/proc/self/fd/{descriptor}", name), content)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -72,21 +60,3 @@ def check_writable(folder: Path, option: str) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageError(said, hint="make room on that disk, or choose another folder") from error
         raise ConfigError(said, hint="choose another folder") from error
-
-
-def flush_folder(path: Path) -> None:
-    """Flush a folder's entries to the disk, so that a rename in it survives a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_through(path: Path, content: bytes) -> None:
-    # An old file of this name may be a link: it is removed, never written to.
-    path.unlink(missing_ok=True)
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.host.files import PARTIAL_SUFFIX, flush_folder, write_file
 from fsjoule.host.inside import list_inside, wrong_name
 from fsjoule.host.interrupts import shielded
 from fsjoule.host.json_text import json_text
 from fsjoule.host.limits import of_limit
 from fsjoule.model import Measurement, Run, Trace
-from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder, remove_folder, write_file, write_folder
+from fsjoule.store.files import remove_folder, write_folder
 from fsjoule.store.schemas import MEASUREMENT, RUN, encode
 from fsjoule.store.traces import encode_trace
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ResultError
+from fsjoule.host.files import PARTIAL_SUFFIX
 from fsjoule.host.inside import (
     ATTACHMENT_BYTES,
     DOCUMENT_BYTES,
@@ -22,7 +23,6 @@ from fsjoule.host.inside import (
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import MEASUREMENT_SCHEMA, RUN_SCHEMA, Measurement, Profile, Run, RunStatus, Symbols, Trace
 from fsjoule.model.labels import counted
-from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import (
     CHECKSUMS_FILE,
     MEASUREMENT_FILE,

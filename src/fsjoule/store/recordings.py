@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyarrow import csv
 
 from fsjoule.errors import ConfigError, StorageError
+from fsjoule.host.files import PARTIAL_SUFFIX, flush_folder
 from fsjoule.model import Trace
-from fsjoule.store.files import PARTIAL_SUFFIX, flush_folder
 from fsjoule.store.traces import TraceEncoder
 
 _DECIMALS: Final = 7  # a tenth of a microwatt

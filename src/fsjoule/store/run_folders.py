@@ -79,7 +79,7 @@ def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
             faults.append(Fault(Path(folder), f"it has no {RUN_FILE}"))
 
 
-class FoundRun(NamedTuple):
+class NamedRun(NamedTuple):
     """A run folder, by the time of its start (`20260309T100000Z`)."""
 
     started: str
@@ -87,7 +87,7 @@ class FoundRun(NamedTuple):
     path: Path
 
 
-def newest_first(folders: Iterable[Path]) -> list[FoundRun]:
+def newest_first(folders: Iterable[Path]) -> list[NamedRun]:
     """The runs at and below these folders. Raises ConfigError if one of the folders is missing."""
     return sorted(map(_found, runs_below(folders)[0]), reverse=True)
 
@@ -135,13 +135,13 @@ def named_folders(names: Iterable[str | Path]) -> list[Path]:
     return folders
 
 
-def _found(folder: Path) -> FoundRun:
+def _found(folder: Path) -> NamedRun:
     """The run of a folder, by the folder's name if that is one of ours."""
     parts = RUN_NAME.fullmatch(folder.name)
     if parts is not None:
-        return FoundRun(parts[1], folder.name.rpartition("-")[2], folder)
+        return NamedRun(parts[1], folder.name.rpartition("-")[2], folder)
     try:
         run = load_run_file(folder)
     except ResultError:
-        return FoundRun("", "", folder)  # who reads it says what is wrong
-    return FoundRun(run.started_utc.replace("-", "").replace(":", ""), run.run_id, folder)
+        return NamedRun("", "", folder)  # who reads it says what is wrong
+    return NamedRun(run.started_utc.replace("-", "").replace(":", ""), run.run_id, folder)

@@ -24,6 +24,7 @@ from fsjoule.ci.kernelci.kcidb import VARIABLE, Kcidb
 from fsjoule.errors import ConfigError, FsjouleError, KernelCIError, LabError, ResultError, also
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts, process
+from fsjoule.host.files import write_file
 from fsjoule.host.paths import project_dir, state_dir
 from fsjoule.host.plaintext import plain_line
 from fsjoule.host.process_ref import ending
@@ -32,7 +33,6 @@ from fsjoule.lab import EnvironmentFile
 from fsjoule.model import Run, RunStatus
 from fsjoule.report.kcidb import to_kcidb
 from fsjoule.runs.request import Request
-from fsjoule.store.files import write_file
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 from fsjoule.suites import check_modules
 

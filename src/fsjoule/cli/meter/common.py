@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.meter.instruments import ADDRESSES
+from fsjoule.meter.instruments import addresses
 from fsjoule.meter.links.streams import FORMS
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ MeterAddress = Annotated[
         "-m",
         envvar="FSJOULE_METER",
         metavar="ADDRESS",
-        help=(f"{FORMS}, lab:NAME for a virtual lab's, {ADDRESSES}. Not needed with a single meter of fsjoule's own."),
+        help=(
+            f"{FORMS}, lab:NAME for a virtual lab's, {addresses()}. Not needed with a single meter of fsjoule's own."
+        ),
     ),
 ]
 Environment = Annotated[

@@ -79,10 +79,11 @@ def _record(
 ) -> RecordedTrace:
     from fsjoule.meter.links.client import ClientMeter
     from fsjoule.meter.tools.recorder import record, record_instrument
+    from fsjoule.store.recordings import Recording
 
     if isinstance(instrument, ClientMeter):
-        return record(instrument.client, output, ended, seconds=seconds, say=say)
-    return record_instrument(instrument, output, ended, seconds=seconds, say=say)
+        return record(instrument.client, output, Recording, ended, seconds=seconds, say=say)
+    return record_instrument(instrument, output, Recording, ended, seconds=seconds, say=say)
 
 
 def _line(reading: LiveReading) -> str:

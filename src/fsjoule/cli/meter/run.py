@@ -78,10 +78,11 @@ def run(
 def _keep(output: Path | None, number: int, ran: Ran) -> None:
     if output is None or ran.trace is None:
         return
-    from fsjoule.meter.tools.recorder import keep
+    from fsjoule.store.recordings import Recording
 
     path = output if number == 1 else output.with_stem(f"{output.stem}-{number}")
-    keep(path, ran.trace)
+    with Recording(path) as recording:
+        recording.write(ran.trace)
 
 
 def _figures(ran: Ran) -> dict[str, Value]:

@@ -18,6 +18,7 @@ from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.iio import CHIPS, OHM, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
+from fsjoule.meter.instrument_files import file_of, read_instrument_file
 from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.iio import IIO, Source, is_power_monitor, ohms, source_of
@@ -25,7 +26,6 @@ from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.model import PlainInfo
 from fsjoule.model.instrument_file import InstrumentFile
 from fsjoule.model.meter import READ_S, TURN_S
-from fsjoule.store.instrument_files import file_of, read_instrument_file
 
 _URIS: Final = "FSJOULE_IIO"
 _TIMEOUT_MS: Final = 2000

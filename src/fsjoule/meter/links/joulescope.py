@@ -18,10 +18,10 @@ from typing import Any, Final, Self, TypeVar
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.stated import stated_limits
+from fsjoule.meter.instrument_files import file_of, read_instrument_file
 from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.protocol.joulescope import JOULESCOPE, POWER, VOLTAGE, Message, StreamTrace
 from fsjoule.model import PlainInfo, PlainTrace
-from fsjoule.store.instrument_files import file_of, read_instrument_file
 
 _T = TypeVar("_T")
 _MODULE: Final = "FSJOULE_JOULESCOPE"

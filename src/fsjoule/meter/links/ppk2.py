@@ -19,6 +19,7 @@ from serial.tools import list_ports
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.realtime import prefer_this_thread
 from fsjoule.meter.energy.stated import stated_limits
+from fsjoule.meter.instrument_files import read_instrument_file
 from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.pumped import PumpedTty
 from fsjoule.meter.links.streams import Stream, opener
@@ -26,7 +27,6 @@ from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.ppk2 import INPUTS, LEAST_MV, MOST_MV, SOURCE, USB_IDS, VOLTS, Metadata
 from fsjoule.meter.protocol.ppk2_trace import RATE_HZ, Ppk2Trace
 from fsjoule.model import Mark, MarkSource, PlainInfo, PlainTrace
-from fsjoule.store.instrument_files import read_instrument_file
 
 _NAME: Final = "ppk2"
 _DOCS: Final = "docs/meter.md#nordics-power-profiler-kit-ii"

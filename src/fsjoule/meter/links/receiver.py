@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from fsjoule.errors import ConfigError, MeterError
+from fsjoule.meter.instrument_files import read_instrument_file
 from fsjoule.meter.links.notices import news
 from fsjoule.meter.links.stray import Stray, StrayWatch
 from fsjoule.meter.links.streams import PortError, Stream
@@ -21,7 +22,6 @@ from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
 from fsjoule.model.instrument_file import InstrumentFile
-from fsjoule.store.instrument_files import read_instrument_file
 
 Listener = Callable[[Sequence[Frame], float], None]
 

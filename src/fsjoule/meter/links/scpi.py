@@ -19,12 +19,12 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.stated import stated_limits
+from fsjoule.meter.instrument_files import file_of, read_instrument_file
 from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.polled import Ask, PolledMeter
 from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.model import PlainInfo
 from fsjoule.model.meter import READ_S
-from fsjoule.store.instrument_files import file_of, read_instrument_file
 
 _NAME: Final = "scpi"
 _BACKEND: Final = "FSJOULE_VISA"

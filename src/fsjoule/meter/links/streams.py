@@ -26,7 +26,7 @@ from typing import Final, Protocol, Self
 import serial
 
 from fsjoule.errors import ConfigError, MeterError
-from fsjoule.meter.instruments import ADDRESSES
+from fsjoule.meter.instruments import addresses
 
 SPEED: Final = 1_000_000
 _CONNECT_TIMEOUT_S: Final = 2.0
@@ -375,5 +375,7 @@ def opener(address: str) -> Callable[[], Stream]:
     host, _, port = address.removeprefix(_TELNET).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) <= _LARGEST_PORT:
-        raise ConfigError(f"{address!r} is not a meter's address", hint=f"an address is {FORMS}, lab:NAME, {ADDRESSES}")
+        raise ConfigError(
+            f"{address!r} is not a meter's address", hint=f"an address is {FORMS}, lab:NAME, {addresses()}"
+        )
     return lambda: NetworkStream(host, int(port), telnet=telnet)

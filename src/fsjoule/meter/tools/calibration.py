@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import MeterError
+from fsjoule.meter.instrument_files import write_instrument_file
 from fsjoule.meter.links.client import CommandRefusedError, MeterClient
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.meter.tools.words import full_scale_a
 from fsjoule.model import Ina219Info
 from fsjoule.model.instrument_file import Calibrated, Certificate, InstrumentFile, Shunt
-from fsjoule.store.instrument_files import write_instrument_file
 
 LOW: Final = 1
 HIGH: Final = 2

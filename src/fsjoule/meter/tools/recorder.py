@@ -27,7 +27,6 @@ from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
 from fsjoule.meter.tools.live import MARKS_KEPT, NOW_S, Live, LiveReading
 from fsjoule.model import Mark, MeterInfo, Trace
-from fsjoule.store.recordings import Recording
 
 
 class PieceFigures:
@@ -132,6 +131,18 @@ _LIVE_S: Final = 1.0
 _MOST_WAITING: Final = 30_000
 
 
+class TraceFile(Protocol):
+    """A file of one trace, written piece by piece: `store.recordings.Recording`. Errors are StorageError."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def write(self, piece: Trace) -> None: ...
+
+
 class RecordingEnd(Protocol):
     def wait(self, timeout_s: float) -> bool:
         """Whether the user wants to end, now or within this time."""
@@ -156,15 +167,10 @@ class RecordedTrace:
     losses: str = ""
 
 
-def keep(path: Path, trace: Trace) -> None:
-    """Write a whole trace, as Parquet or CSV by the file's suffix. Raises ConfigError, StorageError."""
-    with Recording(path) as recording:
-        recording.write(trace)
-
-
 def record(
     client: MeterClient,
     paths: Sequence[Path],
+    open_file: Callable[[Path], TraceFile],
     ended: RecordingEnd,
     *,
     seconds: float | None = None,
@@ -184,7 +190,7 @@ def record(
     counters = client.receiver.counters
     before, line = replace(counters), StreamCounters()
     faults: tuple[str, ...] = ()
-    with _Files(paths) as files, client.receiver.listening(inbox.put):
+    with _Files(paths, open_file) as files, client.receiver.listening(inbox.put):
         while True:
             left_s = _PIECE_S if seconds is None else begin_s + seconds - time.monotonic()
             asked = ended.wait(min(_PIECE_S, max(_TAIL_S, left_s)))
@@ -210,6 +216,7 @@ def record(
 def record_instrument(
     instrument: InstrumentMeter,
     paths: Sequence[Path],
+    open_file: Callable[[Path], TraceFile],
     ended: RecordingEnd,
     *,
     seconds: float | None = None,
@@ -221,7 +228,7 @@ def record_instrument(
     losses = ""
     instrument.arm()
     begin_s = time.monotonic()
-    with _Files(paths) as files:
+    with _Files(paths, open_file) as files:
         while True:
             left_s = _PIECE_S if seconds is None else begin_s + seconds - time.monotonic()
             asked = ended.wait(min(_PIECE_S, max(_TAIL_S, left_s)))
@@ -279,9 +286,10 @@ class _Inbox:
 class _Files:
     """The files of one recording. A file that fails is given up; the others go on."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], open_file: Callable[[Path], TraceFile]) -> None:
         self._paths = paths
-        self._open: dict[Path, tuple[Recording, ExitStack]] = {}
+        self._open_file = open_file
+        self._open: dict[Path, tuple[TraceFile, ExitStack]] = {}
         self.whole: tuple[Path, ...] = ()
         self.failures: list[StorageError] = []
 
@@ -305,7 +313,7 @@ class _Files:
         try:
             for path in self._paths:
                 closing = ExitStack()
-                self._open[path] = closing.enter_context(Recording(path)), closing
+                self._open[path] = closing.enter_context(self._open_file(path)), closing
         except FsjouleError:
             self.__exit__(None, None, None)
             raise

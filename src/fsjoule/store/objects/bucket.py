@@ -77,7 +77,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredObject:
     """An object: its key below the prefix, its size, when it was written by the server's clock, its version."""
 
     key: str
@@ -108,7 +108,7 @@ class Bucket:
                 _check_bucket(error)
                 return None
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> StoredObject | None:
         """An object without its content; None if there is none."""
         import obstore  # noqa: PLC0415 - an extra of fsjoule
 
@@ -154,7 +154,7 @@ class Bucket:
                 interruptible(lambda: obstore.put(self._store, key, content, use_multipart=False))
         return True
 
-    def list(self, below: str) -> Iterator[Found]:
+    def list(self, below: str) -> Iterator[StoredObject]:
         """All objects whose keys begin with the folder `below`, which has no slash at its end."""
         import obstore  # noqa: PLC0415 - an extra of fsjoule
 
@@ -249,8 +249,8 @@ def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
     )
 
 
-def _found(meta: ObjectMeta) -> Found:
-    return Found(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"] or "")
+def _found(meta: ObjectMeta) -> StoredObject:
+    return StoredObject(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"] or "")
 
 
 def _check_bucket(error: Exception) -> None:

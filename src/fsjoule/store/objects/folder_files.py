@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsjoule.errors import ResultError
+from fsjoule.host.files import PARTIAL_SUFFIX
 from fsjoule.host.inside import TRACE_BYTES, read_inside
-from fsjoule.store.files import PARTIAL_SUFFIX
 from fsjoule.store.folder import RUN_FILE
 from fsjoule.store.objects.runs import MOST_FILES, PAGE, StoredRun
 from fsjoule.store.reader import run_files

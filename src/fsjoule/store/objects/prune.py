@@ -29,7 +29,7 @@ from fsjoule.errors import FsjouleError, ObjectStoreError, ResultError, also
 from fsjoule.host.inside import MIB
 from fsjoule.host.json_text import json_text
 from fsjoule.store.folder import RUN_NAME
-from fsjoule.store.objects.bucket import Bucket, Found, in_parallel
+from fsjoule.store.objects.bucket import Bucket, StoredObject, in_parallel
 from fsjoule.store.objects.runs import Listing, digest_of, listed_objects, listed_runs, read_manifest, run_key
 from fsjoule.store.schemas import STRICT, Kind
 
@@ -132,7 +132,7 @@ def write_intent(bucket: Bucket, name: str, objects: Collection[str]) -> None:
     bucket.put(f"{PUSHES}/{name}-{secrets.token_hex(4)}.json", content)
 
 
-def listed_intents(bucket: Bucket) -> Iterator[Found]:
+def listed_intents(bucket: Bucket) -> Iterator[StoredObject]:
     return (found for found in bucket.list(PUSHES) if _PUSH.fullmatch(found.key))
 
 
@@ -151,7 +151,7 @@ _INTENT: Final = Kind(
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PruneReport:
     """What was removed, or would be. `young` objects belong to no run yet, but may to a push under way."""
 
     runs: tuple[str, ...]
@@ -161,7 +161,7 @@ class Pruned:
     young: int
 
 
-def prune(bucket: Bucket, keep: timedelta, *, remove: bool, grace: timedelta = GRACE) -> Pruned:
+def prune(bucket: Bucket, keep: timedelta, *, remove: bool, grace: timedelta = GRACE) -> PruneReport:
     """Remove runs that began longer than `keep` ago, and objects of no run that are older than `grace`.
 
     Without `remove` nothing is changed. `grace` is that of objects; a push's intent always has a day. A run that is
@@ -181,7 +181,7 @@ def prune(bucket: Bucket, keep: timedelta, *, remove: bool, grace: timedelta = G
     return done
 
 
-def _prune(bucket: Bucket, keep: timedelta, grace: timedelta, mark: PruneMark | None) -> Pruned:
+def _prune(bucket: Bucket, keep: timedelta, grace: timedelta, mark: PruneMark | None) -> PruneReport:
     now = datetime.now(UTC)
     # Intents before runs: one that is gone by now has its run, which is listed next.
     intents = list(listed_intents(bucket))
@@ -201,7 +201,7 @@ def _prune(bucket: Bucket, keep: timedelta, grace: timedelta, mark: PruneMark | 
         bucket.delete(_in_time(bucket, (found.key for found in doomed), mark))
         bucket.delete(_in_time(bucket, stale, mark))
     size = sum(found.size_bytes for found in doomed)
-    return Pruned(tuple(old), len(kept), len(doomed), size, len(unneeded) - len(doomed))
+    return PruneReport(tuple(old), len(kept), len(doomed), size, len(unneeded) - len(doomed))
 
 
 def _began(run: Listing) -> datetime:

@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from fsjoule.errors import ResultError, StorageError
+from fsjoule.host.files import flush_folder
 from fsjoule.host.inside import TRACE_BYTES
 from fsjoule.model import RunStatus
-from fsjoule.store.files import flush_folder
 from fsjoule.store.folder import FETCHED, is_being_written
 from fsjoule.store.objects.bucket import Bucket, in_parallel
 from fsjoule.store.objects.folder_files import content_of, digests, folder_files, looks_like
-from fsjoule.store.objects.runs import Compared, StoredFile, StoredRun, compared, object_key, read_manifest
+from fsjoule.store.objects.runs import FolderState, StoredFile, StoredRun, folder_state, object_key, read_manifest
 from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.reader import load_run_file
 
@@ -25,7 +25,7 @@ _AGAIN: Final = "push the run again from a folder that has it: fsjoule results p
 
 
 @dataclass
-class Pulled:
+class PullReport:
     """The results of a pull: runs that were new or had grown, and that were there; `left_out` names others."""
 
     new: int = 0
@@ -35,14 +35,14 @@ class Pulled:
     left_out: list[str] = field(default_factory=list[str])
 
 
-def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watcher = unwatched) -> Pulled:
+def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watcher = unwatched) -> PullReport:
     """Bring these runs into the folder `into`. Runs that are there stay, or get what the store has more.
 
     `watch` gets the bytes that were fetched after each run, and how many it will be if the others are of the same size.
     Raises ObjectStoreError if the server fails or refuses, StorageError if `into` cannot be written; runs that were
     brought before are whole.
     """
-    done = Pulled()
+    done = PullReport()
     try:
         into.mkdir(parents=True, exist_ok=True)
         for number, name in enumerate(names, start=1):
@@ -58,7 +58,7 @@ def pull_runs(bucket: Bucket, names: Sequence[str], into: Path, *, watch: Watche
     return done
 
 
-def _pull(bucket: Bucket, name: str, into: Path, done: Pulled) -> None:
+def _pull(bucket: Bucket, name: str, into: Path, done: PullReport) -> None:
     found = read_manifest(bucket, name)
     if found is None:
         raise ResultError("the store has no such run", hint="fsjoule results list shows what is there")
@@ -141,12 +141,12 @@ def _lacking(run: StoredRun, folder: Path) -> set[str]:
         return set()
     there = digests(folder_files(folder, []))
     complete = load_run_file(folder).status is RunStatus.COMPLETE
-    found = compared(run, there, complete=complete)
-    if found is Compared.OTHER:
+    found = folder_state(run, there, complete=complete)
+    if found is FolderState.OTHER:
         raise ResultError(
             "the folder there has another content", hint="move it away, or find out which copy was changed"
         )
-    if found is not Compared.OLDER:
+    if found is not FolderState.OLDER:
         return set()
     return {path for path, file in run.files.items() if there.get(path) != file.sha256}
 

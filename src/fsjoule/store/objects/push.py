@@ -26,10 +26,10 @@ from fsjoule.store.objects.prune import idle_version, write_intent
 from fsjoule.store.objects.runs import (
     BUNDLE_BYTES,
     SMALL_BYTES,
-    Compared,
+    FolderState,
     StoredFile,
     StoredRun,
-    compared,
+    folder_state,
     object_key,
     read_manifest,
     run_key,
@@ -44,7 +44,7 @@ _LARGE_BYTES: Final = 16 * MIB
 
 
 @dataclass
-class Pushed:
+class PushReport:
     """The results of a push. `bytes` of the pushed runs' files were in the store already as far as not sent.
 
     `left_out` names runs that were not sent, and `problems` files of runs that were left out of them.
@@ -68,7 +68,7 @@ def push_runs(
     again: bool = False,
     watch: Watcher = unwatched,
     say: Callable[[str], None] = lambda _: None,
-) -> Pushed:
+) -> PushReport:
     """Send what the store lacks of these run folders. With `again` every file is sent, whatever the store has.
 
     `watch` gets the bytes of the folders that were sent, or are there already, after each object.
@@ -83,12 +83,12 @@ class _Push:
         self._again = again
         self._watch = watch
         self._say = say
-        self._done = Pushed()
+        self._done = PushReport()
         self._counting = Lock()
         self._large = Lock()
         self._seen_bytes = self._of_bytes = 0
 
-    def push(self, folders: Sequence[Path]) -> Pushed:
+    def push(self, folders: Sequence[Path]) -> PushReport:
         # Opened once, before anything is sent; it also tells early that the store cannot be used.
         idle_version(self._bucket, self._say)
         sizes = [size_bytes(folder) for folder in folders]
@@ -121,12 +121,12 @@ class _Push:
                 self._done.known += 1
                 return
             files = files or folder_files(folder, self._done.problems)
-            found = Compared.NEWER if stored is None else compared(stored, digests(files), complete=complete)
-            if found is Compared.OTHER:
+            found = FolderState.NEWER if stored is None else folder_state(stored, digests(files), complete=complete)
+            if found is FolderState.OTHER:
                 raise ResultError(
                     "the store has another content under its name", hint="find out which copy was changed"
                 )
-            if found is Compared.OLDER or (found is Compared.SAME and not self._again):
+            if found is FolderState.OLDER or (found is FolderState.SAME and not self._again):
                 self._done.known += 1
                 return
             plan = _Plan.of(folder, files, () if stored is None or fresh else stored.files.values())

@@ -20,7 +20,7 @@ from fsjoule.host.inside import DOCUMENT_BYTES, MIB, TRACE_BYTES, wrong_name
 from fsjoule.host.json_text import json_text
 from fsjoule.store.folder import CHECKSUMS_FILE, MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 from fsjoule.store.objects.address import is_run_name
-from fsjoule.store.objects.bucket import Bucket, Found
+from fsjoule.store.objects.bucket import Bucket, StoredObject
 from fsjoule.store.schemas import STRICT, Kind, decode
 
 SCHEMA: Final = "fsjoule.stored-run/1"
@@ -75,7 +75,7 @@ class StoredRun:
         return [path for path in self.files if path == RUN_FILE or path.endswith(endings)]
 
 
-class Compared(StrEnum):
+class FolderState(StrEnum):
     """What a run folder is to the run in the store."""
 
     SAME = "same"
@@ -84,7 +84,7 @@ class Compared(StrEnum):
     OTHER = "other"  # each has something that the other has not, or has otherwise
 
 
-def compared(stored: StoredRun, files: Mapping[str, str], *, complete: bool) -> Compared:
+def folder_state(stored: StoredRun, files: Mapping[str, str], *, complete: bool) -> FolderState:
     """What a folder with these `files` (digest by path) is to a run in the store.
 
     Measurements never change. Documents beside run.json may be added or written again as long as the run goes on;
@@ -94,17 +94,17 @@ def compared(stored: StoredRun, files: Mapping[str, str], *, complete: bool) -> 
     here = {path: digest for path, digest in files.items() if path != PAGE}
     differing = {path for path in there.keys() & here.keys() if there[path] != here[path]}
     if any(path.startswith(f"{MEASUREMENTS_FOLDER}/") for path in differing):
-        return Compared.OTHER
+        return FolderState.OTHER
     here_only, there_only = here.keys() - there.keys(), there.keys() - here.keys()
     if RUN_FILE in differing and stored.complete and (complete or here_only):
-        return Compared.OTHER
+        return FolderState.OTHER
     if here_only and there_only:
-        return Compared.OTHER
+        return FolderState.OTHER
     if there_only:
-        return Compared.OLDER
+        return FolderState.OLDER
     if here_only or (differing and (complete or not stored.complete)):
-        return Compared.NEWER
-    return Compared.OLDER if differing else Compared.SAME
+        return FolderState.NEWER
+    return FolderState.OLDER if differing else FolderState.SAME
 
 
 def encode_manifest(run: StoredRun) -> bytes:
@@ -184,7 +184,7 @@ def _listed(bucket: Bucket) -> Iterator[Listing]:
             yield Listing(name, found.version, found.size_bytes, found.written)
 
 
-def listed_objects(bucket: Bucket) -> Iterator[Found]:
+def listed_objects(bucket: Bucket) -> Iterator[StoredObject]:
     """All objects with a file's content; other objects are not listed."""
     return (found for found in bucket.list(OBJECTS) if found.key == object_key(digest_of(found.key)))
 

@@ -26,8 +26,9 @@ _DiskMib = Annotated[int, Field(gt=0, le=1024 * 1024)]
 
 
 def _instrument(name: str) -> str:
-    if name not in INSTRUMENTS:
-        raise ValueError(f"{name} is no instrument; choose from: {', '.join(INSTRUMENTS)}")
+    emulated = [row.name for row in INSTRUMENTS.values() if row.emulator_module]
+    if name not in emulated:
+        raise ValueError(f"{name} is no instrument with an emulator; choose from: {', '.join(emulated)}")
     return name
 
 

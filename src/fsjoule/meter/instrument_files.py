@@ -14,10 +14,10 @@ from typing import Any, Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, StorageError
+from fsjoule.host.files import write_file
 from fsjoule.host.paths import meters_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
 from fsjoule.model.instrument_file import Accuracy, Calibrated, Certificate, InstrumentFile, Room, Shunt
-from fsjoule.store.files import write_file
 
 _HINT: Final = "docs/meter.md#instrument-files explains the file; fsjoule meter calibrate writes one"
 _ABSOLUTE_ZERO_CELSIUS: Final = -273.15

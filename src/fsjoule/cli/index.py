@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, out, print_json, progress, progress_bar
+from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, age, out, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted, listed
 from fsjoule.model.metrics import Metric
-from fsjoule.model.series import Order, Series, Where
+from fsjoule.model.series import Order, Point, Series, Where
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.defaults import DEFAULT_NAME, VARIABLE
 
 if TYPE_CHECKING:
     from fsjoule.store.index.database import Index
     from fsjoule.store.index.importer import ImportReport
+    from fsjoule.store.index.queries import SeriesCount
+    from fsjoule.store.index.retention import Pruning, Retention
     from fsjoule.store.run_folders import Fault
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
@@ -28,8 +31,27 @@ app = typer.Typer(no_args_is_help=True, help="Keep an index of all runs: a datab
 
 RESULTS: Final = Path("results")
 _SHOWN_FAULTS: Final = 20
+_SHOWN_RUNS: Final = 20
 # Nobody reads more, and the answer takes as long in an index of ten million.
 _LIMIT: Final = 1000
+# Default columns of a list of points: for fio's jobs, and for operations that move no data.
+_FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.P99_LATENCY)
+_TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY, Metric.POWER)
+_HEADERS: Final = {
+    Metric.THROUGHPUT: "MiB/s",
+    Metric.IOPS: "IOPS",
+    Metric.ENERGY: "mJ/MiB",
+    Metric.NET_ENERGY: "net mJ/MiB",
+    Metric.OPERATION_ENERGY: "mJ",
+    Metric.OPERATION_NET_ENERGY: "net mJ",
+    Metric.POWER: "W",
+    Metric.CPU: "CPU s/MiB",
+    Metric.WRITE_AMPLIFICATION: "write ampl.",
+    Metric.P99_LATENCY: "p99 ms",
+    Metric.DURATION: "s",
+}
+_SHORT_KEY: Final = 8
+_ALWAYS_SHOWN: Final = 2  # figures of a list of points, however narrow
 
 Location = Annotated[
     str,
@@ -125,15 +147,14 @@ def prune(
 
     Example: fsjoule index prune --keep 30d --keep-branch main=2y, then the same with --remove
     """
-    from fsjoule.cli.index.pruning import retention, show_pruning
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.retention import planned
     from fsjoule.store.index.retention import prune as prune_index
 
-    wanted = retention(keep, keep_branch or [])
+    wanted = _retention(keep, keep_branch or [])
     with open_index(index) as opened, progress_bar("runs") as watch:
         found = prune_index(opened, wanted, watch=watch) if remove else planned(opened, wanted)
-    show_pruning(found, wanted, removed=remove, json_output=json_output)
+    _show_pruning(found, wanted, removed=remove, json_output=json_output)
 
 
 @app.command("create")
@@ -226,7 +247,6 @@ def series(
 
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
-    from fsjoule.cli.index.tables import show_list, show_points
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.queries import check_names, list_series, points
     from fsjoule.store.index.selection import resolve
@@ -238,13 +258,13 @@ def series(
             chosen = resolve(opened, of).where
             where = dataclasses.replace(where, runs=chosen.runs, kernels=chosen.kernels, branches=chosen.branches)
         if key is None:
-            show_list(list_series(opened, where), wide=wide, json_output=json_output)
+            _show_list(list_series(opened, where), wide=wide, json_output=json_output)
             return
         named = _only(opened, key)
         where = dataclasses.replace(where, series=(named.key,))
         shown = points(opened, where, metrics=tuple(metric or Metric), order=by, at_most=limit or None)
     found = shown.get(named, ())
-    show_points(named, found, tuple(metric or ()), wide=wide, json_output=json_output)
+    _show_points(named, found, tuple(metric or ()), wide=wide, json_output=json_output)
     if limit and len(found) == limit:
         progress(f"these are the newest {limit}; --limit 0 shows all")
 
@@ -307,3 +327,124 @@ def _plain(index: str) -> str:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN_FAULTS} more" if len(names) > _SHOWN_FAULTS else ""
     return ", ".join(names[:_SHOWN_FAULTS]) + more
+
+
+def _retention(keep: str, branches: Sequence[str]) -> Retention:
+    """The retention of the options --keep and --keep-branch, counted from now. Raises ConfigError."""
+    from fsjoule.store.index.retention import Retention
+
+    since_utc = _since("--keep", keep)
+    kept: dict[str, str] = {}
+    for each in branches:
+        branch, equals, kept_for = each.partition("=")
+        if not branch:
+            raise ConfigError(f"--keep-branch {each!r} names no branch", hint="write --keep-branch main or main=2y")
+        kept[branch] = _since("--keep-branch", kept_for) if equals else ""
+    return Retention(since_utc, kept)
+
+
+def _since(option: str, text: str) -> str:
+    try:
+        begin = datetime.now(UTC) - age(option, text)
+    except OverflowError as error:
+        raise ConfigError(f"{option} {text!r} is too long ago", hint="leave it out: nothing is older") from error
+    return begin.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _show_pruning(found: Pruning, wanted: Retention, *, removed: bool, json_output: bool) -> None:
+    """Say what was removed, or would be."""
+    from fsjoule.store.index.retention import Kept
+
+    if json_output:
+        runs = [run._asdict() for run in found.runs]
+        print_json({"removed": removed, **dataclasses.asdict(wanted), **dataclasses.asdict(found), "runs": runs})
+        return
+    shown = [f"  {run.started_utc[:10]}  {run.run_id}  {run.branch or ABSENT}" for run in found.runs[:_SHOWN_RUNS]]
+    if len(found.runs) > _SHOWN_RUNS:
+        shown.append(f"  and {len(found.runs) - _SHOWN_RUNS} more; --json lists all")
+    fate = "removed" if removed else "would be removed"
+    kept = ", ".join(
+        (
+            f"{found.kept[Kept.BRANCH]} of kept branches",
+            counted(found.kept[Kept.REFERENCE], "reference"),
+            f"{found.kept[Kept.CHANGE]} of changes",
+        )
+    )
+    measured = counted(found.measurements, "measurement")
+    lines = [
+        f"{counted(len(found.runs), 'run')} from before {wanted.since_utc} {fate}, with {measured}",
+        *shown,
+        f"older runs that stay: {kept}",
+    ]
+    if found.runs and not removed:
+        lines.append("nothing was removed; add --remove")
+    elif found.runs:
+        lines.append("run folders are untouched; imports leave these runs out from now on")
+    out.print("\n".join(lines), highlight=False, markup=False)
+
+
+def _show_list(found: Sequence[SeriesCount], *, wide: bool, json_output: bool) -> None:
+    if json_output:
+        print_json([{**dataclasses.asdict(count), "series": count.series.document()} for count in found])
+        return
+    from fsjoule.report.table import Column, listing, word
+    from fsjoule.report.terminal import print_table
+
+    rows: list[tuple[str, ...]] = []
+    for count in found:
+        series = count.series
+        names = (series.key[:_SHORT_KEY], series.series.filesystem, series.series.workload, series.series.board)
+        numbers = (count.valid, count.measurements, count.kernels)
+        rows.append((*names, "simulated" if series.simulated else "", *map(str, numbers)))
+    words = (*map(word, ("key", "filesystem", "workload", "board", "")), Column("valid"))
+    print_table(out, listing((*words, Column("of", optional=True), Column("kernels", optional=True)), rows), wide=wide)
+
+
+def _show_points(
+    series: Series, found: Sequence[Point], metrics: Sequence[Metric], *, wide: bool, json_output: bool
+) -> None:
+    if json_output:
+        print_json({"series": series.document(), "points": [_point(point) for point in found]})
+        return
+    from fsjoule.report.table import Column, listing, word
+    from fsjoule.report.terminal import print_table
+
+    out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
+    chosen = metrics or _usual(found)
+    invalid = any(not point.valid for point in found)
+    # Several boards of one type share a series; each figure then names its board.
+    places = len({point.origin.board for point in found}) > 1
+    heads = (word("day"), word("kernel"), word("run"), Column("boot"), *[word("place")] * places)
+    figures = (Column(_HEADERS[each], optional=not metrics and i >= _ALWAYS_SHOWN) for i, each in enumerate(chosen))
+    rows: list[tuple[str, ...]] = []
+    for point in found:
+        kernel = point.kernel.release if point.kernel else ABSENT
+        reasons = ["; ".join(point.invalid_reasons)] * invalid
+        board = [point.origin.board or ABSENT] * places
+        told = (_figure(point, each) for each in chosen)
+        rows.append((point.started_utc[:10], kernel, point.run_id, str(point.boot), *board, *told, *reasons))
+    print_table(out, listing((*heads, *figures, *[word("invalid")] * invalid), rows), wide=wide)
+
+
+def _usual(found: Sequence[Point]) -> tuple[Metric, ...]:
+    fio = any(Metric.THROUGHPUT in point.figures for point in found)
+    return _FIO_METRICS if fio else _TIMED_METRICS
+
+
+def _figure(point: Point, metric: Metric) -> str:
+    if metric not in point.figures:
+        return ABSENT
+    uncertainty = point.uncertainties.get(metric)
+    return f"{point.figures[metric]:.4g}" + ("" if uncertainty is None else f" ± {uncertainty:.2g}")
+
+
+def _point(point: Point) -> dict[str, object]:
+    from fsjoule.store.index.columns import COLUMNS
+
+    kernel = dataclasses.asdict(point.kernel) if point.kernel else None
+    figures, uncertainties = (
+        {COLUMNS[metric]: value for metric, value in values.items()} for values in (point.figures, point.uncertainties)
+    )
+    told = {"kernel": kernel, "valid": point.valid, "figures": figures, "uncertainties": uncertainties}
+    plain = {name: value for name, value in point._asdict().items() if name != "origin"}
+    return {**plain, **told, **point.origin._asdict()}
