@@ -150,6 +150,14 @@ class Meter(Protocol):
         ...
 
 
+class LabHealth(Protocol):
+    """Knows which parts of the lab have failed, as the cause of an error or before one shows."""
+
+    def faults(self) -> tuple[str, ...]:
+        """What the board needs and its lab has lost, in words; empty if it has all."""
+        ...
+
+
 class Profiler(Protocol):
     """Counts what a board executes, by address, without any effect on it. Only a board in guest time can be counted."""
 

@@ -35,6 +35,16 @@ class FakeClock:
 
 
 @dataclass
+class FakeHealth:
+    """Gives these answers one after the other, and the last one again and again."""
+
+    answers: list[tuple[str, ...]]
+
+    def faults(self) -> tuple[str, ...]:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@dataclass
 class FakeShell:
     """A shell that answers each program through `answer`, and remembers the programs."""
 

@@ -44,7 +44,7 @@ from gitlab_server import JOB_TOKEN, gitlab_server  # noqa: E402
 _PROJECT: Final = Path(__file__).parents[2]
 _LOOK_S: Final = 0.25
 _IMPORTED: Final = (
-    "cli.ungrouped cli.report cli.compare cli.explain cli.index cli.trend cli.ci cli.suites cli.gate runs.session "
+    "cli.ungrouped cli.report cli.compare cli.explain cli.index cli.trend cli.ci cli.suites cli.gate runs.open_run "
     "runs.request runs.explain report.allure.site report.trend.page report.trend.charts report.trend.document "
     "verdicts.trend.trend report.page report.comparison.page report.explanation.text store.traces store.folder "
     "store.index.importer"

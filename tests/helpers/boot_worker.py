@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
 
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.bench.tries import fault_of
 from fsjoule.errors import LabError
 from fsjoule.model import Measurement
@@ -29,8 +29,8 @@ _SOME = 3
 
 def _work(link: Link, name: str) -> None:
     assignment: Assignment = link.receive()
-    assert assignment.choice.boards > 1
-    results = assignment.choice.results
+    assert assignment.request.boards > 1
+    results = assignment.request.results
     dead = (results / "dead").read_text().split() if (results / "dead").exists() else []
     link.send(Ready(None, None))
     while (boot := link.receive()) is not None:
@@ -76,7 +76,7 @@ def _booted(boot: Boot, link: Link, endless: bool) -> Done:
         if endless and len(done) == _SOME:
             _wait_until(lambda: False)
 
-    bench = Bench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, measured)
+    bench = BoardBench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, measured)
     return make_boot(bench, boot, store, link)
 
 

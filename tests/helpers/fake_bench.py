@@ -11,7 +11,7 @@ from traces import trace_of
 
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.onboard.marks import THREADS
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError
 from fsjoule.model import MIB, BoardFacts, BoardProfile, ImageFacts, Mark, Plan, Planned, Run, RunStatus, Trace
 from fsjoule.ports import CommandResult
@@ -59,17 +59,17 @@ FILES = {
 }
 
 
-def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | None = None) -> Bench:
+def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | None = None) -> BoardBench:
     shell.files.update(FILES)
     entries = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=1, seed=3)).entries
     plan = Plan("quick", ("ext4",), ("6.1",), 1, 3, {}, entries)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
     board = FakeBoard(shell, FACTS, IMAGE, faults or [])
     said: list[str] = []
-    return Bench(run, PROFILE, board, meter, FakeStore(), FakeClock(), said.append, lambda _: None)
+    return BoardBench(run, PROFILE, board, meter, FakeStore(), FakeClock(), said.append, lambda _: None)
 
 
-def entry(bench: Bench, slug: str) -> Planned:
+def entry(bench: BoardBench, slug: str) -> Planned:
     return next(e for e in bench.plan.entries if e.workload.slug == slug)
 
 

@@ -13,13 +13,14 @@ from results_factory import BOARD
 
 from fsjoule import kernels, lab
 from fsjoule.bench.onboard import marks as onboard
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.host import process
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import Plan, Profile, Run, RunStatus
 from fsjoule.ports import CommandResult
 from fsjoule.runs.pairs import PairedRun, run_pairs
-from fsjoule.runs.request import Request, planned
+from fsjoule.runs.plan import planned
+from fsjoule.runs.request import Request
 from fsjoule.store.folder import RunFolder
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeProfiler, FakeShell
 from fsjoule.verdicts.gate import Enough
@@ -112,7 +113,9 @@ class FreshBoots:
         board = _Board(shell, told, IMAGE, speeds=self.speeds, releases=releases)
         folder = RunFolder(choice.results, board=profile.name)
         profiler = FakeProfiler(self.profile) if choice.profiled else None
-        bench = Bench(run, profile, board, FakeMeter(), folder, FakeClock(), say, lambda _: None, profiler=profiler)
+        bench = BoardBench(
+            run, profile, board, FakeMeter(), folder, FakeClock(), say, lambda _: None, profiler=profiler
+        )
         bench.begin()
         pairs, ended = run_pairs(bench, enough)
         bench.finish(expected=len(entries), ended_early=ended)

@@ -23,7 +23,7 @@ from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer, traced
 from traces import INFO
 
 from fsjoule.bench.boots import boot_key
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError, LabError
 from fsjoule.model import BoardFacts, LabFacts, Planned, Run, Trace
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
@@ -71,10 +71,10 @@ def _lines(file: Path) -> list[str]:
 def _work(link: Link, name: str) -> None:
     assert name == "", "a place of a pool is nobody's own lab"
     assignment: Assignment = link.receive()
-    place = _place(assignment.choice.results)
+    place = _place(assignment.request.results)
     link.send(Ready(None, LabFacts(place.name, "lab:20408", (), None, "ci/ada")))
     (place.results / f"{place.name}.ready").touch()
-    _wait_for_all(place.results, assignment.choice.boards)
+    _wait_for_all(place.results, assignment.request.boards)
     while (boot := link.receive()) is not None:
         with (place.results / "worked").open("a") as worked:
             worked.write(f"{place.name} {boot.entries[0].repetition}\n")
@@ -104,12 +104,12 @@ def _measured(place: Place, boot: Boot, link: Link) -> Done:
     return Done(boot.number, store.run, tuple(store.kept), fault)
 
 
-def _bench(place: Place, run: Run, board: FakeBoard, store: BootStore) -> Bench:
+def _bench(place: Place, run: Run, board: FakeBoard, store: BootStore) -> BoardBench:
     meter = FakeMeter(now=place.trace)
-    return Bench(run, PROFILE, board, meter, store, FakeClock(), lambda _: None, lambda _: None)
+    return BoardBench(run, PROFILE, board, meter, store, FakeClock(), lambda _: None, lambda _: None)
 
 
-def _measure(place: Place, bench: Bench, entries: Sequence[Planned]) -> None:
+def _measure(place: Place, bench: BoardBench, entries: Sequence[Planned]) -> None:
     for entry in entries:
         if place.entries == place.dies_after:
             os._exit(9)

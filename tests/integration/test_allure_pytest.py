@@ -30,7 +30,7 @@ from traces import trace_of
 from fsjoule import pytest_plugin
 from fsjoule.bench import fio
 from fsjoule.bench.onboard import marks as onboard
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError
 from fsjoule.host import interrupts
 from fsjoule.model import KernelFacts, KernelOrigin, LabStep, Mark, Plan, Run, RunStatus
@@ -95,7 +95,7 @@ def bench():
     board = Board(FakeShell(answer, files), FACTS, IMAGE)
     kept = RESUMED.kept if RESUMED else ()
     parts = (RUN, PROFILE, board, meter(), STORE, FakeClock(1e9), lambda _: None, lambda _: None)
-    bench = Bench(*parts, kept=kept, take_steps=lambda: STEPS)
+    bench = BoardBench(*parts, kept=kept, take_steps=lambda: STEPS)
     bench.begin()
     yield bench
     bench.finish(interrupts.reason())

@@ -15,7 +15,7 @@ from fsjoule.host import interrupts
 from fsjoule.lab import read_environment, wanted_place
 from fsjoule.model import Measurement, Plan, Run, RunStatus
 from fsjoule.runs.pairs import run_pairs
-from fsjoule.runs.parallel.bench import ParallelBench
+from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.request import choose
@@ -41,7 +41,7 @@ def run_of(repeat: int, kernels: tuple[str, ...] = KERNELS) -> Run:
 
 @dataclass
 class Scene:
-    bench: ParallelBench
+    bench: PoolBench
     store: FakeStore
     results: Path
     said: list[str]
@@ -78,7 +78,7 @@ def places(run: Run, results: Path, *, boards: int = 2, kept: tuple[Measurement,
         closing.enter_context(interrupts.handled())
         assignment = Assignment(choice, environment, (), ("fsjoule", "gate"))
         opened = closing.enter_context(started_boards(assignment, said.append, worker="place_worker"))
-        bench = ParallelBench(run, opened, store, FakeClock(), said.append, lambda _: None, entries, kept, blocks=True)
+        bench = PoolBench(run, opened, store, FakeClock(), said.append, lambda _: None, entries, kept, blocks=True)
         yield Scene(bench, store, results, said)
 
 

@@ -15,16 +15,17 @@ from typing import Any, cast
 import pytest
 from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
 
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
 from fsjoule.model import Measurement, Plan, Planned, Run, RunStatus
-from fsjoule.runs.parallel.bench import ParallelBench
+from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import BoardsPace, started_boards
 from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.parallel.processes import _Process
-from fsjoule.runs.request import check_apart, choose
+from fsjoule.runs.plan import check_apart
+from fsjoule.runs.request import choose
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
@@ -43,7 +44,7 @@ def run_of(repeat: int, kernels: tuple[str, ...] = KERNELS) -> Run:
 class Scene:
     """A run on two boards, and what it told."""
 
-    bench: ParallelBench
+    bench: PoolBench
     store: FakeStore
     left: list[str] = field(default_factory=list[str])
 
@@ -83,7 +84,7 @@ def two_boards(
             left.append(pace.text)
             (results / "hold").unlink(missing_ok=True)
 
-        bench = ParallelBench(run, opened, store, FakeClock(), print, measured, wanted, kept)
+        bench = PoolBench(run, opened, store, FakeClock(), print, measured, wanted, kept)
         yield Scene(bench, store, left)
 
 
@@ -96,7 +97,7 @@ def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def by_one_board(run: Run) -> list[Measurement]:
     store = FakeStore()
     board = FakeBoard(FakeShell(answer, dict(FILES)), FACTS, IMAGE)
-    bench = Bench(run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, lambda _: None)
+    bench = BoardBench(run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, lambda _: None)
     bench.begin()
     for entry in run.plan.entries:
         bench.measure(entry)

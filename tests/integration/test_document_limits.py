@@ -20,7 +20,8 @@ from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, MOST_ENTRIES
 from fsjoule.lab import read_environment
 from fsjoule.report.terminal import named_lines
-from fsjoule.runs.request import choose, planned
+from fsjoule.runs.plan import planned
+from fsjoule.runs.request import choose
 from fsjoule.store.documents import parse
 from fsjoule.store.reader import load_run
 from fsjoule.store.schemas import RUN, encode

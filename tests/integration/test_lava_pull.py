@@ -24,7 +24,7 @@ from fsjoule.ci.lava.signals import Signals
 from fsjoule.errors import ConfigError, LavaError, ResultError
 from fsjoule.host.paths import project_dir
 from fsjoule.model import JobFacts, Run, RunStatus
-from fsjoule.runs.versions import lava_job
+from fsjoule.runs.open_run import lava_job
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.store.run_folders import find_runs

@@ -253,7 +253,7 @@ def test_a_board_without_its_exporter_is_noted_by_the_run_that_wanted_it(
     monkeypatch.setenv("LG_PLACE", "evk-1")
     lines: list[str] = []
     held = HeldLab(read_environment(Path("env/boards/imx6ul-evk.yaml")), lines.append)
-    held.find()
+    held.find(lines.append)
     with pytest.raises(ExporterError, match="'evk-1' lacks a resource"), held.place():
         pass
     held.close()

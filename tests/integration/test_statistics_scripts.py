@@ -24,7 +24,7 @@ from scipy import stats
 from simulation import PLAIN, Scenario, trials
 from traces import INFO
 
-from fsjoule.meter.energy.kernel_tick import tick_notes
+from fsjoule.meter.energy.validity import tick_notes
 
 FOLDER = Path(__file__).parents[1] / "statistics"
 LIMIT_S = 300.0

@@ -310,7 +310,7 @@ def test_labgrid_is_told_the_place_that_tags_have_chosen(
     monkeypatch.setenv("LG_PLACE", "other")
     wanted = wanted_place("soc=imx6ul", "1m", None)
     held = HeldLab(read_environment(PROJECT / "env" / "virtual.yaml", wanted), print)
-    held.find()
+    held.find(print)
     assert os.environ["LG_PLACE"] == "other"
     held.bring_up(())
     with held.place():

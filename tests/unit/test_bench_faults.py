@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 from fake_bench import answer, bench_of, entry, runtime_s, traced
 
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError, InstrumentError, LabError, Part, PlaceLostError
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import LabStep, MeterCalibration, RunStatus, Trace
 from fsjoule.ports import CommandResult
 from fsjoule.store.schemas import STEPS_FILE, decode_steps
-from fsjoule.testing import FakeBoard, FakeMeter, FakeShell, FakeStore
+from fsjoule.testing import FakeBoard, FakeHealth, FakeMeter, FakeShell, FakeStore
 
 
 class Flooded(FakeShell):
@@ -127,7 +127,7 @@ def test_a_fault_that_stays_is_raised_with_the_board_off(boots: int, *, transien
     assert (bench.board.boots, bench.board.powered) == (boots, False)
 
 
-def taken_away(bench: Bench, when: Callable[[tuple[str, ...]], bool]) -> FakeBoard:
+def taken_away(bench: BoardBench, when: Callable[[tuple[str, ...]], bool]) -> FakeBoard:
     """A board that somebody else takes as soon as it is asked for what `when` says."""
     board = bench.board
     assert isinstance(board, FakeBoard)
@@ -185,7 +185,7 @@ def test_where_nobody_can_say_whose_the_board_is_nothing_is_measured_and_it_is_s
 
 def test_what_died_in_the_lab_is_told_before_what_came_of_it_and_ends_the_run() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(), faults=[BoardError("no login")] * 2)
-    bench.diagnose = lambda: ("the lab's exporter died",)
+    bench.health = FakeHealth([("the lab's exporter died",)])
     with pytest.raises(BoardError, match=r"^the lab's exporter died: no login$") as caught:
         bench.measure(bench.plan.entries[0])
     assert (caught.value.ends_run, caught.value.transient) == (True, False)
@@ -211,8 +211,7 @@ def test_what_a_power_cycle_brings_back_gets_its_second_try() -> None:
     bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(traced("S", "E")), faults=[BoardError("no login")])
     assert isinstance(bench.board, FakeBoard)
     board = bench.board
-    seen = iter([("QEMU was stopped",), ()])  # before and after the board is off
-    bench.diagnose = lambda: next(seen)
+    bench.health = FakeHealth([("QEMU was stopped",), ()])  # before and after the board is off
     bench.measure(entry(bench, "write-16k"))
     assert board.boots == 2
     assert [fault.what for fault in bench.run.faults] == ["QEMU was stopped: no login"]
@@ -289,7 +288,7 @@ def test_a_meter_that_was_silent_at_first_is_noted_when_it_speaks() -> None:
     assert bench.run.meter == store.runs[-1].meter == trace.info
 
 
-def in_guest_time(faults: list[BoardError]) -> tuple[Bench, FakeStore]:
+def in_guest_time(faults: list[BoardError]) -> tuple[BoardBench, FakeStore]:
     """A bench in guest time whose board has these faults at the next command, one after the other."""
 
     def answered(argv: tuple[str, ...]) -> CommandResult:

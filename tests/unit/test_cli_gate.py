@@ -27,7 +27,7 @@ from fsjoule.model import FioWorkload, Measurement
 from fsjoule.report.gating.document import from_document, to_document
 from fsjoule.report.run import write_report
 from fsjoule.runs.gate import Sides, keep_gate
-from fsjoule.runs.request import planned
+from fsjoule.runs.plan import planned
 from fsjoule.statistics.policy import Policy
 from fsjoule.verdicts.gated import GateVerdict
 

@@ -14,7 +14,7 @@ from traces import INFO
 from fsjoule.bench.instrument import check_board
 from fsjoule.errors import LabError
 from fsjoule.lab.facts import tick_hz
-from fsjoule.meter.energy.kernel_tick import tick_notes
+from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.report.facts import run_facts
 from fsjoule.testing import FakeBoard, FakeMeter, FakeShell
 

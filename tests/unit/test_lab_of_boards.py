@@ -18,7 +18,8 @@ from fsjoule.errors import ConfigError, LabError, MissingToolError
 from fsjoule.host.computer_lock import try_lock
 from fsjoule.lab import read_environment
 from fsjoule.model import MIB
-from fsjoule.runs.session import Session
+from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.plan import plan_run
 from fsjoule.virtual.board.config import NetworkConfig
 from fsjoule.virtual.board.host_cpu import HostCpu
 from fsjoule.virtual.board.ready import BoardReady
@@ -175,6 +176,6 @@ def test_a_missing_program_is_found_before_a_board_starts(tmp_path: Path, monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     environment = read_environment(Path(__file__).parents[2] / "env" / "deterministic.yaml")
     choice = cast("Any", SimpleNamespace(profiled=False, resumed=None, results=tmp_path, boards=1))
-    session = Session(choice, environment, lambda _line: None, ("fsjoule", "bench"))
-    with closing(session), pytest.raises(MissingToolError, match="'qemu-system-arm' was not found"):
-        session.prepare()
+    held = HeldLab(environment, lambda _line: None)
+    with closing(held), pytest.raises(MissingToolError, match="'qemu-system-arm' was not found"):
+        plan_run(choice, held, held.say, ("fsjoule", "bench"))

@@ -9,7 +9,7 @@ import pytest
 from fake_bench import AFTER, COUNTERS, FACTS, FIO_JSON, IMAGE, PROFILE, answer
 
 from fsjoule.bench.onboard import marks as onboard
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError, LabError, PlaceLostError
 from fsjoule.model import KernelFacts, KernelOrigin, Plan, Provision, Run, RunStatus
 from fsjoule.model.metrics import Metric
@@ -43,7 +43,7 @@ class FaultyBoard(FakeBoard):
         return self.shell
 
 
-def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] = ("ext4",)) -> Bench:
+def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] = ("ext4",)) -> BoardBench:
     board.shell.files.update(
         {
             onboard.RESULT: FIO_JSON,
@@ -57,7 +57,7 @@ def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] =
     plan = Plan("quick", filesystems, SIDES, pairs, SEED, {}, entries)
     facts = tuple(KernelFacts(label, label, KernelOrigin.DEBIAN, "6.1", label) for label in SIDES)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
-    return Bench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None, lambda _: None)
+    return BoardBench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None, lambda _: None)
 
 
 def board_with(**changed: object) -> FaultyBoard:

@@ -10,7 +10,7 @@ from results_factory import make_run
 
 from fsjoule.errors import StorageError
 from fsjoule.model import Measurement, Plan, Run, RunStatus, Trace
-from fsjoule.runs.parallel.bench import ParallelBench
+from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import Boards
 from fsjoule.runs.parallel.messages import Measured
 from fsjoule.runs.parallel.processes import Processes
@@ -45,9 +45,9 @@ def measured(number: int, place: str, attempt: int = 0) -> Measured:
     return Measured(replace(_MEASUREMENT, number=number, place=place), None, {}, learned, attempt)
 
 
-def bench_in(store: FakeStore, told: list[tuple[int, str]], *, blocks: bool) -> ParallelBench:
+def bench_in(store: FakeStore, told: list[tuple[int, str]], *, blocks: bool) -> PoolBench:
     boards = Boards(Processes(print), {})
-    bench = ParallelBench(_RUN, boards, store, FakeClock(), print, lambda _: None, _ENTRIES, blocks=blocks)
+    bench = PoolBench(_RUN, boards, store, FakeClock(), print, lambda _: None, _ENTRIES, blocks=blocks)
     bench.on_stored = lambda _board, each: told.append((each.number, each.place))
     bench.begin()
     return bench

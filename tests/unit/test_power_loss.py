@@ -12,7 +12,7 @@ from fake_bench import AFTER, COUNTERS, FACTS, IMAGE, PROFILE, answer
 from fsjoule.bench.damage import PowerLoss
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.onboard.survival import INSPECTOR, WRITER
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.model import (
     FileFate,
@@ -42,7 +42,7 @@ def iteration(entry: Planned, seed: int = PLAN_SEED) -> PowerLoss:
     return PowerLoss.of(entry, entry.workload, seed)
 
 
-def bench_of(answered: Answer, *, said: str = CONSOLE, faults: list[BoardError] | None = None) -> Bench:
+def bench_of(answered: Answer, *, said: str = CONSOLE, faults: list[BoardError] | None = None) -> BoardBench:
     files = {
         onboard.BEFORE: COUNTERS,
         onboard.AFTER: AFTER,
@@ -51,7 +51,7 @@ def bench_of(answered: Answer, *, said: str = CONSOLE, faults: list[BoardError] 
     plan = Plan("elc2015/power-loss", ("ext4",), ("6.1",), 1, PLAN_SEED, {}, entries())
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
     board = FakeBoard(FakeShell(answered, files), FACTS, IMAGE, faults or [], said=lambda: said)
-    return Bench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None, lambda _: None)
+    return BoardBench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None, lambda _: None)
 
 
 def answering(**outputs: str | int) -> Answer:
@@ -67,7 +67,7 @@ def answering(**outputs: str | int) -> Answer:
     return answered
 
 
-def measured(bench: Bench, number: int = 0) -> Measurement:
+def measured(bench: BoardBench, number: int = 0) -> Measurement:
     return bench.measure(bench.plan.entries[number])
 
 

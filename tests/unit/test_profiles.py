@@ -21,13 +21,12 @@ from reported_runs import write_run
 
 from fsjoule import lab
 from fsjoule.bench.profiles import parse_symbols
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
 from fsjoule.images.programs import page_hashes, program_pages
 from fsjoule.model import Profile, Symbols
 from fsjoule.ports import CommandResult
-from fsjoule.runs.profiler import check_profiled
-from fsjoule.runs.request import choose
+from fsjoule.runs.request import check_profiled, choose
 from fsjoule.store.profiles import (
     PROFILE_FILE,
     PROGRAMS_FILE,
@@ -188,7 +187,7 @@ def board_with(kallsyms: str | None) -> FakeShell:
     return shell
 
 
-def profiled(shell: FakeShell, profile: Profile | None) -> tuple[Bench, FakeProfiler, FakeStore, list[str]]:
+def profiled(shell: FakeShell, profile: Profile | None) -> tuple[BoardBench, FakeProfiler, FakeStore, list[str]]:
     said: list[str] = []
     profiler = FakeProfiler(profile)
     bench = replace(bench_of(shell=shell, meter=FakeMeter()), say=said.append, profiler=profiler)

@@ -10,7 +10,8 @@ import pytest
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
-from fsjoule.runs.request import check_reach, choose, planned
+from fsjoule.runs.plan import check_reach, planned
+from fsjoule.runs.request import choose
 
 KERNELS = ("6.1", "6.12")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rivals import READ, WRITE, rivals
 
 from fsjoule.model import Plan
-from fsjoule.runs.repetition import Repetition
+from fsjoule.runs.plan import Repetition
 from fsjoule.suites import Planning, plan_entries, suite
 
 
@@ -22,7 +22,7 @@ def repetition(boards: int = 1, begun: int = 0, *, guest_time: bool = True) -> R
 def test_two_boots_decide_a_large_difference_and_are_the_runs_plan() -> None:
     boots = repetition()
     assert boots.intent().startswith("2 to 12 boots of each")
-    line = boots.go_on(rivals({"ext4": 1.0, "btrfs": 0.5}, boots=2, boot_noise=0.001))
+    boots, line = boots.after(rivals({"ext4": 1.0, "btrfs": 0.5}, boots=2, boot_noise=0.001))
     assert (line, boots.until) == ("after 2 boots: 2 of 2 figures decided", 2)
     ended = boots.ended()
     assert (ended.repeat, ended.until_decided) == (2, True)
@@ -34,7 +34,8 @@ def test_boots_go_on_one_for_each_board_and_end_at_the_most() -> None:
     while True:
         before = boots.until
         noisy = rivals({"ext4": 1.0, "btrfs": 0.99}, boots=before, noise=0.3, seed=2)
-        lines.append(boots.go_on(noisy))
+        boots, line = boots.after(noisy)
+        lines.append(line)
         if boots.until == before:
             break
     assert lines[0].endswith("0 of 2 figures decided so far; boots 4 to 7 follow, of at most 12")
@@ -47,12 +48,11 @@ def test_a_run_that_goes_on_completes_what_it_has_begun() -> None:
 
 
 def test_without_two_filesystems_nothing_is_decided() -> None:
-    assert repetition().go_on(rivals({"ext4": 1.0}, boots=2)) == ""
+    assert repetition().after(rivals({"ext4": 1.0}, boots=2))[1] == ""
 
 
-def test_the_first_decided_figure_is_news_once() -> None:
+def test_the_first_decided_figure_is_news() -> None:
     boots = repetition()
     measured = rivals({"ext4": 1.0, "btrfs": 0.5}, workloads=(READ, WRITE), boots=2, boot_noise=0.001)
     assert boots.news([each for each in measured if each.repetition == 1]) == ""
     assert boots.news(measured).startswith(f"so far: {READ.label}: ext4 is 2.0 times as fast as btrfs (95 %: ")
-    assert boots.news(measured) == ""

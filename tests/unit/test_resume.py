@@ -13,7 +13,7 @@ from results_factory import KERNEL, LAB
 from traces import INFO, trace_of
 
 from fsjoule.bench.onboard import marks as onboard
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, InstrumentError, LabError, ResultError
 from fsjoule.lab import EnvironmentFile, Wanted, wanted_place
 from fsjoule.model import BoardFacts, Exporter, Measurement, Plan, Planned, Run, RunStatus
@@ -51,7 +51,7 @@ def bench_in(
     kept: tuple[Measurement, ...] = (),
     meter: FakeMeter | None = None,
     again: frozenset[int] = frozenset(),
-) -> Bench:
+) -> BoardBench:
     files = {
         onboard.RESULT: FIO_JSON,
         onboard.BEFORE: COUNTERS,
@@ -61,7 +61,7 @@ def bench_in(
     board = FakeBoard(FakeShell(answer, files), facts, IMAGE)
     meter = meter or FakeMeter(None)
     profile = dataclasses.replace(PROFILE, guest_time=bool(again))
-    bench = Bench(run, profile, board, meter, store, FakeClock(), lambda _: None, lambda _: None, kept, again)
+    bench = BoardBench(run, profile, board, meter, store, FakeClock(), lambda _: None, lambda _: None, kept, again)
     bench.begin()
     return bench
 
@@ -81,7 +81,7 @@ def taken(plan: Plan) -> int:
     return len(plan.entries) // 3 + 2
 
 
-def gone_on(resumed: Resumed, *, facts: BoardFacts = FACTS, meter: FakeMeter | None = None) -> Bench:
+def gone_on(resumed: Resumed, *, facts: BoardFacts = FACTS, meter: FakeMeter | None = None) -> BoardBench:
     run = resumed.going_on("1970-01-01T08:00:00Z", resumed.run.plan)
     return bench_in(resumed.folder(), run, facts=facts, kept=resumed.kept, meter=meter)
 

@@ -15,12 +15,11 @@ from profiles import symbols_of, write_profiled
 from fsjoule import lab
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.profiles import PERIOD_NS, samples_between
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model import SAMPLED, Profile
 from fsjoule.ports import CommandResult
-from fsjoule.runs.profiler import with_profiles
-from fsjoule.runs.request import choose
+from fsjoule.runs.request import choose, with_profiles
 from fsjoule.store.profiles import PROFILE_FILE, decode_profile, encode_profile, symbols_file
 from fsjoule.testing import FakeMeter, FakeShell, FakeStore
 from fsjoule.verdicts.explanation.changes import Windows, explain
@@ -129,7 +128,7 @@ def board(samples: str | None = TEXT, *, check: int = 0) -> FakeShell:
     return shell
 
 
-def bench_on(shell: FakeShell) -> tuple[Bench, FakeStore]:
+def bench_on(shell: FakeShell) -> tuple[BoardBench, FakeStore]:
     bench = replace(bench_of(shell=shell, meter=FakeMeter()), sampled=True)
     shell.files |= {onboard.BEFORE: b"12.00 9.0\n" + COUNTERS, onboard.AFTER: b"14.00 9.5\n" + AFTER}
     assert isinstance(bench.store, FakeStore)

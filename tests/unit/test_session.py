@@ -13,7 +13,8 @@ from results_factory import make_run
 from fsjoule import lab
 from fsjoule.errors import ConfigError
 from fsjoule.model import Plan, Run, RunStatus
-from fsjoule.runs import held_lab, session
+from fsjoule.runs import held_lab
+from fsjoule.runs.plan import RunPlan, make_setup_s
 from fsjoule.runs.request import choose
 from fsjoule.runs.resume import Resumed
 from fsjoule.suites import Planning, plan_entries, suite
@@ -33,8 +34,8 @@ from fsjoule.suites import Planning, plan_entries, suite
 )
 def test_makes_own_set_up_counts_once(started: str, *, counts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_SETUP_STARTED", started.format(time.time() - 60))
-    assert (59 < session._make_setup_s() < 3600) == counts
-    assert session._make_setup_s() == 0
+    assert (59 < make_setup_s() < 3600) == counts
+    assert make_setup_s() == 0
 
 
 def test_a_lab_that_cannot_be_taken_down_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,19 +66,17 @@ def test_a_resumed_run_in_guest_time_makes_boots_that_were_cut_again_whole(tmp_p
     cut = [entry.number for entry in entries if entry.repetition == 2][:3]
     template = make_run(repeat=1).measurements[0]
     kept = tuple(replace(template, number=number) for number in (*first, *cut))
-    opened = session.Session(replace(choice, resumed=Resumed(tmp_path, run, kept)), environment, print, ())
-    opened.plan = plan
-    opened.select(entry.number for entry in entries)
-    assert [entry.number for entry in opened.to_do] == [entry.number for entry in entries if entry.repetition > 1]
-    opened.select([*first, *cut])
-    assert opened.to_do == (), "of what is selected nothing is missing"
+    resumed = replace(choice, resumed=Resumed(tmp_path, run, kept))
+    planned = RunPlan(resumed, environment, (), plan, entries, frozenset())
+    chosen = planned.selecting(entry.number for entry in entries)
+    assert [entry.number for entry in chosen.to_do] == [entry.number for entry in entries if entry.repetition > 1]
+    assert planned.selecting([*first, *cut]).to_do == (), "of what is selected nothing is missing"
     with pytest.raises(ConfigError, match="-k leaves out what was measured in a boot that is made again whole: ext4-"):
-        opened.select([cut[0], cut[-1] + 1])
+        planned.selecting([cut[0], cut[-1] + 1])
     real = lab.read_environment(Path(__file__).parents[2] / "env" / "virtual.yaml")
-    opened = session.Session(replace(choice, resumed=Resumed(tmp_path, run, kept)), real, print, ())
-    opened.plan = plan
-    opened.select(entry.number for entry in entries)
-    assert opened.to_do == entries[len(kept) :], "in real time the repetition goes on in a second boot"
+    planned = RunPlan(resumed, real, (), plan, entries, frozenset())
+    chosen = planned.selecting(entry.number for entry in entries)
+    assert chosen.to_do == entries[len(kept) :], "in real time the repetition goes on in a second boot"
 
 
 def test_variables_are_as_they_were_after_the_body(monkeypatch: pytest.MonkeyPatch) -> None:

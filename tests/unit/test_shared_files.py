@@ -9,19 +9,19 @@ from typing import Final
 import pytest
 from fake_bench import answer, bench_of, entry
 
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned
 from fsjoule.ports import CommandResult
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeMeter, FakeShell
 
 
-def bench_with(answered: Callable[[tuple[str, ...]], CommandResult] = answer) -> tuple[Bench, FakeShell]:
+def bench_with(answered: Callable[[tuple[str, ...]], CommandResult] = answer) -> tuple[BoardBench, FakeShell]:
     shell = FakeShell(answered)
     return bench_of(shell=shell, meter=FakeMeter()), shell
 
 
-def reading(bench: Bench, number: int, operation: IoPattern = IoPattern.READ, **changed: int) -> Planned:
+def reading(bench: BoardBench, number: int, operation: IoPattern = IoPattern.READ, **changed: int) -> Planned:
     plain = replace(entry(bench, "read-16k"), number=number)
     assert isinstance(plain.workload, FioWorkload)
     return replace(plain, workload=replace(plain.workload, operation=operation, **changed))
@@ -45,7 +45,7 @@ def test_files_are_laid_out_once_and_touched_for_the_next_reader() -> None:
     assert drop in shell.asked[made:], "the second one does not find the files in memory"
 
 
-def with_plan(bench: Bench, *entries: Planned) -> None:
+def with_plan(bench: BoardBench, *entries: Planned) -> None:
     bench.run = replace(bench.run, plan=replace(bench.plan, entries=entries))
 
 
@@ -87,7 +87,7 @@ def test_files_of_a_job_that_also_writes_are_its_own() -> None:
     assert sizes_laid_out(shell) == [1000 * KIB]
 
 
-BETWEEN: Final[dict[str, Callable[[Bench], object]]] = {
+BETWEEN: Final[dict[str, Callable[[BoardBench], object]]] = {
     "written": lambda bench: bench.measure(entry(bench, "write-16k")),
     "made": lambda bench: bench.measure(entry(bench, "mkfs")),
     "booted": lambda bench: bench.booted(entry(bench, "read-16k")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsjoule.runs.versions import revision
+from fsjoule.runs.open_run import revision
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,9 @@ class Boots:
 
     def boot_for(self, entry: Planned) -> Booted:
         """The current boot if the entry can be measured in it, otherwise a new one."""
-        wanted, booted = boot_key(entry), self.current
+        key, booted = boot_key(entry), self.current
         there = booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem)
-        if booted and there == wanted and not booted.measurer.damaged:
+        if booted and there == key and not booted.measurer.damaged:
             return booted
         self.prepare(entry)
         return self.boot(entry)

@@ -114,8 +114,8 @@ def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
         asked = dict(word.removeprefix("--").split("=", 1) for word in argv if re.match("--[a-z_]+=", word))
         # No version of fio tells all options.
         if others := [key for key, value in asked.items() if str(options.get(key, value)) != value]:
-            told = ", ".join(f"{key} {options[key]} instead of {asked[key]}" for key in others)
-            raise MeasurementInvalid("fio", [f"it ran another job than was asked: {told}"])
+            differences = ", ".join(f"{key} {options[key]} instead of {asked[key]}" for key in others)
+            raise MeasurementInvalid("fio", [f"it ran another job than was asked: {differences}"])
         side = cast("dict[str, Any]", job[_side(IoPattern(options.get("rw") or asked["rw"]))])
         # fio before 3.18 tells no N.
         counted = side["clat_ns"].get("N", side["clat_ns"]["mean"])
@@ -175,11 +175,11 @@ def _side(pattern: IoPattern) -> str:
 
 def complaints(result: FioResult) -> list[str]:
     """Why a result is invalid; empty if fio reports no problem."""
-    found: list[str] = []
+    reasons: list[str] = []
     if result.error:
-        found.append(f"fio ended with error {result.error} ({_ERRNO_NAMES.get(result.error, 'errno')})")
+        reasons.append(f"fio ended with error {result.error} ({_ERRNO_NAMES.get(result.error, 'errno')})")
     if result.errors:
-        found.append(f"fio counted {result.errors} I/O errors")
+        reasons.append(f"fio counted {result.errors} I/O errors")
     if not result.io_bytes or not result.runtime_ns:
-        found.append("fio moved no data")
-    return found
+        reasons.append("fio moved no data")
+    return reasons

@@ -38,18 +38,18 @@ def check_board(then: BoardFacts, now: BoardFacts) -> None:
     # A kernel may fail to tell its tick.
     if 0 in (then.tick_hz, now.tick_hz):
         same = replace(same, tick_hz=then.tick_hz)
-    was, found = asdict(then), asdict(same)
-    differs = [f"{name} was {was[name]}, it is {found[name]} now" for name in was if was[name] != found[name]]
+    was, seen = asdict(then), asdict(same)
+    differs = [f"{name} was {was[name]}, it is {seen[name]} now" for name in was if was[name] != seen[name]]
     if differs:
         raise LabError(f"this is not the board of the run: {'; '.join(differs)}", hint=_BOARD_HINT)
 
 
 def check_kernel(run: Run, label: str, board: BoardFacts) -> None:
     """Whether the board runs the kernel that its card was made with. Raises LabError if not."""
-    wanted = next((kernel.release for kernel in run.kernels if kernel.label == label), board.kernel_release)
-    if board.kernel_release != wanted:
+    release = next((kernel.release for kernel in run.kernels if kernel.label == label), board.kernel_release)
+    if board.kernel_release != release:
         raise LabError(
-            f"the board runs kernel {board.kernel_release}, its card has {wanted}",
+            f"the board runs kernel {board.kernel_release}, its card has {release}",
             hint="does its boot loader take the kernel from the card?",
         )
 
@@ -65,24 +65,24 @@ def meter_of(known: MeterInfo | None, trace: Trace | None) -> MeterInfo | None:
 
 def check_meter(then: MeterInfo, now: MeterInfo) -> None:
     """Raise InstrumentError unless it is the run's meter with the same settings, which all affect the joules."""
-    was, found = _flat(then), _flat(now)
-    names = [name for name in was if name in found] if then.kind == now.kind else ["instrument", "serial_number"]
-    differs = [_change(name, was[name], found[name]) for name in names if was[name] != found[name]]
+    was, seen = _flat(then), _flat(now)
+    names = [name for name in was if name in seen] if then.kind == now.kind else ["instrument", "serial_number"]
+    differs = [_change(name, was[name], seen[name]) for name in names if was[name] != seen[name]]
     if differs:
         raise InstrumentError(f"this is not the meter of the run: {'; '.join(differs)}", hint=_METER_HINT)
 
 
 def _flat(info: MeterInfo) -> dict[str, Any]:
-    found: dict[str, Any] = {"instrument": info.kind} | asdict(info)
-    calibration: dict[str, Any] = found.pop("calibration", {})
-    settings: dict[str, Any] = found.pop("settings", {})
-    file: dict[str, dict[str, Any] | None] | None = found.pop("file", None)
-    found["instrument file"] = "absent" if file is None else "there"
+    flat: dict[str, Any] = {"instrument": info.kind} | asdict(info)
+    calibration: dict[str, Any] = flat.pop("calibration", {})
+    settings: dict[str, Any] = flat.pop("settings", {})
+    file: dict[str, dict[str, Any] | None] | None = flat.pop("file", None)
+    flat["instrument file"] = "absent" if file is None else "there"
     for table, name in _FILE:
-        found[f"instrument file's {name}"] = ((file or {}).get(table) or {}).get(name)
+        flat[f"instrument file's {name}"] = ((file or {}).get(table) or {}).get(name)
     if READ_S in settings:  # timed anew whenever it is opened, and each trace has its own
-        del settings[READ_S], found["rate_hz"]
-    return found | {f"calibration's {name}": value for name, value in calibration.items()} | settings
+        del settings[READ_S], flat["rate_hz"]
+    return flat | {f"calibration's {name}": value for name, value in calibration.items()} | settings
 
 
 def _change(name: str, was: object, now: object) -> str:

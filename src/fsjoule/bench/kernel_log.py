@@ -265,42 +265,44 @@ def messages(kernel_log: str) -> Iterator[Message]:
             yield Message(kind, line.strip())
 
 
-def doubtful(found: Iterable[Message]) -> list[Message]:
+def doubtful(kernel_messages: Iterable[Message]) -> list[Message]:
     """The first message of each kind that makes figures doubtful, at most three."""
     first: dict[str, Message] = {}
-    for each in found:
+    for each in kernel_messages:
         if each.kind.level in _DOUBTFUL:
             first.setdefault(each.kind.name, each)
     return list(first.values())[:_SHOWN]
 
 
-def complaints(found: Iterable[Message]) -> list[str]:
+def complaints(kernel_messages: Iterable[Message]) -> list[str]:
     """Why a measurement with these messages does not count."""
-    return [f"the kernel reported: {each.line}" for each in doubtful(found)]
+    return [f"the kernel reported: {each.line}" for each in doubtful(kernel_messages)]
 
 
-def remarks(found: Iterable[Message]) -> list[str]:
+def remarks(kernel_messages: Iterable[Message]) -> list[str]:
     """What the kernel said besides, once for each, in the same words after each boot."""
-    told = (each.named for each in found if each.kind.level is Level.REMARK and each.kind.part is not Part.KERNEL)
-    return [f"the kernel reported: {each}" for each in dict.fromkeys(told)]
+    lines = (
+        each.named for each in kernel_messages if each.kind.level is Level.REMARK and each.kind.part is not Part.KERNEL
+    )
+    return [f"the kernel reported: {each}" for each in dict.fromkeys(lines)]
 
 
-def warnings(found: Iterable[Message]) -> tuple[str, ...]:
+def warnings(kernel_messages: Iterable[Message]) -> tuple[str, ...]:
     """The faults of the kernel itself, once for each: a result that two kernels are compared by."""
-    return tuple(dict.fromkeys(each.named for each in found if each.kind.part is Part.KERNEL))
+    return tuple(dict.fromkeys(each.named for each in kernel_messages if each.kind.part is Part.KERNEL))
 
 
-def is_damaged(found: Iterable[Message]) -> bool:
-    return any(each.kind.level is Level.BOOT for each in found)
+def is_damaged(kernel_messages: Iterable[Message]) -> bool:
+    return any(each.kind.level is Level.BOOT for each in kernel_messages)
 
 
 def grep_command(parts: Container[Part] = Part, levels: Container[Level] = _DOUBTFUL) -> str:
     """A shell command that prints those lines of a board's kernel log; it fails if there is none."""
     of_parts = [kind for kind in KINDS if kind.part in parts]
     harmless = [kind.pattern for kind in of_parts if kind.level is Level.HARMLESS]
-    wanted = [kind.pattern for kind in of_parts if kind.level in levels and kind.level is not Level.HARMLESS]
+    patterns = [kind.pattern for kind in of_parts if kind.level in levels and kind.level is not Level.HARMLESS]
     without = f"grep -Ev {_typed(harmless)} | " if harmless else ""
-    return f"dmesg | {without}grep -E {_typed(wanted)}"
+    return f"dmesg | {without}grep -E {_typed(patterns)}"
 
 
 def _typed(patterns: Iterable[str]) -> str:

@@ -193,11 +193,11 @@ class Measurer:
             return
         disk = f"/dev/{self.profile.card_device}"
         read = "; ".join(f"dd if={disk} bs=8 skip={at} count={count} 2>/dev/null" for at, count in ((55, 1), (71, 2)))
-        told = self.shell.run(("sh", "-c", f"({read}) | od -An -v -tx1")).stdout.split()
+        dump = self.shell.run(("sh", "-c", f"({read}) | od -An -v -tx1")).stdout.split()
         self._card_seen = True
-        if len(told) == _ID_BYTES:
-            found = bytes.fromhex("".join(told))
-            if not is_of_a_card(found[:4], found[8:]):
+        if len(dump) == _ID_BYTES:
+            identity = bytes.fromhex("".join(dump))
+            if not is_of_a_card(identity[:4], identity[8:]):
                 raise BoardError(
                     f"{disk} is not the card that fsjoule has written: nothing was written to it",
                     transient=False,
@@ -210,10 +210,10 @@ class Measurer:
 
         If it reads, files of `files_bytes` are laid out, unless it may take those that the job before has read.
         """
-        wanted, there = _LaidOut(entry.files_read, files_bytes, ""), self._laid_out
-        if there and there.readers == wanted.readers and workload.reads_files_of(there.size_bytes):
-            wanted = there
-        return self.around(entry, lambda kind: self._fio(entry, kind, workload, wanted))
+        files, there = _LaidOut(entry.files_read, files_bytes, ""), self._laid_out
+        if there and there.readers == files.readers and workload.reads_files_of(there.size_bytes):
+            files = there
+        return self.around(entry, lambda kind: self._fio(entry, kind, workload, files))
 
     def operation(self, entry: Planned, workload: TimedWorkload) -> Evidence:
         """Do an entry's timed operation. The evidence has its errors, as with `job`."""
@@ -312,11 +312,11 @@ class Measurer:
         if workload.jobs > 1:
             argv = (onboard.JOBS, number, threads, *argv)
         more = (onboard.THREADS_BEFORE, onboard.THREADS_AFTER) if workload.kernel_threads else ()
-        evidence, done, told = self._work(
+        evidence, done, contents = self._work(
             entry.number, argv, phase="fio", timeout_s=limit_s, read=(onboard.RESULT, *more)
         )
         evidence.complaints[:0] = _failure(done)
-        text, *readings = told
+        text, *readings = contents
         if readings:
             evidence.kernel_threads_s = onboard.kernel_threads_s(*map(_decoded, readings))
         evidence.attachments["fio.json"] = text
@@ -404,7 +404,7 @@ class Measurer:
         evidence = Evidence(trace=recording.trace, marks=marks, idle_s=IDLE_S)
         evidence.notes += [recording.note] if recording.note else []
         with self.phases("reading"):
-            first, second, *told = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *read))
+            first, second, *contents = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *read))
         before, after = _decoded(first), _decoded(second)
         if self.sampled:
             attach_samples(self.shell, evidence, before, after)
@@ -412,7 +412,7 @@ class Measurer:
             evidence.usage = onboard.usage(before, after)
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
-        return evidence, done, told
+        return evidence, done, contents
 
 
 def _unpacking(path: str, text: bytes) -> bytes:

@@ -107,9 +107,9 @@ def boot_symbols(shell: Shell) -> Symbols:
         if count < _LINES:
             break
         first += _LINES
-    found = shell.run(("sh", "-c", _FIND), timeout_s=_READING_TIMEOUT_S)
+    module_files = shell.run(("sh", "-c", _FIND), timeout_s=_READING_TIMEOUT_S)
     shell.run(("rm", "-f", _PART))
-    return parse_symbols(lines, found.stdout.splitlines())
+    return parse_symbols(lines, module_files.stdout.splitlines())
 
 
 def parse_symbols(lines: Sequence[str], files: Sequence[str] = ()) -> Symbols:
@@ -117,7 +117,7 @@ def parse_symbols(lines: Sequence[str], files: Sequence[str] = ()) -> Symbols:
 
     One name for each address, the same whatever the order. Raises LabError if there is none that is told where it is.
     """
-    found: dict[int, tuple[bool, str, str]] = {}
+    by_address: dict[int, tuple[bool, str, str]] = {}
     for line in lines:
         address, kind, name, *module = line.split()
         if kind.lower() not in _CODE or name.startswith("$"):
@@ -125,13 +125,13 @@ def parse_symbols(lines: Sequence[str], files: Sequence[str] = ()) -> Symbols:
         # An alias without underscores is what people call it.
         named = (name.startswith("_"), name, module[0].strip("[]") if module else "")
         at = int(address, 16)
-        found[at] = min(found.get(at, named), named)
-    if not any(found):
+        by_address[at] = min(by_address.get(at, named), named)
+    if not any(by_address):
         raise LabError("the board's kernel does not tell where its symbols are", hint=_HINT)
-    if max(found) < _VECTORS:
-        found[_VECTORS] = (True, "vectors", "")
-    at = sorted(found)
-    names, modules = [found[each][1] for each in at], [found[each][2] for each in at]
+    if max(by_address) < _VECTORS:
+        by_address[_VECTORS] = (True, "vectors", "")
+    at = sorted(by_address)
+    names, modules = [by_address[each][1] for each in at], [by_address[each][2] for each in at]
     loaded = set(modules)
     # /lib/modules/6.1.0-44-armmp/kernel/fs/btrfs/btrfs.ko.xz; a module's name has no hyphens.
     parts = (Path(line).parts for line in files)

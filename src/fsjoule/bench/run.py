@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final
+from typing import Final, Protocol
 
 from fsjoule.bench.boots import Booted, BootKey, Boots, boot_key
 from fsjoule.bench.damage import Flakey, PowerLoss
@@ -30,7 +30,7 @@ from fsjoule.errors import (
     StorageError,
 )
 from fsjoule.filesystems import filesystem
-from fsjoule.meter.energy.kernel_tick import tick_notes
+from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.meter.links.notices import file_notices
 from fsjoule.model import (
     BoardFacts,
@@ -47,7 +47,7 @@ from fsjoule.model import (
     Trace,
 )
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
-from fsjoule.ports import Board, Clock, Meter, Profiler, ResultStore, Shell
+from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
 from fsjoule.store.schemas import STEPS_FILE, encode_steps
 
 _ATTEMPTS: Final = 2
@@ -55,16 +55,65 @@ _ATTEMPTS: Final = 2
 _ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
 
 
+class Bench(Protocol):
+    """Measures the entries of a run's plan, and stores each measurement at once."""
+
+    @property
+    def run(self) -> Run: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def phases(self) -> Phases: ...
+
+    @property
+    def results(self) -> Sequence[Measurement]: ...
+
+    @property
+    def failures_in_a_row(self) -> int: ...
+
+    @property
+    def say(self) -> Callable[[str], None]: ...
+
+    def begin(self) -> None:
+        """Open the run's folder. Raises InstrumentError if a resumed run has another meter than before."""
+        ...
+
+    def release(self, repetition: int) -> None:
+        """Let repetitions up to this one be measured ahead."""
+        ...
+
+    def measure(self, entry: Planned) -> Measurement:
+        """The entry's measurement, valid or not, when it is stored. Raises LabError when the lab fails."""
+        ...
+
+    def finish(
+        self,
+        reason: str | None = None,
+        *,
+        expected: int | None = None,
+        ended_early: str | None = None,
+        plan: Plan | None = None,
+    ) -> Run:
+        """Switch the board off and close the run as complete, or as aborted for a reason.
+
+        `expected` is the number of entries to be measured (default: all). `ended_early` says why a run with fewer is
+        complete, `plan` is the plan as it was measured if fewer repetitions sufficed.
+        """
+        ...
+
+
 @dataclass
-class Bench:
-    """One run. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
+class BoardBench:
+    """A bench on one board. Call `begin`, `measure` for each entry, `finish`; the board is off after `finish`.
 
     If the board is taken away meanwhile (PlaceLostError), it is left as it is, and nothing more is measured.
 
     `last_fault` is the fault with which the last attempt ended, or switching the board off at the end; None if it went
     well. `kept` are the measurements of a resumed run: they are not repeated, but for those `again` whose boot is made
     again whole, and boots are numbered after theirs.
-    `take_steps` gives the lab's steps since its last call, `diagnose` the lab's dead parts. With a `profiler` each
+    `take_steps` gives the lab's steps since its last call, `health` knows the lab's dead parts. With a `profiler` each
     measurement has a profile, and the run the symbols of each boot. With `sampled` perf makes the profiles on the
     board, and no figure counts.
 
@@ -83,7 +132,7 @@ class Bench:
     kept: Sequence[Measurement] = ()
     again: frozenset[int] = frozenset()
     take_steps: Callable[[], tuple[LabStep, ...]] = tuple
-    diagnose: Callable[[], tuple[str, ...]] = tuple
+    health: LabHealth | None = None
     profiler: Profiler | None = None
     sampled: bool = False
     phases: Phases = field(init=False)
@@ -152,8 +201,8 @@ class Bench:
         measurement is returned and stored like any other. Raises LabError when the lab fails, in guest time also for
         each entry that the boot still owed.
         """
-        if (kept := self._kept_or_given_up(entry)) is not None:
-            return kept
+        if (stored := self._kept_or_given_up(entry)) is not None:
+            return stored
         before: list[Planned] = []
         for attempt in range(1, _ATTEMPTS + 1):
             started_utc = self.clock.utc()
@@ -186,9 +235,9 @@ class Bench:
 
     def _kept_or_given_up(self, entry: Planned) -> Measurement | None:
         """What a resumed run has of the entry. Raises LabError if its boot is known to fail."""
-        for kept in self.kept:
-            if kept.number == entry.number and kept.number not in self.again:
-                return kept
+        for earlier in self.kept:
+            if earlier.number == entry.number and earlier.number not in self.again:
+                return earlier
         if (never := self._never.get(boot_key(entry)[1:])) is not None:
             self._boots.end_or_say()
             self._note(entry, self.clock.utc(), never)
@@ -215,14 +264,17 @@ class Bench:
 
     def _take(self, error: LabError, entry: Planned) -> None:
         """Name what is dead in the lab, switch the board off, and decide what a second try is good for."""
-        error.blame_lab(self.diagnose())
+        error.blame_lab(self._lab_faults())
         self.last_fault = error
         if self._boots.current is None and isinstance(error, BoardError) and not error.transient:
             self._never[boot_key(entry)[1:]] = error
         self._boots.end_or_say()
-        if self.diagnose():
+        if self._lab_faults():
             # What is dead with the board off stays dead: each further boot would wait for it again.
             error.transient, error.ends_run = False, True
+
+    def _lab_faults(self) -> tuple[str, ...]:
+        return () if self.health is None else self.health.faults()
 
     def booted(self, entry: Planned) -> Shell:
         """The shell of the board, booted for the entry if necessary."""
@@ -249,14 +301,21 @@ class Bench:
         measured = [each for each in self.results if id(each) not in before]
         return Part.METER if metered and measured and all(lost_energy(each.notes) for each in measured) else None
 
-    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
-        """Switch the board off and close the run as complete, or as aborted for a reason.
+    def release(self, repetition: int) -> None:
+        """Nothing is measured ahead."""
 
-        `expected` is the number of entries to be measured (default: all). `ended_early` says why a run with fewer is
-        complete.
-        """
-        wanted = len(self.plan.entries) if expected is None else expected
-        reason = reason or self._over or not_taken(wanted, len(self.results), ended_early)
+    def finish(
+        self,
+        reason: str | None = None,
+        *,
+        expected: int | None = None,
+        ended_early: str | None = None,
+        plan: Plan | None = None,
+    ) -> Run:
+        """See Bench."""
+        due = len(self.plan.entries) if expected is None else expected
+        reason = reason or self._over or not_taken(due, len(self.results), ended_early)
+        self.run = dataclasses.replace(self.run, plan=plan or self.plan)
         try:
             if self._lost is None:
                 if reason is None:  # else the board may be in the midst of something
@@ -447,10 +506,10 @@ class Bench:
         return booted, evidence
 
 
-def not_taken(wanted: int, taken: int, ended_early: str | None) -> str | None:
-    """Why a run with fewer measurements than wanted is not complete; None if it is."""
-    missing = wanted - taken
-    return f"{missing} of {wanted} measurements were not taken" if missing and ended_early is None else None
+def not_taken(expected: int, taken: int, ended_early: str | None) -> str | None:
+    """Why a run with fewer measurements than expected is not complete; None if it is."""
+    missing = expected - taken
+    return f"{missing} of {expected} measurements were not taken" if missing and ended_early is None else None
 
 
 def closed(run: Run, reason: str | None, ended_early: str | None, utc: str, phases: Phases) -> Run:

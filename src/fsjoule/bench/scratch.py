@@ -218,21 +218,21 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
             transient=False,
         )
     for file in ("device/model", "device/name"):
-        told = shell.run(("cat", f"{block}/{file}"))
-        if told.exit_code == 0 and told.stdout.strip():
-            return f"{name} {told.stdout.strip()}"
+        answer = shell.run(("cat", f"{block}/{file}"))
+        if answer.exit_code == 0 and answer.stdout.strip():
+            return f"{name} {answer.stdout.strip()}"
     return name
 
 
 def takes_discards(shell: Shell, storage: Storage) -> bool:
     """Whether an attached device can be purged; most sticks cannot. True if the kernel does not say."""
-    told = shell.run(("cat", f"/sys/class/block/{storage.device}/queue/discard_max_bytes"))
-    return told.exit_code != 0 or told.stdout.strip() != "0"
+    answer = shell.run(("cat", f"/sys/class/block/{storage.device}/queue/discard_max_bytes"))
+    return answer.exit_code != 0 or answer.stdout.strip() != "0"
 
 
-def name_of(told: str, further: Iterable[str]) -> str:
-    """The board's name for a series' storage, as `told` by `attach`; the card's name for any other."""
-    return next((name for name in further if told == name or told.startswith(f"{name} ")), CARD)
+def name_of(reported: str, further: Iterable[str]) -> str:
+    """The board's name for a series' storage, as `reported` by `attach`; the card's name for any other."""
+    return next((name for name in further if reported == name or reported.startswith(f"{name} ")), CARD)
 
 
 def scratch_node(storage: Storage) -> str:

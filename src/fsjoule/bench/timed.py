@@ -82,10 +82,10 @@ class TimedWork:
             return None
         before = self._kernel_threads()
         directory = self.scratch.mount(self.kind)
-        told = checked(self._shell, "stat", "-f", "-c", "%S %b %f", directory).stdout.split()
+        answer = checked(self._shell, "stat", "-f", "-c", "%S %b %f", directory).stdout.split()
         after = self._kernel_threads()
         self.scratch.unmount()
-        block, total, free = (int(word) for word in told)
+        block, total, free = (int(word) for word in answer)
         return Space(block * total, block * (total - free), max(0, after - before))
 
     def _prepare_files(self) -> tuple[str, ...]:
@@ -121,8 +121,8 @@ class TimedWork:
 
     def _random_file(self, path: str, size_bytes: int) -> None:
         """Make a file of random bytes, which no filesystem can compress; an existing file of this size is kept."""
-        found = self._shell.run(("stat", "-c", "%s", path))
-        if found.exit_code == 0 and found.stdout.strip() == str(size_bytes):
+        present = self._shell.run(("stat", "-c", "%s", path))
+        if present.exit_code == 0 and present.stdout.strip() == str(size_bytes):
             return
         limit_s = 30.0 + size_bytes / _RANDOM_BYTES_PER_S
         count = str(size_bytes // KIB)

@@ -208,7 +208,7 @@ def gate(
             boards,
         )
         if explain:
-            from fsjoule.runs.profiler import check_profiled
+            from fsjoule.runs.request import check_profiled
 
             check_profiled(options.environment)
 

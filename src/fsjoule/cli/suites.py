@@ -67,8 +67,8 @@ def suites_show(  # noqa: PLR0917 - a command's options
     from fsjoule.report.oneline import plan_lines
     from fsjoule.report.terminal import print_table
     from fsjoule.runs.options import UNTIL_DECIDED
-    from fsjoule.runs.repetition import earlier_rates, least_boots
-    from fsjoule.runs.request import choose, planned
+    from fsjoule.runs.plan import earlier_rates, planned
+    from fsjoule.runs.request import choose, least_boots
     from fsjoule.suites import estimate
     from fsjoule.verdicts.filesystems import rule_of
 

@@ -38,14 +38,20 @@ from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE,
 
 if TYPE_CHECKING:
     from fsjoule import lab
-    from fsjoule.bench.run import Bench
+    from fsjoule.bench.run import Bench, BoardBench
     from fsjoule.model import Measurement, Plan, Planned  # noqa: F401 - in the type of a stash's key
     from fsjoule.ports import Meter, Shell
+    from fsjoule.runs.held_lab import HeldLab  # noqa: F401 - in the type of a stash's key
+    from fsjoule.runs.open_run import OpenRun, ReadyRun  # noqa: F401 - in the type of a stash's key
+    from fsjoule.runs.plan import RunPlan
     from fsjoule.runs.request import Request
-    from fsjoule.runs.session import AnyBench, Session
 
 _FAILURES_IN_A_ROW: Final = 2
-_SESSION: Final = pytest.StashKey["Session"]()
+# How far a bench has come, step by step.
+_HELD: Final = pytest.StashKey["HeldLab"]()
+_RUN_PLAN: Final = pytest.StashKey["RunPlan"]()
+_READY: Final = pytest.StashKey["ReadyRun"]()
+_RUN: Final = pytest.StashKey["OpenRun"]()
 _PLAN: Final = pytest.StashKey["Plan"]()
 _SELECTED: Final = pytest.StashKey[bool]()
 # Why a bench that a collected test asks for cannot begin; None if it has begun.
@@ -91,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
         else:
             from fsjoule.lab import let_labgrid_run
 
-            let_labgrid_run(config.stash[_SESSION].environment.imports)
+            let_labgrid_run(config.stash[_RUN_PLAN].environment.imports)
     except FsjouleError as error:
         raise pytest.UsageError(error) from None
     except KeyboardInterrupt as interrupt:
@@ -123,7 +129,10 @@ def _begin(config: pytest.Config, file: str | None) -> None:
     if file is None:
         raise ConfigError(_NO_BOARD)
     if config.option.collectonly:
-        config.stash[_PLAN] = _session_of(config, file, _say(config)).preview()
+        from fsjoule.runs.plan import plan_of
+
+        environment, request = _asked(config, file)
+        config.stash[_PLAN] = plan_of(request, environment.profile, request.kernels)
         return
     forgive_leaks(config)
     # After any signal the board is off, the place released and the run folder final; the exit code tells the signal.
@@ -133,15 +142,18 @@ def _begin(config: pytest.Config, file: str | None) -> None:
     handler = _Warnings(say)
     logging.getLogger("fsjoule").addHandler(handler)
     config.add_cleanup(lambda: logging.getLogger("fsjoule").removeHandler(handler))
-    session = _session_of(config, file, say)
-    config.add_cleanup(session.close)
-    session.prepare()
-    config.stash[_SESSION] = session
-    config.stash[_PLAN] = session.plan
+    from fsjoule.runs.held_lab import HeldLab
+    from fsjoule.runs.plan import plan_run
+
+    environment, request = _asked(config, file)
+    held = HeldLab(environment, say, config.option.lg_coordinator)
+    config.add_cleanup(held.close)
+    plan = plan_run(request, held, say, command_of(config))
+    config.stash[_HELD], config.stash[_RUN_PLAN], config.stash[_PLAN] = held, plan, plan.plan
     if not options_of(config).allow_missing_energy:
         exit_code: Any = config.pluginmanager.getplugin(ExitCode.NAME)
-        exit_code.lost_energy = session.lost_energy
-    tell_allure(config, lambda: session.folder)
+        exit_code.lost_energy = lambda: config.stash[_RUN].lost_energy() if _RUN in config.stash else ""
+    tell_allure(config, lambda: config.stash[_RUN].folder if _RUN in config.stash else None)
 
 
 def tell_allure(config: pytest.Config, folder: Callable[[], Path | None]) -> None:
@@ -152,25 +164,16 @@ def tell_allure(config: pytest.Config, folder: Callable[[], Path | None]) -> Non
         Listener(folder).listen(config)
 
 
-def _session_of(config: pytest.Config, file: str, say: Callable[[str], None]) -> Session:
+def _asked(config: pytest.Config, file: str) -> tuple[lab.EnvironmentFile, Request]:
+    """The environment file with its options, and the request. Raises ConfigError."""
     from fsjoule import lab
-    from fsjoule.ci.lava.signals import signals_of
-    from fsjoule.runs.session import Session
 
     option = options_of(config)
-    wanted = lab.wanted_place(option.place_tag, option.wait, option.priority)
-    environment = lab.read_environment(Path(file), wanted)
-    choice = _choice(option, environment)
-    if choice.resumed is not None and choice.boards == 1:
-        environment = choice.resumed.where_it_began(environment)
-    return Session(
-        choice,
-        environment,
-        say=say,
-        command=command_of(config),
-        coordinator=config.option.lg_coordinator,
-        observer=signals_of(os.environ, say),
-    )
+    environment = lab.read_environment(Path(file), lab.wanted_place(option.place_tag, option.wait, option.priority))
+    request = _request(option, environment)
+    if request.resumed is not None and not request.pooled:
+        environment = request.resumed.where_it_began(environment)
+    return environment, request
 
 
 def _end_by_signal(config: pytest.Config) -> None:
@@ -182,7 +185,7 @@ def _end_by_signal(config: pytest.Config) -> None:
         session.exitstatus = code
 
 
-def _choice(option: Namespace, environment: lab.EnvironmentFile) -> Request:
+def _request(option: Namespace, environment: lab.EnvironmentFile) -> Request:
     from fsjoule.runs.request import check_boards, choose, choose_resumed
 
     boards = 1 if option.boards is None else option.boards
@@ -225,8 +228,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _uses(metafunc: pytest.Metafunc, name: str) -> bool:
     """Whether a test uses this fixture, and not another one of the same name."""
-    found: Any = metafunc.definition
-    definitions = found._fixtureinfo.name2fixturedefs.get(name)  # noqa: SLF001 - told nowhere else
+    definition: Any = metafunc.definition
+    definitions = definition._fixtureinfo.name2fixturedefs.get(name)  # noqa: SLF001 - told nowhere else
     return bool(definitions) and definitions[-1].func.__module__ == __name__
 
 
@@ -243,7 +246,7 @@ def _ask(config: pytest.Config) -> None:
     except FsjouleError as error:
         config.stash[_ASKED] = error
     else:
-        if _SESSION in config.stash:
+        if _RUN_PLAN in config.stash:
             from fsjoule.lab import read_again
 
             read_again(config)  # labgrid has read the file before the place was found
@@ -253,11 +256,11 @@ def _ask(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Cut an interrupt's traceback: pytest fails on frames without a line, which Python 3.11 can produce."""
     try:
-        if _SESSION in item.config.stash:
+        if _RUN_PLAN in item.config.stash:
             interrupts.check()
         return (yield)
     except KeyboardInterrupt:
-        if _SESSION in item.config.stash:
+        if _RUN_PLAN in item.config.stash:
             raise KeyboardInterrupt from None
         raise
 
@@ -265,15 +268,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.hookimpl(specname="pytest_runtest_protocol", tryfirst=True)
 def pytest_runtest_protocol_if_wanted(item: pytest.Item) -> bool | None:
     """Pass over entries of repetitions that the run's statements do not need; pytest does not hear of them."""
-    session = item.config.stash.get(_SESSION, None)
-    entry = None if session is None else _entry(item)
-    return None if session is None or entry is None or session.wants(entry) else True
+    plan, entry = item.config.stash.get(_RUN_PLAN, None), _entry(item)
+    if plan is None or entry is None:
+        return None
+    run = item.config.stash.get(_RUN, None)
+    return None if (entry.repetition <= plan.until if run is None else run.wants(entry)) else True
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Signals interrupt a test anywhere, but pytest and fixtures around it only where they allow it."""
-    with interrupts.interruptible() if _SESSION in item.config.stash else nullcontext():
+    with interrupts.interruptible() if _RUN_PLAN in item.config.stash else nullcontext():
         return (yield)
 
 
@@ -286,27 +291,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     if (error := session.config.stash.get(_ASKED, None)) is not None:
         pytest.exit(str(error), returncode=error.exit_code)
-    opened = session.config.stash.get(_SESSION, None)
-    if opened is not None:
+    plan = session.config.stash.get(_RUN_PLAN, None)
+    if plan is not None:
         broken = session.testsfailed and not session.config.option.continue_on_collection_errors
         if session.config.stash.get(_SELECTED, False) and not broken:
-            _start(opened, session)
+            _start(plan, session)
 
 
-def _start(session: Session, collected: pytest.Session) -> None:
+def _start(plan: RunPlan, collected: pytest.Session) -> None:
     """Build the cards and bring a virtual lab up, now that something is selected."""
+    from fsjoule import lab
+    from fsjoule.runs.open_run import make_ready
+
     config = collected.config
     try:
-        session.select(entry.number for item in collected.items if (entry := _entry(item)) is not None)
-        session.start()
-        from fsjoule import lab
-
+        plan = plan.selecting(entry.number for item in collected.items if (entry := _entry(item)) is not None)
+        config.stash[_READY] = make_ready(plan, config.stash[_HELD], _say(config))
         lab.ask_with(config, partial(_by_hand, config))
-        if session.environment.wanted.tags:
+        if plan.environment.wanted.tags:
             lab.read_again(config)
     except FsjouleError as error:
         # pytest would frame the message with exclamation marks, hint and all.
-        session.say(f"ERROR: {error}")
+        _say(config)(f"ERROR: {error}")
         pytest.exit("nothing was measured", returncode=error.exit_code)
     except KeyboardInterrupt:
         raise KeyboardInterrupt from None
@@ -347,46 +353,43 @@ def pytest_terminal_summary(config: pytest.Config) -> None:
 
 def _conclude(config: pytest.Config) -> None:
     """Print what a bench has measured, and how to go on."""
-    session = config.stash.get(_SESSION, None)
-    if session is not None and session.folder is not None:
+    run = config.stash.get(_RUN, None)
+    if run is not None:
         from fsjoule.host.terminal import PlainConsole
 
         say = _say(config)
         say("")
         output: Any = config.stash.get(OUTPUT, None)
         console = PlainConsole(width=shutil.get_terminal_size((120, 40)).columns, file=output)
-        session.show(console, wide=options_of(config).wide)
-        if session.to_go_on is not None:
-            say(f"to measure the rest: {session.to_go_on}")
+        run.show(console, wide=options_of(config).wide)
+        if (command := run.resuming) is not None:
+            say(f"to measure the rest: {command}")
 
 
 @pytest.fixture(scope="session")
-def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Generator[AnyBench]:
+def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Generator[Bench]:
     """The run: images built, place acquired, run folder open. The board is off and the place free afterwards."""
-    session = pytestconfig.stash.get(_SESSION, None)
-    if session is None:
+    ready = pytestconfig.stash.get(_READY, None)
+    if ready is None:
         # As labgrid does without --lg-env: a suite runs where there is no board, too. `fsjoule bench` refuses instead.
         pytest.skip(_NO_BOARD)
-    from fsjoule.runs.parallel.boards import started_boards
+    from fsjoule.ci.lava.signals import signals_of
+    from fsjoule.runs.open_run import open_run
 
+    say, target = _say(pytestconfig), partial(_target, request, ready.plan.environment)
     with ExitStack() as closing:
         try:
-            if session.choice.boards > 1:
-                boards = closing.enter_context(started_boards(session.assignment(), session.say))
-                bench: AnyBench = closing.enter_context(session.run_on(boards))
-            else:
-                closing.enter_context(session.lab.place())
-                with session.lab.failing():
-                    target = _target(request, session.environment, closing)
-                bench = closing.enter_context(session.run(target))
+            run = closing.enter_context(open_run(ready, say, find_target=target, observer=signals_of(os.environ, say)))
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
         except (OSError, MemoryError, RuntimeError) as error:
             if (known := of_system(error)) is None:
                 raise
             pytest.exit(str(known), returncode=known.exit_code)
-        yield bench
-        session.stopped = str(request.session.shouldstop or "") or None
+        pytestconfig.stash[_RUN] = run
+        yield run.bench
+        if request.session.shouldstop:
+            run.stop(str(request.session.shouldstop))
 
 
 def _target(request: pytest.FixtureRequest, file: lab.EnvironmentFile, closing: ExitStack) -> Any:  # noqa: ANN401 - labgrid is fsjoule.lab's
@@ -404,15 +407,15 @@ def _target(request: pytest.FixtureRequest, file: lab.EnvironmentFile, closing: 
 
 
 @pytest.fixture(scope="session")
-def meter(bench: AnyBench) -> Meter:
+def meter(bench: Bench) -> Meter:
     return _alone(bench).meter
 
 
-def _alone(bench: AnyBench) -> Bench:
+def _alone(bench: Bench) -> BoardBench:
     """The bench of one board. Raises ConfigError for one of several boards, whose shells are elsewhere."""
-    from fsjoule.bench.run import Bench
+    from fsjoule.bench.run import BoardBench
 
-    if isinstance(bench, Bench):
+    if isinstance(bench, BoardBench):
         return bench
     raise ConfigError(
         "--boards: this test works on the board itself, not only with its measurements", hint="--boards 1"
@@ -426,29 +429,29 @@ def planned(request: pytest.FixtureRequest) -> Planned:
 
 
 @pytest.fixture
-def booted_board(bench: AnyBench, planned: Planned) -> Shell:
+def booted_board(bench: Bench, planned: Planned) -> Shell:
     """The shell of the board, booted for the planned entry."""
     with interrupts.interruptible():
         return _alone(bench).booted(planned)
 
 
 @pytest.fixture
-def provisioned(bench: AnyBench, planned: Planned) -> str:
+def provisioned(bench: Bench, planned: Planned) -> str:
     """An empty directory of the board on the planned entry's filesystem."""
     with interrupts.interruptible():
         return _alone(bench).provisioned(planned)
 
 
 @pytest.fixture
-def measurement(bench: AnyBench, planned: Planned, request: pytest.FixtureRequest) -> Measurement:
+def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) -> Measurement:
     """The planned entry, measured and stored. Raises LabError if the lab fails."""
     try:
         with interrupts.interruptible():
             return bench.measure(planned)
     except FsjouleError as error:
-        told = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
-        bench.say(f"{planned.slug}: {'not measured, for the same reason' if error in told else error}")
-        told.append(error)
+        earlier = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
+        bench.say(f"{planned.slug}: {'not measured, for the same reason' if error in earlier else error}")
+        earlier.append(error)
         if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Nothing more could be kept, or every further entry would wait as long for a dead board.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"

@@ -91,8 +91,8 @@ def tell_usage(error: pytest.UsageError) -> int:
         return first.exit_code
     for text in error.args:
         # argparse writes its usage before what is wrong, and pytest its configuration after it.
-        usage, found, wrong = str(text).partition(": error: ")
-        wrong = wrong.partition("\n")[0] if found else usage.strip()
+        usage, separator, wrong = str(text).partition(": error: ")
+        wrong = wrong.partition("\n")[0] if separator else usage.strip()
         _tell(f"ERROR: {wrong.replace('--fsjoule-', '--')}")
     _tell(_HELP)
     return ConfigError.exit_code

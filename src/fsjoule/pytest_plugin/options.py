@@ -31,11 +31,11 @@ def add_options(parser: pytest.Parser) -> None:
         "fsjoule: throughput and energy of filesystems on a board (with --lg-env); --NAME is short for --fsjoule-NAME "
         "where no other plugin has it",
     )
-    for name, (kind, metavar, told) in OPTIONS.items():
-        group.addoption(_long(name), type=kind, metavar=metavar, help=_literal(told))
-    for name, (settings, told) in FLAGS.items():
-        kept = {"dest": _OWN + settings["dest"]} if "dest" in settings else {}
-        group.addoption(_long(name), **{**settings, **kept}, help=_literal(told))
+    for name, (kind, metavar, help_text) in OPTIONS.items():
+        group.addoption(_long(name), type=kind, metavar=metavar, help=_literal(help_text))
+    for name, (settings, help_text) in FLAGS.items():
+        destination = {"dest": _OWN + settings["dest"]} if "dest" in settings else {}
+        group.addoption(_long(name), **{**settings, **destination}, help=_literal(help_text))
     group.addoption(COMMAND, action="store_true", help=SUPPRESS)
     _translate(parser)
 
@@ -74,9 +74,9 @@ def _long(name: str) -> str:
     return _LONG + name.removeprefix("--")
 
 
-def _literal(told: str) -> str:
+def _literal(help_text: str) -> str:
     """The text as argparse wants it, which formats help with %."""
-    return told.replace("%", "%%")
+    return help_text.replace("%", "%%")
 
 
 def _translate(parser: pytest.Parser) -> None:

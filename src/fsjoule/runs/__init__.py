@@ -7,9 +7,10 @@ May call: every room below it.
 
 Entry points:
 
-- `request.choose`: options with every name checked become a `Request`; `request.planned` gives its plan.
-- `session.Session`: builds cards, brings the virtual lab up, holds the place and opens the run folder. `Session.run`
-  yields the `Bench`.
+- `request.choose`: options with every name checked become a `Request`.
+- `plan.plan_run`: a request on its board becomes a `RunPlan`: what will be done.
+- `open_run.make_ready`, `open_run.open_run`: cards are made, the virtual lab comes up, the place is held and the run
+  folder opened. The `OpenRun` has the bench.
 - `resume.resume`: a run that ended early goes on in its own folder.
 - `pairs.measure_pairs`: a baseline and a candidate boot in turn until the caller has seen enough.
 - `parallel`: boards in guest time that boot at once, for such pairs.

@@ -15,8 +15,8 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Planned, Run, RunStatus
-from fsjoule.runs.repetition import earlier_rates, earlier_runs
-from fsjoule.runs.request import Request, choose, planned
+from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
+from fsjoule.runs.request import Request, choose
 from fsjoule.store.reader import LoadedRun
 from fsjoule.suites import Estimate, estimate, suite
 from fsjoule.suites.profile import UsageProfile
@@ -116,18 +116,18 @@ def no_cuts(environment: EnvironmentFile, storage: str) -> str:
     if environment.virtual_lab is None:
         return ""
     disks = board_template(environment.virtual_board or REAL_TIME).disks
-    kept = storage == CARD or storage not in disks or disks[storage].cache is Cache.KEPT
-    return f"the emulated {storage} keeps all that has reached it, it has no volatile cache" if kept else ""
+    keeps_all = storage == CARD or storage not in disks or disks[storage].cache is Cache.KEPT
+    return f"the emulated {storage} keeps all that has reached it, it has no volatile cache" if keeps_all else ""
 
 
-def with_board(found: Evidence) -> Evidence:
+def with_board(evidence: Evidence) -> Evidence:
     """Recorded evidence, with what its environment file, if it is still there, says of power cuts."""
     try:
-        environment = read_environment(Path(found.environment))
+        environment = read_environment(Path(evidence.environment))
     except ConfigError:
-        return found
-    known = environment.profile.name == found.board and not found.no_cuts
-    return replace(found, no_cuts=no_cuts(environment, found.storage)) if known else found
+        return evidence
+    known = environment.profile.name == evidence.board and not evidence.no_cuts
+    return replace(evidence, no_cuts=no_cuts(environment, evidence.storage)) if known else evidence
 
 
 def benches(asked: Question) -> Benches:
@@ -135,14 +135,14 @@ def benches(asked: Question) -> Benches:
     runs = list(_runs_of(asked))
     rates = earlier_rates(asked.results, asked.environment.profile)
     complete = [one for one in runs if one.run.status is RunStatus.COMPLETE]
-    found: list[Missing] = []
+    missing: list[Missing] = []
     for (name, filesystems, repeat), workloads in _lacking(asked, _evidence(asked, complete)).items():
         choice = _choice(replace(asked, repeat=repeat), name, ",".join(filesystems), workloads)
         entries = planned(choice, asked.environment.profile, choice.kernels).entries
         begun = next((one for one in runs if _is_begun(one.run, choice, asked)), None)
         cost = estimate(entries if begun is None else _left(begun), rates)
-        found.append(Missing(name, filesystems, tuple(workloads), repeat, cost, begun and begun.path))
-    return Benches(tuple(found), rates.runs)
+        missing.append(Missing(name, filesystems, tuple(workloads), repeat, cost, begun and begun.path))
+    return Benches(tuple(missing), rates.runs)
 
 
 def measure(asked: Question, missing: Iterable[Missing], bench: Callable[[Sequence[str]], int]) -> int:
@@ -165,10 +165,10 @@ def measure(asked: Question, missing: Iterable[Missing], bench: Callable[[Sequen
 
 def answered(asked: Question) -> Evidence:
     """What the board's runs have now. Raises ConfigError if there is nothing."""
-    found = _evidence(asked, list(_runs_of(asked)))
-    if found is None:
+    evidence = _evidence(asked, list(_runs_of(asked)))
+    if evidence is None:
         raise ConfigError("no valid measurement: there is no answer", hint="see the lines above, and start again")
-    return replace(found, no_cuts=asked.no_cuts, environment=str(asked.environment.path))
+    return replace(evidence, no_cuts=asked.no_cuts, environment=str(asked.environment.path))
 
 
 def _options(asked: Question, one: Missing) -> list[str]:
@@ -207,16 +207,16 @@ def _runs_of(asked: Question) -> Iterator[LoadedRun]:
 def _evidence(asked: Question, runs: Sequence[LoadedRun]) -> Evidence | None:
     """What these runs have of the filesystems, on the newest one's place, meter and kernel; None if nothing."""
     try:
-        found = evidence_of(runs, storage=asked.storage, like_newest=True)
+        evidence = evidence_of(runs, storage=asked.storage, like_newest=True)
     except ConfigError:
         return None
-    wanted = tuple(one for one in found.filesystems if one.name in asked.filesystems)
-    return replace(found, filesystems=wanted) if wanted else None
+    filesystems = tuple(one for one in evidence.filesystems if one.name in asked.filesystems)
+    return replace(evidence, filesystems=filesystems) if filesystems else None
 
 
-def _lacking(asked: Question, found: Evidence | None) -> Mapping[tuple[str, tuple[str, ...], int], list[str]]:
+def _lacking(asked: Question, evidence: Evidence | None) -> Mapping[tuple[str, tuple[str, ...], int], list[str]]:
     """The workloads that were measured in too few boots, by suite, filesystems and boots to be made."""
-    known = {one.name: one for one in found.filesystems} if found else {}
+    known = {one.name: one for one in evidence.filesystems} if evidence else {}
     lacking: dict[tuple[str, tuple[str, ...], int], list[str]] = {}
     for part in parts_of(asked.profile):
         boots = {

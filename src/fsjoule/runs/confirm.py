@@ -24,8 +24,7 @@ from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
 from fsjoule.runs.explain import explain_run
 from fsjoule.runs.pairs import Pair, Test, measure_pairs
-from fsjoule.runs.profiler import check_profiled
-from fsjoule.runs.request import check_boards, choose
+from fsjoule.runs.request import check_boards, check_profiled, choose
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.gate import Rates, SequentialTest
 from fsjoule.statistics.outcome import Confirmed
@@ -77,8 +76,8 @@ class Again:
     def explained(self) -> tuple[Explanation, ...]:
         """The confirmed changes by function, by the run's own profiles. Raises ResultError without any."""
         baseline, candidate = self.kernels
-        found = load_run(self.folder)
-        return explain_run(found, baseline, candidate, series=self.confirmed) if self.confirmed else ()
+        loaded = load_run(self.folder)
+        return explain_run(loaded, baseline, candidate, series=self.confirmed) if self.confirmed else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +144,14 @@ def _task(change: Change, trend: Trend, profile: BoardProfile, kernels: Kernels)
             "the kernel is the same before and after: measuring it again shows nothing",
             hint="lab, card and tools may have changed; run.json of both runs names their versions",
         )
-    found: list[str] = []
+    kernel_names: list[str] = []
     for point in (change.before, change.after):
         kernel = trend.kernels.get(point.kernel or 0)
         if kernel is None:
             raise ResultError(f"the kernel of run {trend.runs[point.run].run_id} is unknown")
-        found.append(kernels.find(kernel, trend.runs[point.run]))
+        kernel_names.append(kernels.find(kernel, trend.runs[point.run]))
     storage = name_of(series.series.storage, profile.storages)
-    return _Task(series.series.suite, series.series.provision, storage, *found)
+    return _Task(series.series.suite, series.series.provision, storage, *kernel_names)
 
 
 def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh) -> Again:
@@ -182,13 +181,13 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
     done: list[Confirmation] = []
     for change in changes:
         key = (change.history.series, change.history.metric)
-        told = _told(change, trend, tests.of[key], rates[key], run_id=measured.run_id, made_utc=now)
-        keep(fresh.confirmations, told)
-        done.append(told)
+        confirmation = _told(change, trend, tests.of[key], rates[key], run_id=measured.run_id, made_utc=now)
+        keep(fresh.confirmations, confirmation)
+        done.append(confirmation)
     confirmed = {
         change.history.series.series
-        for change, told in zip(changes, done, strict=True)
-        if told.outcome is Confirmed.CONFIRMED
+        for change, confirmation in zip(changes, done, strict=True)
+        if confirmation.outcome is Confirmed.CONFIRMED
     }
     return Again(run.folder, measured.plan.kernels, tuple(done), frozenset(confirmed))
 
@@ -234,9 +233,9 @@ class Tests:
         return None if any(test.state.more for test in self.of.values()) else "decided"
 
 
-def _stranger(wanted: set[Series], measured: set[Series]) -> str | None:
+def _stranger(changed: set[Series], measured: set[Series]) -> str | None:
     """How a series that changed differs from all measured ones; None if all changed series were measured."""
-    for series in wanted - measured:
+    for series in changed - measured:
         if measured:
             closest = min(measured, key=lambda other: len(what_differs(series, other)))
             parts = what_differs(series, closest).items()
@@ -244,9 +243,9 @@ def _stranger(wanted: set[Series], measured: set[Series]) -> str | None:
     return None
 
 
-def _untold(wanted: Iterable[Test], pair: Pair) -> str | None:
+def _untold(tests: Iterable[Test], pair: Pair) -> str | None:
     """Why this board has no figure for a test; None if it has all. A figure that only one boot lacks is None there."""
-    for series, metric in wanted:
+    for series, metric in tests:
         if (series, metric) not in pair.figures:
             return f"{series.label}: pairs of boots do not measure its {metric.value}"
     return None

@@ -94,27 +94,27 @@ def examined(
         )
         if not lab.has_meter(target):
             checkup.meter = None
-        found: list[Check] = []
+        made: list[Check] = []
         try:
-            yield Examination(where[1], profile, _kept(checkup.checks(), found))
+            yield Examination(where[1], profile, _kept(checkup.checks(), made))
         finally:
-            switch_off(board, found, say)
+            switch_off(board, made, say)
 
 
-def _kept(checks: Iterable[Check], found: list[Check]) -> Iterator[Check]:
+def _kept(checks: Iterable[Check], made: list[Check]) -> Iterator[Check]:
     for check in checks:
-        found.append(check)
+        made.append(check)
         yield check
 
 
-def switch_off(board: Board, found: Iterable[Check], say: Callable[[str], None]) -> None:
+def switch_off(board: Board, checks: Iterable[Check], say: Callable[[str], None]) -> None:
     """Switch the board off after its checks. Raises LabError unless a part is broken, for then that is the answer."""
     try:
         board.off()
     except PlaceLostError:
         raise
     except LabError as error:
-        if overall(found) is not Health.BROKEN:
+        if overall(checks) is not Health.BROKEN:
             raise
         say(f"warning: the board could not be switched off: {error.what}")
 
@@ -251,10 +251,10 @@ def open_doors(coordinator: str, proc: Path = _PROC) -> Iterator[str]:
 def _is_own(host: str) -> bool:
     """Whether a host's name leads to this computer's loopback; a name that nobody knows leads nowhere."""
     try:
-        found = {str(address[0]) for *_, address in socket.getaddrinfo(host.strip("[]"), None)}
+        addresses = {str(address[0]) for *_, address in socket.getaddrinfo(host.strip("[]"), None)}
     except OSError:
         return True
-    return all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
+    return all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in addresses)
 
 
 def _listens_beyond(port: int, proc: Path) -> bool:

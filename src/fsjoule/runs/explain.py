@@ -16,8 +16,7 @@ from fsjoule.model.kernel import kernels_of
 from fsjoule.model.labels import series_labels
 from fsjoule.model.series import Series
 from fsjoule.runs.pairs import measure_pairs
-from fsjoule.runs.profiler import with_profiles
-from fsjoule.runs.request import Request, matching
+from fsjoule.runs.request import Request, matching, with_profiles
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.objects.address import is_address
 from fsjoule.store.objects.cache import at_hand
@@ -68,23 +67,25 @@ def explain_run(
             raise ConfigError.unknown(f"kernel of the run {loaded.path.name}", kernel, loaded.run.plan.kernels)
     if baseline == candidate:
         raise ConfigError(f"both sides are kernel {baseline}: there is nothing to explain")
-    kept = _Kept(loaded)
+    profiles = _Kept(loaded)
     valid = [each for each in loaded.measurements if _is_usable(each) and each.kernel in (baseline, candidate)]
     valid = _with(valid, "filesystem", filesystems, lambda each: (each.series.filesystem,))
-    wanted = matching(select)
+    matches = matching(select)
     names = {each.series: f"{each.series.filesystem}-{each.workload.slug}" for each in valid}
-    valid = [each for each in valid if wanted(names[each.series])]
+    valid = [each for each in valid if matches(names[each.series])]
     if not valid:
         known = ", ".join(dict.fromkeys(names.values()))
         raise ConfigError(f"-k {select}: no measurement has a name that matches", hint=f"there are {known}")
     chosen = [each for each in valid if series is None or each.series in series]
-    sides = [_Side(name, kept, [each for each in chosen if each.kernel == name]) for name in (baseline, candidate)]
+    sides = [_Side(name, profiles, [each for each in chosen if each.kernel == name]) for name in (baseline, candidate)]
     return _explained(*sides)
 
 
-def explained_states(loaded: LoadedRun, baseline: str, candidate: str, found: Iterable[Explanation]) -> list[KeptState]:
+def explained_states(
+    loaded: LoadedRun, baseline: str, candidate: str, explanations: Iterable[Explanation]
+) -> list[KeptState]:
     """For the index: the changes of these series between the two kernels are explained, in any figure."""
-    kernels, explained = kernels_of(loaded.run), {each.series for each in found}
+    kernels, explained = kernels_of(loaded.run), {each.series for each in explanations}
     if not kernels.keys() >= {baseline, candidate}:
         return []
     measured = {each.series: each for each in loaded.measurements if each.valid}
@@ -160,15 +161,15 @@ def _explained(baseline: _Side, candidate: _Side) -> tuple[Explanation, ...]:
     """Explain each series that both sides have measured with a profile."""
     measured = {each.series: each for each in (*baseline.measurements, *candidate.measurements)}
     labels = series_labels(list(measured))
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
     for key, each in measured.items():
         first, last = baseline.windows(key), candidate.windows(key)
         if first.windows and last.windows:
             unit = "operation" if each.throughput_mib_per_s is None else "MiB"
-            found.append(explain(_title(labels, each), unit, first, last, simulated=each.simulated))
-    if not found:
+            explanations.append(explain(_title(labels, each), unit, first, last, simulated=each.simulated))
+    if not explanations:
         raise _why_not(baseline, candidate)
-    return tuple(found)
+    return tuple(explanations)
 
 
 def _title(labels: Mapping[SeriesKey, str], measurement: Measurement) -> str:
@@ -230,11 +231,11 @@ def _why_not(baseline: _Side, candidate: _Side) -> ResultError:
 
 
 def _with(
-    measurements: Sequence[Measurement], what: str, wanted: Sequence[str], names: Callable[[Measurement], Sequence[str]]
+    measurements: Sequence[Measurement], what: str, chosen: Sequence[str], names: Callable[[Measurement], Sequence[str]]
 ) -> list[Measurement]:
     """The measurements with one of the wanted names; all if none is wanted. Raises ConfigError for an unknown name."""
     known = dict.fromkeys(names(each)[0] for each in measurements)
-    for name in wanted:
+    for name in chosen:
         if not any(name in names(each) for each in measurements):
             raise ConfigError.unknown(f"{what} of these kernels' valid measurements", name, known)
-    return [each for each in measurements if not wanted or set(wanted).intersection(names(each))]
+    return [each for each in measurements if not chosen or set(chosen).intersection(names(each))]

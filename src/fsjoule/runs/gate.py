@@ -15,9 +15,9 @@ from fsjoule.host.files import write_file
 from fsjoule.model.series import Where
 from fsjoule.report.gating.document import to_document
 from fsjoule.report.run import PAGE, write_report
+from fsjoule.runs.open_run import Observer
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Request
-from fsjoule.runs.session import Observer
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.files import check_writable
@@ -72,12 +72,12 @@ def gate_measured(
     modules = modules_of(choice.filesystems)
     taken = kernels.take_kernels(choice.kernels, progress=say, recipe=environment.profile.recipe, modules=modules)
     baseline, candidate = taken
-    told = (_kernel(sides.baseline, baseline), _kernel(sides.candidate, candidate))
+    named_sides = (_kernel(sides.baseline, baseline), _kernel(sides.candidate, candidate))
     ended = ""
     same = baseline.facts.digest == candidate.facts.digest
     if same and not allow_same:
         ended = "both kernels are the same, byte for byte; nothing was measured"
-        return Gated(GateVerdict.IDENTICAL, *told, policy, ended, command=command)
+        return Gated(GateVerdict.IDENTICAL, *named_sides, policy, ended, command=command)
     judge = Judge(policy, _known_noise(history, choice, policy))
 
     def enough(pair: Pair) -> str | None:
@@ -91,8 +91,8 @@ def gate_measured(
     judge.finish()
     gated = Gated(
         verdict=judge.verdict,
-        baseline=told[0],
-        candidate=told[1],
+        baseline=named_sides[0],
+        candidate=named_sides[1],
         policy=policy,
         ended=ended,
         pairs=run.pairs,

@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 
 from fsjoule import images, lab
 from fsjoule.errors import ExporterError, FsjouleError, LabError, Part, PlaceHeldError
-from fsjoule.host import interrupts
+from fsjoule.host import interrupts, process
 from fsjoule.host.paths import state_dir
 from fsjoule.images import CardImage
 from fsjoule.kernels import TakenKernel
 from fsjoule.lab.states import bad_after
+from fsjoule.model import Profile
 from fsjoule.ports import Meter
-from fsjoule.runs.versions import first_line
 from fsjoule.virtual.instruments import simulated_counter
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
@@ -54,14 +54,18 @@ class HeldLab:
     _held: ExitStack | None = field(default=None, init=False)
     _bad_after: int = field(default=0, init=False)
     _own: bool = field(default=False, init=False)
+    _sought: bool = field(default=False, init=False)
+    _up: bool = field(default=False, init=False)
 
-    def find(self) -> None:
+    def find(self, say: Callable[[str], None]) -> bool:
         """Say what the board does without, and find its places, unless they are of a virtual lab that comes up later.
 
-        Raises ConfigError, LabError.
+        Returns whether that was still to be done. Raises ConfigError, LabError.
         """
+        if self._sought:
+            return False
         for line in self.environment.does_without:
-            self.say(line)
+            say(line)
         self._bad_after = bad_after()
         self._opened.enter_context(lab.variables(self.environment.variables))
         if self.coordinator:
@@ -70,19 +74,24 @@ class HeldLab:
             # labgrid reads the environment file before the lab is up.
             self._opened.enter_context(lab.variables({"LG_PLACE": PLACE}))
         else:
-            self._find_places()
+            self._find_places(say)
+        self._sought = True
+        return True
 
     def bring_up(self, kernels: Sequence[TakenKernel], *, meter_program: Path | None = None) -> None:
         """Bring a virtual lab up, if the environment file asks for one, whose board can run these kernels.
 
-        A place that tags choose is awaited here. Raises ConfigError, LabError.
+        A place that tags choose is awaited here. Once it is up, nothing happens. Raises ConfigError, LabError.
         """
+        if self._up:
+            return
         if lab.wants_virtual_lab(self.environment):
             self._bring_up(kernels, meter_program)
             with self._explained():
-                self._find_places()
+                self._find_places(self.say)
         if not all(map(lab.is_name, self._places)):
             self._hold()  # labgrid reads a place's name with the environment file
+        self._up = True
 
     def note_end(self, part: Part | None) -> None:
         """Note at the place how a run ended: this part failed, or None did. A lab of the run's own needs no notes."""
@@ -123,7 +132,7 @@ class HeldLab:
 
         self._opened.enter_context(virtual_lab_of(self.environment, choose, self.say, meter_program=meter_program))
 
-    def _find_places(self) -> None:
+    def _find_places(self, say: Callable[[str], None]) -> None:
         written, named = self.environment.places, os.environ.get("LG_PLACE") or ""
         with interrupts.interruptible():
             self._places = lab.find_places(written, self.environment.wanted)
@@ -132,9 +141,13 @@ class HeldLab:
             # labgrid reads the environment file before the place is chosen, too.
             self._opened.enter_context(lab.variables({"LG_PLACE": _NOT_CHOSEN}))
         if self._places and named not in self._places and all(map(lab.is_name, self._places)):
-            self.say(f"place {', '.join(self._places)}")
+            say(f"place {', '.join(self._places)}")
         if named.startswith(lab.RESERVED) and not self.environment.wanted.tags:
             self._hold()  # a reservation that nobody uses ends within a minute
+
+    def faults(self) -> tuple[str, ...]:
+        """See ports.LabHealth."""
+        return lab_health.lab_faults(*self.where)
 
     @property
     def where(self) -> tuple[str, str]:
@@ -249,12 +262,27 @@ def _take_down(name: str, identity: str, say: Say) -> None:
         say(f"warning: the virtual lab could not be taken down: {error}")
 
 
+class LabProfiler:
+    """ports.Profiler for the board at a place of the lab at a coordinator."""
+
+    def __init__(self, coordinator: str, place: str) -> None:
+        self._at = (coordinator, place)
+
+    def count_next(self) -> None:
+        """See ports.Profiler."""
+        lab_board.profile_next(*self._at)
+
+    def take(self, window: str) -> Profile | None:
+        """See ports.Profiler."""
+        return lab_board.take_profile(*self._at, window)
+
+
 class Equipment(NamedTuple):
-    """A board, its meter, and a look at the lab's dead parts."""
+    """A board, its meter, and what counts the board's instructions."""
 
     board: lab.LabgridBoard
     meter: Meter
-    diagnose: Callable[[], tuple[str, ...]]
+    profiler: LabProfiler
 
 
 def equipment(
@@ -268,14 +296,19 @@ def equipment(
     `where` is the coordinator's address and the board's place.
     """
     with lab.lab_errors("finding the board's parts"):
-        diagnose = partial(lab_health.lab_faults, *where)
         board = lab.LabgridBoard(
             *(target, cards, say),
             *(partial(lab_board.set_seed, *where), partial(lab_board.losses, *where)),
-            diagnose=diagnose,
+            diagnose=partial(lab_health.lab_faults, *where),
             diagnose_power=partial(lab_health.power_faults, *where),
         )
         meter = lab.board_meter(
             target, partial(lab_health.meter_faults, *where), lambda: board.shell, simulated_counter.start
         )
-    return Equipment(board, meter, diagnose)
+    return Equipment(board, meter, LabProfiler(*where))
+
+
+def first_line(*argv: str) -> str:
+    """The first line of a program's output, or "unknown"."""
+    done = process.run(argv, timeout_s=20.0, check=False)
+    return ((done.stdout or done.stderr).decode(errors="replace").strip().splitlines() or ["unknown"])[0]

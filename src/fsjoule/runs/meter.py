@@ -128,7 +128,7 @@ def find_meters() -> list[SearchResult]:
     """
     searches = [_Search(kind) for kind in INSTRUMENTS.values()]
     deadline_s = time.monotonic() + _SEARCH_S
-    others = (found for search in searches for found in search.result(deadline_s))
+    others = (meter for search in searches for meter in search.result(deadline_s))
     return [*_own_meters(), *_emulated_instruments(), *others]
 
 
@@ -175,13 +175,13 @@ def _opener(address: str) -> Callable[[], Stream]:
 
 
 def _labs() -> list[Candidate]:
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for record, _state in virtual_lab.running():
         for board in record.boards:
             name = record.name if board.number == 1 else f"{record.name}/{board.number}"
             with suppress(LabError):  # it has just ended
-                found.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
-    return found
+                candidates.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
+    return candidates
 
 
 def _emulated_instruments() -> list[SearchResult]:
@@ -201,8 +201,8 @@ def _prefixed(kind: InstrumentKind, where: str) -> str:
 
 
 def _only_one(say: Callable[[str], None]) -> str:
-    found = _own_meters()
-    meters = [each for each in found if each.name]
+    candidates = _own_meters()
+    meters = [each for each in candidates if each.name]
     if len(meters) == 1:
         say(f"meter at {meters[0].address}")
         return meters[0].address
@@ -210,14 +210,14 @@ def _only_one(say: Callable[[str], None]) -> str:
         raise ConfigError(
             "there is more than one meter", hint=f"--meter {', or --meter '.join(each.address for each in meters)}"
         )
-    seen = "; ".join(f"{each.address}: {each.why_not}" for each in found) or "there is no serial port"
+    seen = "; ".join(f"{each.address}: {each.why_not}" for each in candidates) or "there is no serial port"
     raise ConfigError(
         f"no meter was found ({seen})",
         hint=f"name it: --meter with {FORMS}, lab:NAME for a virtual lab's, {addresses()}; or --lg-env FILE. {_LIST}",
     )
 
 
-def users(found: Iterable[SearchResult], root: Path = Path()) -> dict[str, tuple[str, ...]]:
+def users(meters: Iterable[SearchResult], root: Path = Path()) -> dict[str, tuple[str, ...]]:
     """By address: the files below `root` that name the meter, with the target, place or group that has it.
 
     A file names a meter by its address, its port or its USB serial number, or asks for its virtual lab. A file that
@@ -229,13 +229,13 @@ def users(found: Iterable[SearchResult], root: Path = Path()) -> dict[str, tuple
         for path in sorted((root / folder).glob(pattern))
         for top, key, value in _scalars(path)
     ]
-    return {each.address: tuple(dict.fromkeys(who for who, *told in named if _is(each, *told))) for each in found}
+    return {each.address: tuple(dict.fromkeys(who for who, *fact in named if _is(each, *fact))) for each in meters}
 
 
-def _is(found: SearchResult, key: str, value: str) -> bool:
+def _is(meter: SearchResult, key: str, value: str) -> bool:
     if key == _VIRTUAL_LAB:
-        return found.address.partition("/")[0] == f"{_LAB}{value}"
-    return value in (found.address, *found.device)
+        return meter.address.partition("/")[0] == f"{_LAB}{value}"
+    return value in (meter.address, *meter.device)
 
 
 def _scalars(path: Path) -> Iterator[tuple[str, str, str]]:

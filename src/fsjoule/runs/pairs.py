@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
+from fsjoule.bench.run import Bench
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
@@ -27,11 +28,11 @@ from fsjoule.model import Measurement, Planned, Provision
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
 from fsjoule.model.series import Series
-from fsjoule.runs.parallel.boards import started_boards
+from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.open_run import Observer, make_ready, open_run
+from fsjoule.runs.plan import plan_run
 from fsjoule.runs.request import Request
-from fsjoule.runs.session import AnyBench, Observer, Session
 from fsjoule.statistics.order import Turn
-from fsjoule.suites import Pace
 from fsjoule.verdicts.gate import Enough, Pair, Test
 
 # More boots do not help a side whose boots fail this often in a row.
@@ -48,7 +49,7 @@ class PairedRun:
 
 
 def measure_pairs(
-    choice: Request,
+    request: Request,
     environment: lab.EnvironmentFile,
     *,
     taken: tuple[TakenKernel, ...] = (),
@@ -57,38 +58,27 @@ def measure_pairs(
     command: tuple[str, ...],
     observer: Observer | None = None,
 ) -> PairedRun:
-    """Measure pairs of boots of the two kernels of a paired choice, at most `choice.repeat`.
+    """Measure pairs of boots of the two kernels of a paired request, at most `request.repeat`.
 
     `taken` are these kernels, if they have been taken already; `observer` hears of the run. The board's place is held
     meanwhile. However the run ends, the board is off afterwards, and a lab that was brought up for it is down. After
     Ctrl-C, SIGTERM or SIGHUP the run folder says so, and KeyboardInterrupt is raised.
     Raises ConfigError, and LabError when the lab fails twice in a row for one side.
     """
-    session = Session(choice, environment, say, command, taken=taken, observer=observer)
+    held = HeldLab(environment, say)
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         closing.enter_context(redirect_stdout(sys.stderr))  # labgrid prints the output of its tools
-        closing.callback(session.close)
-        session.open()
-        if choice.boards > 1:
-            boards = closing.enter_context(started_boards(session.assignment(), say))
-            bench = closing.enter_context(session.run_on(boards))
-        else:
-            closing.enter_context(session.lab.place())
-            with interrupts.interruptible(), session.lab.failing():
-                target = closing.enter_context(lab.labgrid_target(environment.path))
-            bench = closing.enter_context(session.run(target))
-            session.pace = Pace(session.plan.entries, may_end_early=True)
-        session.expected = len(session.plan.entries)
+        closing.callback(held.close)
+        ready = make_ready(plan_run(request, held, say, command, taken=taken), held, say)
+        run = closing.enter_context(open_run(ready, say, observer=observer))
         with interrupts.interruptible():
-            pairs, ended = run_pairs(bench, enough)
-            session.ended_early = ended
-        folder = session.folder
-    assert folder is not None, "session.run has made one"
-    return PairedRun(folder, pairs, ended)
+            pairs, ended = run_pairs(run.bench, enough)
+            run.end_early(ended)
+    return PairedRun(run.folder, pairs, ended)
 
 
-def run_pairs(bench: AnyBench, enough: Enough) -> tuple[int, str]:
+def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     """Measure the bench's plan pair by pair; returns the number of pairs and why the loop ended.
 
     A fault of the lab costs that boot its remaining figures. Raises LabError if one side fails twice in a row, and at
@@ -125,7 +115,7 @@ def _boot_of(entry: Planned) -> tuple[str, str]:
     return entry.kernel, entry.filesystem if entry.provision is Provision.ROOT else ""
 
 
-def _measure_boot(bench: AnyBench, entries: Iterable[Planned], into: list[Measurement]) -> LabError | None:
+def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> LabError | None:
     """Measure the entries of one boot; returns the fault that ended it, or None."""
     fault: LabError | None = None
     for entry in entries:  # to the end in any case, because groupby needs it

@@ -44,12 +44,12 @@ def look(results: Sequence[Path], now_s: float, *, last: int) -> Lab:
     Raises ConfigError if one of the folders is missing, LabError if the coordinator does not answer.
     """
     with connected() as coordinator:
-        address, found, queue = coordinator.address, states(coordinator), waiters(coordinator)
-    runs, damaged, elsewhere = runs_of({each.name for each in found}, address, results, now_s, last=last)
+        address, place_states, queue = coordinator.address, states(coordinator), waiters(coordinator)
+    runs, damaged, elsewhere = runs_of({each.name for each in place_states}, address, results, now_s, last=last)
     waiting = tuple(
         Waiting(each.owner, each.tags, each.priority, each.since_s, each.places) for each in queue if not each.place
     )
-    places = tuple(_place(each, queue, runs.get(each.name, []), now_s, last) for each in found)
+    places = tuple(_place(each, queue, runs.get(each.name, []), now_s, last) for each in place_states)
     return Lab(address, now_s, places, waiting, damaged, elsewhere)
 
 

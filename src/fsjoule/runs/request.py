@@ -1,9 +1,9 @@
-"""A user's request for a run: options with every name checked, and the plan for a board."""
+"""A user's request for a run: options with every name checked."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -11,28 +11,33 @@ from typing import Final
 
 from _pytest.mark.expression import Expression
 
-from fsjoule import images, lab
+from fsjoule import lab
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.filesystems import filesystem, modules_of
 from fsjoule.kernels import check_kernel
-from fsjoule.model import DEFAULT_RECIPE, BoardProfile, Planned, Provision, Reach, RunStatus
+from fsjoule.kernels.recipe import load_recipe, recipes_folder
+from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
 from fsjoule.model.labels import counted, listed
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import UNTIL_DECIDED
-from fsjoule.runs.repetition import least_boots
 from fsjoule.runs.resume import Resumed, resume
-from fsjoule.statistics.order import Turn, interleaved
-from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Space, Suite, check_fits, plan_entries, suite, suite_of
+from fsjoule.statistics.superiority import Rule
+from fsjoule.suites import Suite, suite, suite_of
 from fsjoule.verdicts.filesystems import rule_of
 
 # Each repetition is a boot: this many take at least a day. A policy's budget has the same limit.
 _MOST_REPETITIONS: Final = 1000
 # A week or two. Reading has a limit, and run.json takes half a KiB per measurement.
-_MOST_MEASUREMENTS: Final = 20_000
+MOST_MEASUREMENTS: Final = 20_000
 # Each has a process here, even if its place is elsewhere.
 _MOST_BOARDS: Final = 100_000
 # What run.json can keep.
 _LARGEST_SEED: Final = 2**63 - 1
+_COUNTING_HINT: Final = (
+    "take a board in guest time (env/deterministic.yaml), or `fsjoule explain A B`, which takes samples"
+)
+# The emulator tells the pages of programs from the kernel by a 32-bit address.
+_COUNTED: Final = "armhf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,16 @@ class Request:
     workloads: tuple[str, ...] | None = None
     boards: int = 1
     until_decided: bool = False
+
+    @property
+    def pooled(self) -> bool:
+        """Whether several boards boot at once."""
+        return self.boards > 1
+
+    @property
+    def kept(self) -> tuple[Measurement, ...]:
+        """The measurements of a resumed run so far."""
+        return () if self.resumed is None else self.resumed.kept
 
     def factor_for(self, name: str, profile: BoardProfile) -> float:
         """The factor for the sizes of a published suite or part on a board; that of a resumed run."""
@@ -101,12 +116,12 @@ def choose(
     names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    wanted = listed(kernels, option="--kernel") if isinstance(kernels, str) else kernels
-    if not wanted:
+    kernel_names = listed(kernels, option="--kernel") if isinstance(kernels, str) else kernels
+    if not kernel_names:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     recipe = DEFAULT_RECIPE if environment is None else environment.profile.recipe
     modules = modules_of(names)
-    for kernel in wanted:
+    for kernel in kernel_names:
         check_kernel(kernel, recipe, modules)
     number, until_decided = _repetitions(chosen, repeat, names, size_factor, environment)
     if provision not in {None, *(p.value for p in Provision)}:
@@ -123,7 +138,7 @@ def choose(
     return Request(
         chosen,
         names,
-        wanted,
+        kernel_names,
         number,
         None if provision is None else Provision(provision),
         results,
@@ -209,43 +224,33 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
     return boards
 
 
-def check_apart(entries: Iterable[Planned]) -> None:
-    """Raise ConfigError for a plan whose boots several boards cannot share."""
-    cut = next((each for each in entries if each.workload.cuts_power), None)
-    if cut is not None:
-        raise ConfigError(
-            f"--boards: {cut.slug} cuts the power and goes on in the boot after the last cut, which is one board's",
-            hint="leave --boards out, or this workload (-k)",
-        )
-
-
 def workloads_of(suite: Suite, names: str) -> tuple[str, ...]:
     """The slugs of the workloads (a list with commas) that are called so or do that: `read-16k`, `read`.
 
     Raises ConfigError for an unknown one.
     """
     known = list(chain.from_iterable(part.workloads for part in suite.leaves))
-    found: dict[str, None] = {}
+    slugs: dict[str, None] = {}
     for name in listed(names):
         here = [each.slug for each in known if name in (each.slug, each.operation.value)]
         if not here:
             raise ConfigError.unknown(f"workload of suite {suite.name!r}", name, [each.slug for each in known])
-        found |= dict.fromkeys(here)
-    if not found:
+        slugs |= dict.fromkeys(here)
+    if not slugs:
         raise ConfigError("--workload names no workload", hint=f"for example --workload {known[0].slug}")
-    return tuple(found)
+    return tuple(slugs)
 
 
 def selected_workloads(suite: Suite, filesystems: Iterable[str], select: str) -> tuple[str, ...]:
     """The slugs of the workloads that `-k` chooses on one of these filesystems. Raises ConfigError for none."""
-    wanted = matching(select)
+    matches = matching(select)
     slugs = dict.fromkeys(each.slug for part in suite.leaves for each in part.workloads)
     names = [(slug, f"{each.replace(':', '.')}-{slug}") for slug in slugs for each in filesystems]
-    found = dict.fromkeys(slug for slug, name in names if wanted(name))
-    if not found:
+    chosen = dict.fromkeys(slug for slug, name in names if matches(name))
+    if not chosen:
         hint = f"it has {', '.join(name for _, name in names)}"
         raise ConfigError(f"-k {select}: no measurement of suite {suite.name!r} has a name that matches", hint=hint)
-    return tuple(found)
+    return tuple(chosen)
 
 
 def choose_resumed(
@@ -305,80 +310,6 @@ def _filesystems(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filesystem(name).name for name in listed(text, option="--fs")))
 
 
-def planned(choice: Request, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
-    """The plan's entries (kernels by label), with notes. Raises ConfigError if one is impossible on this board."""
-
-    def factor_for(name: str) -> float:
-        return choice.factor_for(name, profile)
-
-    wanted = Planning(
-        filesystems=choice.filesystems,
-        kernels=labels,
-        repeat=choice.repeat,
-        seed=choice.seed,
-        provision=choice.provision,
-        factor_for=factor_for,
-        root_filesystems=images.root_filesystem_choices(profile.recipe),
-        kernel_order=_pairs(choice, labels) if choice.paired else None,
-        guest_time=profile.guest_time,
-        memory_bytes=profile.memory_bytes,
-        further=tuple(profile.storages),
-        storages=choice.storages,
-        workloads=choice.workloads,
-    )
-    arranged = plan_entries(choice.suite, wanted)
-    if choice.until_decided:
-        first = sum(entry.repetition == 1 for entry in arranged.entries)
-        most = max(1, _MOST_MEASUREMENTS // first)
-        arranged = replace(arranged, entries=tuple(each for each in arranged.entries if each.repetition <= most))
-    if len(arranged.entries) > _MOST_MEASUREMENTS:
-        raise ConfigError(
-            f"a plan of {len(arranged.entries)} measurements is too long: the limit is {_MOST_MEASUREMENTS}",
-            hint="choose fewer repetitions",
-        )
-    check_reach(profile, labels, root_filesystems(arranged.entries))
-    further = {name: storage.size_bytes for name, storage in profile.storages.items()}
-    check_fits(choice.suite, arranged.entries, Space(*images.card_space(profile.recipe), further), factor_for)
-    return arranged
-
-
-def root_filesystems(entries: Iterable[Planned]) -> tuple[str, ...]:
-    """The root filesystems of the cards that a plan needs."""
-    roots = (e.filesystem if e.provision is Provision.ROOT else SCRATCH_ROOT for e in entries)
-    return tuple(dict.fromkeys(roots))
-
-
-def check_reach(profile: BoardProfile, kernels: Sequence[str], roots: Sequence[str]) -> None:
-    """Raise ConfigError if a plan changes more of the card than the board's flasher can."""
-    if profile.reach is Reach.KERNEL and images.has_second_root(profile.recipe):
-        return
-    kinds = {
-        "kernels": kernels if profile.reach is Reach.SCRATCH else (),
-        "root filesystems": roots if profile.reach is not Reach.CARD else (),
-    }
-    second = "give the recipe's card a second root (card.second_root), " if profile.reach is Reach.KERNEL else ""
-    other = f"{second}or use a flasher that writes the whole card (docs/flashing.md)"
-    for kind, names in kinds.items():
-        if len(names) > 1:
-            raise ConfigError(
-                f"the plan has {len(names)} {kind} ({', '.join(names)}), "
-                f"but the flasher of {profile.name} changes only {profile.reach}",
-                hint=f"choose one of them, {other}",
-            )
-    if profile.reach is Reach.KERNEL and (others := [name for name in roots if name != SCRATCH_ROOT]):
-        raise ConfigError(
-            f"the plan has the root filesystem {others[0]}, but the flasher of {profile.name} changes only "
-            f"{profile.reach}: the root stays the card's own, {SCRATCH_ROOT}",
-            hint=f"choose --provision scratch, {other}",
-        )
-
-
-def _pairs(choice: Request, labels: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The labels of baseline and candidate in boot order, pair by pair."""
-    label = dict(zip(Turn, labels, strict=True))
-    return [(label[first], label[second]) for first, second in interleaved(choice.repeat, seed=choice.seed)]
-
-
 def matching(select: str | None) -> Callable[[str], bool]:
     """Whether a name matches `ext4 and not (rand or mkfs)`: its words are parts of names. Without one all names do.
 
@@ -399,3 +330,35 @@ def matching(select: str | None) -> Callable[[str], bool]:
         return expression.evaluate(is_part)
 
     return matches
+
+
+def least_boots(suite: Suite, rule: Rule) -> int:
+    """The repetitions before anything is decided. What a suite counts (files lost) needs as many as the suite says."""
+    judged = all(isinstance(each, FioWorkload | TimedWorkload) for part in suite.leaves for each in part.workloads)
+    return rule.least_boots if judged else suite.repeat
+
+
+def check_profiled(environment: lab.EnvironmentFile) -> None:
+    """Raises ConfigError for a board whose instructions cannot be counted."""
+    if why := _why_not_counted(environment):
+        raise ConfigError(why, hint=_COUNTING_HINT)
+
+
+def with_profiles(request: Request, environment: lab.EnvironmentFile) -> Request:
+    """The request with profiles: exact if the board's instructions can be counted, or else samples.
+
+    The figures of sampled boots do not count.
+    """
+    exact = not _why_not_counted(environment)
+    return replace(request, profiled=exact, sampled=not exact)
+
+
+def _why_not_counted(environment: lab.EnvironmentFile) -> str:
+    """Why no profile can be kept with what the board measures; empty if one can."""
+    profile = environment.profile
+    if not profile.guest_time:
+        return f"the board {profile.name} is not in guest time: no profile can be kept with what it measures"
+    architecture = load_recipe(recipes_folder(), profile.recipe).architecture
+    if architecture != _COUNTED:
+        return f"the board {profile.name} is {architecture}: instructions can be counted on 32-bit ARM only"
+    return ""

@@ -85,10 +85,10 @@ class Resumed:
         entries = tuple(each for each in plan.entries if each.repetition <= repeat)
         if repeat > plan.repeat:
             longer = [tuple(plan_again(storages)) for storages in dict.fromkeys((None, self.storages))]
-            found = next((each for each in longer if each[: len(entries)] == entries), None)
-            if found is None:
+            extended = next((each for each in longer if each[: len(entries)] == entries), None)
+            if extended is None:
                 self._refuse([f"suite {plan.suite} is planned differently now, so nothing can be added to it"])
-            entries = found or entries
+            entries = extended or entries
         return dataclasses.replace(plan, repeat=entries[-1].repetition, entries=entries)
 
     @property
@@ -130,8 +130,8 @@ class Resumed:
         """Raise ConfigError for boards in real time if one goes on where several began, or several where one did."""
         began = "several boards" if self.run.places else "one board"
         if bool(self.run.places) != (boards > 1):
-            wanted = "--boards N and --place-tag" if self.run.places else "leave --boards out"
-            self._refuse([f"it began on {began}"], hint=f"{wanted}; or start a new run")
+            options = "--boards N and --place-tag" if self.run.places else "leave --boards out"
+            self._refuse([f"it began on {began}"], hint=f"{options}; or start a new run")
 
     def check_lab(self, now: LabFacts | None, say: Callable[[str], None]) -> None:
         """Raise ConfigError if the place or its lab differs: another board of this type is another board.
@@ -143,12 +143,12 @@ class Resumed:
             say(f"{self.path} does not say in which lab it began, so the lab is not checked")
             return
         differs = [
-            f"{name} was {was}, it is {found} now"
-            for name, was, found in (
+            f"{name} was {was}, it is {current} now"
+            for name, was, current in (
                 ("the place", then.place, now.place if now else _NONE),
                 ("its exporter", then.exporters_text, now.exporters_text if now else _NONE),
             )
-            if was != found
+            if was != current
         ]
         self._refuse(differs, hint="go on where it began, or start a new run")
 
@@ -186,8 +186,8 @@ class Resumed:
         return RunFolder.reopened(self.path, {each.number for each in self.kept})
 
     def _refuse(self, differs: Iterable[str], *, hint: str = _START_ANEW) -> None:
-        if found := list(differs):
-            raise ConfigError(f"cannot go on with {self.path}: {'; '.join(found)}", hint=hint)
+        if differences := list(differs):
+            raise ConfigError(f"cannot go on with {self.path}: {'; '.join(differences)}", hint=hint)
 
 
 def resume(path: Path, *, finished: bool = False) -> Resumed:

@@ -88,16 +88,16 @@ def _moment(parts: BoardParts, meter: Meter | None, clock: Clock) -> Moment:
 
 
 def judge_power(before: Moment, on: Moment, after: Moment) -> Check:
-    told = (before.outlet, on.outlet, after.outlet)
-    knows = None not in told
+    outlet = (before.outlet, on.outlet, after.outlet)
+    knows = None not in outlet
     if before.watts is None or on.watts is None or after.watts is None:
         if not knows:
             return Check(POWER, Health.NOT_HERE, "neither the outlet nor a meter tells; the boot shows it")
-        return judged(POWER, f"the outlet says {_said(told)}; no meter saw it", _by_outlet(told))
+        return judged(POWER, f"the outlet says {_said(outlet)}; no meter saw it", _by_outlet(outlet))
     seen = f"off {before.watts:.3f} W, on {on.watts:.3f} W, off {after.watts:.3f} W"
-    seen += f"; the outlet says {_said(told)}" if knows else "; the outlet does not tell"
+    seen += f"; the outlet says {_said(outlet)}" if knows else "; the outlet does not tell"
     left_w = max(before.watts, after.watts)
-    complaints = _by_outlet(told)
+    complaints = _by_outlet(outlet)
     if on.watts < -_LEAST_RISE_W:
         complaints.append(Complaint(Health.BROKEN, "the leads of the meter are swapped: its power is negative", _SWAP))
     elif on.watts - left_w < _LEAST_RISE_W:
@@ -112,28 +112,28 @@ def judge_power(before: Moment, on: Moment, after: Moment) -> Check:
     return judged(POWER, seen, complaints)
 
 
-def _by_outlet(told: tuple[bool | None, ...]) -> list[Complaint]:
-    wanted = (False, True, False)
-    if all(each in {None, right} for each, right in zip(told, wanted, strict=True)):
+def _by_outlet(outlet: tuple[bool | None, ...]) -> list[Complaint]:
+    expected = (False, True, False)
+    if all(each in {None, right} for each, right in zip(outlet, expected, strict=True)):
         return []
-    return [Complaint(Health.BROKEN, f"the outlet was switched {_said(wanted)} and does not follow", _OUTLET)]
+    return [Complaint(Health.BROKEN, f"the outlet was switched {_said(expected)} and does not follow", _OUTLET)]
 
 
-def _said(told: tuple[bool | None, ...]) -> str:
-    return ", ".join("nothing" if each is None else "on" if each else "off" for each in told)
+def _said(outlet: tuple[bool | None, ...]) -> str:
+    return ", ".join("nothing" if each is None else "on" if each else "off" for each in outlet)
 
 
 def check_flasher(parts: BoardParts, write: Callable[[], None] | None, clock: Clock) -> Check:
     """Reach the card without writing to it; then `write` it, if the user asked for that. Raises LabError."""
-    found = parts.reach_card()
+    reached = parts.reach_card()
     if write is None:
-        if not found:
+        if not reached:
             return Check(FLASHER, Health.NOT_HERE, "this flasher cannot reach the card without writing to it")
-        return judged(FLASHER, f"{found}; nothing was written")
+        return judged(FLASHER, f"{reached}; nothing was written")
     begin_s = clock.now_s()
     write()
     took = f"the card was written in {clock.now_s() - begin_s:.0f} s"
-    return judged(FLASHER, f"{found}; {took}" if found else took)
+    return judged(FLASHER, f"{reached}; {took}" if reached else took)
 
 
 def check_boot(board: Board, parts: BoardParts, clock: Clock) -> tuple[Check, Shell]:

@@ -10,7 +10,7 @@ from fsjoule.bench.health.board import BOOT, CARD, FLASHER, POWER, check_boot, c
 from fsjoule.bench.health.meter import CLOCK, MARKS, METER, check_clock, check_counter, check_marks, check_meter
 from fsjoule.bench.health.result import Check, Health
 from fsjoule.errors import LabError
-from fsjoule.meter.energy.kernel_tick import tick_notes
+from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.meter.tools.clock_fit import Drift
 from fsjoule.model import BoardProfile
 from fsjoule.ports import Board, BoardParts, Clock, Meter, Shell

@@ -148,20 +148,20 @@ def check_marks(shell: Shell, meter: Meter, clock: Clock, profile: BoardProfile,
             MARKS, Health.OK, f"{heard} of {sent} arrived; in guest time there is no latency that a load could show"
         )
     try:
-        found = analyse(trace, profile.mark_line, pulses)
+        load = analyse(trace, profile.mark_line, pulses)
     except MeasurementInvalid as error:
         late = Complaint(Health.DOUBTFUL, "; ".join(error.reasons), _LATE)
         return judged(MARKS, f"{heard} of {sent} arrived", [*damage, late])
-    return judge_marks(found, mark_limit_s(trace.info, profile.mark_line, profile.window_excess_s), damage)
+    return judge_marks(load, mark_limit_s(trace.info, profile.mark_line, profile.window_excess_s), damage)
 
 
-def judge_marks(found: SquareLoad, limit_s: float, complaints: Sequence[Complaint] = ()) -> Check:
+def judge_marks(load: SquareLoad, limit_s: float, complaints: Sequence[Complaint] = ()) -> Check:
     """Judge latencies by the limit that the energy's uncertainty includes, in seconds, beside other complaints."""
-    start, stop = found.start, found.stop
+    start, stop = load.start, load.stop
     seen = (
         f"start marks {start.median_s * 1e3:+.1f} ms (SD {start.spread_s * 1e3:.1f}), "
-        f"stop marks {stop.median_s * 1e3:+.1f} ms (SD {stop.spread_s * 1e3:.1f}) against {found.pulses} pulses of "
-        f"{(found.high_w - found.low_w) * 1e3:.0f} mW; allowed are {limit_s * 1e3:.0f} ms"
+        f"stop marks {stop.median_s * 1e3:+.1f} ms (SD {stop.spread_s * 1e3:.1f}) against {load.pulses} pulses of "
+        f"{(load.high_w - load.low_w) * 1e3:.0f} mW; allowed are {limit_s * 1e3:.0f} ms"
     )
     complaints = list(complaints)
     if (farthest_s := max(start.farthest_s, stop.farthest_s)) > limit_s:
@@ -222,7 +222,7 @@ class _Look:
 
 def _look(shell: Shell, clock: Clock) -> _Look:
     """Ask the board for its time a few times, and keep the quickest answer."""
-    found: list[_Look] = []
+    looks: list[_Look] = []
     for _ in range(_LOOKS):
         begin_s = clock.now_s()
         said = shell.run(["cat", "/proc/uptime"]).stdout
@@ -231,8 +231,8 @@ def _look(shell: Shell, clock: Clock) -> _Look:
             board_s = float(said.split()[0])
         except (ValueError, IndexError):
             raise LabError(f"the board's clock cannot be read: {said.strip()!r}", transient=True) from None
-        found.append(_Look((begin_s + end_s) / 2, board_s, (end_s - begin_s) / 2 + _RESOLUTION_S / 2))
-    return min(found, key=lambda look: look.within_s)
+        looks.append(_Look((begin_s + end_s) / 2, board_s, (end_s - begin_s) / 2 + _RESOLUTION_S / 2))
+    return min(looks, key=lambda look: look.within_s)
 
 
 def _gain(before: _Look, after: _Look) -> ClockGain:

@@ -50,24 +50,24 @@ _WORST_FIRST: Final = (Health.BROKEN, Health.DOUBTFUL)
 
 def judged(name: str, seen: str, complaints: Iterable[Complaint] = ()) -> Check:
     """A check by its complaints; the worst gives verdict and advice, and all of them are told."""
-    found = sorted(complaints, key=lambda each: _WORST_FIRST.index(each.health))
-    if not found:
+    worst_first = sorted(complaints, key=lambda each: _WORST_FIRST.index(each.health))
+    if not worst_first:
         return Check(name, Health.OK, seen)
-    told = "; ".join([*(each.what for each in found), *([seen] if seen else [])])
-    return Check(name, found[0].health, told, found[0].advice)
+    text = "; ".join([*(each.what for each in worst_first), *([seen] if seen else [])])
+    return Check(name, worst_first[0].health, text, worst_first[0].advice)
 
 
 def overall(checks: Iterable[Check]) -> Health:
     """The worst verdict."""
-    found = {check.health for check in checks}
-    return next((health for health in _WORST_FIRST if health in found), Health.OK)
+    verdicts = {check.health for check in checks}
+    return next((health for health in _WORST_FIRST if health in verdicts), Health.OK)
 
 
 def words(checks: Iterable[Check]) -> str:
     """The checks that are not well: `broken: boot; doubtful: marks, clock`. `all ok` if there is none."""
-    found = list(checks)
-    told = {health: ", ".join(each.name for each in found if each.health is health) for health in _WORST_FIRST}
-    return "; ".join(f"{health}: {names}" for health, names in told.items() if names) or "all ok"
+    made = list(checks)
+    by_health = {health: ", ".join(each.name for each in made if each.health is health) for health in _WORST_FIRST}
+    return "; ".join(f"{health}: {names}" for health, names in by_health.items() if names) or "all ok"
 
 
 def exit_code(health: Health) -> int:

@@ -225,15 +225,15 @@ def kernel_thread_count(text: str) -> int:
 
 
 def _threads(text: str) -> dict[int, tuple[str, int]]:
-    found: dict[int, tuple[str, int]] = {}
+    threads: dict[int, tuple[str, int]] = {}
     for line in text.splitlines():
         matched = re.fullmatch(r"(\d+) \((.*)\) (.*)", line)
         if matched is None:
             continue
         fields = matched[3].split()
         if int(fields[1]) == _KTHREADD:
-            found[int(matched[1])] = (_thread_name(matched[2]), int(fields[11]) + int(fields[12]))
-    return found
+            threads[int(matched[1])] = (_thread_name(matched[2]), int(fields[11]) + int(fields[12]))
+    return threads
 
 
 def _thread_name(name: str) -> str:

@@ -115,8 +115,8 @@ def promised(console: str) -> tuple[Promised, ...]:
 
 def stopped(console: str) -> str:
     """Why the writer ended by itself; empty if it did not."""
-    found = _STOPPED.search(console)
-    return found[0].strip() if found else ""
+    reason = _STOPPED.search(console)
+    return reason[0].strip() if reason else ""
 
 
 def file_list(files: Iterable[Promised]) -> bytes:
@@ -125,16 +125,16 @@ def file_list(files: Iterable[Promised]) -> bytes:
 
 def fates(inspected: str, files: Sequence[Promised]) -> dict[str, FileFate]:
     """The fate of each file, by name, from the inspector's output. An unmentioned file could not be read."""
-    told = {name: rest for name, _, rest in (line.partition(" ") for line in inspected.splitlines())}
-    return {file.name: _fate(told.get(file.name, "unreadable"), file) for file in files}
+    by_name = {name: rest for name, _, rest in (line.partition(" ") for line in inspected.splitlines())}
+    return {file.name: _fate(by_name.get(file.name, "unreadable"), file) for file in files}
 
 
 def all_refused(files: Sequence[Promised]) -> dict[str, FileFate]:
     return dict.fromkeys((file.name for file in files), FileFate.REFUSED)
 
 
-def _fate(told: str, file: Promised) -> FileFate:
-    what, _, nonzero_bytes = told.partition(" ")
+def _fate(inspected: str, file: Promised) -> FileFate:
+    what, _, nonzero_bytes = inspected.partition(" ")
     match what:
         case "intact":
             return FileFate.INTACT
@@ -149,8 +149,8 @@ def _fate(told: str, file: Promised) -> FileFate:
 
 def is_read_only(mounts: str, directory: str) -> bool:
     """Whether `/proc/mounts` says that the filesystem at a directory is mounted read-only."""
-    found = re.search(rf"^\S+ {re.escape(directory)} \S+ (\S+)", mounts, re.MULTILINE)
-    return found is not None and "ro" in found[1].split(",")
+    mount = re.search(rf"^\S+ {re.escape(directory)} \S+ (\S+)", mounts, re.MULTILINE)
+    return mount is not None and "ro" in mount[1].split(",")
 
 
 def counted(of_files: dict[str, FileFate]) -> dict[FileFate, int]:

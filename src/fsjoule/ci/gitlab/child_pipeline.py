@@ -15,7 +15,8 @@ from fsjoule import kernels, lab
 from fsjoule.ci.gitlab.component import component
 from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
-from fsjoule.runs.request import choose, planned
+from fsjoule.runs.plan import planned
+from fsjoule.runs.request import choose
 
 HEAD: Final = "head"
 _STAGE: Final = "board"

@@ -15,11 +15,13 @@ from typing import Final
 
 import numpy as np
 
-from fsjoule.meter.energy.instrument import InstrumentErrors
-from fsjoule.meter.energy.instruments import instrument_of
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.meter.energy.ina219 import Ina219
+from fsjoule.meter.energy.instrument import HostStamped, InstrumentErrors
 from fsjoule.meter.energy.validity import DEFAULT, ValidityLimits
 from fsjoule.meter.energy.window import WindowPower, WindowTrace, marks_j, share
-from fsjoule.model import MIB, Energy, EnergyBudget, MarkSource, PlainInfo, Trace, Value, Window
+from fsjoule.meter.instruments import INSTRUMENTS
+from fsjoule.model import MIB, Energy, EnergyBudget, Ina219Info, MarkSource, MeterInfo, PlainInfo, Trace, Value, Window
 
 __all__ = ["InstrumentErrors", "energy", "instrument_of", "per_mib"]
 
@@ -65,6 +67,19 @@ def energy(
         gross_budget=gross,
         net_budget=net,
     )
+
+
+def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> InstrumentErrors:
+    """The errors of a meter, with marks from one source. Raises MeasurementInvalid for an unknown instrument."""
+    if isinstance(info, Ina219Info):
+        return Ina219.of(info, marks)
+    kind = INSTRUMENTS.get(info.instrument)
+    if kind is None:
+        what = f"this version of fsjoule does not know the instrument {info.instrument!r}, nor its errors"
+        raise MeasurementInvalid("energy", [f"{what}: update fsjoule"])
+    found = kind.errors().errors(info, marks)
+    # A line of a UART that no instrument of these hears itself: the host stamps it.
+    return HostStamped(found) if marks is MarkSource.LINE else found
 
 
 def _source(trace: Trace) -> MarkSource:

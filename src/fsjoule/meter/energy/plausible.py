@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.meter.energy.instruments import instrument_of
+from fsjoule.meter.energy import instrument_of
 from fsjoule.model import Trace, Window
 
 # Less than the smallest board at rest, more than the noise of an instrument without a load.

@@ -56,7 +56,8 @@ def poll(
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import counted
     from fsjoule.report.kcidb import check_origin
-    from fsjoule.runs.request import choose, planned
+    from fsjoule.runs.plan import planned
+    from fsjoule.runs.request import choose
 
     server = Api(api, os.environ.get(TOKEN_VARIABLE, "").strip())
     database = kcidb_of(written) if (written := os.environ.get(VARIABLE, "").strip()) else None

@@ -122,7 +122,8 @@ def job(
     from fsjoule.ci.lava.signals import safe
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import listed
-    from fsjoule.runs.request import choose, planned
+    from fsjoule.runs.plan import planned
+    from fsjoule.runs.request import choose
     from fsjoule.suites import suite as chosen_suite
 
     environment = None if lg_env is None else read_environment(lg_env)

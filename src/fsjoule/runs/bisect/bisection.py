@@ -76,9 +76,9 @@ def bisect(request: BisectRequest) -> State:
             _check_symbols(frozen)
 
         def with_alignment() -> CommitBuilds:
-            found = aligned(frozen, ends[1], progress=request.say, jobs=request.jobs)
-            request.say(f"functions are aligned by {found.how}")
-            return CommitBuilds(repository, found.frozen, request.jobs, recipe, compiler)
+            alignment = aligned(frozen, ends[1], progress=request.say, jobs=request.jobs)
+            request.say(f"functions are aligned by {alignment.how}")
+            return CommitBuilds(repository, alignment.frozen, request.jobs, recipe, compiler)
 
         plain = CommitBuilds(repository, frozen, request.jobs, recipe, compiler)
         builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment, request.say))
@@ -91,15 +91,15 @@ def bisect(request: BisectRequest) -> State:
         )
         if request.further:
             search.go_on()
-        found = search.run()
+        state = search.run()
         if request.index:
-            _keep_culprit(request, found, repository)
+            _keep_culprit(request, state, repository)
         if request.explained:
             try:
-                found = profile_pair(log, builds, boots, request.say)
+                state = profile_pair(log, builds, boots, request.say)
             except FsjouleError as error:  # the answer is there, and stays
                 request.say(f"warning: it cannot be explained: {error.what}")
-        return found
+        return state
 
 
 def _boots(request: BisectRequest, choice: Request) -> SpareBoards | Pool:
@@ -118,17 +118,17 @@ def _boards(request: BisectRequest, choice: Request) -> list[Opening]:
     return [partial(on, each) for each in (request.environment, *request.others)]
 
 
-def _keep_culprit(request: BisectRequest, found: State, repository: Repository) -> None:
+def _keep_culprit(request: BisectRequest, state: State, repository: Repository) -> None:
     """The answer is there, and stays, whatever the index says."""
     assert request.index
     try:
         with open_index(request.index) as index:
-            kept = keep_answer(index, found, repository)
+            changes = keep_answer(index, state, repository)
     except FsjouleError as error:
         request.say(f"warning: the index does not know of it: {error.what}")
     else:
-        if kept:
-            request.say(f"kept in the index: {counted(kept, 'change')} of its trends, bisected")
+        if changes:
+            request.say(f"kept in the index: {counted(changes, 'change')} of its trends, bisected")
 
 
 def _check_symbols(frozen: Frozen) -> None:

@@ -27,9 +27,9 @@ from fsjoule.model.bisection import KernelBoot
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.ports import KernelBoots, LikelyBoots
 from fsjoule.runs.held_lab import HeldLab
-from fsjoule.runs.profiler import with_profiles
-from fsjoule.runs.request import Request, matching
-from fsjoule.runs.session import Session
+from fsjoule.runs.open_run import found_target, make_ready, run_at
+from fsjoule.runs.plan import plan_run
+from fsjoule.runs.request import Request, matching, with_profiles
 from fsjoule.store.reader import load_run_file
 
 # Both ends, the candidate and its parent, and some of the search, a card or two each.
@@ -47,12 +47,12 @@ class BoardBoots:
 
     The lab is brought up and the place held from the first boot until the end.
 
-    `choice` says what is measured, with any kernel; `select` (-k) names the measurements of it that count. `metrics`
+    `request` says what is measured, with any kernel; `select` (-k) names the measurements of it that count. `metrics`
     are the figures that are wanted. In `cards` the card images of the kernels that booted last are kept: of a hundred
     kernels they would fill the cache. Several boards may share the folder.
     """
 
-    choice: Request
+    request: Request
     environment: lab.EnvironmentFile
     metrics: tuple[Metric, ...]
     select: str
@@ -61,12 +61,16 @@ class BoardBoots:
     command: tuple[str, ...]
     _kept: list[Path] = field(default_factory=list[Path], init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
-    _lab: HeldLab | None = field(default=None, init=False)
+    _lab: HeldLab = field(init=False)
     _target: Any = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._lab = HeldLab(self.environment, self.say)
 
     def __enter__(self) -> Self:
         self._open.enter_context(interrupts.handled())
         self._open.enter_context(redirect_stdout(sys.stderr))  # labgrid shows what its tools say
+        self._open.callback(self._lab.close)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -78,40 +82,38 @@ class BoardBoots:
 
         Raises LabError if the lab does not do its part, ConfigError if the kernel cannot be put onto a card.
         """
-        choice = dataclasses.replace(self.choice, kernels=(str(kernel),), seed=seed)
+        request = dataclasses.replace(self.request, kernels=(str(kernel),), seed=seed)
         if profiled:
-            choice = with_profiles(choice, self.environment)
+            request = with_profiles(request, self.environment)
         with interrupts.interruptible():
             taken = kernels.take_kernels(
-                choice.kernels,
+                request.kernels,
                 progress=self.say,
                 recipe=self.environment.profile.recipe,
-                modules=modules_of(choice.filesystems),
+                modules=modules_of(request.filesystems),
             )
-        held, target = self._board(taken)
-        session = Session(choice, self.environment, self.say, self.command, taken=taken, held=held, cards=self.cards)
-        session.open()
-        self._keep_few([card.path.parent for card in session.card_images])
+        plan = plan_run(request, self._lab, self.say, self.command, taken=taken)
+        entries = selected(plan.plan.entries, self.select, self.metrics)
+        plan = plan.selecting(entry.number for entry in entries)
+        ready = make_ready(plan, self._lab, self.say, cards=self.cards)
+        self._keep_few([card.path.parent for card in ready.cards.values()])
+        target = self._held_target()
         started_s = time.monotonic()
-        with session.run(target) as bench:
-            entries = selected(session.plan.entries, self.select, self.metrics)
-            session.expected = len(entries)
+        with run_at(ready, target, self.say, paced=False) as opened:
             with interrupts.interruptible():
-                measured, unfit = _measured(bench, entries)
+                measured, unfit = _measured(opened.bench, entries, self._lab)
             if unfit is not None:
-                session.stopped = unfit
-        folder = session.folder
-        assert folder is not None, "session.run has made one"
+                opened.stop(unfit)
         figures, absent = figures_of_boot(entries, measured, self.metrics)
-        run = load_run_file(folder)
+        run = load_run_file(opened.folder)
         return KernelBoot(
             run_id=run.run_id,
-            folder=folder,
+            folder=opened.folder,
             seconds=round(time.monotonic() - started_s, 1),
             figures=figures,
             absent=absent,
             unfit=unfit,
-            booted=bool(measured) or bool(bench.run.boards),
+            booted=bool(measured) or bool(opened.bench.run.boards),
             board=board_of(run),
         )
 
@@ -123,20 +125,16 @@ class BoardBoots:
         del why
         return False
 
-    def _board(self, taken: tuple[kernels.TakenKernel, ...]) -> tuple[HeldLab, Any]:
-        """The lab, held, and labgrid's target in it; brought up for the first kernel."""
-        if self._lab is None:
-            held = HeldLab(self.environment, self.say)
-            self._open.callback(held.close)
-            held.find()
-            held.bring_up(taken)
-            self._open.enter_context(held.place())
-            with interrupts.interruptible(), held.failing():
-                self._target = self._open.enter_context(lab.labgrid_target(self.environment.path))
+    def _held_target(self) -> Any:  # noqa: ANN401 - a labgrid Target
+        """Labgrid's target in the lab, whose place is held from the first boot on."""
+        if self._target is None:
+            self._open.enter_context(self._lab.place())
+            with self._lab.failing():
+                target = found_target(self.environment, self._open)
             with lab.lab_errors("finding the board's parts"):
-                self._target.get_driver("BoardStrategy").hang_after_s = _HANG_AFTER_S
-            self._lab = held
-        return self._lab, self._target
+                target.get_driver("BoardStrategy").hang_after_s = _HANG_AFTER_S
+            self._target = target
+        return self._target
 
     def _keep_few(self, booting: list[Path]) -> None:
         self._kept = [*(folder for folder in self._kept if folder not in booting), *booting]
@@ -161,14 +159,14 @@ def figures_of_boot(
     figures: dict[str, float | None] = {}
     absent: dict[str, str] = {}
     for entry in entries:
-        found = by_slug.get(entry.slug)
+        measurement = by_slug.get(entry.slug)
         for metric in metrics:
             if metric not in metrics_of(entry.workload):
                 continue
             name = f"{entry.slug} {metric.value}"
-            figures[name] = None if found is None else figure_of(found, metric)
-            if found is not None and figures[name] is None:
-                absent[name] = lost_energy(found.notes) or "this board does not measure it"
+            figures[name] = None if measurement is None else figure_of(measurement, metric)
+            if measurement is not None and figures[name] is None:
+                absent[name] = lost_energy(measurement.notes) or "this board does not measure it"
     return figures, absent
 
 
@@ -177,21 +175,21 @@ def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric])
 
     Raises ConfigError if there is none, or none with one of the metrics.
     """
-    wanted = matching(select)
-    named = [each for each in entries if wanted(each.slug)]
+    matches = matching(select)
+    named = [each for each in entries if matches(each.slug)]
     if not named:
         names = ", ".join(dict.fromkeys(each.slug for each in entries))
         raise ConfigError(f"-k {select}: no measurement of the suite has a name that matches", hint=f"it has {names}")
-    told = dict.fromkeys(metric for each in named for metric in metrics_of(each.workload))
-    if lacking := [metric.value for metric in metrics if metric not in told]:
+    available = dict.fromkeys(metric for each in named for metric in metrics_of(each.workload))
+    if lacking := [metric.value for metric in metrics if metric not in available]:
         raise ConfigError(
             f"--metric {','.join(lacking)}: no chosen measurement has it",
-            hint=f"choose {', '.join(told)}, or other measurements (-k)",
+            hint=f"choose {', '.join(available)}, or other measurements (-k)",
         )
     return tuple(each for each in named if set(metrics_of(each.workload)) & set(metrics))
 
 
-def _measured(bench: Bench, entries: tuple[Planned, ...]) -> tuple[list[Measurement], str | None]:
+def _measured(bench: Bench, entries: tuple[Planned, ...], held: HeldLab) -> tuple[list[Measurement], str | None]:
     """The measurements of a boot, and the failures of its kernel if the lab was well meanwhile.
 
     A fault is given a second try by the bench. Raises LabError.
@@ -201,7 +199,7 @@ def _measured(bench: Bench, entries: tuple[Planned, ...]) -> tuple[list[Measurem
         try:
             measured.append(bench.measure(entry))
         except BoardError as error:
-            if bench.diagnose():
+            if held.faults():
                 raise
             return measured, error.what.splitlines()[0]
     return measured, None

@@ -61,8 +61,8 @@ class TreeBuilds:
 
     def expect(self, wanted: Sequence[WantedKernel]) -> None:
         for aligned in (False, True):
-            found = [self._commit(each) for each in wanted if each.aligned == aligned]
-            commits = [each for each in found if not isinstance(each, Conflict)]
+            candidates = [self._commit(each) for each in wanted if each.aligned == aligned]
+            commits = [each for each in candidates if not isinstance(each, Conflict)]
             if commits or aligned in self._builders:
                 self._builder(aligned=aligned).want(commits)
 

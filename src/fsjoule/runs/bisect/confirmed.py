@@ -43,12 +43,12 @@ def next_question(
             if each.outcome is not Confirmed.CONFIRMED or not is_loss(each):
                 continue
             try:
-                found = _arguments(each, _series(opened, each), environment, repository, states)
+                arguments = _arguments(each, _series(opened, each), environment, repository, states)
             except FsjouleError as error:
                 say(f"not bisected: {each.metric} of series {each.series}: {error.what}")
                 continue
-            if found:
-                return found
+            if arguments:
+                return arguments
     return ()
 
 
@@ -95,7 +95,7 @@ def _revision(repository: Repository, point: ConfirmedPoint) -> str:
 
 
 def _series(index: Index, confirmation: Confirmation) -> Series:
-    found = list_series(index, Where(series=(confirmation.series,), invalid_too=True))
-    if not found:
+    listed = list_series(index, Where(series=(confirmation.series,), invalid_too=True))
+    if not listed:
         raise ResultError("the index does not have it")
-    return found[0].series
+    return listed[0].series

@@ -42,10 +42,10 @@ def keep_culprit(
 
     A loss begins with a commit if its kernel holds the commit, and the kernel before does not.
     """
-    kept = 0
+    count = 0
     for order in Order:
         trend = trend_of(trend_reader(index, Where(series=series), order=order, metrics=metrics))
-        found = [
+        states = [
             state_of(change, trend, ChangeState.BISECTED, commit=culprit)
             for change in trend.changes
             if change.worse
@@ -53,8 +53,8 @@ def keep_culprit(
             and _holds(repository, change.since, trend, culprit) is True
             and _holds(repository, change.last, trend, culprit) is False
         ]
-        kept += keep_states(index, found)
-    return kept
+        count += keep_states(index, states)
+    return count
 
 
 def _measured(boot: Booted) -> tuple[str, ...]:

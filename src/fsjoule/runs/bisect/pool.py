@@ -33,7 +33,7 @@ _WORKER: Final = "fsjoule.runs.bisect.worker"
 class PoolAssignment:
     """To a board's process, first: the arguments of its `BoardBoots`."""
 
-    choice: Request
+    request: Request
     environment: EnvironmentFile
     metrics: tuple[Metric, ...]
     select: str

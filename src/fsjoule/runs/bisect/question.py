@@ -17,7 +17,8 @@ from fsjoule.model.metrics import Metric, metrics_of
 from fsjoule.model.series import Where
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
-from fsjoule.runs.request import Request, check_boards, choose, planned
+from fsjoule.runs.plan import planned
+from fsjoule.runs.request import Request, check_boards, choose
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
 from fsjoule.store.index.database import open_index
@@ -146,8 +147,8 @@ def check_budget(asked: Asked, line: Line, say: Say) -> None:
         return
     say(forecast_line(state, forecast))
     if not forecast.within_budget:
-        found = min(forecast.effects)
-        larger = f", or --effect {100 * found:.1f}%, which it finds" if math.isfinite(found) else ""
+        least_effect = min(forecast.effects)
+        larger = f", or --effect {100 * least_effect:.1f}%, which it finds" if math.isfinite(least_effect) else ""
         raise ConfigError(
             f"--budget {asked.budget} is too small: a loss of that size takes up to {forecast.high:.0f} boots",
             hint=f"--budget {math.ceil(forecast.high)}{larger}",
@@ -162,10 +163,10 @@ def _noise(
         return {}
     where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)
     with open_index(index) as opened:
-        found = known_noise(points(opened, where, metrics=metrics), metrics)
+        by_test = known_noise(points(opened, where, metrics=metrics), metrics)
     return {
         f"{key.filesystem.replace(':', '.')}-{key.workload.split()[0]} {metric.value}": noise
-        for (series, metric), noise in found.items()
+        for (series, metric), noise in by_test.items()
         if (key := series.series).board == profile.name and series.simulated == profile.simulated
     }
 

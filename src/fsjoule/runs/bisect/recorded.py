@@ -34,8 +34,8 @@ class EarlierRuns:
 
         `like` is a run of this bisection, whose series the others must have; `without` are the ids of its runs.
         """
-        wanted = series_of(load_run(like).measurements, figures)
-        found: list[RecordedBoot] = []
+        series = series_of(load_run(like).measurements, figures)
+        recorded: list[RecordedBoot] = []
         mismatches: list[str] = []
         for run_id, folder, labels in self._with(image):
             if run_id in without:
@@ -45,11 +45,11 @@ class EarlierRuns:
             except ResultError as error:
                 mismatches.append(f"run {run_id}: {error.what}")
                 continue
-            boots, why = boots_of_kernel(run_id, measured, wanted, figures)
-            found += boots
+            boots, why = boots_of_kernel(run_id, measured, series, figures)
+            recorded += boots
             if why:
                 mismatches.append(f"run {run_id}: {why}")
-        return Recorded(image, tuple(found), tuple(mismatches))
+        return Recorded(image, tuple(recorded), tuple(mismatches))
 
     def _with(self, image: str) -> list[tuple[str, Path, tuple[str, ...]]]:
         return [
@@ -63,8 +63,8 @@ class EarlierRuns:
         """The newest runs whose folders are here: id, folder, and the label and digest of each kernel."""
         where = Where(suites=(self.suite,), filesystems=self.filesystems)
         with open_index(self.index) as opened:
-            found = points(opened, where, metrics=(Metric.THROUGHPUT,))
-            started = {point.run_id: point.started_utc for group in found.values() for point in group}
+            by_series = points(opened, where, metrics=(Metric.THROUGHPUT,))
+            started = {point.run_id: point.started_utc for group in by_series.values() for point in group}
             newest = sorted(started, key=started.__getitem__, reverse=True)[:_MOST_RUNS]
             folders = run_folders(opened, newest)
         runs: list[tuple[str, Path, tuple[tuple[str, str], ...]]] = []

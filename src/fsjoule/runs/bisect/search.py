@@ -118,11 +118,11 @@ class Search:
 
     def _scanning(self, state: State) -> bool:
         """Begin to look between equal ends, if that is wanted and was not done."""
-        found = state.scan_of(self.scan) if self.scan else None
-        if found is None:
+        scan = state.scan_of(self.scan) if self.scan else None
+        if scan is None:
             return False
-        self.say(f"the ends are equal: looking at {counted(len(found.positions), 'commit')} between them")
-        self.log.add(found)
+        self.say(f"the ends are equal: looking at {counted(len(scan.positions), 'commit')} between them")
+        self.log.add(scan)
         return True
 
     def _narrowed(self, state: State, answer: Answer) -> bool:
@@ -175,11 +175,11 @@ class Search:
             boot = None if built is None else made_ahead(built.folder, seed)
             return None if boot is None else boot.figures
 
-        found = likely_boots(state, self._begins_line, figures)[: _GUESSES * self.ahead]
-        builds = {kernel: self.builds.built(kernel) for kernel, _ in found}
+        boots = likely_boots(state, self._begins_line, figures)[: _GUESSES * self.ahead]
+        builds = {kernel: self.builds.built(kernel) for kernel, _ in boots}
         lacking = [kernel for kernel, built in builds.items() if built is None]
         self.builds.expect(tuple(dict.fromkeys((*wanted, *lacking[: _BUILT_AHEAD * self.ahead]))))
-        for kernel, seed in found:
+        for kernel, seed in boots:
             if (built := builds[kernel]) is not None:
                 yield built.folder, seed
 
@@ -202,10 +202,10 @@ class Search:
             check = self._boot(State.of(self.log.events), good, Purpose.REFERENCE)
             if check is None or check.unfit is not None:
                 why = check.unfit if check else "not built"
-                told = f"the board does not do its work with the good end either: {why}"
-                if not self.boots.give_up(told):
+                failure = f"the board does not do its work with the good end either: {why}"
+                if not self.boots.give_up(failure):
                     hint = "see to the board, then run the same command again: it goes on where it was"
-                    raise LabError(told, hint=hint)
+                    raise LabError(failure, hint=hint)
                 return
         elif self.boots.give_up(f"it does not do its work with the good end: {boot.unfit}"):
             return
@@ -263,12 +263,12 @@ class Search:
             if image in known:
                 continue
             own = {each.run_id for each in state.booted}
-            found = self.earlier.of(image, like, state.asked.figures, own)
-            self.log.add(found)
-            for reason in found.mismatches:
+            recorded = self.earlier.of(image, like, state.asked.figures, own)
+            self.log.add(recorded)
+            for reason in recorded.mismatches:
                 self.say(f"it does not count as evidence: {reason}")
-            if found.boots:
-                self.say(f"recorded before: {counted(len(found.boots), 'boot')} of this kernel")
+            if recorded.boots:
+                self.say(f"recorded before: {counted(len(recorded.boots), 'boot')} of this kernel")
 
     def _predict(self, state: State, forecast: Forecast | None) -> None:
         if forecast is not None and not self._predicted:

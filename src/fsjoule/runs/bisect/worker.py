@@ -13,9 +13,9 @@ from fsjoule.runs.parallel.processes import Link, serve
 def _work(link: Link, name: str) -> None:
     assigned: PoolAssignment = link.receive()
     folder = assigned.folder / name
-    choice = replace(assigned.choice, results=folder / "results")
+    request = replace(assigned.request, results=folder / "results")
     environment = replace(assigned.environment, virtual_lab=name)
-    equipment = (choice, environment, assigned.metrics, assigned.select, assigned.folder / "cards")
+    equipment = (request, environment, assigned.metrics, assigned.select, assigned.folder / "cards")
     with BoardBoots(*equipment, _say_nothing, assigned.command) as boots:
         while (wish := link.receive()) is not None:
             link.send(_made(boots, wish))

@@ -22,8 +22,10 @@ from fsjoule.store.profiles import symbols_file
 
 
 @dataclass
-class ParallelBench:
-    """A run whose boots are made ahead. Call `begin`, `measure` in the order of the plan, and `finish`.
+class PoolBench:
+    """A bench on the boards of a pool, which make its boots ahead.
+
+    Call `begin`, `measure` in the order of the plan, and `finish`.
 
     Each measurement is stored when a board has made it, and then `on_stored` hears of it with the board's number. What
     a boot, or a block of boots, has in the store is of one board; see `Tries`.
@@ -98,9 +100,9 @@ class ParallelBench:
 
         Raises LabError as the boot did, for each entry that the boot still owed.
         """
-        for kept in self.kept:
-            if kept.number == entry.number and kept.number not in self._number:
-                return kept
+        for earlier in self.kept:
+            if earlier.number == entry.number and earlier.number not in self._number:
+                return earlier
         done = self._boot_of(entry)
         stored = self._stored.get(entry.number)
         if stored is None:
@@ -114,8 +116,15 @@ class ParallelBench:
         self._take(stored)
         return stored
 
-    def finish(self, reason: str | None = None, *, expected: int | None = None, ended_early: str | None = None) -> Run:
-        """End the boards, and close the run as complete, or as aborted for a reason. See `Bench.finish`."""
+    def finish(
+        self,
+        reason: str | None = None,
+        *,
+        expected: int | None = None,
+        ended_early: str | None = None,
+        plan: Plan | None = None,
+    ) -> Run:
+        """End the boards, and close the run. See Bench."""
         self._ending = True
         self.boards.end()
         for done in self.boards.done:
@@ -129,9 +138,9 @@ class ParallelBench:
                     self._take(self._stored[number])
             else:
                 self.store.withdraw(ahead)  # what the decision was not made from
-        wanted = len(self.plan.entries) if expected is None else expected
-        reason = reason or not_taken(wanted, len(self.results), ended_early)
-        self.run = dataclasses.replace(self.run, places=self._places())
+        due = len(self.plan.entries) if expected is None else expected
+        reason = reason or not_taken(due, len(self.results), ended_early)
+        self.run = dataclasses.replace(self.run, places=self._places(), plan=plan or self.plan)
         self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
         self.store.finish(self.run)
         return self.run
@@ -152,8 +161,8 @@ class ParallelBench:
                 self._under_way[boot] = board, measured.attempt
                 self._tries.again(boot)
             with self.phases("store"):
-                found = measured.measurement, measured.trace, measured.attachments
-                withdrawn, new = self._tries.add(boot, *found)
+                parts = measured.measurement, measured.trace, measured.attachments
+                withdrawn, new = self._tries.add(boot, *parts)
         except LabError as error:
             self._over = error
             if not self._ending:
@@ -178,35 +187,35 @@ class ParallelBench:
 
     def _learn(self, done: Done) -> None:
         """Take over what became known of the run in a unit. Raises InstrumentError for another meter in guest time."""
-        found = done.run
-        if found.meter is not None and self.run.meter is not None and not self.blocks:
-            check_meter(self.run.meter, found.meter)
+        boot_run = done.run
+        if boot_run.meter is not None and self.run.meter is not None and not self.blocks:
+            check_meter(self.run.meter, boot_run.meter)
         if done.place:
             spent = self._spent.setdefault(done.place, Phases(self.clock))
-            for name, seconds in found.phases_s.items():
+            for name, seconds in boot_run.phases_s.items():
                 spent.add(name, seconds)
         load = self.run.load
         self.run = dataclasses.replace(
             self.run,
-            faults=(*self.run.faults, *found.faults),
-            load=load.with_later(found.load) if load and found.load else load or found.load,
+            faults=(*self.run.faults, *boot_run.faults),
+            load=load.with_later(boot_run.load) if load and boot_run.load else load or boot_run.load,
         )
-        self._learn_facts(found, changed=True)
-        for name, seconds in found.phases_s.items():
+        self._learn_facts(boot_run, changed=True)
+        for name, seconds in boot_run.phases_s.items():
             self.phases.add(name, seconds)
-        kept = dict(done.kept)
+        files = dict(done.kept)
         for of_board, boot in done.boots.items():
-            if symbols_file(of_board) in kept:
-                self.store.keep(symbols_file(boot), kept[symbols_file(of_board)])
+            if symbols_file(of_board) in files:
+                self.store.keep(symbols_file(boot), files[symbols_file(of_board)])
 
-    def _learn_facts(self, found: Run, *, changed: bool = False) -> None:
+    def _learn_facts(self, boot_run: Run, *, changed: bool = False) -> None:
         """Take over boards, images and meter, which a run that is killed has from its first measurement on."""
         run = dataclasses.replace(
             self.run,
             places=self._places(),
-            meter=None if self.blocks else self.run.meter or found.meter,
-            boards={**found.boards, **self.run.boards},
-            images=(*self.run.images, *(each for each in found.images if each not in self.run.images)),
+            meter=None if self.blocks else self.run.meter or boot_run.meter,
+            boards={**boot_run.boards, **self.run.boards},
+            images=(*self.run.images, *(each for each in boot_run.images if each not in self.run.images)),
         )
         if changed or run != self.run:
             self.run = run

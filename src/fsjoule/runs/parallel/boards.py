@@ -210,9 +210,9 @@ class Boards:
 
     def _other_board(self, run: Run) -> LabError | None:
         """Why facts in it are of another kind of board than the run's; None if they are not."""
-        for label, found in run.boards.items():
+        for label, facts in run.boards.items():
             try:
-                check_board(self._facts.setdefault(label, found), found)
+                check_board(self._facts.setdefault(label, facts), facts)
             except LabError as error:
                 return error
         return None
@@ -350,12 +350,12 @@ def lab_of_board(name: str, number: int) -> str:
 
 @contextmanager
 def started_boards(assignment: Assignment, say: Callable[[str], None], *, worker: str = _WORKER) -> Generator[Boards]:
-    """As many boards as the choice asks for; they end with the body.
+    """As many boards as the request asks for; they end with the body.
 
     Each is in a virtual lab of its own, or has a place of the pool that the environment's tags choose. `worker` is the
     module of a board's process. Raises as `Boards.open`.
     """
-    environment, numbers = assignment.environment, range(1, assignment.choice.boards + 1)
+    environment, numbers = assignment.environment, range(1, assignment.request.boards + 1)
     pool = bool(environment.wanted.tags)
     if not pool:
         check_room(environment, len(numbers), say)

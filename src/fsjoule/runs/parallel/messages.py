@@ -19,7 +19,7 @@ class Assignment:
     If the environment's tags choose a place, the process takes one.
     """
 
-    choice: Request
+    request: Request
     environment: EnvironmentFile
     kernels: tuple[TakenKernel, ...]
     command: tuple[str, ...]

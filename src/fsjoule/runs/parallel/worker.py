@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
 from fsjoule import lab
 from fsjoule.bench.boots import boot_key
-from fsjoule.bench.run import Bench
+from fsjoule.bench.run import BoardBench
 from fsjoule.errors import LabError, Part, also
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import Measurement, Planned, Run, Trace
+from fsjoule.runs.held_lab import HeldLab
+from fsjoule.runs.open_run import ReadyRun, found_target, make_ready
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Link, serve
-from fsjoule.runs.profiler import LabProfiler
-from fsjoule.runs.session import Session
+from fsjoule.runs.plan import plan_run
 
 
 @dataclass
@@ -55,56 +55,68 @@ class BootStore:
         self.run = run
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceHealth:
+    """ports.LabHealth of a place of a pool, which somebody may have taken parts from."""
+
+    held: HeldLab
+
+    def faults(self) -> tuple[str, ...]:
+        dead = self.held.faults()
+        try:
+            return (*dead, *self.held.guard.lacks())
+        except LabError as error:
+            return dead or (error.what,)  # without a coordinator nobody knows whose the board is
+
+
 def _work(link: Link, name: str) -> None:
     assignment: Assignment = link.receive()
-    choice = replace(assignment.choice, boards=1)
+    request = replace(assignment.request, boards=1)
     environment = replace(assignment.environment, virtual_lab=name) if name else assignment.environment
-    session = Session(choice, environment, _hear_nothing, assignment.command, taken=assignment.kernels)
+    # Who waits for a place says so; a lab of its own comes up silently.
+    held = HeldLab(environment, _hear_nothing if name else link.say)
     with ExitStack() as closing:
-        closing.callback(session.close)
-        session.prepare()
-        if not name:
-            session.lab.say = link.say  # who waits for a place says so
-        session.start()
-        closing.enter_context(session.lab.place())
-        with interrupts.interruptible(), session.lab.failing():
-            target = closing.enter_context(lab.labgrid_target(environment.path))
-        session.say = link.say
-        link.send(Ready(session.lab.emulator, lab.lab_facts(target)))
+        closing.callback(held.close)
+        plan = plan_run(request, held, _hear_nothing, assignment.command, taken=assignment.kernels)
+        ready = make_ready(plan, held, _hear_nothing)
+        closing.enter_context(held.place())
+        with held.failing():
+            target = found_target(environment, closing)
+        link.send(Ready(held.emulator, lab.lab_facts(target)))
         faulty = False
         while (boot := link.receive()) is not None:
-            done, part, measured = _booted(session, target, boot, link)
+            done, part, measured = _booted(ready, target, boot, link)
             # A run adds one fault at most, however many of its boots fail.
             if (part is not None and not faulty) or (part is None and measured):
-                session.lab.note_end(part)
+                held.note_end(part)
                 faulty = part is not None
             link.send(done)
 
 
 def _booted(
-    session: Session,
+    ready: ReadyRun,
     target: Any,  # noqa: ANN401 - a labgrid Target
     boot: Boot,
     link: Link,
 ) -> tuple[Done, Part | None, bool]:
     """A boot or a block of boots, the part of the lab with whose fault it ended, and whether anything was measured."""
-    board, meter, diagnose = session.equipment(target)
+    plan, parts = ready.plan, ready.equipment(target, link.say)
     store = BootStore(boot.run, link.send)
     with lab.recorded_steps() as take_steps:
-        bench = Bench(
-            *(boot.run, session.profile, board, meter, store, HostClock(), link.say),
+        bench = BoardBench(
+            *(boot.run, plan.profile, parts.board, parts.meter, store, HostClock(), link.say),
             on_measured=lambda _measurement: None,
             take_steps=take_steps,
-            diagnose=partial(_dead_parts, session, diagnose),
-            profiler=LabProfiler(*session.lab.where) if session.choice.profiled else None,
-            sampled=session.choice.sampled,
+            health=PlaceHealth(ready.held),
+            profiler=parts.profiler if plan.request.profiled else None,
+            sampled=plan.request.sampled,
         )
         done = make_boot(bench, boot, store, link)
-        part = bench.failed_part(metered=session.environment.has_meter)
+        part = bench.failed_part(metered=plan.environment.has_meter)
     return replace(done, dead=done.fault is not None and part is not None), part, bool(bench.results)
 
 
-def make_boot(bench: Bench, boot: Boot, store: BootStore, link: Link) -> Done:
+def make_boot(bench: BoardBench, boot: Boot, store: BootStore, link: Link) -> Done:
     """Measure the entries of a boot, or of a block of boots. A fault that a second try does not cure ends its boot.
 
     The block goes on with its next boot, unless the board is why. If the process is ended, it sends what is known.
@@ -114,9 +126,9 @@ def make_boot(bench: Bench, boot: Boot, store: BootStore, link: Link) -> Done:
         bench.begin()
         with interrupts.interruptible():
             for _, entries in groupby(boot.entries, key=boot_key):
-                found = _measure_all(bench, entries)
-                fault = fault or found
-                if found is not None and (found.part is not None or found.ends_run):
+                error = _measure_all(bench, entries)
+                fault = fault or error
+                if error is not None and (error.part is not None or error.ends_run):
                     break
     except LabError as error:
         fault = error
@@ -134,7 +146,7 @@ def _done(boot: Boot, store: BootStore, fault: LabError | None) -> Done:
     return Done(boot.number, store.run, tuple(store.kept), fault)
 
 
-def _measure_all(bench: Bench, entries: Iterable[Planned]) -> LabError | None:
+def _measure_all(bench: BoardBench, entries: Iterable[Planned]) -> LabError | None:
     """Measure the entries of a boot; returns the fault that ended it, or None."""
     try:
         for entry in entries:
@@ -142,15 +154,6 @@ def _measure_all(bench: Bench, entries: Iterable[Planned]) -> LabError | None:
     except LabError as error:
         return error
     return None
-
-
-def _dead_parts(session: Session, diagnose: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
-    """What the board needs and its lab has lost, in words."""
-    dead = diagnose()
-    try:
-        return (*dead, *session.lab.guard.lacks())
-    except LabError as error:
-        return dead or (error.what,)  # without a coordinator nobody knows whose the board is
 
 
 def _hear_nothing(_text: str) -> None:
