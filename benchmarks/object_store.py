@@ -2,7 +2,7 @@
 
 The server is moto's, in a process of its own, or any other: --store names a new folder of runs there, and AWS's
 variables the way to it. Two thirds of a run's bytes are traces of its own, as random as samples are; the rest are
-documents, and a table of the card's programs that is equal in all runs of a card.
+documents, and a table of the card's programs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from common import show
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.objects.address import parse_address
+from fsjoule.store.objects.archives import listed_runs
 from fsjoule.store.objects.bucket import Bucket, open_bucket
 from fsjoule.store.objects.cache import copies
 from fsjoule.store.objects.prune import prune
 from fsjoule.store.objects.pull import pull_runs
 from fsjoule.store.objects.push import push_runs
-from fsjoule.store.objects.runs import listed_runs
 
 # The runs are those of the tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
@@ -96,7 +96,7 @@ def _measure(bucket: Bucket, place: Path, count: int, traces: int, trace_bytes: 
     store_s = _import(place / "store.sqlite", fetched)
     cached_s = _import(place / "cached.sqlite", fetched)
     prune_s, pruned = _timed(lambda: prune(bucket, _ALL, remove=False))
-    assert (pruned.kept_runs, pruned.objects) == (count, 0)
+    assert (pruned.kept_runs, pruned.superseded) == (count, 0)
     return {
         "cpus": os.cpu_count(),
         "load_average": round(os.getloadavg()[0], 1),
@@ -104,8 +104,7 @@ def _measure(bucket: Bucket, place: Path, count: int, traces: int, trace_bytes: 
         "files": files,
         "mib": first.bytes / _MIB,
         "sent_mib": first.sent_bytes / _MIB,
-        "not_sent_again_share": 1 - first.sent_bytes / first.bytes,
-        "objects": first.sent_objects,
+        "sent_share": first.sent_bytes / first.bytes,
         "first_push_s": first_s,
         "first_push_runs_per_s": count / first_s,
         "second_push_s": second_s,

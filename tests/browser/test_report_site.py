@@ -21,8 +21,7 @@ from results_factory import make_measurement
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision
 from fsjoule.model.series import Series
-from fsjoule.report.allure.server import serving
-from fsjoule.report.allure.site import make_site
+from fsjoule.report.allure.site import make_site, serving
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.reader import load_run

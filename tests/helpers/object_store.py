@@ -26,7 +26,7 @@ SECRET: Final = "not-to-be-printed"
 STALL_S: Final = 60.0
 _TIMEOUT_S: Final = 120.0
 _numbers = count(1)
-LARGE_BYTES: Final = 70_000  # an object of its own
+_LARGE_BYTES: Final = 70_000
 # Enough for a server on this computer, little enough for a test in which it fails.
 QUICK: Final = Limits(connect_s=5.0, stall_s=20.0, whole_s=40.0, retries=1, retries_s=5.0)
 
@@ -73,7 +73,7 @@ def write_kept(results: Path, run_id: str = "aaaaaa", *, numbers: int = 3, large
         (folder / "console.log").write_text(f"{run_id} {number}: booted\n")
         own = large or b"the same everywhere"
         content = own if number == 1 else f"{run_id} {number} ".encode()
-        (folder / "trace.parquet").write_bytes(content * (LARGE_BYTES // len(content) + 1))
+        (folder / "trace.parquet").write_bytes(content * (_LARGE_BYTES // len(content) + 1))
     return path
 
 
@@ -105,7 +105,6 @@ _REFUSED: Final = {
     "while": (503, b"<Error><Code>SlowDown</Code></Error>"),
     "SignatureDoesNotMatch": (403, b"<Error><Code>SignatureDoesNotMatch</Code><A>secret</A></Error>"),
     "AccessDenied": (403, b"<Error><Code>AccessDenied</Code></Error>"),
-    "NotImplemented": (501, b"<Error><Code>NotImplemented</Code></Error>"),
     "full": (507, b""),
 }
 
@@ -119,7 +118,6 @@ class Proxy:
     asked: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     faults: Faults = lambda _: None
     before: Callable[[str, str], object] = lambda _method, _path: None
-    conditions: bool = True  # whether the server knows If-Match and If-None-Match
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     def meanwhile(self, number: int, call: Callable[[], object]) -> None:
@@ -147,8 +145,6 @@ class _Passing(BaseHTTPRequestHandler):
     def do_any(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.proxy.next_fault(self.command, self.path, len(content))
-        if not self.proxy.conditions and any(name in self.headers for name in ("If-Match", "If-None-Match")):
-            fault = "NotImplemented"
         if fault in _REFUSED:
             status, answer = _REFUSED[fault]
             self._answer(status, {}, answer)

@@ -18,7 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reported_runs import write_run
 
-from fsjoule.ci.gitlab.kept_runs import _pack
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.files import write_file
 from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside
@@ -28,6 +27,7 @@ from fsjoule.report.allure.site import _confirmations
 from fsjoule.report.run import write_report
 from fsjoule.report.svg import Rows, draw
 from fsjoule.runs.resume import resume
+from fsjoule.store.archive import digest_table, pack_run, unpack_run
 from fsjoule.store.confirmations import confirmations
 from fsjoule.store.documents import parse
 from fsjoule.store.folder import RunFolder
@@ -192,16 +192,19 @@ def test_a_run_whose_measurements_are_elsewhere_is_not_gone_on_with(folder: Path
     assert (secret / "01-x.partial").is_dir()
 
 
-def test_an_archive_holds_no_links_and_no_more_than_can_be_fetched(folder: Path, secret: Path, tmp_path: Path) -> None:
+def test_an_archive_holds_no_links_and_nothing_too_large(folder: Path, secret: Path, tmp_path: Path) -> None:
     (first(folder) / "console.log").unlink(missing_ok=True)
     (first(folder) / "console.log").symlink_to(secret / "environ")
-    problems = _pack(folder, tmp_path / "run.tar.gz")
-    assert len(problems) == 1
-    assert "console.log: it is a symbolic link" in problems[0]
     with (folder / "sparse").open("wb") as file:
         file.truncate(10 << 30)
-    with pytest.raises(ResultError, match="sparse is larger than"):
-        _pack(folder, tmp_path / "run.tar.gz")
+    problems: list[str] = []
+    table = digest_table(folder, problems)
+    assert "console.log: it is a symbolic link" in " ".join(problems)
+    assert "sparse is larger than" in " ".join(problems)
+    pack_run(folder, table, tmp_path / "run.tar.zst")
+    assert "sparse" not in unpack_run(tmp_path / "run.tar.zst", folder.name, tmp_path / "there")
+    with pytest.raises(ResultError, match="too large"):
+        pack_run(folder, table, tmp_path / "run.tar.zst", most_bytes=1000)
 
 
 def test_confirmations_are_read_through_the_door(tmp_path: Path, secret: Path) -> None:

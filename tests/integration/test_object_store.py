@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from command_line import CommandLine, command_line
 from index_runs import edit, measurement_file
 from object_store import (
     KEY_ID,
-    LARGE_BYTES,
     SECRET,
     ObjectStore,
     Proxy,
@@ -23,8 +20,9 @@ from object_store import (
     write_kept,
 )
 
+from fsjoule.store.archive import digest_table, pack_run
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.objects.runs import encode_manifest, listed_objects, object_key, read_manifest, run_key
+from fsjoule.store.objects.archives import listed_runs
 from fsjoule.store.reader import load_run
 
 
@@ -69,47 +67,43 @@ def test_runs_come_back_as_they_were(run: CommandLine, store: str, tmp_path: Pat
     assert sorted(path.name for path in (tmp_path / "there").iterdir()) == [folder.name for folder in folders]
 
 
-def test_equal_content_is_kept_once_and_nothing_is_sent_twice(
-    run: CommandLine, store: str, way: Proxy, tmp_path: Path
-) -> None:
+def test_nothing_is_sent_twice(run: CommandLine, store: str, way: Proxy, tmp_path: Path) -> None:
     first = write_kept(tmp_path / "results", "aaaaaa")
     assert run("results", "push", first, store).out.startswith("1 run new")
-    one = way.sent_bytes()
     write_kept(tmp_path / "results", "bbbbbb")
     done = run("results", "push", "results", store, "--json").document
     assert (done["new"], done["known"]) == (1, 1)
-    assert done["bytes"] - done["sent_bytes"] >= LARGE_BYTES
-    assert way.sent_bytes() - one < one - LARGE_BYTES / 2
-    # Each run has a bundle of small files and two large ones of its own; the third is common.
-    assert len(list(listed_objects(bucket_at(way.url, store)))) == 2 * 3 + 1
+    assert len(list(bucket_at(way.url, store).list(""))) == 2, "an archive of each run"
     way.asked.clear()
-    assert run("results", "push", store).out.startswith("0 runs new, 0 grown, 2 already there; 0.0 of 0.0 MiB")
-    assert {method for method, _, _ in way.asked} == {"GET"}
-    before = len(way.asked)
+    assert run("results", "push", store).out.startswith("0 runs new, 0 grown, 2 already there; 0.0 MiB sent")
     assert run("results", "pull", store, "--into", "results").out.startswith("0 runs new, 0 grown, 2 already there")
-    assert not [path for _, path, _ in way.asked[before:] if "/objects/" in path]
+    assert [method for method, _, _ in way.asked] == ["GET"] * 3, "lists of the runs"
 
 
-def test_a_run_that_has_grown_sends_only_what_is_new(run: CommandLine, store: str, way: Proxy, tmp_path: Path) -> None:
+def test_a_run_that_has_grown_is_another_archive(run: CommandLine, store: str, way: Proxy, tmp_path: Path) -> None:
     begun = write_kept(tmp_path / "begun", numbers=2, finished=False)
     grown = write_kept(tmp_path / "grown", numbers=4)
     for folder in (begun, grown):
         (folder / "report.html").write_text(f"<p>{folder.parent.name}</p>")
     run("results", "push", begun, store)
     run("results", "pull", store, "--into", "there")
-    way.asked.clear()
     done = run("results", "push", grown, store, "--json").document
     assert (done["new"], done["grown"]) == (0, 1)
-    assert 2 * LARGE_BYTES <= done["sent_bytes"] < 3 * LARGE_BYTES
     way.asked.clear()
     # The older copy is no other content, and takes nothing away.
     assert run("results", "push", begun, store).out.startswith("0 runs new, 0 grown, 1 already there")
     assert way.sent_bytes() == 0
-    assert run("results", "pull", store, "--into", "there").out.startswith(
-        "0 runs new, 1 grown, 0 already there; 0.1 MiB"
-    )
+    assert run("results", "pull", store, "--into", "there").out.startswith("0 runs new, 1 grown, 0 already there")
     assert contents(tmp_path / "there" / grown.name) == contents(grown)
     assert len(list((tmp_path / "there").iterdir())) == 1
+
+
+def test_a_complete_run_that_measured_more_has_grown(run: CommandLine, store: str, tmp_path: Path) -> None:
+    for place, numbers in (("before", 2), ("after", 4)):
+        write_kept(tmp_path / place, numbers=numbers)
+    run("results", "push", "before", store)
+    assert run("results", "push", "after", store).out.startswith("0 runs new, 1 grown, 0 already there")
+    assert run("results", "push", "before", store).out.startswith("0 runs new, 0 grown, 1 already there")
 
 
 def test_another_content_under_a_runs_name_is_left_out_both_ways(run: CommandLine, store: str, tmp_path: Path) -> None:
@@ -133,10 +127,11 @@ def test_a_long_push_tells_how_long_it_will_take(
     run: CommandLine, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fsjoule.cli.common._SAY_EVERY_S", 0.0)
-    write_kept(tmp_path / "results", numbers=12)
+    for each in ("aaaaaa", "bbbbbb", "cccccc"):
+        write_kept(tmp_path / "results", each, numbers=4)
     told = run("results", "push", store).err.splitlines()
     assert told[-1] == "1 of 1 MiB sent, 0 min left"
-    assert len(told) > 2
+    assert len(told) == 3
     assert all(line.endswith(" min left") for line in told)
 
 
@@ -184,25 +179,20 @@ def test_a_damaged_run_is_named_and_the_others_are_sent(run: CommandLine, store:
     assert run("results", "list", store).out == f"{store}/{good.name}\n"
 
 
-@pytest.mark.parametrize("damage", ["another", "short", "missing"])
-def test_a_damaged_object_is_told_and_put_right(
+@pytest.mark.parametrize("damage", ["no archive", "cut short", "that of another run"])
+def test_a_damaged_archive_is_told_and_put_right(
     run: CommandLine, store: str, server: ObjectStore, tmp_path: Path, damage: str
 ) -> None:
     folder, other = (write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb"))
     run("results", "push", store)
     bucket = bucket_at(server.url, store)
-    found = read_manifest(bucket, folder.name)
-    assert found is not None
-    key = object_key(
-        found[0].files["measurements/02-" + measurement_file(folder, 2).parent.name[3:] + "/trace.parquet"].object
-    )
-    if damage == "missing":
-        bucket.delete([key])
-    else:
-        bucket.put(key, b"x" * (100 if damage == "short" else LARGE_BYTES))
+    archive, another = listed_runs(bucket)
+    good, bad = (bucket.part(each.key, 0, each.size_bytes) for each in (archive, another))
+    (tmp_path / "bad").write_bytes({"no archive": b"x" * 100, "cut short": good[:-50]}.get(damage, bad))
+    bucket.put(archive.key, tmp_path / "bad")
     done = run("results", "pull", store, "--into", "there")
     assert done.code == 2
-    assert "is missing" in done.err if damage == "missing" else "is damaged" in done.err
+    assert f"left out: {folder.name}: s3://" in done.err
     assert "--again" in done.err
     assert [path.name for path in (tmp_path / "there").iterdir()] == [other.name]
     assert run("results", "push", store).out.startswith("0 runs new, 0 grown, 2 already there")
@@ -211,63 +201,20 @@ def test_a_damaged_object_is_told_and_put_right(
     assert contents(tmp_path / "there" / folder.name) == contents(folder)
 
 
-PLACE = {"sha256": "0" * 64, "bytes": 1, "object": "0" * 64, "at": 0}
-
-
-@pytest.mark.parametrize(
-    ("files", "why"),
-    [
-        ({"../outside": PLACE}, "is not the name of a run's file"),
-        ({"/outside": PLACE}, "is not the name of a run's file"),
-        ({"measurements/../../outside": PLACE}, "is not the name of a run's file"),
-        ({"a/b/c/outside": PLACE}, "is not the name of a run's file"),
-        ({"a\x1b[2J": PLACE}, "is missing"),
-        ({"a": PLACE, "a/b": PLACE}, "is not the name of a run's file"),
-        ({"a": {**PLACE, "object": "../../secrets"}}, "a digest that is not a SHA-256"),
-        ({"a": {**PLACE, "bytes": -1}}, "an impossible size"),
-        ({"a": {**PLACE, "bytes": 1 << 40}}, "an impossible size"),
-        ({"a": {**PLACE, "at": -1}}, "an impossible size"),
-        ({"a": {**PLACE, "more": 1}}, "does not follow"),
-        ({f"a{number}": {**PLACE, "bytes": 1 << 28} for number in range(300)}, "too large for a run folder"),
-    ],
-)
-def test_a_hostile_manifest_writes_nothing(  # noqa: PLR0917 - fixtures
-    run: CommandLine, store: str, server: ObjectStore, tmp_path: Path, files: dict[str, object], why: str
-) -> None:
-    folder = write_kept(tmp_path / "results")
-    run("results", "push", store)
-    bucket = bucket_at(server.url, store)
-    found = read_manifest(bucket, folder.name)
-    assert found is not None
-    document = json.loads(encode_manifest(found[0]))
-    document["files"] |= files
-    evil = "20250101T000000Z-evil-1"
-    bucket.put(run_key(evil), json.dumps(document).encode())
-    done = run("results", "pull", store, "--into", "at/there")
-    assert done.code == 2
-    assert why in done.err
-    assert "\x1b" not in done.err
-    assert [path.name for path in (tmp_path / "at" / "there").iterdir()] == [folder.name]
-    assert not list(tmp_path.rglob("outside"))
-
-
-def test_a_manifest_that_lies_about_its_files_is_no_run(
+def test_an_archive_has_the_files_that_its_name_says(
     run: CommandLine, store: str, server: ObjectStore, tmp_path: Path
 ) -> None:
-    """A part of an object that is another than the digest says, or beyond its end."""
+    """An archive that is whole in itself, but of another content than the one that was pushed."""
     folder = write_kept(tmp_path / "results")
     run("results", "push", store)
+    measurement_file(folder, 2).with_name("console.log").write_text("another")
+    pack_run(folder, digest_table(folder, [], believe=False), tmp_path / "another")
     bucket = bucket_at(server.url, store)
-    found = read_manifest(bucket, folder.name)
-    assert found is not None
-    document = json.loads(encode_manifest(found[0]))
-    document["files"]["run.json"]["at"] += 4_000_000
-    bucket.put(run_key(folder.name), json.dumps(document).encode())
-    shutil.rmtree(folder)
-    done = run("results", "pull", store)
+    bucket.put(listed_runs(bucket)[0].key, tmp_path / "another")
+    done = run("results", "pull", store, "--into", "there")
     assert done.code == 2
-    assert "run.json of" in done.err
-    assert list((tmp_path / "results").iterdir()) == []
+    assert "it has other files than its name says" in done.err
+    assert list((tmp_path / "there").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import finished, started
-from index_runs import edit
+from index_runs import edit, measurement_file
 from object_store import (
     KEY_ID,
     STALL_S,
@@ -31,13 +31,12 @@ from object_store import (
 )
 
 from fsjoule.errors import ObjectStoreError
+from fsjoule.store.archive import digest_table
+from fsjoule.store.objects.archives import listed_runs
 from fsjoule.store.objects.bucket import Bucket, Limits
-from fsjoule.store.objects.prune import prune
 from fsjoule.store.objects.pull import pull_runs
 from fsjoule.store.objects.push import push_runs
-from fsjoule.store.objects.runs import listed_objects, listed_runs, run_key
 
-KEEP = timedelta(days=10_000)
 IMPATIENT = Limits(connect_s=5.0, stall_s=20.0, whole_s=40.0, retries=0, retries_s=0.1)
 _MOST_REQUESTS = 60
 
@@ -104,7 +103,7 @@ def test_a_push_that_ends_at_any_request_is_completed_by_the_next(  # noqa: PLR0
             assert pulled(direct, tmp_path / f"{folder.parent.name}-{number}-then") == {folder.name: contents(folder)}
         else:
             pytest.fail("the push never came to its end")
-        assert number > 6, "requests of a push"
+        assert number > 2, "requests of a push"
 
 
 @pytest.mark.parametrize("fault", ["while", "lose", "answer"])
@@ -140,11 +139,11 @@ def test_a_pull_that_ends_at_any_request_leaves_whole_runs(  # noqa: PLR0917 - f
         else:
             break
     assert [contents(each) for each in into.iterdir()] == [contents(grown)]
-    assert number == (4 if there else 5)
+    assert number == (4 if there else 3)
 
 
 def test_a_server_that_stalls_is_given_up(server: ObjectStore, way: Proxy, store: str, begun: Path) -> None:
-    way.faults = lambda number: "stall" if number == 4 else None
+    way.faults = lambda number: "stall" if number == 2 else None
     with pytest.raises(ObjectStoreError, match="does not answer"):
         push_runs(bucket_at(way.url, store, Limits(2.0, 1.0, 3.0, 0, 1.0)), [begun])
     assert listed_runs(bucket_at(server.url, store)) == []
@@ -156,8 +155,8 @@ def test_ctrl_c_ends_a_push_to_a_server_that_stalls(
     for name, value in {**server.variables, "AWS_ENDPOINT_URL": way.url}.items():
         monkeypatch.setenv(name, value)
     stalled = threading.Event()
-    way.before = lambda _method, _path: stalled.set() if len(way.asked) == 4 else None
-    way.faults = lambda number: "stall" if number >= 4 else None
+    way.before = lambda _method, _path: stalled.set() if len(way.asked) == 2 else None
+    way.faults = lambda number: "stall" if number >= 2 else None
     with ExitStack() as closing:
         command = started(closing, "results", "push", begun, store)
         assert stalled.wait(timeout=60.0)
@@ -171,8 +170,8 @@ def test_ctrl_c_ends_a_push_to_a_server_that_stalls(
 @pytest.mark.parametrize(
     ("fault", "what", "hint"),
     [
-        ("SignatureDoesNotMatch", "refused to read prune.json: SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
-        ("AccessDenied", "refused to read prune.json: AccessDenied", "docs/object-store.md"),
+        ("SignatureDoesNotMatch", "refused to list runs/: SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
+        ("AccessDenied", "refused to list runs/: AccessDenied", "docs/object-store.md"),
         ("full", "507", "fsjoule results prune"),
         ("lose", "cannot be reached", "Repeat the command"),
     ],
@@ -187,16 +186,6 @@ def test_what_a_server_refuses_is_told_with_what_to_do(  # noqa: PLR0917 - fixtu
     assert hint in (told.value.hint or "")
     assert "secret" not in str(told.value)
     assert KEY_ID not in str(told.value)
-
-
-def test_a_server_without_conditional_writes_takes_the_last(  # noqa: PLR0917 - fixtures
-    server: ObjectStore, way: Proxy, store: str, begun: Path, grown: Path, tmp_path: Path
-) -> None:
-    way.conditions = False
-    for folder in (begun, grown, begun):
-        assert push_runs(bucket_at(way.url, store), [folder]).left_out == []
-    assert pulled(bucket_at(server.url, store), tmp_path / "there") == {grown.name: contents(grown)}
-    assert prune(bucket_at(way.url, store), KEEP, remove=True).kept_runs == 1
 
 
 def test_a_large_file_is_sent_in_parts(server: ObjectStore, way: Proxy, store: str, tmp_path: Path) -> None:
@@ -238,108 +227,54 @@ def test_another_push_that_is_first_at_any_request(
         if len(way.asked) < number:
             break
         assert pulled(direct, tmp_path / str(number)) == {grown.name: contents(grown)}
-    assert number > 6
+    assert number > 2
 
 
-def unneeded(server: ObjectStore, folder: Path) -> tuple[str, int]:
-    """A new store that has all objects of a run for days, but not the run; and how many they are."""
-    store = server.new_bucket()
-    bucket = bucket_at(server.url, store)
-    push_runs(bucket, [folder])
-    bucket.delete([run_key(folder.name), *(found.key for found in bucket.list("pushes"))])
-    server.age("objects", 2)
-    return store, len(list(listed_objects(bucket)))
-
-
-def test_a_removal_at_any_request_of_a_push_takes_nothing_from_it(
-    server: ObjectStore, way: Proxy, grown: Path, tmp_path: Path
+def test_copies_that_differ_are_told_to_whoever_is_second(
+    server: ObjectStore, way: Proxy, begun: Path, tmp_path: Path
 ) -> None:
-    """Old objects of no run are there, on which the push relies, when another machine removes them."""
+    """Another machine sends another content under the run's name between two requests of ours."""
+    theirs = write_kept(tmp_path / "theirs", numbers=1, finished=False)
+    measurement_file(theirs, 1).with_name("console.log").write_text("another")
     number = 0
     for number in range(1, _MOST_REQUESTS):
-        store, objects = unneeded(server, grown)
-        direct = bucket_at(server.url, store)
-        removed: list[int] = []
+        store = server.new_bucket()
+        refused: list[str] = []
 
-        def remove(direct: Bucket = direct, removed: list[int] = removed) -> None:
-            server.age("objects", 2)
-            removed.append(prune(direct, KEEP, remove=True).objects)
+        def push(store: str = store, refused: list[str] = refused) -> None:
+            refused += push_runs(bucket_at(server.url, store), [theirs]).left_out
 
-        way.meanwhile(number, remove)
-        assert push_runs(bucket_at(way.url, store), [grown]).new == 1
-        assert pulled(direct, tmp_path / str(number)) == {grown.name: contents(grown)}
-        if not removed:
+        way.meanwhile(number, push)
+        refused += push_runs(bucket_at(way.url, store), [begun]).left_out
+        if len(way.asked) < number:
             break
-        # The push's intent, its third request, protects them.
-        assert removed == [objects if number <= 3 else 0]
-    assert number > 8
+        assert "the store has another content under its name" in refused[0]
+    assert number > 2
 
 
-def test_two_removals_at_once_are_one(server: ObjectStore, way: Proxy, store: str, begun: Path) -> None:
-    push_runs(bucket_at(server.url, store), [begun])
-    told: list[str] = []
-
-    def meanwhile(_method: str, path: str) -> None:
-        if "list-type" in path and not told:
-            with pytest.raises(ObjectStoreError) as error:
-                prune(bucket_at(server.url, store), KEEP, remove=True)
-            told.append(error.value.what)
-
-    way.before = meanwhile
-    prune(bucket_at(way.url, store), KEEP, remove=True)
-    assert "is removing objects" in told[0]
-    assert prune(bucket_at(server.url, store), KEEP, remove=True).kept_runs == 1
-
-
-class Pushing(threading.Thread):
-    """A push in a thread of its own. `halted` is set when it has ended, or waits for a removal."""
-
-    def __init__(self, bucket: Bucket, folder: Path) -> None:
-        super().__init__()
-        self._bucket, self._folder = bucket, folder
-        self.halted = threading.Event()
-        self.failed: list[Exception] = []
-
-    def run(self) -> None:
-        try:
-            push_runs(self._bucket, [self._folder], say=lambda _: self.halted.set())
-        except Exception as error:  # noqa: BLE001 - it belongs to the other thread
-            self.failed.append(error)
-        self.halted.set()
-
-    def until_halted(self) -> None:
-        self.start()
-        assert self.halted.wait(timeout=30.0)
-
-
-def test_a_push_at_any_request_of_a_removal_loses_nothing(
-    server: ObjectStore, way: Proxy, grown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_goes_while_it_is_fetched_is_told(
+    server: ObjectStore, way: Proxy, store: str, grown: Path, tmp_path: Path
 ) -> None:
-    """The removal halts at its n-th request until the push has ended, or waits for it."""
-    monkeypatch.setattr("fsjoule.store.objects.prune._POLL_S", 0.05)
-    removed: set[int] = set()
-    number = 0
-    for number in range(1, _MOST_REQUESTS):
-        store, objects = unneeded(server, grown)
-        direct = bucket_at(server.url, store)
-        push = Pushing(direct, grown)
-        way.meanwhile(number, push.until_halted)
-        found = prune(bucket_at(way.url, store), KEEP, remove=True).objects
-        if not push.halted.is_set():
-            break
-        push.join(timeout=30.0)
-        assert push.failed == []
-        assert found in {0, objects}
-        removed.add(found)
-        assert pulled(direct, tmp_path / str(number)) == {grown.name: contents(grown)}
-    assert number > 6
-    assert len(removed) == 2, "the push came before the removal, and after it"
+    direct = bucket_at(server.url, store)
+    push_runs(direct, [grown])
+    key = listed_runs(direct)[0].key
+    way.meanwhile(2, lambda: direct.delete([key]))
+    done = pull_runs(bucket_at(way.url, store), [grown.name], tmp_path / "there")
+    assert "it is gone (fsjoule results list shows what is there)" in done.left_out[0]
+    assert list((tmp_path / "there").iterdir()) == []
 
 
-def test_a_changed_folder_is_not_sent_as_another(server: ObjectStore, way: Proxy, store: str, tmp_path: Path) -> None:
+def test_a_changed_folder_is_not_sent_as_another(
+    server: ObjectStore, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_kept(tmp_path, numbers=1)
-    way.before = lambda _method, path: edit(folder / "run.json", seed=1) if "/pushes/" in path else None
-    done = push_runs(bucket_at(way.url, store), [folder])
-    assert len(done.left_out) == 1
-    assert "was changed meanwhile (push the run again)" in done.left_out[0]
+
+    def table(*args: Any) -> dict[str, str]:
+        found = digest_table(*args)
+        edit(folder / "run.json", seed=1)
+        return found
+
+    monkeypatch.setattr("fsjoule.store.objects.push.digest_table", table)
+    done = push_runs(bucket_at(server.url, store), [folder])
+    assert "run.json was edited after it was stored" in done.left_out[0]
     assert listed_runs(bucket_at(server.url, store)) == []

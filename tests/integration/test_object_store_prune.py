@@ -10,8 +10,8 @@ import pytest
 from command_line import CommandLine, command_line
 from object_store import ObjectStore, bucket_at, contents, object_store, write_kept
 
+from fsjoule.store.objects.archives import listed_runs
 from fsjoule.store.objects.bucket import Bucket
-from fsjoule.store.objects.runs import listed_objects, listed_runs, run_key
 
 
 @pytest.fixture(scope="module")
@@ -46,77 +46,47 @@ def names(bucket: Bucket) -> list[str]:
     return [run.name for run in listed_runs(bucket)]
 
 
-def test_old_runs_go_and_what_others_share_stays(
-    run: CommandLine, server: ObjectStore, store: str, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_old_runs_go(run: CommandLine, store: str, bucket: Bucket, tmp_path: Path) -> None:
     old = write_kept(tmp_path / "results", "aaaaaa", started=days_ago(100))
     new = write_kept(tmp_path / "results", "bbbbbb", started=days_ago(10))
     run("results", "push", store)
-    server.age("objects", 3)
-    server.age("pushes", 3)
-    before = len(list(bucket.list("")))
     done = run("results", "prune", store, "--keep", "90d")
     assert done.out.splitlines()[0] == f"{store}/{old.name}"
-    assert "to remove: 1 run, 3 objects of 0.2 MiB; kept: 1 run, 0 objects" in done.out
+    assert "to remove: 1 run, 0 superseded archives, 0.0 MiB; kept: 1 run" in done.out
     assert "add --remove" in done.err
-    assert len(list(bucket.list(""))) == before
+    assert names(bucket) == [old.name, new.name]
     done = run("results", "prune", store, "--keep", "13w", "--remove")
     assert (done.code, done.err) == (0, "")
-    assert "removed: 1 run, 3 objects" in done.out
+    assert "removed: 1 run, 0 superseded" in done.out
     assert names(bucket) == [new.name]
-    assert len(list(listed_objects(bucket))) == 4
-    assert list(bucket.list("pushes")) == []
     assert run("results", "pull", store, "--into", "there").code == 0
     assert contents(tmp_path / "there" / new.name) == contents(new)
-    assert "removed: 0 runs, 0 objects" in run("results", "prune", store, "--keep", "90d", "--remove").out
+    assert "removed: 0 runs, 0 superseded" in run("results", "prune", store, "--keep", "90d", "--remove").out
 
 
-def test_objects_that_are_young_or_named_by_a_push_stay(
+def test_an_archive_goes_a_day_after_a_newer_one_came(
+    run: CommandLine, server: ObjectStore, store: str, tmp_path: Path
+) -> None:
+    run("results", "push", write_kept(tmp_path / "begun", numbers=1, finished=False), store)
+    grown = write_kept(tmp_path / "grown", numbers=2)
+    run("results", "push", grown, store)
+    assert "removed: 0 runs, 0 superseded" in run("results", "prune", store, "--keep", "1000w", "--remove").out
+    server.age("runs", 2)
+    assert "removed: 0 runs, 1 superseded" in run("results", "prune", store, "--keep", "1000w", "--remove").out
+    assert run("results", "pull", store, "--into", "there").code == 0
+    assert contents(tmp_path / "there" / grown.name) == contents(grown)
+
+
+def test_foreign_objects_are_left_alone(
     run: CommandLine, server: ObjectStore, store: str, bucket: Bucket, tmp_path: Path
 ) -> None:
-    folder = write_kept(tmp_path / "results")
-    run("results", "push", store)
-    bucket.delete([run_key(folder.name)])
-    assert (
-        "0 objects of 0.0 MiB; kept: 0 runs, 0 objects"
-        in run("results", "prune", store, "--keep", "1d", "--remove").out
-    )
-    server.age("pushes", 2)
-    # The intent is too old to count, the objects are young.
-    assert "kept: 0 runs, 4 objects" in run("results", "prune", store, "--keep", "1d", "--remove").out
-    assert len(list(listed_objects(bucket))) == 4
-    server.age("objects", 2)
-    assert "removed: 0 runs, 4 objects" in run("results", "prune", store, "--keep", "1d", "--remove").out
-    assert [found.key for found in bucket.list("")] == ["prune.json"]
-
-
-def test_foreign_objects_are_left_alone(run: CommandLine, server: ObjectStore, store: str, bucket: Bucket) -> None:
-    keys = ["README", "objects/ab/cd", "objects/notes", "runs/notes.json", "pushes/x", f"objects/ab/{'c' * 64}"]
+    keys = ["README", "objects/ab/cd", "runs/notes.json", "runs/20250101T000000Z-evil-1/x.tar.zst"]
+    (tmp_path / "x").write_bytes(b"x")
     for key in keys:
-        bucket.put(key, b"x")
-    for below in ("objects", "runs", "pushes"):
-        server.age(below, 900)
+        bucket.put(key, tmp_path / "x")
+    server.age("runs", 900)
     run("results", "prune", store, "--keep", "1d", "--remove")
-    assert sorted(found.key for found in bucket.list("")) == sorted([*keys, "prune.json"])
-
-
-def test_nothing_goes_while_a_manifest_cannot_be_read(
-    run: CommandLine, server: ObjectStore, store: str, bucket: Bucket, tmp_path: Path
-) -> None:
-    old = write_kept(tmp_path / "results", "aaaaaa", started=days_ago(100))
-    new = write_kept(tmp_path / "results", "bbbbbb", started=days_ago(1))
-    run("results", "push", store)
-    server.age("objects", 2)
-    bucket.put(run_key(new.name), b"{")
-    done = run("results", "prune", store, "--keep", "90d", "--remove")
-    assert done.code == 2
-    assert new.name in done.err
-    assert "results push --again" in done.err
-    assert names(bucket) == [old.name, new.name]
-    assert len(list(listed_objects(bucket))) == 7
-    assert run("results", "push", store).code == 2
-    assert run("results", "push", store, "--again").code == 0
-    assert "removed: 1 run, 0 objects" in run("results", "prune", store, "--keep", "90d", "--remove").out
+    assert sorted(found.key for found in bucket.list("")) == sorted(keys)
 
 
 @pytest.mark.parametrize("keep", ["90", "d", "-1d", "0d", "1.5d", "90m"])

@@ -14,7 +14,7 @@ from nights import Nights
 from object_store import ObjectStore, Proxy, bucket_at, object_store, proxy, write_kept
 
 from fsjoule.host.cache import locks
-from fsjoule.store.objects.runs import run_key
+from fsjoule.store.objects.archives import listed_runs
 
 FOREVER = 2_000_000_000
 
@@ -50,7 +50,7 @@ def copies(tmp_path: Path) -> list[Path]:
 
 
 def objects_asked(way: Proxy) -> list[str]:
-    return [path for _, path, _ in way.asked if "/objects/" in path]
+    return [path for _, path, _ in way.asked if ".tar.zst" in path]
 
 
 def test_what_is_shown_of_an_address_is_that_of_the_folder(run: CommandLine, store: str, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_an_import_is_that_of_the_folders_and_fetches_only_documents(
         0,
         "3 run folders: 3 new, 0 changed, 0 unchanged; 9 measurements imported",
     )
-    # A bundle of small files for each run, no trace.
+    # The begin of each archive.
     assert len(objects_asked(way)) == 3
     run("index", "import", "results", "--index", "here.sqlite")
     series = run("index", "series", "--index", "there.sqlite", "--json")
@@ -104,7 +104,8 @@ def test_an_import_is_that_of_the_folders_and_fetches_only_documents(
     assert len(way.asked) == 1, "the list of runs"
     assert run("compare", "run:aaaaaa", "run:bbbbbb", "--index", "there.sqlite").code == 0
     bucket = bucket_at(way.url, store)
-    bucket.delete([run_key(folders[0].name)])
+    bucket.delete([listed_runs(bucket)[0].key])
+    assert folders[0].name < folders[1].name
     done = run("index", "rebuild", store, "--index", "there.sqlite")
     assert "1 run dropped, folders gone: aaaaaa" in done.out
 
@@ -125,7 +126,9 @@ def test_a_damaged_run_of_the_store_costs_no_other(
 ) -> None:
     bad, _ = (write_kept(tmp_path / "results", each) for each in ("aaaaaa", "bbbbbb"))
     run("results", "push", store)
-    bucket_at(server.url, store).put(run_key(bad.name), b"{")
+    bucket = bucket_at(server.url, store)
+    (tmp_path / "bad").write_bytes(b"{")
+    bucket.put(listed_runs(bucket)[0].key, tmp_path / "bad")
     done = run("index", "import", store, "--index", "there.sqlite")
     assert done.code == 0
     assert "1 new" in done.out
@@ -157,14 +160,14 @@ def spoil(name: str) -> Callable[[Path], None]:
             (copy.parent / "checked.json").unlink()
             edit(measurement_file(copy, 1), number=9)
         else:
-            (copy.parent / "manifest.json").write_text("{")
+            (copy.parent / "digests.json").write_text("{")
             (copy.parent / "checked.json").write_text("[")
 
     return by
 
 
 @pytest.mark.parametrize(
-    "name", ["another size", "same size and time", "gone", "a link", "more", "no record", "no manifest"]
+    "name", ["another size", "same size and time", "gone", "a link", "more", "no record", "no digests"]
 )
 def test_a_damaged_copy_is_made_again(run: CommandLine, store: str, way: Proxy, tmp_path: Path, name: str) -> None:
     folder = write_kept(tmp_path / "results")

@@ -14,8 +14,7 @@ from uvicorn.server import ServerState
 
 from fsjoule.report.service import server
 from fsjoule.report.service.asked import AskedRuns
-from fsjoule.report.service.errors import UnmadeError
-from fsjoule.report.service.jobs import Format, Task
+from fsjoule.report.service.jobs import Format, Task, UnmadeError
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.service.workers import Workers
 

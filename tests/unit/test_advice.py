@@ -16,7 +16,7 @@ from results_factory import LAB, METER
 
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.model import PoolPlace
-from fsjoule.report.advice.text import print_advice
+from fsjoule.report.advice.tables import print_advice
 from fsjoule.report.advice.words import headline, relations
 from fsjoule.suites.profile import profile_of
 from fsjoule.verdicts.advice.advise import Axis, advise, parse_weights

@@ -26,15 +26,12 @@ from fsjoule.host.plaintext import plain
 from fsjoule.model.series import Series
 from fsjoule.report import markdown
 from fsjoule.report.allure import tests
-from fsjoule.report.allure.attachments import attach
 from fsjoule.report.allure.builds import read_builds
-from fsjoule.report.allure.documents import Status
-from fsjoule.report.allure.history import history_lines
+from fsjoule.report.allure.documents import AllureStatus, categories
 from fsjoule.report.allure.results import environment, write_results
-from fsjoule.report.allure.server import serving
-from fsjoule.report.allure.site import _MARK
+from fsjoule.report.allure.site import _MARK, history_lines, serving
+from fsjoule.report.allure.tests import attach
 from fsjoule.report.allure.trends import loss_tests, trends_of
-from fsjoule.report.allure.words import categories
 from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.finding import Subject
@@ -393,6 +390,6 @@ def test_an_open_loss_is_one_failed_test(tmp_path: Path) -> None:
     assert len(trend.histories[0].points) == 20  # ten earlier builds of the report, and ten more of the trends
     by_time, _ = trends_of(read_builds([tmp_path]))
     (loss,) = loss_tests(by_time)
-    assert loss.status is Status.FAILED
+    assert loss.status is AllureStatus.FAILED
     assert loss.name == "open loss since 2026-01-22: 6.1.107-armmp, commit 000000000015 (simulated)"
     assert loss.message.startswith("open loss: virtual, 2 figures, all still so: btrfs randwrite-16k ")

@@ -17,7 +17,7 @@ from fsjoule.bench.measurer import recorded
 from fsjoule.errors import ConfigError
 from fsjoule.lab.meterdriver import NoMeter
 from fsjoule.model import JobFacts
-from fsjoule.model.metrics import METERED, Metric, figure_of, metrics_of
+from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.report.kcidb import to_kcidb
 
 
@@ -77,7 +77,7 @@ def test_energies_are_skipped_without_a_meter_and_missed_if_the_meter_failed() -
     for note, status in ((recording.note, "SKIP"), ("no energy: the meter is silent", "MISS")):
         document = checked(to_kcidb(made.run, [replace(lost, notes=(note,))], "mylab"))
         statuses = {Metric(test["path"].rpartition(".")[2]): test["status"] for test in document["tests"]}
-        energies = METERED & statuses.keys()
+        energies = {metric for metric in statuses if metric.row.metered}
         assert energies
         assert {statuses[metric] for metric in energies} == {status}
         assert "SKIP" not in {statuses[metric] for metric in statuses.keys() - energies}

@@ -11,16 +11,15 @@ from results_factory import make_run
 from rivals import MKFS, READ, WRITE, rivals
 
 from fsjoule.model import Fault, Measurement, Run, RunStatus
-from fsjoule.report.answer import UNDECIDED, Answer, answer, answer_document
-from fsjoule.report.ended import ended_text
-from fsjoule.report.page import render_page
+from fsjoule.report.answer import UNDECIDED, RunAnswer, answer, answer_document
+from fsjoule.report.page import ended_text, render_page
 from fsjoule.report.summary import summarise
 from fsjoule.verdicts.filesystems import contests
 
 RUN = make_run(filesystems=("ext4",), repeat=1).run
 
 
-def answered(measurements: Sequence[Measurement], run: Run = RUN) -> Answer:
+def answered(measurements: Sequence[Measurement], run: Run = RUN) -> RunAnswer:
     return answer(summarise(run, measurements), contests(measurements))
 
 

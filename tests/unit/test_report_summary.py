@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from results_factory import MadeRun, make_run
 
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, TimedKind, TimedWorkload
+from fsjoule.model.metrics import Metric
 from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, seconds_text
 from fsjoule.report.summary import summarise
@@ -31,8 +32,8 @@ def test_rows_are_means_of_valid_repetitions_only(made: MadeRun) -> None:
     assert (row.label, row.workload.operation, row.valid, row.invalid) == ("ext4", IoPattern.READ, 2, 1)
     group = [m for m in made.measurements if m.series == row.series and m.valid]
     speeds = [m.throughput_mib_per_s or 0.0 for m in group]
-    assert row.throughput_mib_per_s == Spread(2, statistics.fmean(speeds), statistics.stdev(speeds))
-    assert row.latency_p99_ms == Spread(2, 9.0, 0.0)
+    assert row.figures[Metric.THROUGHPUT] == Spread(2, statistics.fmean(speeds), statistics.stdev(speeds))
+    assert row.figures[Metric.P99_LATENCY] == Spread(2, 9.0, 0.0)
     assert [m.number for m in summary.invalid] == [2]
 
 
@@ -48,8 +49,9 @@ def test_rows_are_ordered_by_operation_and_then_as_the_plan_names_filesystems(ma
 
 def test_a_figure_that_one_repetition_lacks_is_averaged_over_the_others_and_marked(made: MadeRun) -> None:
     summary = summarise(made.run, made.measurements)
-    (index,) = (i for i, row in enumerate(summary.fio) if row.power_w and row.power_w.n < row.valid)
-    assert summary.fio[index].throughput_mib_per_s is not None
+    powers = [row.figures.get(Metric.POWER) for row in summary.fio]
+    (index,) = (i for i, power in enumerate(powers) if power and power.n < summary.fio[i].valid)
+    assert Metric.THROUGHPUT in summary.fio[index].figures
     cells = dict(zip((c.name for c in fio_table(summary).columns), fio_table(summary).rows[index], strict=True))
     assert cells["power"].text.startswith(FEWER)
     assert not cells["throughput"].text.startswith(FEWER)
@@ -59,8 +61,8 @@ def test_without_any_figure_there_is_none_and_never_a_zero() -> None:
     made = make_run(repeat=1)
     bare = [replace(m, energy=None, energy_mj_per_mib=None, throughput_mib_per_s=None) for m in made.measurements]
     summary = summarise(made.run, bare)
-    assert all(row.energy_mj_per_mib is None and row.throughput_ratio is None for row in summary.fio)
-    assert all(row.energy_mj is None and row.power_w is None for row in summary.timed)
+    assert all(Metric.ENERGY not in row.figures and row.throughput_ratio is None for row in summary.fio)
+    assert all(not {Metric.OPERATION_ENERGY, Metric.POWER} & row.figures.keys() for row in summary.timed)
 
 
 def test_an_empty_run_has_a_summary() -> None:
@@ -103,8 +105,7 @@ def test_published_figures_stand_beside_their_like(made: MadeRun) -> None:
     assert row_for("operations", "btrfs", workload) is None
     assert row_for("quick", "btrfs", replace(workload, jobs=4)) is None
     row = summarise(made.run, made.measurements).fio[0]
-    assert row.throughput_mib_per_s
-    assert row.throughput_ratio == row.throughput_mib_per_s.mean / 44.8
+    assert row.throughput_ratio == row.figures[Metric.THROUGHPUT].mean / 44.8
 
 
 def test_size_factor_is_told_for_published_suites_only(made: MadeRun) -> None:

@@ -11,7 +11,8 @@ from results_factory import LAB, MadeRun, make_run
 from rich.console import Console
 
 from fsjoule.model import RunStatus
-from fsjoule.report.answer import Answer, answer
+from fsjoule.model.metrics import Metric
+from fsjoule.report.answer import RunAnswer, answer
 from fsjoule.report.facts import run_facts
 from fsjoule.report.oneline import plan_lines
 from fsjoule.report.summary import Summary, summarise
@@ -24,7 +25,7 @@ def made() -> MadeRun:
     return make_run()
 
 
-def _text(summary: Summary, width: int = 120, *, found: Answer | None = None, wide: bool = False) -> str:
+def _text(summary: Summary, width: int = 120, *, found: RunAnswer | None = None, wide: bool = False) -> str:
     sink = io.StringIO()
     folder = Path("results") / ("a-long-name" * 12)
     page = folder / "report.html"
@@ -49,8 +50,8 @@ def test_all_figures_of_an_operation_stand_on_one_line(made: MadeRun) -> None:
     lines = _text(summary).splitlines()
     line = next(line for line in lines if line.lstrip().startswith("write 16 KiB"))
     row = next(row for row in summary.fio if row.workload.operation.value == "write")
-    assert row.throughput_mib_per_s
-    assert f"{row.throughput_mib_per_s.mean:.2f} ± {row.throughput_mib_per_s.sd:.2f}" in line
+    speed = row.figures[Metric.THROUGHPUT]
+    assert f"{speed.mean:.2f} ± {speed.sd:.2f}" in line
     assert line.count("±") == 6
 
 

@@ -149,7 +149,7 @@ def advise(
 
         print_json(to_document(advice))
     else:
-        from fsjoule.report.advice.text import print_advice
+        from fsjoule.report.advice.tables import print_advice
 
         print_advice(out, advice, wide=wide)
     if page:

@@ -30,16 +30,16 @@ from fsjoule.cli.common import (
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.outputs import Format, outputs
 from fsjoule.errors import ConfigError
+from fsjoule.model.metrics import Metric, Use, fio_metrics, metrics_named
 from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
-    from fsjoule.model.metrics import Metric
     from fsjoule.verdicts.bisection.state import State
     from fsjoule.verdicts.explanation.changes import Explanation
 
 app = typer.Typer()
 
-_METRICS: Final = "throughput,energy,cpu"
+_METRICS: Final = ",".join(fio_metrics(Use.KERNELS))
 _FILESYSTEM: Final = "ext4"
 _BUDGET: Final = 120  # boots
 _STATE: Final = Path("bisection")
@@ -238,16 +238,11 @@ def _why(state: State) -> tuple[Explanation, ...]:
 
 def _metrics(text: str) -> tuple[Metric, ...]:
     from fsjoule.model.labels import listed
-    from fsjoule.model.metrics import Metric
 
-    names = listed(text)
-    known = {each.value: each for each in Metric}
-    for name in names:
-        if name not in known:
-            raise ConfigError.unknown("metric", name, known)
-    if not names:
+    metrics = metrics_named(listed(text))
+    if not metrics:
         raise ConfigError("--metric names no metric", hint=f"for example --metric {_METRICS}")
-    return tuple(known[name] for name in names)
+    return metrics
 
 
 def _fraction(text: str) -> float:

@@ -178,8 +178,8 @@ def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, ev
 
 def _write_files(found: tuple[Explanation, ...], svg: Path | None, folded: Path | None) -> None:
     """Write a file for each series: times of different series have nothing to do with each other."""
-    from fsjoule.report.explanation.folded import to_folded
-    from fsjoule.report.explanation.picture import draw
+    from fsjoule.report.explanation.document import to_folded
+    from fsjoule.report.explanation.section import draw
 
     for file, drawn in ((svg, draw), (folded, to_folded)):
         for each in found if file is not None else ():

@@ -13,7 +13,7 @@ import typer
 from fsjoule.cli.common import BoardNames, Filesystems, Json, Remove, Wide, age, out, print_json, progress, progress_bar
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model.labels import counted, listed
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.model.series import Order, Point, Series, Where
 from fsjoule.report.numbers import ABSENT
 from fsjoule.store.index.defaults import DEFAULT_NAME, VARIABLE
@@ -34,24 +34,7 @@ _SHOWN_FAULTS: Final = 20
 _SHOWN_RUNS: Final = 20
 # Nobody reads more, and the answer takes as long in an index of ten million.
 _LIMIT: Final = 1000
-# Default columns of a list of points: for fio's jobs, and for operations that move no data.
-_FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.P99_LATENCY)
-_TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY, Metric.POWER)
-_HEADERS: Final = {
-    Metric.THROUGHPUT: "MiB/s",
-    Metric.IOPS: "IOPS",
-    Metric.ENERGY: "mJ/MiB",
-    Metric.NET_ENERGY: "net mJ/MiB",
-    Metric.OPERATION_ENERGY: "mJ",
-    Metric.OPERATION_NET_ENERGY: "net mJ",
-    Metric.POWER: "W",
-    Metric.CPU: "CPU s/MiB",
-    Metric.WRITE_AMPLIFICATION: "write ampl.",
-    Metric.P99_LATENCY: "p99 ms",
-    Metric.DURATION: "s",
-}
 _SHORT_KEY: Final = 8
-_ALWAYS_SHOWN: Final = 2  # figures of a list of points, however narrow
 
 Location = Annotated[
     str,
@@ -410,12 +393,13 @@ def _show_points(
     from fsjoule.report.terminal import print_table
 
     out.print(f"{series.label} on {series.series.board}{'  simulated' if series.simulated else ''}", style="bold")
-    chosen = metrics or _usual(found)
+    metrics_of = fio_metrics if any(Metric.THROUGHPUT in point.figures for point in found) else timed_metrics
+    chosen, always = metrics or metrics_of(Use.POINTS), metrics_of(Use.MAIN)
     invalid = any(not point.valid for point in found)
     # Several boards of one type share a series; each figure then names its board.
     places = len({point.origin.board for point in found}) > 1
     heads = (word("day"), word("kernel"), word("run"), Column("boot"), *[word("place")] * places)
-    figures = (Column(_HEADERS[each], optional=not metrics and i >= _ALWAYS_SHOWN) for i, each in enumerate(chosen))
+    figures = (Column(each.row.header or each.unit, optional=not metrics and each not in always) for each in chosen)
     rows: list[tuple[str, ...]] = []
     for point in found:
         kernel = point.kernel.release if point.kernel else ABSENT
@@ -424,11 +408,6 @@ def _show_points(
         told = (_figure(point, each) for each in chosen)
         rows.append((point.started_utc[:10], kernel, point.run_id, str(point.boot), *board, *told, *reasons))
     print_table(out, listing((*heads, *figures, *[word("invalid")] * invalid), rows), wide=wide)
-
-
-def _usual(found: Sequence[Point]) -> tuple[Metric, ...]:
-    fio = any(Metric.THROUGHPUT in point.figures for point in found)
-    return _FIO_METRICS if fio else _TIMED_METRICS
 
 
 def _figure(point: Point, metric: Metric) -> str:

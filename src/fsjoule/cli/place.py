@@ -127,7 +127,7 @@ def status(
 
     from fsjoule.report.places.document import to_document
     from fsjoule.report.places.openmetrics import to_openmetrics
-    from fsjoule.report.places.text import show
+    from fsjoule.report.places.tables import show
     from fsjoule.runs.options import DEFAULT_RESULTS
     from fsjoule.runs.places import look
 

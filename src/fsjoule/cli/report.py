@@ -127,7 +127,7 @@ def serve(
 
     Example: fsjoule report serve --port 8080
     """
-    from fsjoule.report.allure.server import serving
+    from fsjoule.report.allure.site import serving
 
     with serving(report, port) as address, ending() as ended:
         out.print(address, soft_wrap=True)

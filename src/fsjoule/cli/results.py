@@ -40,14 +40,14 @@ def push(
     ],
     *,
     again: Annotated[
-        bool, typer.Option("--again", help="Send every file, whatever is there: it puts damaged objects right.")
+        bool, typer.Option("--again", help="Send every run, whatever is there: it puts a damaged archive right.")
     ] = False,
     json_output: Json = False,
 ) -> None:
     """Send run folders to an object store. What is there already is not sent again.
 
-    A run is there as a whole or not at all. Repeat a push that was interrupted: it goes on where it was. Runs that are
-    being measured are left for the next time.
+    A run is there as a whole or not at all. Repeat a push that was interrupted: it goes on with the next run. Runs that
+    are being measured are left for the next time.
 
     Exit code: 2 if a run was left out, 7 if the object store cannot be reached, or refuses.
 
@@ -59,7 +59,7 @@ def push(
     bucket = _folder_of_runs(words[-1], doing="push")
     folders, faults = find_runs(named_folders(words[:-1] or [_RESULTS]))
     with progress_bar("sent", in_bytes=True) as watch:
-        pushed = push_runs(bucket, folders, again=again, watch=watch, say=progress)
+        pushed = push_runs(bucket, folders, again=again, watch=watch)
     left_out = [*(f"{fault.path}: {fault.reason}" for fault in faults), *pushed.left_out]
     if json_output:
         print_json({"store": str(bucket.address), **dataclasses.asdict(pushed), "left_out": left_out})
@@ -69,8 +69,7 @@ def push(
         _tell("left out", left_out)
         out.print(
             f"{counted(pushed.new, 'run')} new, {pushed.grown} grown, {pushed.known} already there; "
-            f"{pushed.sent_bytes / _MIB:.1f} of {pushed.bytes / _MIB:.1f} MiB sent in "
-            f"{counted(pushed.sent_objects, 'object')}",
+            f"{pushed.sent_bytes / _MIB:.1f} MiB sent, {pushed.bytes / _MIB:.1f} MiB unpacked",
             highlight=False,
             soft_wrap=True,
         )
@@ -98,9 +97,9 @@ def pull(
     Example: fsjoule results pull s3://lab/boards --into history --runs 100
     """
     from fsjoule.store.objects.address import parse_address
+    from fsjoule.store.objects.archives import listed_runs
     from fsjoule.store.objects.bucket import open_bucket
     from fsjoule.store.objects.pull import pull_runs
-    from fsjoule.store.objects.runs import listed_runs
 
     address = parse_address(store)
     bucket = open_bucket(address)
@@ -126,7 +125,7 @@ def list_(store: _Store, json_output: Json = False) -> None:
 
     Example: fsjoule results list s3://lab/boards
     """
-    from fsjoule.store.objects.runs import listed_runs
+    from fsjoule.store.objects.archives import listed_runs
 
     bucket = _folder_of_runs(store, doing="list")
     found = listed_runs(bucket)
@@ -145,11 +144,9 @@ def prune(
     remove: Remove = False,
     json_output: Json = False,
 ) -> None:
-    """Remove old runs from an object store, and objects that belong to no run.
+    """Remove old runs from an object store, and archives in whose place newer ones have come.
 
-    Objects younger than a day stay: they may belong to a push under way, which loses nothing.
-
-    Exit code: 2 if a run's manifest is damaged, 7 if the object store cannot be reached, or refuses.
+    Exit code: 7 if the object store cannot be reached, or refuses.
 
     Example: fsjoule results prune s3://lab/boards --keep 90d, then the same with --remove
     """
@@ -165,12 +162,12 @@ def prune(
         out.print(str(bucket.address.of(name)), soft_wrap=True, markup=False, highlight=False)
     out.print(
         f"{'removed' if remove else 'to remove'}: {counted(len(pruned.runs), 'run')}, "
-        f"{counted(pruned.objects, 'object')} of {pruned.bytes / _MIB:.1f} MiB; "
-        f"kept: {counted(pruned.kept_runs, 'run')}, {counted(pruned.young, 'object')} of no run, younger than a day",
+        f"{counted(pruned.superseded, 'superseded archive')}, {pruned.bytes / _MIB:.1f} MiB; "
+        f"kept: {counted(pruned.kept_runs, 'run')}",
         highlight=False,
         soft_wrap=True,
     )
-    if not remove and (pruned.runs or pruned.objects):
+    if not remove and (pruned.runs or pruned.superseded):
         progress("nothing was removed; add --remove")
 
 

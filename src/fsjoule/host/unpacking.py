@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Final, cast
+from typing import IO, Any, Final, Self, cast
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
@@ -23,6 +23,7 @@ _MOST_HEADER_BYTES: Final = 1 << 20
 _PART_BYTES: Final = 1 << 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _XZ_MAGIC: Final = b"\xfd7zXZ\0"
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_TIMEOUT_S: Final = 60.0
 # `make modules_install` makes them. They lead to the computer that built the kernel, and nothing reads them.
 _TO_SOURCE: Final = ("build", "source")
@@ -48,12 +49,12 @@ def unpack_tar(archive: Path, into: Path, *, most_bytes: int = MOST_TREE_BYTES) 
 
 
 @contextmanager
-def tar_within(archive: Path, most_bytes: int) -> Generator[tarfile.TarFile]:
-    """A tar (plain, gzip or xz), to be read from its begin to its end, and not beyond `most_bytes` unpacked bytes.
+def tar_within(archive: Path | IO[bytes], most_bytes: int) -> Generator[tarfile.TarFile]:
+    """A tar (plain, gzip, xz or zstd), to be read from its begin to its end, not beyond `most_bytes` unpacked bytes.
 
     Its members are not checked: names may lead anywhere, sizes be below 0. Reading raises DAMAGED, OSError.
     """
-    with archive.open("rb") as packed, _stream(packed) as content:
+    with archive.open("rb") if isinstance(archive, Path) else archive as packed, _stream(packed) as content:
         reader = cast("IO[bytes]", _Bounded(content, most_bytes))
         with tarfile.open(fileobj=reader, mode="r:") as members:
             yield members
@@ -105,11 +106,47 @@ class _Bounded:
             raise ValueError(f"it has more than {self._most_bytes} bytes")
 
 
+class _Zstd:
+    """What a zstd file unpacks to, from its begin to its end."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        import pyarrow as pa  # noqa: PLC0415 - it takes longer than most that is unpacked
+
+        arrow: Any = pa  # it ships no types
+        self._content = cast("IO[bytes]", arrow.CompressedInputStream(arrow.PythonFile(packed, mode="r"), "zstd"))
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        try:
+            part = self._content.read(size)
+        except OSError as error:  # pyarrow's, for what is no zstd
+            raise ValueError(f"it is damaged: {error}") from error
+        self._at += len(part)
+        return part
+
+    def seek(self, position: int) -> int:
+        """Go on to a later position."""
+        while self._at < position and self.read(min(position - self._at, _MOST_HEADER_BYTES)):
+            pass
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._content.close()
+
+
 def _stream(packed: IO[bytes]) -> IO[bytes]:
     magic = packed.read(len(_XZ_MAGIC))
     packed.seek(0)
     if magic.startswith(_GZIP_MAGIC):
         return cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
+    if magic.startswith(_ZSTD_MAGIC):
+        return cast("IO[bytes]", _Zstd(packed))
     return cast("IO[bytes]", lzma.LZMAFile(packed)) if magic == _XZ_MAGIC else packed
 
 

@@ -16,7 +16,6 @@ from fsjoule.model.workload import Workload
 
 MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/1"
 KERNEL_WARNED: Final = "the kernel warned: "
-_P99: Final = 99.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +128,18 @@ class FioResult:
     def mib_per_s(self) -> float | None:
         return self.io_bytes / MIB / (self.runtime_ns / 1e9) if self.runtime_ns else None
 
-    @property
-    def p99_ms(self) -> float | None:
-        """99 of 100 requests took at most this long; None if fio did not say."""
-        return _p99_ms(self.latency_percentiles_ns)
+    def latency_ms(self, percentile: float) -> float | None:
+        """This percentage of the requests took at most this long; None if fio did not say."""
+        return _percentile_ms(self.latency_percentiles_ns, percentile)
 
-    @property
-    def fsync_p99_ms(self) -> float | None:
-        return _p99_ms(self.fsync_percentiles_ns)
+    def fsync_ms(self, percentile: float) -> float | None:
+        """The same for fsyncs."""
+        return _percentile_ms(self.fsync_percentiles_ns, percentile)
 
 
-def _p99_ms(percentiles_ns: Mapping[str, int]) -> float | None:
+def _percentile_ms(percentiles_ns: Mapping[str, int], percentile: float) -> float | None:
     # fio writes 99.000000, and some run folders have 99: the number counts, not its spelling.
-    return next((ns / 1e6 for name, ns in percentiles_ns.items() if _number(name) == _P99), None)
+    return next((ns / 1e6 for name, ns in percentiles_ns.items() if _number(name) == percentile), None)
 
 
 def _number(text: str) -> float | None:

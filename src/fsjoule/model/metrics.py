@@ -1,77 +1,322 @@
-"""The figures that are kept and compared: unit, better direction, and place in a measurement. Pure."""
+"""The table of figures: a metric is one row, which says all that the rest of fsjoule knows about it. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from enum import StrEnum
-from typing import Final
+from dataclasses import dataclass
+from enum import Flag, StrEnum, auto
+from typing import Final, Self
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import IoPattern, Measurement, TimedKind, Value, Workload
+from fsjoule.model import IoPattern, Measurement, Projection, TimedKind, Value, Workload
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
 
 
+class Use(Flag):
+    """Where a metric appears unless the user names others. A table has its metrics in the order of their rows."""
+
+    NONE = 0
+    JUDGED = auto()  # by compare and gate; net energy, IOPS and power follow from what is judged
+    MAIN = auto()  # in histories, and in the answer which filesystem is better; each further figure needs more boots
+    KERNELS = auto()  # side by side for the kernels of a run, and in a bisection between them
+    PAGE = auto()  # in the tables of a run
+    POINTS = auto()  # in lists of measurements from the index
+    ALLURE = auto()  # in Allure's report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """All about one metric.
+
+    `unit` is empty for a ratio. `less` and `more` are the words for a change. `name` is the full name, `short` that of
+    a table's column, `header` says figure and unit in one (default: the unit). `figure` takes it from a measurement; a
+    `metered` one has an uncertainty. `with_card` takes it with the projected card. `column` is its name in the index
+    and in JSON, where a `_uncertainty` follows if it is metered. `fio` and `timed` say where a figure of fio's jobs and
+    of timed operations appears; None if those do not have it. `decimals` are those of one measurement's figure (None:
+    the facts of a measurement have it in other words), `most_decimals` those of a mean. `as_energy` puts it beside the
+    energies in an answer; the change of a `speed` is a factor. `steady` says that its spread on a board in guest time
+    is known (docs/deterministic-figures.md). `small` are factor and unit where only three decimals are shown.
+    """
+
+    unit: str
+    less: str
+    more: str
+    name: str
+    short: str
+    header: str = ""
+    figure: Callable[[Measurement], Value | Figure]
+    with_card: Callable[[Projection], Figure] | None = None
+    column: str
+    fio: Use | None = None
+    timed: Use | None = None
+    only_writes: bool = False
+    more_is_better: bool = False
+    metered: bool = False
+    speed: bool = False
+    as_energy: bool = False
+    steady: bool = False
+    decimals: int | None = None
+    most_decimals: int = 3
+    small: tuple[float, str] | None = None
+
+    @property
+    def printed_unit(self) -> str:
+        """The unit after the name; empty if the name says it, as `IOPS` does."""
+        return "" if self.header == self.short else self.unit
+
+
 class Metric(StrEnum):
-    """A figure, by its name for users. Less is better, except for throughput and IOPS.
+    """A figure, by its name for users.
 
     Energies per MiB belong to fio's jobs. A workload that moves nothing (mkfs, boot) has only the energy of the whole
     operation. Net is the board's energy above idle.
     """
 
-    THROUGHPUT = "throughput"
-    IOPS = "iops"
-    ENERGY = "energy"
-    NET_ENERGY = "net-energy"
-    OPERATION_ENERGY = "operation-energy"
-    OPERATION_NET_ENERGY = "operation-net-energy"
-    POWER = "power"
-    CPU = "cpu"
-    WRITE_AMPLIFICATION = "write-amplification"
-    P99_LATENCY = "p99-latency"
-    DURATION = "duration"
+    _value_: str
+    row: MetricRow
 
-    @property
-    def more_is_better(self) -> bool:
-        return self in (Metric.THROUGHPUT, Metric.IOPS)
+    def __new__(cls, name: str, row: MetricRow) -> Self:
+        metric = str.__new__(cls, name)
+        metric._value_ = name
+        metric.row = row
+        return metric
+
+    THROUGHPUT = (
+        "throughput",
+        MetricRow(
+            unit="MiB/s",
+            less="slower",
+            more="faster",
+            name="throughput",
+            short="throughput",
+            figure=lambda m: m.throughput_mib_per_s,
+            with_card=lambda p: p.both_mib_per_s,
+            column="throughput_mib_per_s",
+            fio=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+            more_is_better=True,
+            speed=True,
+            steady=True,
+            decimals=3,
+        ),
+    )
+    IOPS = (
+        "iops",
+        MetricRow(
+            unit="1/s",
+            less="fewer IOPS",
+            more="more IOPS",
+            name="IOPS",
+            short="IOPS",
+            header="IOPS",
+            figure=lambda m: m.iops,
+            column="iops",
+            fio=Use.PAGE,
+            more_is_better=True,
+            steady=True,
+            decimals=1,
+            most_decimals=0,
+        ),
+    )
+    DURATION = (
+        "duration",
+        MetricRow(
+            unit="s",
+            less="less time",
+            more="more time",
+            name="time on the board",
+            short="time",
+            figure=lambda m: m.duration_s,
+            with_card=lambda p: p.both_s,
+            column="duration_s",
+            timed=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+            speed=True,
+            steady=True,
+            decimals=4,
+        ),
+    )
+    POWER = (
+        "power",
+        MetricRow(
+            unit="W",
+            less="less power",
+            more="more power",
+            name="mean power",
+            short="power",
+            figure=lambda m: m.energy.mean_power_w if m.energy else None,
+            column="mean_power_w",
+            fio=Use.PAGE,
+            timed=Use.PAGE | Use.POINTS,
+            metered=True,
+            decimals=4,
+        ),
+    )
+    ENERGY = (
+        "energy",
+        MetricRow(
+            unit="mJ/MiB",
+            less="less energy",
+            more="more energy",
+            name="energy per MiB",
+            short="energy",
+            figure=lambda m: m.energy_mj_per_mib,
+            with_card=lambda p: p.both_mj_per_mib,
+            column="energy_mj_per_mib",
+            fio=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+            metered=True,
+            as_energy=True,
+            steady=True,
+            decimals=3,
+        ),
+    )
+    NET_ENERGY = (
+        "net-energy",
+        MetricRow(
+            unit="mJ/MiB",
+            less="less net energy",
+            more="more net energy",
+            name="net energy per MiB",
+            short="net",
+            header="net mJ/MiB",
+            figure=lambda m: m.energy_net_mj_per_mib,
+            column="energy_net_mj_per_mib",
+            fio=Use.PAGE,
+            metered=True,
+            decimals=3,
+        ),
+    )
+    OPERATION_ENERGY = (
+        "operation-energy",
+        MetricRow(
+            unit="mJ",
+            less="less energy",
+            more="more energy",
+            name="energy",
+            short="energy",
+            figure=lambda m: m.energy.gross_mj if m.energy else None,
+            with_card=lambda p: p.both_mj,
+            column="energy_mj",
+            timed=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
+            metered=True,
+            as_energy=True,
+            decimals=2,
+            most_decimals=1,
+        ),
+    )
+    OPERATION_NET_ENERGY = (
+        "operation-net-energy",
+        MetricRow(
+            unit="mJ",
+            less="less net energy",
+            more="more net energy",
+            name="net energy",
+            short="net",
+            header="net mJ",
+            figure=lambda m: m.energy.net_mj if m.energy else None,
+            column="energy_net_mj",
+            timed=Use.PAGE,
+            metered=True,
+            decimals=2,
+            most_decimals=1,
+        ),
+    )
+    CPU = (
+        "cpu",
+        MetricRow(
+            unit="s/MiB",
+            less="less CPU time",
+            more="more CPU time",
+            name="CPU time per MiB",
+            short="CPU time",
+            header="CPU s/MiB",
+            figure=lambda m: m.cpu_s_per_mib,
+            column="cpu_s_per_mib",
+            fio=Use.JUDGED | Use.KERNELS | Use.POINTS | Use.ALLURE,
+            steady=True,
+            decimals=4,
+            most_decimals=4,
+            small=(1000.0, "ms/MiB"),
+        ),
+    )
+    WRITE_AMPLIFICATION = (
+        "write-amplification",
+        MetricRow(
+            unit="",
+            less="less written",
+            more="more written",
+            name="write amplification",
+            short="write ampl.",
+            header="write ampl.",
+            figure=lambda m: m.write_amplification,
+            column="write_amplification",
+            fio=Use.JUDGED | Use.PAGE | Use.ALLURE,
+            only_writes=True,
+            decimals=3,
+            most_decimals=2,
+        ),
+    )
+    P99_LATENCY = (
+        "p99-latency",
+        MetricRow(
+            unit="ms",
+            less="lower p99",
+            more="higher p99",
+            name="99th percentile of latency",
+            short="p99",
+            header="p99 ms",
+            figure=lambda m: m.fio.latency_ms(99) if m.fio else None,
+            column="latency_p99_ms",
+            fio=Use.JUDGED | Use.POINTS,
+        ),
+    )
 
     @property
     def unit(self) -> str:
-        """The printed unit; empty for a count and a ratio."""
-        return _WORDS[self][0]
+        """The printed unit; empty for a ratio."""
+        return self.row.unit
+
+    @property
+    def more_is_better(self) -> bool:
+        return self.row.more_is_better
 
     def change(self, ratio: float) -> str:
         """The word for a change by this ratio: `slower`, `more energy`."""
-        return _WORDS[self][2 if ratio > 1 else 1]
+        return self.row.more if ratio > 1 else self.row.less
 
 
-# Unit, and the words for less and more of the figure, for compare, gate, trend, note and report alike.
-_WORDS: Final = {
-    Metric.THROUGHPUT: ("MiB/s", "slower", "faster"),
-    Metric.IOPS: ("1/s", "fewer IOPS", "more IOPS"),
-    Metric.ENERGY: ("mJ/MiB", "less energy", "more energy"),
-    Metric.NET_ENERGY: ("mJ/MiB", "less net energy", "more net energy"),
-    Metric.OPERATION_ENERGY: ("mJ", "less energy", "more energy"),
-    Metric.OPERATION_NET_ENERGY: ("mJ", "less net energy", "more net energy"),
-    Metric.POWER: ("W", "less power", "more power"),
-    Metric.CPU: ("s/MiB", "less CPU time", "more CPU time"),
-    Metric.WRITE_AMPLIFICATION: ("", "less written", "more written"),
-    Metric.P99_LATENCY: ("ms", "lower p99", "higher p99"),
-    Metric.DURATION: ("s", "less time", "more time"),
-}
+def fio_metrics(use: Use) -> tuple[Metric, ...]:
+    """The metrics of fio's jobs with this use, in the order of a table."""
+    return tuple(metric for metric in Metric if metric.row.fio and use in metric.row.fio)
 
-# The metrics of verdicts: net energy, IOPS and power follow from these.
-FIO_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU, Metric.WRITE_AMPLIFICATION, Metric.P99_LATENCY)
-TIMED_METRICS: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
-_ALSO_FIO: Final = (Metric.IOPS, Metric.NET_ENERGY, Metric.POWER)
-_ALSO_TIMED: Final = (Metric.OPERATION_NET_ENERGY, Metric.POWER)
+
+def timed_metrics(use: Use) -> tuple[Metric, ...]:
+    """The same of timed operations."""
+    return tuple(metric for metric in Metric if metric.row.timed and use in metric.row.timed)
+
+
+# The metrics of verdicts.
+FIO_METRICS: Final = fio_metrics(Use.JUDGED)
+TIMED_METRICS: Final = timed_metrics(Use.JUDGED)
 
 
 def figure_of(measurement: Measurement, metric: Metric) -> Figure:
     """The figure in the metric's unit, even from an invalid measurement; None if it is absent."""
-    return _FIGURES[metric](measurement)
+    figure = metric.row.figure(measurement)
+    return figure.value if isinstance(figure, Value) else figure
+
+
+def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:
+    """The standard uncertainty (k=1) of a figure from the meter, in its unit; None for other figures."""
+    figure = metric.row.figure(measurement)
+    return figure.uncertainty if isinstance(figure, Value) else None
+
+
+def figure_with_card(measurement: Measurement, metric: Metric) -> Figure:
+    """The figure with the projected card, which a device in the field has; None without a projection."""
+    with_card = metric.row.with_card
+    return with_card(measurement.projected) if with_card and measurement.projected else None
 
 
 def metrics_named(names: Sequence[str]) -> tuple[Metric, ...]:
@@ -85,7 +330,7 @@ def metrics_named(names: Sequence[str]) -> tuple[Metric, ...]:
 
 
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
-    """The metrics that are meaningful for a workload."""
+    """The metrics that are meaningful for a workload, those that are judged first."""
     return metrics_of_series(workload.slug)
 
 
@@ -93,46 +338,14 @@ def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     """The same for a workload by its name in a series: `randread-16k 32768KiB`, `mkfs`."""
     operation = re.split(r"[- ]", workload)[0]
     known = {each.value: each for each in (*IoPattern, *TimedKind)}
-    return _told(known[operation]) if operation in known else ()
+    if operation not in known:
+        return ()
+    uses = {metric: _use(metric.row, known[operation]) for metric in Metric}
+    present = {metric: use for metric, use in uses.items() if use is not None}
+    return tuple(sorted(present, key=lambda metric: Use.JUDGED not in present[metric]))
 
 
-def _told(operation: IoPattern | TimedKind) -> tuple[Metric, ...]:
+def _use(row: MetricRow, operation: IoPattern | TimedKind) -> Use | None:
     if isinstance(operation, TimedKind):
-        return TIMED_METRICS + _ALSO_TIMED
-    told = FIO_METRICS + _ALSO_FIO
-    return told if operation.writes else tuple(each for each in told if each is not Metric.WRITE_AMPLIFICATION)
-
-
-def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:
-    """The standard uncertainty (k=1) of a figure from the meter, in its unit; None for other figures."""
-    value = _METERED[metric](measurement) if metric in _METERED else None
-    return None if value is None else value.uncertainty
-
-
-_METERED: Final[dict[Metric, Callable[[Measurement], Value | None]]] = {
-    Metric.ENERGY: lambda m: m.energy_mj_per_mib,
-    Metric.NET_ENERGY: lambda m: m.energy_net_mj_per_mib,
-    Metric.OPERATION_ENERGY: lambda m: m.energy.gross_mj if m.energy else None,
-    Metric.OPERATION_NET_ENERGY: lambda m: m.energy.net_mj if m.energy else None,
-    Metric.POWER: lambda m: m.energy.mean_power_w if m.energy else None,
-}
-METERED: Final = frozenset(_METERED)
-
-
-def _metered(metric: Metric) -> Callable[[Measurement], Figure]:
-    def figure(measurement: Measurement) -> Figure:
-        value = _METERED[metric](measurement)
-        return None if value is None else value.value
-
-    return figure
-
-
-_FIGURES: Final[dict[Metric, Callable[[Measurement], Figure]]] = {
-    Metric.THROUGHPUT: lambda m: m.throughput_mib_per_s,
-    Metric.IOPS: lambda m: m.iops,
-    **{metric: _metered(metric) for metric in _METERED},
-    Metric.CPU: lambda m: m.cpu_s_per_mib,
-    Metric.WRITE_AMPLIFICATION: lambda m: m.write_amplification,
-    Metric.P99_LATENCY: lambda m: m.fio.p99_ms if m.fio else None,
-    Metric.DURATION: lambda m: m.duration_s,
-}
+        return row.timed
+    return None if row.only_writes and not operation.writes else row.fio

@@ -13,9 +13,9 @@ from typing import Final
 
 from fsjoule.model import FioWorkload, Workload
 from fsjoule.model.labels import counted
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Use, fio_metrics, timed_metrics
 from fsjoule.report.numbers import ABSENT, advantage_text, decimals_for, mean_text
-from fsjoule.report.summary import FioRow, Summary
+from fsjoule.report.summary import Summary
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.filesystems import Contest, Preferred, rule_of
@@ -27,7 +27,6 @@ RULE: Final = (
     f"{100 * _RULE.equal_within:g} % is excluded"
 )
 """How sure the answer is, in a line of a terminal."""
-_ENERGY: Final = (Metric.ENERGY, Metric.OPERATION_ENERGY)
 # A sentence or a cell names this many filesystems; the rest is counted.
 _NAMED: Final = 3
 _MOST_TILES: Final = 8
@@ -56,7 +55,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OperationAnswer:
     """One operation. `where` is what else sets it apart: the suite's part, the storage, the kernel."""
 
     operation: str
@@ -66,7 +65,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RunAnswer:
     """`headline` is the whole answer in a sentence or two, `rules` how sure it is; `lines` may be empty.
 
     `tiles` are what the page shows in large letters: all operations, or none of very many; of a single filesystem the
@@ -74,28 +73,28 @@ class Answer:
     """
 
     headline: str
-    lines: tuple[Line, ...] = ()
+    lines: tuple[OperationAnswer, ...] = ()
     rules: str = ""
-    tiles: tuple[Line, ...] = ()
+    tiles: tuple[OperationAnswer, ...] = ()
 
     @property
     def has_energy(self) -> bool:
         return any(line.energy for line in self.lines)
 
 
-def answer(summary: Summary, contests: Sequence[Contest]) -> Answer:
+def answer(summary: Summary, contests: Sequence[Contest]) -> RunAnswer:
     """The run's answer; without a second filesystem, or without a valid figure, its headline says so."""
     if not contests:
-        return Answer(f"{_nothing(summary)}{_compare(summary)}", tiles=_figures(summary))
+        return RunAnswer(f"{_nothing(summary)}{_compare(summary)}", tiles=_figures(summary))
     figures: dict[tuple[str, str], dict[bool, Figure]] = {}
     for each in _in_order(summary, contests):
         cells = figures.setdefault((each.workload.label, _where(summary, each.suite, each.storage, each.kernel)), {})
-        cells[each.metric in _ENERGY] = _figure(each)
-    lines = tuple(Line(*name, cells.get(False), cells.get(True)) for name, cells in figures.items())
-    return Answer(_headline(contests), lines, _rules(contests), lines if len(lines) <= _MOST_TILES else ())
+        cells[each.metric.row.as_energy] = _figure(each)
+    lines = tuple(OperationAnswer(*name, cells.get(False), cells.get(True)) for name, cells in figures.items())
+    return RunAnswer(_headline(contests), lines, _rules(contests), lines if len(lines) <= _MOST_TILES else ())
 
 
-def answer_table(found: Answer, *, simulated: bool) -> Table:
+def answer_table(found: RunAnswer, *, simulated: bool) -> Table:
     """The answer for the terminal: operation, and the better filesystem in speed and in energy."""
     filled: list[Filled] = [
         (Column("operation", is_figure=False, head=True), [Cell(_name(each)) for each in found.lines])
@@ -133,7 +132,7 @@ def first_decided(contests: Sequence[Contest]) -> str:
 
 
 def _verb(one: Contest) -> str:
-    return "uses" if one.metric in _ENERGY else "is"
+    return "uses" if one.metric.row.as_energy else "is"
 
 
 def _document(one: Contest) -> dict[str, object]:
@@ -206,27 +205,28 @@ def _where(summary: Summary, suite: str, storage: str, kernel: str) -> str:
     return ", ".join(parts)
 
 
-def _figures(summary: Summary) -> tuple[Line, ...]:
+def _figures(summary: Summary) -> tuple[OperationAnswer, ...]:
     """The figures of a run with a single filesystem, fio's jobs first."""
     rows = [row for row in (*summary.fio, *summary.timed) if row.valid]
     if len({row.label for row in rows}) != 1:
         return ()
     lines = [
-        Line(
+        OperationAnswer(
             row.workload.label,
             _where(summary, row.series.suite, row.series.storage, row.kernel),
             *(
-                Figure(f"{mean_text(figure, decimals_for([replace(figure, sd=None)]))} {unit}", "") if figure else None
-                for figure, unit in zip(row.with_card, units, strict=True)
+                Figure(f"{mean_text(figure, decimals_for([replace(figure, sd=None)]))} {metric.unit}", "")
+                if (figure := row.with_card(metric))
+                else None
+                for metric in (fio_metrics if isinstance(row.workload, FioWorkload) else timed_metrics)(Use.MAIN)
             ),
         )
         for row in rows
-        for units in [("MiB/s", "mJ/MiB") if isinstance(row, FioRow) else ("s", "mJ")]
     ]
     return tuple(lines[:_MOST_TILES])
 
 
-def _name(line: Line) -> str:
+def _name(line: OperationAnswer) -> str:
     return f"{line.operation}, {line.where}" if line.where else line.operation
 
 
@@ -308,11 +308,11 @@ def _leaders(equal: Sequence[Contest]) -> str:
 
 def _winners(contests: Sequence[Contest]) -> Iterable[str]:
     """A sentence for each filesystem that is better than all others in some figure, the most successful first."""
-    of_all = Counter(one.metric in _ENERGY for one in contests)
+    of_all = Counter(one.metric.row.as_energy for one in contests)
     won: dict[str, dict[bool, list[Contest]]] = {}
     for one in contests:
         if one.has_winner:
-            won.setdefault(one.names[0], {}).setdefault(one.metric in _ENERGY, []).append(one)
+            won.setdefault(one.names[0], {}).setdefault(one.metric.row.as_energy, []).append(one)
     ranked = sorted(won.items(), key=lambda each: -sum(map(len, each[1].values())))
     for name, figures in ranked[:_NAMED]:
         parts = [

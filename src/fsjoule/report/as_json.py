@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Final
 
-from fsjoule.model import Measurement
+from fsjoule.model import FioWorkload, Measurement, TimedWorkload
+from fsjoule.model.metrics import metrics_of
 from fsjoule.report.answer import answer_document
-from fsjoule.report.summary import Summary
+from fsjoule.report.summary import Summary, SummaryRow
 from fsjoule.verdicts.filesystems import contests
 
 SHOW_SCHEMA: Final = "fsjoule.show/1"
@@ -22,6 +23,8 @@ def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
     """
     shown = asdict(summary)
     run = shown.pop("run")
+    shown["fio"] = [_row(row) for row in summary.fio]
+    shown["timed"] = [_row(row) for row in summary.timed]
     shown["invalid"] = [
         {"number": m.number, "slug": m.slug, "reasons": list(m.invalid_reasons)} for m in summary.invalid
     ]
@@ -34,3 +37,19 @@ def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
         "measurements": [{**asdict(m), "valid": m.valid} for m in measurements],
     }
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
+
+
+def _row(row: SummaryRow[FioWorkload] | SummaryRow[TimedWorkload]) -> dict[str, object]:
+    """Figures have the names of the index's columns; those that the workload does not have are left out."""
+    projected = row.projected and asdict(replace(row.projected, figures={}))
+    if row.projected and projected:
+        projected["figures"] = {metric.row.column: asdict(value) for metric, value in row.projected.figures.items()}
+    document: dict[str, object] = asdict(replace(row, figures={}, uncertainties={}, projected=None))
+    document["projected"] = projected
+    del document["figures"], document["uncertainties"]
+    for metric in metrics_of(row.workload):
+        spread = row.figures.get(metric)
+        document[metric.row.column] = spread and asdict(spread)
+        if metric.row.metered:
+            document[f"{metric.row.column}_uncertainty"] = row.uncertainties.get(metric)
+    return document

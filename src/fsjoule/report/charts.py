@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import altair as alt
 
+from fsjoule.model.metrics import Metric
 from fsjoule.report import style
 from fsjoule.report.summary import Summary
 from fsjoule.report.svg import draw, specification
@@ -49,7 +50,7 @@ def throughput_chart(summary: Summary, *, card: bool = False) -> str | None:
     bars = _bars(
         summary,
         summary.fio,
-        lambda row: row.with_card[0] if card else row.throughput_mib_per_s,
+        lambda row: row.with_card(Metric.THROUGHPUT) if card else row.figures.get(Metric.THROUGHPUT),
         published=lambda row: row.published.throughput_mib_per_s if row.published and (card or not projected) else None,
     )
     return _of_summary("Throughput with card" if card and projected else "Throughput", "MiB/s", bars, summary)
@@ -61,9 +62,9 @@ def energy_chart(summary: Summary, *, card: bool = False) -> str | None:
     bars = _bars(
         summary,
         summary.fio,
-        lambda row: row.with_card[1] if card else row.energy_mj_per_mib,
+        lambda row: row.with_card(Metric.ENERGY) if card else row.figures.get(Metric.ENERGY),
         # A projection has no energy above idle.
-        net=lambda row: None if card and row.projected else row.energy_net_mj_per_mib,
+        net=lambda row: None if card and row.projected else row.figures.get(Metric.NET_ENERGY),
         published=lambda row: row.published.energy_mj_per_mib if row.published and (card or not projected) else None,
     )
     return _of_summary("Energy with card" if card and projected else "Energy", "mJ/MiB", bars, summary)
@@ -74,9 +75,12 @@ def timed_charts(summary: Summary) -> list[tuple[str, list[str]]]:
     charts: list[tuple[str, list[str]]] = []
     for operation in dict.fromkeys(row.workload.label for row in summary.timed):
         rows = [row for row in summary.timed if row.workload.label == operation]
-        times = _bars(summary, rows, lambda row: row.with_card[0])
+        times = _bars(summary, rows, lambda row: row.with_card(Metric.DURATION))
         energies = _bars(
-            summary, rows, lambda row: row.with_card[1], net=lambda row: None if row.projected_s else row.energy_net_mj
+            summary,
+            rows,
+            lambda row: row.with_card(Metric.OPERATION_ENERGY),
+            net=lambda row: None if row.projected else row.figures.get(Metric.OPERATION_NET_ENERGY),
         )
         drawn = [
             _of_summary(f"{operation}: time", "s", times, summary),

@@ -20,10 +20,10 @@ from fsjoule.model import (
     Value,
 )
 from fsjoule.model.labels import counted
+from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import ABSENT, samples_text
-from fsjoule.report.outcomes import outcome_text
-from fsjoule.report.summary import MEASURING
+from fsjoule.report.summary import MEASURING, outcome_text
 
 Fact = tuple[str, str]
 
@@ -50,23 +50,27 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
         ("started", m.started_utc),
         ("boot", str(m.boot)),
         ("place", m.place or ABSENT),
-        ("time on the board", _number(m.duration_s, "s", 4)),
-        ("window between marks", _number(m.window_s, "s", 4)),
-        ("throughput", _number(m.throughput_mib_per_s, "MiB/s", 3)),
-        ("IOPS", _number(m.iops, "", 1)),
-        ("energy per MiB", _value(m.energy_mj_per_mib, "mJ/MiB", 3)),
-        ("net energy per MiB", _value(m.energy_net_mj_per_mib, "mJ/MiB", 3)),
+        ("window between marks", _figure(m.window_s, "s", 4)),
+        *_metric_facts(m),
         *_outcome_facts(m),
         *_energy_facts(m),
-        ("CPU time per MiB", _number(m.cpu_s_per_mib, "s/MiB", 4)),
-        ("CPU busy", _number(m.cpu_busy_s, "s", 3)),
-        ("write amplification", _number(m.write_amplification, "", 3)),
+        ("CPU busy", _figure(m.cpu_busy_s, "s", 3)),
         *_device_facts(m),
         *_projected_facts(m),
         *_latency_facts(m),
         ("samples", samples_text(m.samples) if m.samples else ABSENT),
     ]
     return [(name, text) for name, text in facts if text != ABSENT]
+
+
+def _metric_facts(m: Measurement) -> list[Fact]:
+    """A line per metric, but for those that other facts have in more detail."""
+    facts: list[Fact] = []
+    for metric in Metric:
+        row, figure = metric.row, metric.row.figure(m)
+        if row.decimals is not None:
+            facts.append((row.name, _figure(figure, row.printed_unit, row.decimals)))
+    return facts
 
 
 def _outcome_facts(m: Measurement) -> list[Fact]:
@@ -77,7 +81,7 @@ def _outcome_facts(m: Measurement) -> list[Fact]:
         ("outcome", outcome_text(outcome)),
         ("not intact", ", ".join(outcome.damaged) or ABSENT),
         ("the checker's exit code", ABSENT if outcome.check_exit is None else str(outcome.check_exit)),
-        ("power cut after", _number(outcome.cut_s, "s", 3)),
+        ("power cut after", _figure(outcome.cut_s, "s", 3)),
         ("seed", ABSENT if outcome.seed is None else str(outcome.seed)),
         *((f"kernel's message {i}", message) for i, message in enumerate(outcome.messages, start=1)),
     ]
@@ -91,11 +95,8 @@ def _energy_facts(m: Measurement) -> list[Fact]:
     if energy.check_mj is not None:
         check = f"{energy.check_mj:.3f} mJ counted by the meter, {energy.check_sum_mj:.3f} mJ from its samples"
     return [
-        ("energy", _value(energy.gross_mj, "mJ", 2)),
-        ("net energy", _value(energy.net_mj, "mJ", 2)),
-        ("mean power", _value(energy.mean_power_w, "W", 4)),
-        ("SD of power over samples", _number(energy.power_sd_w, "W", 4)),
-        ("idle power", _value(energy.idle_power_w, "W", 4)),
+        ("SD of power over samples", _figure(energy.power_sd_w, "W", 4)),
+        ("idle power", _figure(energy.idle_power_w, "W", 4)),
         ("energy's uncertainty, by cause, in mJ", _budget(energy.gross_budget)),
         ("net energy's uncertainty, by cause, in mJ", _budget(energy.net_budget)),
         ("the meter's own sum", check),
@@ -166,12 +167,12 @@ def _amount(size_bytes: int) -> str:
     return size_label(size_bytes) if size_bytes % 1024 == 0 else f"{size_bytes} B"
 
 
-def _number(number: float | None, unit: str, decimals: int) -> str:
-    return ABSENT if number is None else f"{number:.{decimals}f} {unit}".rstrip()
-
-
-def _value(value: Value | None, unit: str, decimals: int) -> str:
-    return ABSENT if value is None else f"{value.value:.{decimals}f} ± {value.uncertainty:.{decimals}f} {unit}"
+def _figure(figure: Value | Figure, unit: str, decimals: int) -> str:
+    if figure is None:
+        return ABSENT
+    if isinstance(figure, Value):
+        return f"{figure.value:.{decimals}f} ± {figure.uncertainty:.{decimals}f} {unit}"
+    return f"{figure:.{decimals}f} {unit}".rstrip()
 
 
 def no_trace(m: Measurement) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError, NoMeterError
 from fsjoule.model import KernelFacts, Measurement, Run
 from fsjoule.model.labels import counted
-from fsjoule.model.metrics import METERED, Metric, figure_of, metrics_of, uncertainty_of
+from fsjoule.model.metrics import Metric, figure_of, metrics_of, uncertainty_of
 
 SCHEMA_VERSION: Final = {"major": 5, "minor": 3}
 _ORIGIN: Final = re.compile(r"[a-z0-9_]+")
@@ -99,7 +99,7 @@ def _tests(run: Run, measurement: Measurement, build: str, origin: str) -> Itera
         if not measurement.valid:
             test |= {"status": "ERROR", "log_excerpt": "\n".join(measurement.invalid_reasons)}
         elif figure is None:
-            test["status"] = "SKIP" if metric in METERED and _NO_METER in measurement.notes else "MISS"
+            test["status"] = "SKIP" if metric.row.metered and _NO_METER in measurement.notes else "MISS"
         else:
             number = {"value": figure} | ({"unit": metric.unit} if metric.unit else {})
             test |= {"status": "DONE", "number": number}

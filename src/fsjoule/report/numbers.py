@@ -86,7 +86,7 @@ def advantage_text(metric: Metric, ratio: float, interval: Interval | None = Non
     a figure is always a percentage: `43 % less energy than btrfs (95 %: 42 to 44 %)`. A bound below zero is a loss.
     """
     ratios = [ratio, interval.low, interval.high] if interval else [ratio]
-    if metric in (Metric.THROUGHPUT, Metric.DURATION):
+    if metric.row.speed:
         gain, *bounds = [each if metric.more_is_better else 1 / each for each in ratios]
         if gain >= _TIMES:
             text = f"{gain:.1f} times as fast{f' as {other}' if other else ''}"

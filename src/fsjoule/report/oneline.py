@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fsjoule.model import Measurement, Projection
-from fsjoule.report.outcomes import outcome_text
+from fsjoule.report.summary import outcome_text
 
 
 def one_line(measurement: Measurement, *, kernel: bool = False, card: bool = False) -> str:

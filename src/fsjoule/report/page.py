@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
 
 from fsjoule.errors import ResultError
-from fsjoule.model import Measurement, RunStatus, Trace
+from fsjoule.model import Measurement, Planned, Run, RunStatus, Trace
+from fsjoule.model.labels import counted
 from fsjoule.report.advice import words as advice_words
 from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
-from fsjoule.report.ended import ended_text
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.findings import gate_table, notable, rest_text
 from fsjoule.report.forest_chart import NOTE as FOREST_NOTE
@@ -22,10 +22,9 @@ from fsjoule.report.forest_chart import forest_charts
 from fsjoule.report.gating import words as gate_words
 from fsjoule.report.gating.page import TONES
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
-from fsjoule.report.outcomes import outcome_text
 from fsjoule.report.publications import NOTE, suite_page
 from fsjoule.report.site import Site
-from fsjoule.report.summary import Summary
+from fsjoule.report.summary import Summary, outcome_text
 from fsjoule.report.tables import (
     FOOTNOTE,
     fio_footnote,
@@ -50,7 +49,7 @@ _NARROW: Final = 270
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _MeasurementEntry:
     """One measurement on the page. `brief` is its closed line, `legend` explains its trace."""
 
     measurement: Measurement
@@ -162,7 +161,7 @@ def _gate(gated: Gated) -> dict[str, object]:
     }
 
 
-def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _Entry:
+def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _MeasurementEntry:
     charts: list[Markup] = []
     problem = ""
     try:
@@ -174,7 +173,7 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
     elif not problem:
         problem = no_trace(measurement)
     facts = measurement_facts(measurement)
-    return _Entry(measurement, _brief(measurement), facts, tuple(charts), _legend(measurement), problem)
+    return _MeasurementEntry(measurement, _brief(measurement), facts, tuple(charts), _legend(measurement), problem)
 
 
 def _brief(m: Measurement) -> tuple[str, ...]:
@@ -201,3 +200,50 @@ def _legend(m: Measurement) -> tuple[Fact, ...]:
     legend += [("window", f"window {m.window.duration_s:.4f} s")] if m.window else []
     legend += [("before", f"idle window {m.idle_window.duration_s:.3f} s")] if m.idle_window else []
     return (*legend, ("range", "least to greatest sample"))
+
+
+# How the reason of a run ends that came to its end without all measurements: faults cost them, not the end.
+NOT_TAKEN: Final = "were not taken"
+
+
+def ended_text(run: Run, taken: Iterable[int]) -> str:
+    """`It ended at measurement 05 of 12, btrfs-read-16k in repetition 1: interrupted.`; `taken` are those stored."""
+    why = (run.abort_reason or "no reason was recorded").rstrip(".")
+    if run.status is RunStatus.RUNNING:
+        why = "it is still being measured"
+    stored = set(taken)
+    entry = None if why.endswith(NOT_TAKEN) else _last(run, stored)
+    total = len(run.plan.entries)
+    if entry is None:
+        told = f"{len(stored)} of {counted(total, 'planned measurement')} are stored: {why}."
+    else:
+        told = f"It ended at measurement {entry.number:02d} of {total}, {_name(run, entry)}: {why}."
+    return told + _last_fault(run, stored, entry)
+
+
+def _name(run: Run, entry: Planned) -> str:
+    kernel = f" on kernel {entry.kernel}" if len(run.plan.kernels) > 1 else ""
+    return f"{entry.slug} in repetition {entry.repetition}{kernel}"
+
+
+def _last_fault(run: Run, stored: set[int], ended_at: Planned | None) -> str:
+    """The fault that cost the last measurement before the end; empty if it is the end itself, or if there was none."""
+    lost = [fault for fault in run.faults if fault.number not in stored]
+    if not lost or (ended_at is not None and lost[-1].number == ended_at.number):
+        return ""
+    named = [_name(run, entry) for entry in run.plan.entries if entry.number == lost[-1].number]
+    what = lost[-1].what.partition("\n")[0].rstrip(".")
+    return f" The last fault before, at {named[0]}: {what}." if named else ""
+
+
+def _last(run: Run, stored: set[int]) -> Planned | None:
+    """The entry that the run was at: the one with the last fault, if the run ended with it, else the next to come."""
+    entries = run.plan.entries
+    if run.faults:
+        last = run.faults[-1]
+        ended_it = bool(run.abort_reason) and run.abort_reason in last.what
+        if ended_it and last.number not in stored:
+            return next((entry for entry in entries if entry.number == last.number), None)
+    tried = stored | {fault.number for fault in run.faults}
+    reached = max((i for i, entry in enumerate(entries) if entry.number in tried), default=-1)
+    return entries[reached + 1] if reached + 1 < len(entries) else None

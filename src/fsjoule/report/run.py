@@ -13,7 +13,7 @@ from fsjoule.model import Trace
 from fsjoule.report.answer import answer
 from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
-from fsjoule.store.folder import GATE_FILE
+from fsjoule.store.folder import GATE_FILE, PAGE
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.filesystems import contests
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from fsjoule.report.site import Site
     from fsjoule.verdicts.gated import Gated
 
-PAGE: Final = "report.html"
 # Drawing one takes 0.1 s, and whoever asks a service for a page waits for it.
 _MOST_TRACES: Final = 60
 

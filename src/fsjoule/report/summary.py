@@ -1,18 +1,32 @@
 """Aggregates measurements over repetitions into the rows of every table. Pure.
 
 Figures are the mean of the valid repetitions with their sample standard deviation (n - 1). Invalid measurements are
-counted and named, never averaged in.
+counted and named, never averaged in. Rows on filesystems' survival count outcomes instead.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from fsjoule.model import MIB, FioWorkload, Measurement, Projection, Run, SampleCounts, SeriesKey, TimedWorkload
+from fsjoule.model import (
+    MIB,
+    FileFate,
+    FioWorkload,
+    FlakeyWorkload,
+    Measurement,
+    Outcome,
+    PowerLossWorkload,
+    Run,
+    SampleCounts,
+    SeriesKey,
+    TimedWorkload,
+)
 from fsjoule.model.labels import series_labels
-from fsjoule.report.outcomes import OutcomeRow, outcome_row
+from fsjoule.model.metrics import Metric, figure_of, figure_with_card, uncertainty_of
+from fsjoule.statistics.proportions import clopper_pearson
 from fsjoule.statistics.spread import Spread, spread_of
 from fsjoule.suites.published.catalogue import PublishedRow, row_for
 from fsjoule.suites.published.summary import SuiteSummary, suite_summary
@@ -22,85 +36,52 @@ MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", *MEASURING, "idle", "reading", "other")
 _BOARD_ON: Final = "board_on"
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One series on one kernel. `label` is the filesystem, with its options if the run has several."""
-
-    label: str
-    kernel: str
-    series: SeriesKey
-    valid: int
-    invalid: int
-    power_w: Spread | None
-    idle_power_w: Spread | None
+W = TypeVar("W", FioWorkload, TimedWorkload)
+W_co = TypeVar("W_co", FioWorkload, TimedWorkload, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """A card's projected time and energy; `both_*` is the measured part followed by the card's."""
+    """A card's projected time and energy. `figures` have the measured part followed by the card's."""
 
     card: str
     requests_per_mib: Spread | None
     card_mib_per_s: Spread | None
     card_mj_per_mib: Spread | None
-    both_mib_per_s: Spread | None
-    both_mj_per_mib: Spread | None
+    figures: Mapping[Metric, Spread]
 
 
 @dataclass(frozen=True, slots=True)
-class FioRow(Row):
-    """One fio workload on one filesystem. Ratios are `with_card` over published.
+class SummaryRow(Generic[W_co]):
+    """One series on one kernel. `label` is the filesystem, with its options if the run has several.
 
-    `energy_uncertainty_mj_per_mib` is the meter's standard uncertainty (k=1), the same for all repetitions.
+    `figures` are those that a valid repetition has. `uncertainties` are the meter's standard ones (k=1), the same for
+    all repetitions. `projected` is known on a board whose own card takes no time.
     """
 
-    workload: FioWorkload
-    throughput_mib_per_s: Spread | None
-    iops: Spread | None
-    energy_mj_per_mib: Spread | None
-    energy_net_mj_per_mib: Spread | None
-    energy_uncertainty_mj_per_mib: float | None
-    write_amplification: Spread | None
-    cpu_s_per_mib: Spread | None
-    latency_p99_ms: Spread | None
+    label: str
+    kernel: str
+    series: SeriesKey
+    workload: W_co
+    valid: int
+    invalid: int
+    figures: Mapping[Metric, Spread]
+    uncertainties: Mapping[Metric, float]
+    idle_power_w: Spread | None
     projected: Projected | None
     published: PublishedRow | None
 
+    def with_card(self, metric: Metric) -> Spread | None:
+        """The figure with the card's projected part, if there is one."""
+        return (self.figures if self.projected is None else self.projected.figures).get(metric)
+
     @property
     def throughput_ratio(self) -> float | None:
-        return _ratio(self.with_card[0], self.published and self.published.throughput_mib_per_s)
+        return _ratio(self.with_card(Metric.THROUGHPUT), self.published and self.published.throughput_mib_per_s)
 
     @property
     def energy_ratio(self) -> float | None:
-        return _ratio(self.with_card[1], self.published and self.published.energy_mj_per_mib)
-
-    @property
-    def with_card(self) -> tuple[Spread | None, Spread | None]:
-        """Throughput and energy per MiB, with the card's projected part if there is one."""
-        if self.projected is None:
-            return self.throughput_mib_per_s, self.energy_mj_per_mib
-        return self.projected.both_mib_per_s, self.projected.both_mj_per_mib
-
-
-@dataclass(frozen=True, slots=True)
-class TimedRow(Row):
-    """One timed operation on one filesystem; energies are per operation.
-
-    `projected_*` have a card's projected time and energy in them, on a board whose own card takes no time.
-    """
-
-    workload: TimedWorkload
-    duration_s: Spread | None
-    energy_mj: Spread | None
-    energy_net_mj: Spread | None
-    projected_s: Spread | None
-    projected_mj: Spread | None
-
-    @property
-    def with_card(self) -> tuple[Spread | None, Spread | None]:
-        """Time and energy, with the card's projected part if there is one."""
-        return self.projected_s or self.duration_s, self.projected_mj or self.energy_mj
+        return _ratio(self.with_card(Metric.ENERGY), self.published and self.published.energy_mj_per_mib)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +111,8 @@ class Summary:
     run: Run
     simulated: bool
     measured: int
-    fio: tuple[FioRow, ...]
-    timed: tuple[TimedRow, ...]
+    fio: tuple[SummaryRow[FioWorkload], ...]
+    timed: tuple[SummaryRow[TimedWorkload], ...]
     outcomes: tuple[OutcomeRow, ...]
     invalid: tuple[Measurement, ...]
     remarks: tuple[Remark, ...]
@@ -167,15 +148,15 @@ def summarise(
     """Aggregate a run's measurements by series and kernel, in the order of operations, filesystems and kernels."""
     groups = _grouped(run, measurements)
     labels = series_labels(series for series, _ in groups)
-    fio: list[FioRow] = []
-    timed: list[TimedRow] = []
+    fio: list[SummaryRow[FioWorkload]] = []
+    timed: list[SummaryRow[TimedWorkload]] = []
     outcomes: list[OutcomeRow] = []
     for (series, _), group in groups.items():
         match group[0].workload:
             case FioWorkload() as workload:
-                fio.append(_fio_row(labels[series], workload, group))
+                fio.append(_row(labels[series], workload, group))
             case TimedWorkload() as workload:
-                timed.append(_timed_row(labels[series], workload, group))
+                timed.append(_row(labels[series], workload, group))
             case workload:
                 outcomes.append(outcome_row(labels[series], workload, group))
     phases, board_on_s, utilisation = _time(run.phases_s)
@@ -229,54 +210,27 @@ def _spread(group: Iterable[Measurement], get: Callable[[Measurement], float | N
     return spread_of(get(m) for m in group if m.valid)
 
 
-def _mean(group: Iterable[Measurement], get: Callable[[Measurement], float | None]) -> float | None:
-    spread = _spread(group, get)
-    return None if spread is None else spread.mean
+def _spreads(
+    group: Sequence[Measurement], get: Callable[[Measurement, Metric], float | None]
+) -> Mapping[Metric, Spread]:
+    spreads = ((metric, _spread(group, lambda m, metric=metric: get(m, metric))) for metric in Metric)
+    return {metric: spread for metric, spread in spreads if spread is not None}
 
 
-def _fio_row(label: str, workload: FioWorkload, group: Sequence[Measurement]) -> FioRow:
+def _row(label: str, workload: W, group: Sequence[Measurement]) -> SummaryRow[W]:
     key = group[0].series
-    return FioRow(
+    return SummaryRow(
         label=label,
         kernel=group[0].kernel,
         series=key,
+        workload=workload,
         valid=sum(m.valid for m in group),
         invalid=sum(not m.valid for m in group),
-        power_w=_spread(group, _power_w),
-        idle_power_w=_spread(group, _idle_power_w),
-        workload=workload,
-        throughput_mib_per_s=_spread(group, lambda m: m.throughput_mib_per_s),
-        iops=_spread(group, lambda m: m.iops),
-        energy_mj_per_mib=_spread(group, lambda m: m.energy_mj_per_mib.value if m.energy_mj_per_mib else None),
-        energy_net_mj_per_mib=_spread(
-            group, lambda m: m.energy_net_mj_per_mib.value if m.energy_net_mj_per_mib else None
-        ),
-        energy_uncertainty_mj_per_mib=_mean(
-            group, lambda m: m.energy_mj_per_mib.uncertainty if m.energy_mj_per_mib else None
-        ),
-        write_amplification=_spread(group, lambda m: m.write_amplification),
-        cpu_s_per_mib=_spread(group, lambda m: m.cpu_s_per_mib),
-        latency_p99_ms=_spread(group, lambda m: m.fio.p99_ms if m.fio else None),
+        figures=_spreads(group, figure_of),
+        uncertainties={metric: spread.mean for metric, spread in _spreads(group, uncertainty_of).items()},
+        idle_power_w=_spread(group, lambda m: m.energy.idle_power_w.value if m.energy else None),
         projected=_projected(group),
         published=row_for(key.suite, key.filesystem, workload),
-    )
-
-
-def _timed_row(label: str, workload: TimedWorkload, group: Sequence[Measurement]) -> TimedRow:
-    return TimedRow(
-        label=label,
-        kernel=group[0].kernel,
-        series=group[0].series,
-        valid=sum(m.valid for m in group),
-        invalid=sum(not m.valid for m in group),
-        power_w=_spread(group, _power_w),
-        idle_power_w=_spread(group, _idle_power_w),
-        workload=workload,
-        duration_s=_spread(group, lambda m: m.duration_s),
-        energy_mj=_spread(group, lambda m: m.energy.gross_mj.value if m.energy else None),
-        energy_net_mj=_spread(group, lambda m: m.energy.net_mj.value if m.energy else None),
-        projected_s=_spread(group, lambda m: m.projected.both_s if m.projected else None),
-        projected_mj=_spread(group, lambda m: m.projected.both_mj if m.projected else None),
     )
 
 
@@ -284,17 +238,12 @@ def _projected(group: Sequence[Measurement]) -> Projected | None:
     cards = sorted({m.projected.card for m in group if m.projected})
     if not cards:
         return None
-
-    def spread(get: Callable[[Projection], float | None]) -> Spread | None:
-        return _spread(group, lambda m: get(m.projected) if m.projected else None)
-
     return Projected(
         card=", ".join(cards),
         requests_per_mib=_spread(group, _requests_per_mib),
-        card_mib_per_s=spread(lambda p: p.card_mib_per_s),
-        card_mj_per_mib=spread(lambda p: p.card_mj_per_mib),
-        both_mib_per_s=spread(lambda p: p.both_mib_per_s),
-        both_mj_per_mib=spread(lambda p: p.both_mj_per_mib),
+        card_mib_per_s=_spread(group, lambda m: m.projected.card_mib_per_s if m.projected else None),
+        card_mj_per_mib=_spread(group, lambda m: m.projected.card_mj_per_mib if m.projected else None),
+        figures=_spreads(group, figure_with_card),
     )
 
 
@@ -307,14 +256,6 @@ def _requests_per_mib(measurement: Measurement) -> float | None:
 
 def _ratio(measured: Spread | None, published: float | None) -> float | None:
     return measured.mean / published if measured and published else None
-
-
-def _power_w(measurement: Measurement) -> float | None:
-    return measurement.energy.mean_power_w.value if measurement.energy else None
-
-
-def _idle_power_w(measurement: Measurement) -> float | None:
-    return measurement.energy.idle_power_w.value if measurement.energy else None
 
 
 def _remarks(run: Run, measurements: Sequence[Measurement]) -> tuple[Remark, ...]:
@@ -353,3 +294,74 @@ def _time(phases_s: Mapping[str, float]) -> tuple[tuple[Phase, ...], float | Non
     board_on_s = phases_s.get(_BOARD_ON)
     measuring_s = sum(phases_s.get(name, 0.0) for name in MEASURING)
     return phases, board_on_s, measuring_s / board_on_s if board_on_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRow:
+    """One series on one kernel. `valid` counts its iterations, `invalid` those that the framework lost.
+
+    An iteration failed if a promised file is not intact, or the filesystem cannot be mounted for writing; `rate` is the
+    95 % interval (Clopper, Pearson) of that share. `files` counts the files of all iterations by fate. `unmountable`,
+    `read_only`, `unclean`, `complained` and `repaired` count iterations: `unclean` those among the `checked`,
+    `repaired` those among the `repairs` that were tried.
+    """
+
+    label: str
+    kernel: str
+    series: SeriesKey
+    workload: PowerLossWorkload | FlakeyWorkload
+    valid: int
+    invalid: int
+    failed: int
+    rate: tuple[float, float]
+    files: dict[FileFate, int]
+    unmountable: int
+    read_only: int
+    checked: int
+    unclean: int
+    complained: int
+    repairs: int
+    repaired: int
+
+    @property
+    def promised(self) -> int:
+        """Files of all iterations whose sync had returned."""
+        return sum(self.files.values())
+
+
+def outcome_row(label: str, workload: PowerLossWorkload | FlakeyWorkload, group: Sequence[Measurement]) -> OutcomeRow:
+    outcomes = [m.outcome for m in group if m.valid and m.outcome is not None]
+    failed = sum(each.failed for each in outcomes)
+    files = Counter[FileFate]()
+    for each in outcomes:
+        files.update(each.files)
+    checked = [each for each in outcomes if each.check_clean is not None]
+    repairs = [each for each in outcomes if each.repaired is not None]
+    return OutcomeRow(
+        label=label,
+        kernel=group[0].kernel,
+        series=group[0].series,
+        workload=workload,
+        valid=len(outcomes),
+        invalid=len(group) - len(outcomes),
+        failed=failed,
+        rate=clopper_pearson(failed, len(outcomes)),
+        files={fate: files[fate] for fate in FileFate if files[fate]},
+        unmountable=sum(not each.mounts for each in outcomes),
+        read_only=sum(each.read_only for each in outcomes),
+        checked=len(checked),
+        unclean=sum(not each.check_clean for each in checked),
+        complained=sum(bool(each.messages) for each in outcomes),
+        repairs=len(repairs),
+        repaired=sum(bool(each.repaired) for each in repairs),
+    )
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """`14 files: 12 intact, 2 missing; mounts`."""
+    fates = ", ".join(f"{count} {fate.value}" for fate, count in outcome.files.items()) or "none"
+    mounts = "read-only" if outcome.read_only else "mounts" if outcome.mounts else "does not mount"
+    words = [f"{outcome.promised} files: {fates}", mounts]
+    words += ["checker finds faults"] if outcome.check_clean is False else []
+    words += [] if outcome.repaired is None else ["repaired" if outcome.repaired else "not repaired"]
+    return "; ".join(words)

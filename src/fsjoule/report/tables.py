@@ -6,20 +6,24 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
+from fsjoule.model import FioWorkload, TimedWorkload
+from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
-from fsjoule.report.summary import FioRow, Projected, Summary, TimedRow
+from fsjoule.report.summary import Projected, Summary, SummaryRow
 from fsjoule.report.table import Cell, Column, Filled, Table, assembled
 from fsjoule.statistics.spread import Spread
 
 
-class Counted(Protocol):
+class Repeated(Protocol):
     @property
     def valid(self) -> int: ...
+    @property
+    def invalid(self) -> int: ...
 
 
-R = TypeVar("R", bound=Counted)
-S = TypeVar("S", FioRow, TimedRow)
+R = TypeVar("R", bound=Repeated)
+Rows = Sequence[SummaryRow[FioWorkload]] | Sequence[SummaryRow[TimedWorkload]]
 # Before a figure that fewer than n repetitions have; the table's footnote explains it.
 FEWER: Final = "†"
 FOOTNOTE: Final = (
@@ -41,23 +45,14 @@ _N: Final = Column("n", head=True)
 def fio_table(summary: Summary) -> Table:
     """Throughput and energy; of a board in guest time with the projected card, as a device in the field has them."""
     rows = summary.fio
-    written = figures(rows, Column("write ampl.", optional=True), lambda row: row.write_amplification, most=2)
     if any(row.projected for row in rows):
         columns = [
-            figures(rows, Column("throughput", "MiB/s"), lambda row: row.with_card[0]),
-            figures(rows, Column("energy", "mJ/MiB"), lambda row: row.with_card[1]),
-            written,
+            _with_card(rows, Metric.THROUGHPUT),
+            _with_card(rows, Metric.ENERGY),
+            _measured(rows, Metric.WRITE_AMPLIFICATION, optional=True),
         ]
         return _series_table("Throughput and energy with the card", summary, rows, columns)
-    columns = [
-        figures(rows, Column("throughput", "MiB/s"), lambda row: row.throughput_mib_per_s),
-        figures(rows, Column("IOPS", optional=True), lambda row: row.iops, most=0),
-        figures(rows, Column("power", "W", optional=True), lambda row: row.power_w),
-        figures(rows, Column("energy", "mJ/MiB"), lambda row: row.energy_mj_per_mib),
-        figures(rows, Column("net", "mJ/MiB", optional=True), lambda row: row.energy_net_mj_per_mib),
-        written,
-    ]
-    return _series_table("Throughput and energy", summary, rows, columns)
+    return _series_table("Throughput and energy", summary, rows, _page_columns(rows, fio_metrics))
 
 
 def fio_footnote(summary: Summary) -> str:
@@ -67,9 +62,9 @@ def fio_footnote(summary: Summary) -> str:
     factor = f" (size factor {', '.join(f'{each:g}' for each in factors)})" if factors else ""
     notes = [FOOTNOTE, f"files of {', '.join(map(size_label, sizes))}{factor}"]
     shares = [
-        row.energy_uncertainty_mj_per_mib / row.energy_mj_per_mib.mean
+        row.uncertainties[Metric.ENERGY] / row.figures[Metric.ENERGY].mean
         for row in summary.fio
-        if row.energy_uncertainty_mj_per_mib is not None and row.energy_mj_per_mib and row.energy_mj_per_mib.mean
+        if Metric.ENERGY in row.uncertainties and row.figures[Metric.ENERGY].mean
     ]
     notes += [f"the meter's own uncertainty is up to {100 * max(shares):.1f} % (k=1)"] if shares else []
     return "; ".join(notes)
@@ -77,21 +72,15 @@ def fio_footnote(summary: Summary) -> str:
 
 def timed_table(summary: Summary) -> Table:
     rows = summary.timed
-    if any(row.projected_s for row in rows):
+    if any(row.projected for row in rows):
         columns = [
-            figures(rows, Column("time", "s"), lambda row: row.with_card[0]),
-            figures(rows, Column("energy", "mJ"), lambda row: row.with_card[1], most=1),
-            figures(rows, Column("kernel's path", "s", optional=True), lambda row: row.duration_s),
-            figures(rows, Column("its energy", "mJ", optional=True), lambda row: row.energy_mj, most=1),
+            _with_card(rows, Metric.DURATION),
+            _with_card(rows, Metric.OPERATION_ENERGY),
+            _measured(rows, Metric.DURATION, "kernel's path", optional=True),
+            _measured(rows, Metric.OPERATION_ENERGY, "its energy", optional=True),
         ]
         return _series_table("Timed operations with the card", summary, rows, columns)
-    columns = [
-        figures(rows, Column("time", "s"), lambda row: row.duration_s),
-        figures(rows, Column("power", "W", optional=True), lambda row: row.power_w),
-        figures(rows, Column("energy", "mJ"), lambda row: row.energy_mj, most=1),
-        figures(rows, Column("net", "mJ", optional=True), lambda row: row.energy_net_mj, most=1),
-    ]
-    return _series_table("Timed operations", summary, rows, columns)
+    return _series_table("Timed operations", summary, rows, _page_columns(rows, timed_metrics))
 
 
 def published_table(summary: Summary) -> Table | None:
@@ -100,17 +89,15 @@ def published_table(summary: Summary) -> Table | None:
     if not rows:
         return None
     with_card = " with card" if any(row.projected for row in rows) else ""
-    throughput = figures(rows, Column(f"throughput{with_card}", "MiB/s"), lambda row: row.with_card[0])
-    energy = figures(rows, Column(f"energy{with_card}", "mJ/MiB"), lambda row: row.with_card[1])
     published = [row.published for row in rows if row.published is not None]
     columns = [
-        throughput,
+        _with_card(rows, Metric.THROUGHPUT, f"throughput{with_card}"),
         (
             Column(PUBLISHED, "MiB/s", joins=True, optional=True),
             [Cell(f"{figure.throughput_mib_per_s:.1f}") for figure in published],
         ),
         (Column("ratio", joins=True), [Cell(ratio_text(row.throughput_ratio)) for row in rows]),
-        energy,
+        _with_card(rows, Metric.ENERGY, f"energy{with_card}"),
         (
             Column(PUBLISHED, "mJ/MiB", joins=True, optional=True),
             [Cell(f"{figure.energy_mj_per_mib:.2f}") for figure in published],
@@ -125,28 +112,25 @@ def kernel_tables(summary: Summary) -> list[Table]:
     if not summary.several_kernels:
         return []
     tables = [
-        _kernel_table("Throughput by kernel, MiB/s", summary, summary.fio, lambda row: row.throughput_mib_per_s),
-        _kernel_table("Energy by kernel, mJ/MiB", summary, summary.fio, lambda row: row.energy_mj_per_mib),
-        _kernel_table("CPU time by kernel, s/MiB", summary, summary.fio, lambda row: row.cpu_s_per_mib, most=4),
-        _kernel_table("Time by kernel, s", summary, summary.timed, lambda row: row.duration_s),
-        _kernel_table("Energy by kernel, mJ", summary, summary.timed, lambda row: row.energy_mj, most=1),
+        _kernel_table(summary, rows, metric)
+        for rows, metrics in ((summary.fio, fio_metrics), (summary.timed, timed_metrics))
+        for metric in metrics(Use.KERNELS)
     ]
     return [table for table in tables if table.rows]
 
 
-def _kernel_table(
-    title: str, summary: Summary, rows: Sequence[S], get: Callable[[S], Spread | None], *, most: int = 3
-) -> Table:
+def _kernel_table(summary: Summary, rows: Rows, metric: Metric) -> Table:
     """A row per operation and filesystem, a column per kernel; all figures have the same decimals."""
-    found = {(row.workload.label, row.label, row.kernel): row for row in rows if get(row) is not None}
+    title = f"{metric.row.short[0].upper()}{metric.row.short[1:]} by kernel, {metric.unit}"
+    found = {(row.workload.label, row.label, row.kernel): row for row in rows if metric in row.figures}
     series = list(dict.fromkeys((operation, label) for operation, label, _ in found))
-    decimals = decimals_for([get(row) for row in found.values()], most=most)
+    decimals = decimals_for([row.figures[metric] for row in found.values()], most=metric.row.most_decimals)
     body: list[tuple[Cell, ...]] = []
     for operation, label in series:
         cells: list[Cell] = []
         for kernel in summary.run.plan.kernels:
             row = found.get((operation, label, kernel))
-            spread = None if row is None else get(row)
+            spread = row and row.figures[metric]
             fewer = FEWER if row is not None and spread is not None and spread.n != row.valid else ""
             cells.append(Cell(fewer + mean_text(spread, decimals), sd_text(spread, decimals)))
         body.append((Cell(operation), Cell(label), *cells))
@@ -165,16 +149,16 @@ def projected_table(summary: Summary) -> Table | None:
         return figures(rows, column, lambda row: get(row.projected) if row.projected else None)
 
     columns = [
-        figures(rows, Column("kernel's path", "MiB/s"), lambda row: row.throughput_mib_per_s),
-        figures(rows, Column("its CPU", "s/MiB", optional=True), lambda row: row.cpu_s_per_mib, most=5),
-        figures(rows, Column("its power", "W", optional=True), lambda row: row.power_w),
-        figures(rows, Column("its energy", "mJ/MiB", optional=True), lambda row: row.energy_mj_per_mib),
-        figures(rows, Column("net", "mJ/MiB", optional=True), lambda row: row.energy_net_mj_per_mib),
+        _measured(rows, Metric.THROUGHPUT, "kernel's path"),
+        figures(rows, Column("its CPU", "s/MiB", optional=True), lambda row: row.figures.get(Metric.CPU), most=5),
+        _measured(rows, Metric.POWER, "its power", optional=True),
+        _measured(rows, Metric.ENERGY, "its energy", optional=True),
+        _measured(rows, Metric.NET_ENERGY, optional=True),
         projected(Column("requests", "1/MiB", optional=True), lambda p: p.requests_per_mib),
         projected(Column("card", "MiB/s", optional=True), lambda p: p.card_mib_per_s),
         projected(Column("card", "mJ/MiB", optional=True), lambda p: p.card_mj_per_mib),
-        projected(Column("with card", "MiB/s"), lambda p: p.both_mib_per_s),
-        projected(Column("with card", "mJ/MiB"), lambda p: p.both_mj_per_mib),
+        projected(Column("with card", "MiB/s"), lambda p: p.figures.get(Metric.THROUGHPUT)),
+        projected(Column("with card", "mJ/MiB"), lambda p: p.figures.get(Metric.ENERGY)),
     ]
     return _series_table("The kernel's path alone, and the card as projected", summary, rows, columns)
 
@@ -204,10 +188,25 @@ def figures(rows: Sequence[R], column: Column, get: Callable[[R], Spread | None]
     return column, cells
 
 
+def _page_columns(rows: Rows, metrics: Callable[[Use], tuple[Metric, ...]]) -> list[Filled]:
+    """The columns of a run's table; a narrow terminal leaves out what is no main figure."""
+    return [_measured(rows, metric, optional=metric not in metrics(Use.MAIN)) for metric in metrics(Use.PAGE)]
+
+
+def _measured(rows: Rows, metric: Metric, name: str = "", *, optional: bool = False) -> Filled:
+    column = Column(name or metric.row.short, metric.row.printed_unit, optional=optional)
+    return figures(rows, column, lambda row: row.figures.get(metric), most=metric.row.most_decimals)
+
+
+def _with_card(rows: Rows, metric: Metric, name: str = "") -> Filled:
+    column = Column(name or metric.row.short, metric.unit)
+    return figures(rows, column, lambda row: row.with_card(metric), most=metric.row.most_decimals)
+
+
 def _series_table(
     title: str,
     summary: Summary,
-    rows: Sequence[FioRow] | Sequence[TimedRow],
+    rows: Rows,
     columns: Sequence[Filled],
     *,
     with_n: bool = True,
@@ -223,11 +222,6 @@ def _series_table(
     if with_n:
         heads.append(repetitions(rows))
     return assembled(title, [*heads, *columns], simulated=summary.simulated, groups=operations)
-
-
-class Repeated(Counted, Protocol):
-    @property
-    def invalid(self) -> int: ...
 
 
 def repetitions(rows: Sequence[Repeated]) -> Filled:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import jinja2
 from markupsafe import Markup
 
 from fsjoule.report import style
-
-if TYPE_CHECKING:
-    from fsjoule.report.site import Site
 
 _TEMPLATES: Final = jinja2.Environment(
     loader=jinja2.PackageLoader("fsjoule.report", "templates"),
@@ -22,8 +19,11 @@ _TEMPLATES: Final = jinja2.Environment(
 )
 
 
-def render(template: str, *, site: Site | None = None, **values: object) -> str:
-    """A page: one file with its style sheet, as `css`; or a page of a `site`, which has that in a file of its own."""
+def render(template: str, *, site: object = None, **values: object) -> str:
+    """A page: one file with its style sheet, as `css`; or a page of a `site`, which has that in a file of its own.
+
+    A `site` is a `site.Site`, which knows templates: only they ask it, so its type is not named here.
+    """
     css = None if site else Markup(style_sheet())  # noqa: S704 - our own style sheet
     return _TEMPLATES.get_template(template).render(css=css, site=site, **values)
 

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.model import RunStatus
-from fsjoule.report.answer import RULE, Answer, answer_table
+from fsjoule.report.answer import RULE, RunAnswer, answer_table
 from fsjoule.report.facts import kernels_text
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def print_summary(
     console: Console,
     summary: Summary,
-    answer: Answer | None = None,
+    answer: RunAnswer | None = None,
     *,
     folder: Path | None = None,
     page: Path | None = None,
@@ -55,7 +55,7 @@ def print_summary(
         console.print(_headline_of(answer, summary))  # the tables may have scrolled the first one away
 
 
-def _renderables(summary: Summary, answer: Answer | None, room: int | None) -> Iterator[ConsoleRenderable]:
+def _renderables(summary: Summary, answer: RunAnswer | None, room: int | None) -> Iterator[ConsoleRenderable]:
     if answer is not None:
         yield from _answer(answer, summary, room)
     yield _headline(summary)
@@ -79,7 +79,7 @@ def _renderables(summary: Summary, answer: Answer | None, room: int | None) -> I
     yield from _left_out(summary)
 
 
-def _answer(answer: Answer, summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
+def _answer(answer: RunAnswer, summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
     if answer.headline:
         yield _headline_of(answer, summary)
     if answer.lines:
@@ -87,7 +87,7 @@ def _answer(answer: Answer, summary: Summary, room: int | None) -> Iterator[Cons
         yield footnote(RULE)
 
 
-def _headline_of(answer: Answer, summary: Summary) -> Text:
+def _headline_of(answer: RunAnswer, summary: Summary) -> Text:
     text = Text(f"\n{answer.headline}", style="bold green")
     if summary.simulated:
         text.append("  simulated", style="bold yellow")

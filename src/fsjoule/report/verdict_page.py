@@ -15,11 +15,11 @@ from fsjoule.report.explanation.section import section
 from fsjoule.report.findings import TONES
 from fsjoule.report.forest_chart import NOTE, Findings, forest_charts
 from fsjoule.report.numbers import signed
-from fsjoule.report.run import PAGE
 from fsjoule.report.site import Site
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.words import means
+from fsjoule.store.folder import PAGE
 from fsjoule.verdicts.explanation.changes import Explanation
 from fsjoule.verdicts.finding import important_first
 

@@ -14,14 +14,14 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host.files import write_file
 from fsjoule.model.series import Where
 from fsjoule.report.gating.document import to_document
-from fsjoule.report.run import PAGE, write_report
+from fsjoule.report.run import write_report
 from fsjoule.runs.open_run import Observer
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Request
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.files import check_writable
-from fsjoule.store.folder import GATE_FILE
+from fsjoule.store.folder import GATE_FILE, PAGE
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
 from fsjoule.verdicts.gate import Judge, Pair, Test, known_noise

@@ -36,6 +36,7 @@ TRACE_FILE: Final = "trace.parquet"
 CHECKSUMS_FILE: Final = "SHA256SUMS"
 _CHECKSUM: Final = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 GATE_FILE: Final = "gate.json"  # the answer of the gate that measured this run
+PAGE: Final = "report.html"  # the run's page, which report writes
 FETCHED: Final = ".fetched-"  # begins the name of a folder with a run that is being fetched
 # The start time, the board and the run's id.
 RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)-[^/]+-[a-z0-9]+")

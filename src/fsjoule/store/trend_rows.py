@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.model.series import UNKNOWN_ORIGIN, Order, Origin, Series
 
 # Positions in a row; figures start at `FIGURES`, in the requested order.
@@ -20,8 +20,8 @@ Row = tuple[Any, ...]
 Labels = Mapping[tuple[int, int], str]
 
 # The default metrics of fio's jobs, and of timed operations.
-FIO: Final = (Metric.THROUGHPUT, Metric.ENERGY)
-TIMED: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
+FIO: Final = fio_metrics(Use.MAIN)
+TIMED: Final = timed_metrics(Use.MAIN)
 USUAL: Final = FIO + TIMED
 
 

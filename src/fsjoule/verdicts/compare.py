@@ -199,8 +199,7 @@ def _comparisons(
                 one, two = figures(ours[cell], theirs[cell], metric)
                 runs = _runs(ours[cell], theirs[cell], metric) if in_order else None
                 found.append(Comparison(subject, metric, one, two, paired, runs))
-            # Workloads that only read have no write amplification, and timed operations no figures of fio's.
-            elif not metrics and metric is not Metric.WRITE_AMPLIFICATION:
+            elif not metrics and not metric.row.only_writes:
                 lacking[metric] = lacking.get(metric, 0) + 1
     if metrics and not found:
         raise ConfigError(f"no series of the two sides has {' or '.join(metrics)}")

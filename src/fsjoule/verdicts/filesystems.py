@@ -12,7 +12,7 @@ import numpy as np
 
 from fsjoule.model import FioWorkload, Measurement, SeriesKey, TimedWorkload, Workload
 from fsjoule.model.labels import series_labels
-from fsjoule.model.metrics import Figure, Metric, figure_of
+from fsjoule.model.metrics import Metric, Use, figure_of, figure_with_card, fio_metrics, timed_metrics
 from fsjoule.model.series import Series
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.outcome import Outcome
@@ -22,9 +22,6 @@ from fsjoule.verdicts.finding import Finding, Subject
 
 # Forty variants in eight operations have 12,480 pairs.
 MOST_PAIRS: Final = 20_000
-# Speed and energy of a fio job and of a timed operation. With every further figure each would need more boots.
-_FIO: Final = (Metric.THROUGHPUT, Metric.ENERGY)
-_TIMED: Final = (Metric.DURATION, Metric.OPERATION_ENERGY)
 
 Preferred = Finding[Statement]
 """A figure of two filesystems: the first of a contest is the candidate, the other one the baseline."""
@@ -88,7 +85,7 @@ def contests(measurements: Sequence[Measurement], rule: Rule | None = None) -> t
     entered = [
         one
         for group in _groups(usable).values()
-        for metric in (_FIO if isinstance(group[0].workload, FioWorkload) else _TIMED)
+        for metric in (fio_metrics if isinstance(group[0].workload, FioWorkload) else timed_metrics)(Use.MAIN)
         if len((one := _Entered.of(group, metric, labels)).names) > 1
     ]
     if sum(math.comb(len(one.names), 2) for one in entered) > MOST_PAIRS:
@@ -112,10 +109,10 @@ class _Entered:
     def of(cls, group: Sequence[Measurement], metric: Metric, labels: Mapping[SeriesKey, str]) -> _Entered:
         """A filesystem without any usable figure does not enter."""
         series = {labels[m.series]: m.series for m in group}
-        with_card = all(_with_card(m, metric) is not None for m in group)
+        with_card = all(figure_with_card(m, metric) is not None for m in group)
         logarithms: dict[str, dict[int, float]] = {}
         for m in group:
-            figure = _with_card(m, metric) if with_card else figure_of(m, metric)
+            figure = figure_with_card(m, metric) if with_card else figure_of(m, metric)
             if figure is not None and complaint(figure) is None:
                 logarithms.setdefault(labels[m.series], {})[m.repetition] = math.log(figure)
         means = {name: float(np.mean(list(boots.values()))) for name, boots in logarithms.items()}
@@ -167,23 +164,6 @@ class _Entered:
 
     def _mean(self, name: str) -> float:
         return math.exp(float(np.mean(list(self.logarithms[name].values()))))
-
-
-def _with_card(m: Measurement, metric: Metric) -> Figure:
-    """The figure with the projected card, which a device in the field has; None without a projection."""
-    if m.projected is None:
-        return None
-    match metric:
-        case Metric.THROUGHPUT:
-            return m.projected.both_mib_per_s
-        case Metric.ENERGY:
-            return m.projected.both_mj_per_mib
-        case Metric.DURATION:
-            return m.projected.both_s
-        case Metric.OPERATION_ENERGY:
-            return m.projected.both_mj
-        case _:
-            return None
 
 
 def _groups(measurements: Iterable[Measurement]) -> dict[tuple[SeriesKey, str], list[Measurement]]:

@@ -15,10 +15,9 @@ from fsjoule.statistics.ratios import Interval
 
 B_co = TypeVar("B_co", covariant=True)
 
-# The largest relative standard deviation of boots on a board in guest time, for the figures for which it was measured
+# The largest relative standard deviation of boots on a board in guest time, for the figures that are `steady`
 # (docs/deterministic-figures.md). Boots of one kernel never differed by more than half of `_FAR` times as much.
 GUEST_TIME_SPREAD: Final = 0.01
-_SPREAD_OF: Final = frozenset({Metric.THROUGHPUT, Metric.IOPS, Metric.ENERGY, Metric.CPU, Metric.DURATION})
 _FAR: Final = 5
 FAR_FROM_EQUAL: Final = _FAR * GUEST_TIME_SPREAD
 
@@ -93,7 +92,7 @@ class Finding(Generic[B_co]):
     @property
     def single(self) -> bool:
         """Whether this is one boot of each side on a board in guest time: no verdict, but its spread is known."""
-        known = self.guest_time and self.metric in _SPREAD_OF and self.ratio is not None
+        known = self.guest_time and self.metric.row.steady and self.ratio is not None
         return known and self.undecided and self.boots == (1, 1)
 
     @property

@@ -6,10 +6,6 @@ name. A job's own token may upload, list and download packages.
 
 from __future__ import annotations
 
-import errno
-import io
-import shutil
-import tarfile
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,27 +23,19 @@ from gitlab.v4.objects import Project
 
 from fsjoule.ci.gitlab.server import needed, told_without_token
 from fsjoule.errors import ResultError, StorageError
-from fsjoule.host.inside import read_inside
-from fsjoule.host.unpacking import DAMAGED, tar_within
+from fsjoule.store.archive import ARCHIVE_SUFFIX, digest_table, pack_run, unpack_run
 from fsjoule.store.folder import RUN_NAME
-from fsjoule.store.reader import load_run, run_files
+from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import check_folders, find_runs
 
 PACKAGE: Final = "fsjoule-run"
-_FILE: Final = "run.tar.gz"
+_FILE: Final = f"run{ARCHIVE_SUFFIX}"
 _TOKEN: Final = "CI_JOB_TOKEN"  # noqa: S105 - its name, not a token
 _TIMEOUT_S: Final = 120.0
 _MOST_BYTES: Final = 1 << 30
-_MOST_FILES: Final = 1 << 16
-# Of an archive: each file has a header of one block or more, and fills its last one.
-_HEADERS_BYTES: Final = 2048
 _PART_BYTES: Final = 1 << 20
 _TOO_LARGE: Final = "it is too large for a run folder"
-_TOO_MANY: Final = "it has too many files for a run folder"
 _AHEAD: Final = timedelta(days=1)  # clocks differ
-# A repeated name, a file used as a folder, a name too long: the archive is at fault, not the disk.
-_BAD_NAME: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
-_MODE: Final = 0o644
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,34 +90,13 @@ def push_runs(where: Registry, paths: Iterable[Path]) -> Pushed:
             with TemporaryDirectory() as work:
                 packed = Path(work) / _FILE
                 try:
-                    problems += _pack(folder, packed)
+                    pack_run(folder, digest_table(folder, problems), packed, most_bytes=_MOST_BYTES)
                 except ResultError as error:
                     problems.append(f"{folder.name}: {error.what}")
                     continue
                 project.generic_packages.upload(PACKAGE, folder.name, _FILE, path=packed)
             uploaded += 1
     return Pushed(uploaded, known_before, tuple(problems))
-
-
-def _pack(folder: Path, packed: Path) -> list[str]:
-    """Make an archive of a run folder; returns the entries left out because no run folder has them: links, devices.
-
-    Raises ResultError if the folder cannot be read, or is too large to be fetched again.
-    """
-    problems: list[str] = []
-    size_bytes = 0
-    with tarfile.open(packed, "w:gz") as archive:
-        for number, names in enumerate(run_files(folder, problems), 1):
-            if number > _MOST_FILES:
-                raise ResultError(_TOO_MANY)
-            content = read_inside(folder, *names, at_most=_MOST_BYTES - size_bytes)
-            if content is None:
-                continue  # removed meanwhile
-            size_bytes += len(content)
-            member = tarfile.TarInfo("/".join((folder.name, *names)))
-            member.size, member.mode = len(content), _MODE
-            archive.addfile(member, io.BytesIO(content))
-    return problems
 
 
 def pull_runs(where: Registry, into: Path, *, most: int, most_bytes: int = _MOST_BYTES) -> Pulled:
@@ -148,8 +115,8 @@ def pull_runs(where: Registry, into: Path, *, most: int, most_bytes: int = _MOST
                 try:
                     _pull(project, name, into, most_bytes)
                     fetched += 1
-                except (*DAMAGED, ResultError) as error:
-                    problems.append(f"{name}: {error}")
+                except ResultError as error:
+                    problems.append(f"{name}: {error.what}")
                 except GitlabGetError as error:
                     if error.response_code != HTTPStatus.NOT_FOUND:
                         raise
@@ -171,50 +138,9 @@ def _pull(project: Project, name: str, into: Path, most_bytes: int) -> None:
                 file.write(part)
 
             project.generic_packages.download(PACKAGE, name, _FILE, streamed=True, action=write, chunk_size=_PART_BYTES)
-        unpack_run(packed, Path(work), most_bytes=most_bytes)
+        unpack_run(packed, name, Path(work), most_bytes=most_bytes)
         load_run(Path(work) / name)
         (Path(work) / name).rename(into / name)
-
-
-def unpack_run(packed: Path, into: Path, *, most_bytes: int = _MOST_BYTES, most_files: int = _MOST_FILES) -> None:
-    """Unpack files and folders below the folder `into`, without owners and modes.
-
-    Raises ResultError for links, devices, names that lead out of the folder, too many files and too many bytes; DAMAGED
-    for what is no archive. tarfile's own filters came with Python 3.11.4; Debian 12 has 3.11.2.
-    """
-    left_bytes = most_bytes
-    with tar_within(packed, most_bytes + most_files * _HEADERS_BYTES) as archive:
-        for number, member in enumerate(archive, 1):
-            if member.size < 0:  # tarfile would go back and never end
-                raise ResultError("a file in its archive has a size below 0")
-            left_bytes -= member.size  # of a sparse file with its holes
-            if left_bytes < 0:
-                raise ResultError(_TOO_LARGE)
-            if number > most_files:
-                raise ResultError(_TOO_MANY)
-            _unpack(archive, member, into)
-
-
-def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
-    if not (member.isreg() or member.isdir()):
-        raise ResultError(f"{member.name!r} in its archive is neither a file nor a folder")
-    # An unprintable name is not text, or contains control characters.
-    if not member.name.isprintable() or member.name.startswith("/") or ".." in member.name.split("/"):
-        raise ResultError(f"{member.name!r} in its archive would be outside of the folder")
-    path = into / member.name
-    try:
-        if member.isdir():
-            path.mkdir(parents=True, exist_ok=True)
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        content = archive.extractfile(member)
-        assert content is not None, "it is a file"
-        with content, path.open("xb") as file:
-            shutil.copyfileobj(content, file, _PART_BYTES)
-    except OSError as error:
-        if error.errno not in _BAD_NAME:
-            raise
-        raise ResultError(f"{member.name!r} in its archive cannot be made: {error.strerror}") from error
 
 
 def _versions(project: Project) -> Iterator[str]:

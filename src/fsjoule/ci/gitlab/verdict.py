@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ResultError
-from fsjoule.report.allure.words import TRENDS
+from fsjoule.report.allure.documents import TRENDS
 from fsjoule.report.gating.document import from_document
-from fsjoule.report.run import PAGE
-from fsjoule.store.folder import GATE_FILE
+from fsjoule.store.folder import GATE_FILE, PAGE
 from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import find_runs
 from fsjoule.verdicts.gated import Gated

@@ -7,15 +7,18 @@ from typing import Final
 
 from fsjoule.model import FioWorkload
 from fsjoule.report.numbers import decimals_for, mean_text, sd_text
-from fsjoule.report.publications.drawing import bars, drawn_by, lines
 from fsjoule.report.publications.hazards import dm_flakey, power_loss
-from fsjoule.report.publications.sections import Drawing, Section
 from fsjoule.report.publications.view import (
+    Drawing,
+    SuiteSection,
     View,
+    bars,
     beside,
+    drawn_by,
     heads,
     jobs_of,
     label_of,
+    lines,
     measured,
     pattern_of,
     pivot,
@@ -27,7 +30,7 @@ from fsjoule.suites.published.cells import Quantity
 from fsjoule.suites.published.measured import Row
 
 
-def sections(view: View) -> list[Section]:
+def sections(view: View) -> list[SuiteSection]:
     return [_PARTS[part](view, view.part(part)) for part in view.suite.parts if part in _PARTS]
 
 
@@ -39,9 +42,9 @@ def _section(
     *,
     charts: Sequence[Drawing] = (),
     notes: Sequence[str] = (),
-) -> Section:
+) -> SuiteSection:
     shown = tuple(table for table in tables if table.rows)
-    return Section(title, part, shown, tuple(charts), (*notes, view.footnote(part)))
+    return SuiteSection(title, part, shown, tuple(charts), (*notes, view.footnote(part)))
 
 
 def _columns(rows: Sequence[Row], *quantities: Quantity) -> list[Filled]:
@@ -49,7 +52,7 @@ def _columns(rows: Sequence[Row], *quantities: Quantity) -> list[Filled]:
     return [measured(rows, quantity) for quantity in quantities if any(row.spread(quantity) for row in rows)]
 
 
-def _bandwidth(view: View, rows: Sequence[Row]) -> Section:
+def _bandwidth(view: View, rows: Sequence[Row]) -> SuiteSection:
     columns = _columns(rows, Quantity.THROUGHPUT, Quantity.BUS, Quantity.ENERGY)
     named = words(rows, "operation", lambda row: f"{pattern_of(row)} {_kind(row)}")
     shown = table(view, "Bandwidth", [*heads(view, rows, named), *columns])
@@ -70,7 +73,7 @@ def _kind(row: Row) -> str:
     return row.workload.access
 
 
-def _mixed(view: View, rows: Sequence[Row]) -> Section:
+def _mixed(view: View, rows: Sequence[Row]) -> SuiteSection:
     by_jobs = [
         pivot(
             view,
@@ -98,7 +101,7 @@ def _mixed(view: View, rows: Sequence[Row]) -> Section:
     return _section(view, "mixed", "Several threads", by_jobs, charts=charts, notes=notes)
 
 
-def _supports(view: View, rows: Sequence[Row]) -> Section:
+def _supports(view: View, rows: Sequence[Row]) -> SuiteSection:
     def of_device(title: str, quantity: Quantity) -> Table:
         return pivot(
             view,
@@ -125,7 +128,7 @@ def _supports(view: View, rows: Sequence[Row]) -> Section:
     return _section(view, "supports", "Storage devices", tables, charts=charts)
 
 
-def _boot(view: View, rows: Sequence[Row]) -> Section:
+def _boot(view: View, rows: Sequence[Row]) -> SuiteSection:
     columns = _columns(rows, Quantity.TIME, Quantity.VARIATION, Quantity.OPERATION_ENERGY)
     shown = table(view, "Boot", [*heads(view, rows), *columns], groups=[""] * len(rows))
     notes = (
@@ -135,7 +138,7 @@ def _boot(view: View, rows: Sequence[Row]) -> Section:
     return _section(view, "boot", "Boot", [shown], charts=[_times(view, "Boot", rows)], notes=notes)
 
 
-def _mount(view: View, rows: Sequence[Row]) -> Section:
+def _mount(view: View, rows: Sequence[Row]) -> SuiteSection:
     columns = _columns(rows, Quantity.TIME, Quantity.OPERATION_ENERGY)
     shown = table(view, "Mount", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
     return _section(view, "mount", "Mount", [shown], charts=[_times(view, "Mount", rows)])
@@ -145,7 +148,7 @@ def _times(view: View, title: str, rows: Sequence[Row]) -> Drawing:
     return bars(view, f"{title}: time", rows, Quantity.TIME, label_of)
 
 
-def _kthreads(view: View, rows: Sequence[Row]) -> Section:
+def _kthreads(view: View, rows: Sequence[Row]) -> SuiteSection:
     named = [(row, name) for row in rows for name in sorted(row.threads_s, key=lambda name: -row.threads_s[name].mean)]
     those = [row for row, _ in named]
     spreads = [row.threads_s[name] for row, name in named]
@@ -164,7 +167,7 @@ def _kthreads(view: View, rows: Sequence[Row]) -> Section:
     return _section(view, "kthreads", "Kernel threads", tables, notes=notes)
 
 
-def _cpu(view: View, rows: Sequence[Row]) -> Section:
+def _cpu(view: View, rows: Sequence[Row]) -> SuiteSection:
     columns = _columns(rows, Quantity.CPU, Quantity.PER_CPU_SECOND, Quantity.PER_JOULE, Quantity.THROUGHPUT)
     shown = table(view, "CPU and efficiency", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
     notes = (
@@ -174,7 +177,7 @@ def _cpu(view: View, rows: Sequence[Row]) -> Section:
     return _section(view, "cpu", "CPU", [shown], notes=notes)
 
 
-def _mkfs(view: View, rows: Sequence[Row]) -> Section:
+def _mkfs(view: View, rows: Sequence[Row]) -> SuiteSection:
     columns = [
         *heads(view, rows),
         *beside(view, rows, Quantity.TOTAL, most=0),
@@ -187,7 +190,7 @@ def _mkfs(view: View, rows: Sequence[Row]) -> Section:
     return _section(view, "mkfs", "mkfs", [shown], notes=notes)
 
 
-def _fsck(view: View, rows: Sequence[Row]) -> Section:
+def _fsck(view: View, rows: Sequence[Row]) -> SuiteSection:
     columns = [
         *heads(view, rows),
         *(
@@ -203,7 +206,7 @@ def _fsck(view: View, rows: Sequence[Row]) -> Section:
     )
 
 
-_PARTS: Final[dict[str, Callable[[View, Sequence[Row]], Section]]] = {
+_PARTS: Final[dict[str, Callable[[View, Sequence[Row]], SuiteSection]]] = {
     "bandwidth": _bandwidth,
     "mixed": _mixed,
     "supports": _supports,

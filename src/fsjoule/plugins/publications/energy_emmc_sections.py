@@ -10,8 +10,17 @@ from fsjoule.model import KIB
 from fsjoule.plugins.publications.energy_emmc import TABLES
 from fsjoule.report.charts import energy_chart, throughput_chart
 from fsjoule.report.numbers import decimals_for, mean_text
-from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.view import View, beside, heads, label_of, pattern_of, published_columns, table, words
+from fsjoule.report.publications.view import (
+    SuiteSection,
+    View,
+    beside,
+    heads,
+    label_of,
+    pattern_of,
+    published_columns,
+    table,
+    words,
+)
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone
 from fsjoule.report.tables import PUBLISHED
 from fsjoule.suites.published.cells import Quantity
@@ -20,7 +29,7 @@ from fsjoule.suites.published.measured import Row
 _ROMAN: Final = ("I", "II", "III", "IV", "V", "VI")
 
 
-def sections(view: View) -> list[Section]:
+def sections(view: View) -> list[SuiteSection]:
     """One section: the publication's tables in its order, then a table of further filesystems."""
     rows = view.part("")
     shown: list[Row] = []
@@ -42,7 +51,7 @@ def sections(view: View) -> list[Section]:
         "energy is gross; in the chart, the part above idle power is darker",
     )
     charts = tuple(partial(chart, view.summary, card=True) for chart in (throughput_chart, energy_chart))
-    return [Section("Tables I to VI", "tables", tuple(tables), charts, notes)]
+    return [SuiteSection("Tables I to VI", "tables", tuple(tables), charts, notes)]
 
 
 def _block_kib(row: Row) -> int:

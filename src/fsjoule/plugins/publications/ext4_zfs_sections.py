@@ -9,9 +9,21 @@ from typing import Final
 
 from fsjoule.model import size_label
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
-from fsjoule.report.publications.drawing import drawn_by, lines
-from fsjoule.report.publications.sections import Drawing, Section
-from fsjoule.report.publications.view import View, heads, jobs_of, label_of, measured, pattern_of, pivot, table, words
+from fsjoule.report.publications.view import (
+    Drawing,
+    SuiteSection,
+    View,
+    drawn_by,
+    heads,
+    jobs_of,
+    label_of,
+    lines,
+    measured,
+    pattern_of,
+    pivot,
+    table,
+    words,
+)
 from fsjoule.report.table import Cell, Column, Filled, Table
 from fsjoule.report.tables import PUBLISHED
 from fsjoule.statistics.spread import Spread
@@ -20,13 +32,13 @@ from fsjoule.suites.published.cells import PublishedFigure, Quantity
 from fsjoule.suites.published.measured import Row, measured_figures
 
 
-def sections(view: View) -> list[Section]:
+def sections(view: View) -> list[SuiteSection]:
     """A section per planned test, and the published figures beside this run's."""
     found = [_TESTS[part](view, view.part(part)) for part in view.suite.parts if part in _TESTS]
     published = _published(view)
     if published.rows:
         notes = ("here: the greatest figure of all workloads that the published figure may mean", view.footnote(""))
-        found.append(Section("Beside the published figures", "published", (published,), (), notes))
+        found.append(SuiteSection("Beside the published figures", "published", (published,), (), notes))
     return found
 
 
@@ -57,17 +69,19 @@ def _of_patterns(
     )
 
 
-def _test1(view: View, rows: Sequence[Row]) -> Section:
+def _test1(view: View, rows: Sequence[Row]) -> SuiteSection:
     by_block = partial(pivot, view, rows=rows, head=("operation", pattern_of), across=_block_bytes, name=size_label)
     tables = (
         by_block(title="Throughput against block size", quantity=Quantity.THROUGHPUT),
         by_block(title="Energy against block size", quantity=Quantity.ENERGY),
     )
     charts = _of_patterns(view, "Throughput", rows, Quantity.THROUGHPUT, ("block size", _block_bytes), name=_size_name)
-    return Section("Test 1: throughput against block size", "test1", tables, tuple(charts), (view.footnote("test1"),))
+    return SuiteSection(
+        "Test 1: throughput against block size", "test1", tables, tuple(charts), (view.footnote("test1"),)
+    )
 
 
-def _test2(view: View, rows: Sequence[Row]) -> Section:
+def _test2(view: View, rows: Sequence[Row]) -> SuiteSection:
     def at_size(row: Row) -> str:
         return f"{pattern_of(row)}, {size_label(_file_bytes(row))}"
 
@@ -107,10 +121,10 @@ def _test2(view: View, rows: Sequence[Row]) -> Section:
         ),
     ]
     notes = ("CPU: fio's own processes, user and system", view.footnote("test2"))
-    return Section("Test 2: jobs and file sizes", "test2", tables, tuple(charts), notes)
+    return SuiteSection("Test 2: jobs and file sizes", "test2", tables, tuple(charts), notes)
 
 
-def _test3(view: View, rows: Sequence[Row]) -> Section:
+def _test3(view: View, rows: Sequence[Row]) -> SuiteSection:
     columns = [
         *heads(view, rows, words(rows, "operation", label_of)),
         measured(rows, Quantity.THROUGHPUT),
@@ -127,10 +141,14 @@ def _test3(view: View, rows: Sequence[Row]) -> Section:
         view.footnote("test3"),
     )
     shown = table(view, "The raw disk", columns, groups=[pattern_of(row) for row in rows])
-    return Section("Test 3: the raw disk", "test3", (shown,), tuple(charts), notes)
+    return SuiteSection("Test 3: the raw disk", "test3", (shown,), tuple(charts), notes)
 
 
-_TESTS: Final[dict[str, Callable[[View, Sequence[Row]], Section]]] = {"test1": _test1, "test2": _test2, "test3": _test3}
+_TESTS: Final[dict[str, Callable[[View, Sequence[Row]], SuiteSection]]] = {
+    "test1": _test1,
+    "test2": _test2,
+    "test3": _test3,
+}
 
 
 def _published(view: View) -> Table:

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from fsjoule.report.numbers import ABSENT
-from fsjoule.report.publications.drawing import bars, drawn_by
-from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.view import View, beside, heads, label_of, measured, table, words
+from fsjoule.report.publications.view import (
+    SuiteSection,
+    View,
+    bars,
+    beside,
+    drawn_by,
+    heads,
+    label_of,
+    measured,
+    table,
+    words,
+)
 from fsjoule.report.table import Cell, Column, Filled, Tone
 from fsjoule.suites.published.cells import Quantity
 from fsjoule.suites.published.measured import Row
@@ -20,7 +29,7 @@ _TESTS: Final = (
 )
 
 
-def sections(view: View) -> list[Section]:
+def sections(view: View) -> list[SuiteSection]:
     """A table of times, also in percent of the slowest, and a table beside the published figures."""
     rows = view.part("")
     first = words(rows, "test", label_of)
@@ -50,7 +59,7 @@ def sections(view: View) -> list[Section]:
         () if as_published else (f"ratios are of times for less data: {factor:g} would be the publication's speed",)
     )
     notes = (*_TESTS, *scaled, "failed: repetitions that are in no mean; the reasons are above", view.footnote(""))
-    return [Section("Times", "times", tuple(tables), tuple(charts), notes, ticks=as_published)]
+    return [SuiteSection("Times", "times", tuple(tables), tuple(charts), notes, ticks=as_published)]
 
 
 def _of_the_slowest(rows: Sequence[Row]) -> Filled:

@@ -1,14 +1,22 @@
-"""The tables of advice: the figures of each filesystem, where the joules go, and what power cuts did."""
+"""The tables of advice: the figures of each filesystem, where the joules go, what power cuts did.
+
+They are the same in the terminal and on the page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from rich.console import Console, ConsoleRenderable
+from rich.text import Text
+
 from fsjoule.model import FileFate
+from fsjoule.report.advice import words
 from fsjoule.report.advice.words import MANY_DAYS, short_figure
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.table import Cell, Column, Table, Tone
+from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
 from fsjoule.statistics.estimate import Estimate
 from fsjoule.verdicts.advice.advise import Advice, Axis
 from fsjoule.verdicts.advice.figures import DAYS_PER_YEAR, Figures
@@ -130,3 +138,31 @@ def scores_table(advice: Advice) -> Table:
 def tables(advice: Advice) -> Sequence[Table]:
     found = [figures_table(advice), *([scores_table(advice)] if advice.scores else [])]
     return [table for table in (*found, joules_table(advice), cuts_table(advice)) if table.rows]
+
+
+def print_advice(console: Console, advice: Advice, *, wide: bool = False) -> None:
+    for renderable in _renderables(advice, room_of(console, wide=wide)):
+        console.print(renderable, crop=False)
+    for what, command in words.missing(advice):
+        # Commands are for copying: neither wrapped nor coloured.
+        console.print(f"\nnot measured: {what}", style="yellow")
+        console.print(f"  {command}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _renderables(advice: Advice, room: int | None) -> Iterator[ConsoleRenderable]:
+    yield Text(words.headline(advice), style="bold")
+    for table in tables(advice):
+        yield from table_lines(table, room)
+    yield footnote(words.rules(advice))
+    sections = {
+        "Ruled out": words.ruled_out(advice),
+        "Which is less": words.relations(advice),
+        "The question": words.facts(advice),
+        "Damaged, left out": list(advice.evidence.damaged.items()),
+    }
+    for title, lines in sections.items():
+        if lines:
+            yield named_lines(title, lines)
+    if notes := words.notes(advice):
+        yield Text("\nTo know", style="bold yellow")
+        yield from map(Text, notes)

@@ -1,5 +1,7 @@
 """Result files for Allure's `allure2` reader: tests, steps, attachments, metrics. Pure.
 
+The beginnings of tests' messages are words on which tests and Allure's categories must agree.
+
 Times are milliseconds since 1970 UTC.
 """
 
@@ -9,10 +11,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 
-class Status(StrEnum):
+class AllureStatus(StrEnum):
     """A regression is `failed`; a missing or invalid figure is `broken`."""
 
     PASSED = "passed"
@@ -34,14 +36,14 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AllureStep:
     name: str
-    status: Status
+    status: AllureStatus
     start_ms: int
     stop_ms: int
     message: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AllureStep, ...] = ()
 
     def document(self) -> dict[str, Any]:
         return {
@@ -57,7 +59,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class AllureMetric:
     """A figure of a test. Allure averages figures of one build with equal keys."""
 
     key: str
@@ -75,7 +77,7 @@ class Result:
     uuid: str
     identity: str
     name: str
-    status: Status
+    status: AllureStatus
     start_ms: int
     stop_ms: int
     labels: tuple[tuple[str, str], ...]
@@ -84,9 +86,9 @@ class Result:
     description: str = ""
     parameters: tuple[tuple[str, str], ...] = ()
     about: tuple[tuple[str, str], ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[AllureStep, ...] = ()
     attachments: tuple[Attachment, ...] = ()
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[AllureMetric, ...] = ()
     trend: str = ""
 
     @property
@@ -167,3 +169,37 @@ def properties(values: Mapping[str, str]) -> str:
 def _md5(text: str) -> str:
     """Allure's own hash; nothing here relies on its security."""
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+TRENDS: Final = "trends.html"
+
+REGRESSION: Final = "regression"
+OPEN_LOSS: Final = "open loss"
+INVALID: Final = "invalid measurement"
+LAB_TRANSIENT: Final = "lab fault, transient"
+LAB: Final = "lab fault"
+DAMAGED: Final = "damaged result"
+NOT_MEASURED: Final = "not measured"
+UNDECIDED: Final = "not decided"
+BUG: Final = "bug"
+
+_CATEGORIES: Final = (
+    ("Open loss", AllureStatus.FAILED, OPEN_LOSS),
+    ("Regression", AllureStatus.FAILED, REGRESSION),
+    ("Invalid measurement", AllureStatus.BROKEN, INVALID),
+    ("Lab fault, transient", AllureStatus.BROKEN, LAB_TRANSIENT),
+    ("Lab fault", AllureStatus.BROKEN, LAB),
+    ("Damaged result", AllureStatus.BROKEN, DAMAGED),
+    ("Not decided", AllureStatus.SKIPPED, UNDECIDED),
+    ("Not measured", AllureStatus.SKIPPED, NOT_MEASURED),
+    # Everything else is our fault.
+    ("Bug", AllureStatus.BROKEN, ""),
+)
+
+
+def categories() -> list[dict[str, Any]]:
+    """Allure's configuration of categories; the first match counts."""
+    return [
+        {"name": name, "matchers": [{"statuses": [status.value], **({"message": f"^{begin}"} if begin else {})}]}
+        for name, status, begin in _CATEGORIES
+    ]

@@ -18,8 +18,8 @@ from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.extras import how_to_install
 from fsjoule.host.paths import cache_folder
+from fsjoule.report.allure.documents import categories
 from fsjoule.report.allure.metrics import Legend, groups_of
-from fsjoule.report.allure.words import categories
 
 Say = Callable[[str], None]
 

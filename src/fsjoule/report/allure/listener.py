@@ -20,7 +20,7 @@ from allure_commons.model2 import Attachment, Label, Parameter, StatusDetails, T
 from fsjoule.errors import FsjouleError
 from fsjoule.host import interrupts
 from fsjoule.model import Planned, RunStatus
-from fsjoule.report.allure.documents import Result, Status
+from fsjoule.report.allure.documents import AllureStatus, Result
 from fsjoule.report.allure.tests import run_tests
 from fsjoule.store.reader import load_run
 
@@ -88,7 +88,7 @@ class Listener:
         if why is not None:
             loaded = replace(loaded, run=replace(loaded.run, status=RunStatus.ABORTED, abort_reason=why))
         tests = list(run_tests(loaded, _keep, numbers={number}))
-        return [] if why is None and tests[-1].status is Status.SKIPPED else tests
+        return [] if why is None and tests[-1].status is AllureStatus.SKIPPED else tests
 
     def _report_rest(self) -> None:
         folder = self._folder()
@@ -121,7 +121,7 @@ def _fill(result: Any, test: Result) -> None:  # noqa: ANN401 - allure-pytest ha
     own.labels += [each for each in result.labels if each.name not in _OF_FUNCTIONS]
     for name in ("attachments", "steps", "links"):
         getattr(own, name).extend(getattr(result, name))
-    if test.status is Status.PASSED and result.status != Status.PASSED:
+    if test.status is AllureStatus.PASSED and result.status != AllureStatus.PASSED:
         # A test may demand more than a valid measurement.
         own.status, own.statusDetails = result.status, result.statusDetails
     result.__dict__.update(own.__dict__)

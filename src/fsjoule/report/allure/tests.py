@@ -1,25 +1,43 @@
-"""A run as Allure's tests: one per entry of its plan, measured or not, and one per fault."""
+"""A run as Allure's tests: one per entry of its plan, measured or not, and one per fault.
+
+A measurement's test has its files attached, its trace as a picture, and the command that repeats it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
 from fsjoule.errors import ResultError
+from fsjoule.host.inside import Listed
+from fsjoule.host.plaintext import plain as plain_text
 from fsjoule.model import REFERENCE_KERNEL, Fault, LabStep, Measurement, Planned, Run, RunStatus
 from fsjoule.model.series import Series
-from fsjoule.report.allure.attachments import attach
-from fsjoule.report.allure.documents import Result, Status, Step
+from fsjoule.report.allure.documents import (
+    BUG,
+    DAMAGED,
+    INVALID,
+    LAB,
+    LAB_TRANSIENT,
+    NOT_MEASURED,
+    AllureStatus,
+    AllureStep,
+    Attachment,
+    Result,
+)
 from fsjoule.report.allure.metrics import metrics_of
-from fsjoule.report.allure.words import BUG, DAMAGED, INVALID, LAB, LAB_TRANSIENT, NOT_MEASURED
-from fsjoule.report.facts import measurement_facts
+from fsjoule.report.facts import measurement_facts, no_trace
 from fsjoule.report.markdown import named_list, plain
-from fsjoule.store.folder import board_name, measurement_number
+from fsjoule.report.trace_chart import trace_chart
+from fsjoule.store.folder import CHECKSUMS_FILE, board_name, measurement_number
+from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun
 from fsjoule.store.schemas import STEPS_FILE, decode_steps
 
@@ -53,9 +71,9 @@ def run_tests(
             yield _measured_test(loaded, entry, measured[entry.number], keep)
         elif entry.number in damaged:
             why = damaged[entry.number].replace(f"{loaded.path}/", "")
-            yield _without(loaded, entry, Status.BROKEN, f"{DAMAGED}: {why}")
+            yield _without(loaded, entry, AllureStatus.BROKEN, f"{DAMAGED}: {why}")
         elif not faults:
-            yield _without(loaded, entry, Status.SKIPPED, f"{NOT_MEASURED}: {_why_not(run)}")
+            yield _without(loaded, entry, AllureStatus.SKIPPED, f"{NOT_MEASURED}: {_why_not(run)}")
 
 
 def kernel_label(run: Run, label: str) -> str:
@@ -80,7 +98,7 @@ def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, 
     ends_ms = [start_ms + round(1000 * (m.duration_s or m.window_s or 0.0)), *(step.stop_ms for step in steps)]
     return replace(
         bare,
-        status=Status.PASSED if m.valid else Status.BROKEN,
+        status=AllureStatus.PASSED if m.valid else AllureStatus.BROKEN,
         message="" if m.valid else f"{INVALID}: {'; '.join(m.invalid_reasons)}",
         start_ms=start_ms,
         stop_ms=max(ends_ms),
@@ -98,7 +116,7 @@ def _fault_test(loaded: LoadedRun, entry: Planned, fault: Fault, attempt: int) -
     hint = f"\nhint: {fault.hint}" if fault.hint else ""
     return replace(
         _test(loaded, entry, None, uuid_of(loaded.run, f"{entry.number:02d}-fault-{attempt}")),
-        status=Status.BROKEN,
+        status=AllureStatus.BROKEN,
         message=f"{kind}: {first}",
         trace=f"{rest}{hint}".strip("\n"),
         start_ms=milliseconds(fault.started_utc),
@@ -107,7 +125,7 @@ def _fault_test(loaded: LoadedRun, entry: Planned, fault: Fault, attempt: int) -
     )
 
 
-def _without(loaded: LoadedRun, entry: Planned, status: Status, message: str) -> Result:
+def _without(loaded: LoadedRun, entry: Planned, status: AllureStatus, message: str) -> Result:
     """The test of an entry without a measurement."""
     bare = _test(loaded, entry, None, uuid_of(loaded.run, f"{entry.number:02d}-none"))
     return replace(bare, status=status, message=message)
@@ -146,7 +164,7 @@ def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uu
         uuid=uuid,
         identity=identity,
         name=name,
-        status=Status.PASSED,
+        status=AllureStatus.PASSED,
         start_ms=start_ms,
         stop_ms=start_ms,
         labels=tuple(labels),
@@ -184,7 +202,7 @@ def _description(measurement: Measurement, problems: Sequence[str]) -> str:
     return "\n".join([*head, *rows, "", *rest]) + "\n"
 
 
-def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[AllureStep, ...], tuple[str, ...]]:
     """The steps of labgrid for a measurement, and problems of their record."""
     try:
         content = loaded.attachment(number, STEPS_FILE)
@@ -193,17 +211,17 @@ def _lab_steps(loaded: LoadedRun, number: int) -> tuple[tuple[Step, ...], tuple[
         return (), (error.what,)
 
 
-def nested(steps: Sequence[LabStep]) -> tuple[Step, ...]:
+def nested(steps: Sequence[LabStep]) -> tuple[AllureStep, ...]:
     """A tree of steps from a flat list with levels."""
-    found: list[Step] = []
+    found: list[AllureStep] = []
     at = 0
     while at < len(steps):
         first = steps[at]
         end = next((i for i in range(at + 1, len(steps)) if steps[i].level <= first.level), len(steps))
         found.append(
-            Step(
+            AllureStep(
                 name=_step_name(first),
-                status=Status.BROKEN if first.error else Status.PASSED,
+                status=AllureStatus.BROKEN if first.error else AllureStatus.PASSED,
                 start_ms=first.started_utc_ms,
                 stop_ms=first.started_utc_ms + first.duration_ms,
                 message=first.error,
@@ -220,3 +238,99 @@ def _step_name(step: LabStep) -> str:
     told = next(iter(step.args.values()), "")
     told = told if len(told) <= _SHORT else f"{told[: _SHORT - 1]}…"
     return ": ".join(filter(None, (step.source, step.title, told)))
+
+
+_TYPES: Final = {".json": "application/json", ".log": "text/plain", ".txt": "text/plain"}
+# The report shows these in its own way.
+_NOT_ATTACHED: Final = frozenset({"measurement.json", "trace.parquet", PROFILE_FILE, STEPS_FILE, CHECKSUMS_FILE})
+_TRACE_WIDTH: Final = 860
+# The command for one measurement sets these options itself, or they name a path on the other machine.
+_LEFT_OUT: Final = ("--seed", "--results", "--resume", "--alluredir", "-k")
+_CLEAN: Final = "--clean-alluredir"
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    attachments: tuple[Attachment, ...]
+    problems: tuple[str, ...]
+
+
+def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callable[[str, bytes], None]) -> Attached:
+    """Pass all files of a measurement to `keep`, with their names in the results."""
+    attachments: list[Attachment] = []
+    problems: list[str] = []
+    contents: dict[str, bytes] = {}
+
+    def add(name: str, kind: str, content: bytes, *, own: bool = False) -> None:
+        # A browser would run a run folder's .html or .svg as a page of the report's own address.
+        suffix = Path(name).suffix if own or Path(name).suffix in _TYPES else ""
+        source = f"{uuid}-{len(attachments)}-attachment{suffix}"
+        keep(source, content)
+        attachments.append(Attachment(name, kind, source))
+
+    try:
+        drawn = _trace(loaded, measurement)
+    except ResultError as error:
+        problems.append(f"no power trace: {error.what}")
+    else:
+        if drawn:
+            add("power trace.svg", "image/svg+xml", drawn.encode(), own=True)
+        else:
+            problems.append(no_trace(measurement))
+    try:
+        listed = loaded.files(measurement.number)
+    except ResultError as error:
+        listed = Listed((), (), {"its files": error.what})
+    problems += [f"{name} is not attached: {why}" for name, why in listed.refused.items()]
+    for name in listed.files:
+        if name in _NOT_ATTACHED:
+            continue
+        try:
+            content = loaded.attachment(measurement.number, name) or b""
+        except ResultError as error:
+            problems.append(f"{name} is not attached: {error.what}")
+            continue
+        contents[name] = content
+        add(name, _TYPES.get(Path(name).suffix, "application/octet-stream"), content)
+    console = contents.get("console.log", b"")
+    add(
+        "repeat it.sh",
+        "text/plain",
+        repeat_script(loaded.run, measurement, plain_text(console.decode(errors="replace"))).encode(),
+        own=True,
+    )
+    return Attached(tuple(attachments), tuple(problems))
+
+
+def repeat_script(run: Run, measurement: Measurement, console: str) -> str:
+    """How to repeat a measurement: the command on the host, and as comments the board's commands."""
+    lines = ["# On the host; the seed gives the same order, boots and data.", shlex.join(_command(run, measurement))]
+    asked = [line.removeprefix("# ") for line in console.splitlines() if line.startswith("# ")]
+    if asked:
+        lines += ["", "# The board's commands:", *(f"#   {line}" for line in asked)]
+    return "\n".join(lines) + "\n"
+
+
+def _command(run: Run, measurement: Measurement) -> tuple[str, ...]:
+    if not run.by_bench:
+        return run.command
+    entry = next((each for each in run.plan.entries if each.number == measurement.number), None)
+    chosen = ("-k", run.plan.test_id(entry)) if entry else ()
+    return (*_without_options(run.command), "--seed", str(run.plan.seed), *chosen)
+
+
+def _without_options(command: tuple[str, ...]) -> Iterator[str]:
+    words = iter(command)
+    for word in words:
+        if word in _LEFT_OUT:
+            next(words, None)
+        elif word != _CLEAN and not word.startswith(tuple(f"{option}=" for option in _LEFT_OUT)):
+            yield word
+
+
+def _trace(loaded: LoadedRun, measurement: Measurement) -> str:
+    trace = loaded.trace(measurement.number)
+    if trace is None or not len(trace.ticks):
+        return ""
+    # The chart is drawn for a light page, but Allure also has a dark one.
+    return trace_chart(measurement, trace, width=_TRACE_WIDTH).replace("<svg ", '<svg style="background:#fff" ', 1)

@@ -11,11 +11,10 @@ from urllib.parse import urlencode
 
 from fsjoule.model.series import Order, Where
 from fsjoule.report.allure.builds import Builds
-from fsjoule.report.allure.documents import Result, Status
+from fsjoule.report.allure.documents import OPEN_LOSS, AllureStatus, Result
 from fsjoule.report.allure.tests import milliseconds
-from fsjoule.report.allure.words import OPEN_LOSS
 from fsjoule.report.markdown import plain
-from fsjoule.report.trend.cards import Card, cards, lines
+from fsjoule.report.trend.cards import CauseCard, cards, lines
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
@@ -51,7 +50,7 @@ def loss_tests(trend: Trend) -> list[Result]:
     return [_loss(card) for card in cards(trend) if card.cause.fate is Fate.OPEN]
 
 
-def _loss(card: Card) -> Result:
+def _loss(card: CauseCard) -> Result:
     first = card.workloads[0]
     series = card.cause.lead.history.series.series
     where = f"{card.since.run_id}-{first.series}-{first.metric}"
@@ -61,7 +60,7 @@ def _loss(card: Card) -> Result:
         uuid=f"open-loss-{where}",
         identity=f"trend/{where}",
         name=f"open {card.title}",
-        status=Status.FAILED,
+        status=AllureStatus.FAILED,
         start_ms=at_ms,
         stop_ms=at_ms,
         labels=(

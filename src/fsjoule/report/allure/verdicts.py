@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.model.labels import counted
-from fsjoule.report.allure.documents import Result, Status
+from fsjoule.report.allure.documents import REGRESSION, UNDECIDED, AllureStatus, Result
 from fsjoule.report.allure.tests import milliseconds, uuid_of
-from fsjoule.report.allure.words import REGRESSION, UNDECIDED
 from fsjoule.report.findings import figure_text
 from fsjoule.report.gating.document import from_document
 from fsjoule.report.gating.words import command, headline
@@ -18,7 +17,7 @@ from fsjoule.store.folder import GATE_FILE
 from fsjoule.store.reader import LoadedRun
 from fsjoule.verdicts.gated import Gated, Tested
 
-_STATUS: Final = {Outcome.REGRESSED: Status.FAILED, Outcome.UNDECIDED: Status.SKIPPED}
+_STATUS: Final = {Outcome.REGRESSED: AllureStatus.FAILED, Outcome.UNDECIDED: AllureStatus.SKIPPED}
 _BEGINNING: Final = {Outcome.REGRESSED: REGRESSION, Outcome.UNDECIDED: UNDECIDED}
 
 
@@ -39,7 +38,7 @@ def _test(loaded: LoadedRun, gated: Gated, one: Tested) -> Result:
         uuid=uuid_of(run, f"gate-{subject.key}-{one.metric}"),
         identity=f"{subject.series.board}/gate/{subject.key}/{one.metric}",
         name=f"gate: {subject.label}, {one.metric}",
-        status=_STATUS.get(one.outcome, Status.PASSED),
+        status=_STATUS.get(one.outcome, AllureStatus.PASSED),
         start_ms=start_ms,
         stop_ms=milliseconds(run.finished_utc) if run.finished_utc else start_ms,
         labels=(

@@ -10,7 +10,7 @@ from typing import Final
 from fsjoule.report.bisection import words
 from fsjoule.report.bisection.tables import commit_table, first_bad
 from fsjoule.report.explanation import words as reasons
-from fsjoule.report.explanation.table import function_table
+from fsjoule.report.explanation.text import function_table
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
 from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.state import State

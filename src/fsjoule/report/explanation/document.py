@@ -1,13 +1,14 @@
-"""Explanations as one JSON document, for scripts."""
+"""Explanations for programs: one JSON document, or folded stacks for a flame graph."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from fsjoule.report.explanation.words import headline
+from fsjoule.report.explanation.words import headline, module_text
 from fsjoule.verdicts.explanation.changes import Change, Explanation
 
 EXPLAIN_SCHEMA: Final = "fsjoule.explain/1"
@@ -42,3 +43,17 @@ def explained(explanation: Explanation) -> dict[str, object]:
 
 def _change(change: Change) -> dict[str, object]:
     return {**asdict(change), "difference_ns": change.difference_ns}
+
+
+# They part the fields and the frames of a line.
+_SEPARATORS: Final = re.compile(r"[\s;]+")
+
+
+def to_folded(explanation: Explanation) -> str:
+    """A line for each function, in ns per unit: folder of the source, module, function. Callers are not known."""
+    lines: list[str] = []
+    for each in explanation.functions:
+        frames = (each.subsystem, module_text(each.module), each.name)
+        stack = ";".join(_SEPARATORS.sub("_", frame) for frame in frames)
+        lines.append(f"{stack} {each.baseline_ns:.0f} {each.candidate_ns:.0f}\n")
+    return "".join(lines)

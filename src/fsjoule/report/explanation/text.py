@@ -1,17 +1,17 @@
-"""An explanation in the terminal, the answer first."""
+"""An explanation as tables, and in the terminal, the answer first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.report.explanation import words
-from fsjoule.report.explanation.table import function_table, group_table
+from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
-from fsjoule.verdicts.explanation.changes import Explanation
+from fsjoule.verdicts.explanation.changes import Change, Explanation, FunctionChange
 
 _SHOWN: Final = 10
 
@@ -40,3 +40,60 @@ def _renderables(explanation: Explanation, room: int | None, *, everything: bool
     yield Text("")
     for name, text in words.facts(explanation):
         yield Text(f"{name:<10}{text}")
+
+
+def function_table(title: str, explanation: Explanation, functions: Sequence[FunctionChange]) -> Table:
+    """One row a function."""
+    return Table(
+        title,
+        explanation.simulated,
+        (
+            Column("function", is_figure=False, head=True),
+            Column("module", is_figure=False),
+            *_figures(explanation),
+            Column("from", is_figure=False, optional=True),
+        ),
+        tuple(
+            (
+                Cell(each.name),
+                Cell(words.module_text(each.module)),
+                *_cells(each, explanation),
+                Cell(each.subsystem),
+            )
+            for each in functions
+        ),
+    )
+
+
+def group_table(title: str, name: str, explanation: Explanation, groups: Sequence[Change]) -> Table:
+    """One row a module, or a part of the kernel."""
+    return Table(
+        title,
+        explanation.simulated,
+        (Column(name, is_figure=False, head=True), *_figures(explanation)),
+        tuple((Cell(words.module_text(each.name)), *_cells(each, explanation)) for each in groups),
+    )
+
+
+def _figures(explanation: Explanation) -> tuple[Column, ...]:
+    unit = f"ns/{explanation.unit}"
+    return (
+        Column(explanation.baseline.kernel, unit),
+        Column(explanation.candidate.kernel, unit),
+        Column("difference", unit),
+        *((Column("±", unit),) if explanation.period_ns else ()),
+        Column("of the change", ""),
+    )
+
+
+def _cells(change: Change, explanation: Explanation) -> tuple[Cell, ...]:
+    tone = Tone.BAD if change.difference_ns > 0 else Tone.GOOD if change.difference_ns < 0 else Tone.PLAIN
+    if abs(change.difference_ns) < words.CERTAIN * change.error_ns:
+        tone = Tone.PLAIN
+    return (
+        Cell(words.ns_text(change.baseline_ns)),
+        Cell(words.ns_text(change.candidate_ns)),
+        Cell(words.signed_ns(change.difference_ns), tone=tone),
+        *((Cell(words.ns_text(words.CERTAIN * change.error_ns)),) if explanation.period_ns else ()),
+        Cell(words.share_of_change(change.difference_ns, explanation.change_ns)),
+    )

@@ -1,14 +1,17 @@
-"""A lab's tables, once for terminal and page."""
+"""A lab's tables, once for terminal and page, and the lab in the terminal."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
+from rich.console import Console
+
 from fsjoule.model.places import Lab, LabPlace, PlaceRun
 from fsjoule.report.numbers import ABSENT, share_text
 from fsjoule.report.places import words
 from fsjoule.report.table import Cell, Column, Table, Tone, assembled, listing, shortened, word
+from fsjoule.report.terminal import footnote, print_table
 
 _LONGEST_REASON: Final = 160
 
@@ -104,3 +107,13 @@ def _share(run: PlaceRun) -> float | None:
 
 def _named(title: str, table: Table) -> Table:
     return replace(table, title=title)
+
+
+def show(lab: Lab, console: Console, *, wide: bool) -> None:
+    console.print(f"coordinator {lab.coordinator}, at {words.moment(lab.looked_s)}", highlight=False)
+    console.print(words.headline(lab), highlight=False)
+    for table in (places(lab), queue(lab), last_runs(lab), faults(lab)):
+        if table.rows:
+            print_table(console, table, wide=wide)
+    for folder, why in lab.damaged.items():
+        console.print(footnote(f"{folder}: {why}"))

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from fsjoule.report.publications import plain
-from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.statements import NOTE, Line, doubt_lines, statement_lines, tally_text
-from fsjoule.report.publications.view import View
+from fsjoule.report.publications.statements import NOTE, StatementLine, doubt_lines, statement_lines, tally_text
+from fsjoule.report.publications.view import SuiteSection, View
 from fsjoule.report.summary import Summary
 from fsjoule.suites import SUITES
 from fsjoule.suites.published.catalogue import PUBLICATIONS
@@ -28,8 +27,8 @@ class SuitePage:
 
     source: str
     remarks: tuple[str, ...]
-    sections: tuple[Section, ...]
-    statements: tuple[Line, ...]
+    sections: tuple[SuiteSection, ...]
+    statements: tuple[StatementLine, ...]
     doubts: tuple[tuple[str, str], ...]
 
     @property
@@ -57,7 +56,7 @@ def suite_page(summary: Summary) -> SuitePage | None:
     )
 
 
-def _form_of(publication: str) -> Callable[[View], list[Section]]:
+def _form_of(publication: str) -> Callable[[View], list[SuiteSection]]:
     own = PUBLICATIONS[publication].sections
     return pkgutil.resolve_name(own) if own else plain.sections
 

@@ -9,9 +9,8 @@ from typing import Final
 
 from fsjoule.model import FileFate
 from fsjoule.report.numbers import ABSENT
-from fsjoule.report.outcomes import OutcomeRow
-from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.view import View, heads, measured, table, words
+from fsjoule.report.publications.view import SuiteSection, View, heads, measured, table, words
+from fsjoule.report.summary import OutcomeRow
 from fsjoule.report.table import Cell, Column, Filled, Tone
 from fsjoule.suites.published.cells import Quantity
 from fsjoule.suites.published.measured import Row
@@ -29,15 +28,15 @@ _NOTES: Final = (
 _TONES: Final = {FileFate.INTACT: Tone.PLAIN, FileFate.DETECTED: Tone.DOUBT, FileFate.REFUSED: Tone.DOUBT}
 
 
-def power_loss(view: View, rows: Sequence[Row]) -> Section:
+def power_loss(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, rows, "power-loss", "Power loss", "mounted")
 
 
-def dm_flakey(view: View, rows: Sequence[Row]) -> Section:
+def dm_flakey(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, rows, "dm-flakey", "Damaged data (dm-flakey)", "damage")
 
 
-def _section(view: View, rows: Sequence[Row], part: str, title: str, head: str) -> Section:
+def _section(view: View, rows: Sequence[Row], part: str, title: str, head: str) -> SuiteSection:
     found = {(outcome.series, outcome.kernel): outcome for outcome in view.summary.outcomes}
     outcomes = [found[row.series, row.kernel] for row in rows]
     heading = heads(view, rows, words(rows, head, lambda row: row.workload.slug.removeprefix(f"{part}-")))
@@ -45,7 +44,7 @@ def _section(view: View, rows: Sequence[Row], part: str, title: str, head: str) 
         table(view, "Iterations: mounts and checks", [*heading, *_mount_columns(outcomes), *_effort(rows)]),
         table(view, "Files whose sync had returned", [*heading, *_file_columns(outcomes)]),
     )
-    return Section(title, part, tables if rows else (), (), (*_NOTES, view.footnote(part)))
+    return SuiteSection(title, part, tables if rows else (), (), (*_NOTES, view.footnote(part)))
 
 
 def _counts(rows: Sequence[OutcomeRow], name: str, get: Callable[[OutcomeRow], int], tone: Tone = Tone.PLAIN) -> Filled:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from fsjoule.model import FioWorkload, TimedWorkload
-from fsjoule.report.publications.drawing import bars
-from fsjoule.report.publications.sections import Section
-from fsjoule.report.publications.view import View, beside, heads, label_of, table, words
+from fsjoule.report.publications.view import SuiteSection, View, bars, beside, heads, label_of, table, words
 from fsjoule.suites.published.cells import Quantity
 
 _QUANTITIES: Final = (Quantity.TIME, Quantity.THROUGHPUT, Quantity.ENERGY)
 
 
-def sections(view: View) -> list[Section]:
+def sections(view: View) -> list[SuiteSection]:
     return [_section(view, part) for part in view.suite.parts]
 
 
-def _section(view: View, part: str) -> Section:
+def _section(view: View, part: str) -> SuiteSection:
     """A table of the figures that any row has; charts of the operations' times and of fio's throughput."""
     rows = view.part(part)
     title = part or "Figures"
@@ -30,4 +28,4 @@ def _section(view: View, part: str) -> Section:
         Quantity.THROUGHPUT: [row for row in rows if isinstance(row.workload, FioWorkload)],
     }
     charts = tuple(bars(view, f"{title}: {name.value}", of, name, label_of) for name, of in drawn.items() if of)
-    return Section(title, part or "figures", (table(view, title, columns),), charts, (view.footnote(part),))
+    return SuiteSection(title, part or "figures", (table(view, title, columns),), charts, (view.footnote(part),))

@@ -32,7 +32,7 @@ _MOST_MISSING: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StatementLine:
     """A statement for display. `details` are this run's findings and the published figures."""
 
     part: str
@@ -42,20 +42,20 @@ class Line:
     details: tuple[str, ...]
 
 
-def statement_lines(view: View) -> list[Line]:
+def statement_lines(view: View) -> list[StatementLine]:
     """One line per statement, storage device and kernel, in the publication's order."""
     several_storages = len({told.storage for told in view.suite.statements}) > 1
-    lines: list[Line] = []
+    lines: list[StatementLine] = []
     for told in view.suite.statements:
         where = [told.storage] if several_storages and told.storage else []
         where += [told.kernel] if view.several_kernels else []
         text = f"{told.text} ({', '.join(where)})" if where else told.text
         details = (f"here: {finding_text(told.finding, told.text)}", *_published(told))
-        lines.append(Line(told.part, told.finding.holds, _TONES[told.finding.holds], text, details))
+        lines.append(StatementLine(told.part, told.finding.holds, _TONES[told.finding.holds], text, details))
     return lines
 
 
-def tally_text(lines: Sequence[Line]) -> str:
+def tally_text(lines: Sequence[StatementLine]) -> str:
     """`9 hold, 3 do not hold, 5 not decided`."""
     counts = Counter(line.holds for line in lines)
     words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}

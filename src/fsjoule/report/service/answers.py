@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.host.plaintext import plain
-from fsjoule.report.service.errors import BugError, MissingError
-from fsjoule.report.service.jobs import Format
+from fsjoule.report.service.jobs import BugError, Format, MissingError
 from fsjoule.report.service.pages import Page
 from fsjoule.report.site import Asset, Site
 from fsjoule.report.template import render

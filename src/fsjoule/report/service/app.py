@@ -1,12 +1,14 @@
-"""The service as an ASGI application."""
+"""The service as an ASGI application, and what it counts of itself for /metrics."""
 
 from __future__ import annotations
 
 import re
 import time
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -21,16 +23,15 @@ from fsjoule.report.service import answers
 from fsjoule.report.service.asked import (
     LONGEST_NAME,
     NAME,
-    Asked,
     AskedComparison,
+    AskedPage,
     AskedPlaces,
     AskedRun,
     AskedRuns,
     AskedStart,
     AskedTrend,
 )
-from fsjoule.report.service.counters import Counters
-from fsjoule.report.service.errors import BugError, MissingError, UnmadeError, for_readers
+from fsjoule.report.service.jobs import BugError, MissingError, UnmadeError, for_readers
 from fsjoule.report.service.pages import Pages
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.service.workers import Workers
@@ -105,8 +106,8 @@ def application(
     return _Outer(app, settings, counters, say, frozenset(each.lower() for each in hosts))
 
 
-def _page(pages: Pages, kind: type[Asked]) -> Callable[..., Awaitable[Response]]:
-    async def answer(request: Request, asked: Asked) -> Response:
+def _page(pages: Pages, kind: type[AskedPage]) -> Callable[..., Awaitable[Response]]:
+    async def answer(request: Request, asked: AskedPage) -> Response:
         return await _shown(pages, request, asked)
 
     answer.__annotations__ = {"request": Request, "asked": Annotated[kind, Query()], "return": Response}
@@ -128,7 +129,7 @@ def _run(pages: Pages) -> Callable[..., Awaitable[Response]]:
     return answer
 
 
-async def _shown(pages: Pages, request: Request, asked: Asked, run_id: str = "") -> Response:
+async def _shown(pages: Pages, request: Request, asked: AskedPage, run_id: str = "") -> Response:
     wanted = answers.wanted_format(request)
     page = await pages.page(asked, wanted, run_id=run_id, known=lambda tag: answers.is_known(request, tag))
     return answers.page_answer(request, page, wanted)
@@ -305,3 +306,56 @@ class _Outer:
             await self._app(scope, receive, sent)
         except Exception:  # noqa: BLE001 - it is answered already
             self._say(BugError(traceback.format_exc()).told)
+
+
+_LIMITS_S: Final = (0.01, 0.05, 0.2, 1.0, 5.0, 20.0)
+
+
+@dataclass
+class Counters:
+    """Requests by page and status, and the time until each answer began."""
+
+    _requests: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    _within: Counter[float] = field(default_factory=Counter[float])
+    _sum_s: float = 0.0
+
+    def count(self, page: str, status: int, seconds: float) -> None:
+        self._requests[page, status] += 1
+        self._sum_s += seconds
+        for limit_s in _LIMITS_S:
+            self._within[limit_s] += seconds <= limit_s
+
+    def text(self, *, up: bool, pages: Mapping[str, int], workers: Mapping[str, int], kept_bytes: int) -> str:
+        """`pages` counts how pages were found, `workers` what became of worker processes."""
+        total = sum(self._requests.values())
+        lines = [
+            *_head("index_up", "gauge", "1 if the index can be read."),
+            f"fsjoule_serve_index_up {int(up)}",
+            *_head("requests_total", "counter", "Requests by page and status."),
+            *(
+                f'fsjoule_serve_requests_total{{page="{page}",status="{status}"}} {count}'
+                for (page, status), count in sorted(self._requests.items())
+            ),
+            *_head("request_seconds", "histogram", "Time until the answer."),
+            *(
+                f'fsjoule_serve_request_seconds_bucket{{le="{limit_s:g}"}} {self._within[limit_s]}'
+                for limit_s in _LIMITS_S
+            ),
+            f'fsjoule_serve_request_seconds_bucket{{le="+Inf"}} {total}',
+            f"fsjoule_serve_request_seconds_sum {self._sum_s:.6f}",
+            f"fsjoule_serve_request_seconds_count {total}",
+            *_head("pages_total", "counter", "Pages: known to the reader, kept here, or made."),
+            *(f'fsjoule_serve_pages_total{{how="{how}"}} {pages.get(how, 0)}' for how in ("known", "kept", "made")),
+            *_head("workers_total", "counter", "Worker processes that were started, or ended because of a time limit."),
+            *(
+                f'fsjoule_serve_workers_total{{what="{what}"}} {workers.get(what, 0)}'
+                for what in ("started", "ended", "lost")
+            ),
+            *_head("kept_bytes", "gauge", "Size of the kept pages."),
+            f"fsjoule_serve_kept_bytes {kept_bytes}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _head(name: str, kind: str, told: str) -> tuple[str, str]:
+    return f"# HELP fsjoule_serve_{name} {told}", f"# TYPE fsjoule_serve_{name} {kind}"

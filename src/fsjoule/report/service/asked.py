@@ -34,7 +34,7 @@ Names = Annotated[tuple[Name, ...], BeforeValidator(_names), Field(max_length=_M
 PageNumber = Annotated[int, BeforeValidator(_number), Field(ge=1, le=_MOST_PAGES, description="Page of the list.")]
 
 
-class Asked(BaseModel):
+class AskedPage(BaseModel):
     """Nothing more than its fields may be asked for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,11 +48,11 @@ class Asked(BaseModel):
         }
 
 
-class AskedStart(Asked):
+class AskedStart(AskedPage):
     """The start page asks for nothing."""
 
 
-class AskedTrend(Asked):
+class AskedTrend(AskedPage):
     series: Annotated[
         Names, Field(description="Only these series, by key or the start of it, with all they have.")
     ] = ()
@@ -73,7 +73,7 @@ class AskedTrend(Asked):
     page: PageNumber = 1
 
 
-class AskedRuns(Asked):
+class AskedRuns(AskedPage):
     run: Annotated[Name, Field(description="Only runs whose id begins so.")] = ""
     board: Annotated[Names, Field(description="Only these boards.")] = ()
     suite: Annotated[Names, Field(description="Only these suites.")] = ()
@@ -84,11 +84,11 @@ class AskedRuns(Asked):
     page: PageNumber = 1
 
 
-class AskedRun(Asked):
+class AskedRun(AskedPage):
     """The run stands in the path."""
 
 
-class AskedComparison(Asked):
+class AskedComparison(AskedPage):
     baseline: Annotated[
         Name, Field(description="A run, kernel or branch of the index: 6.1, kernel:6.1, run:2a62b3.")
     ] = ""
@@ -102,5 +102,5 @@ class AskedComparison(Asked):
     ] = False
 
 
-class AskedPlaces(Asked):
+class AskedPlaces(AskedPage):
     """The page of places asks for nothing."""

@@ -1,4 +1,4 @@
-"""Makes pages and documents, in a worker process."""
+"""Makes pages and documents, in a worker process; of comparisons here, of the others in modules beside this one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,35 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import ConfigError, LabError, ResultError
+from fsjoule.errors import ConfigError, FsjouleError, LabError, ResultError
 from fsjoule.host.plaintext import plain
+from fsjoule.model.metrics import Metric, metrics_named
 from fsjoule.model.places import Lab, PlaceRun
+from fsjoule.model.series import Where
+from fsjoule.report.comparison.document import to_document
+from fsjoule.report.comparison.page import render_page
 from fsjoule.report.places.document import to_document as places_document
 from fsjoule.report.places.page import render_page as places_page
-from fsjoule.report.service import comparisons, start
+from fsjoule.report.service import start
 from fsjoule.report.service.asked import AskedComparison, AskedPlaces, AskedRun, AskedRuns, AskedStart, AskedTrend
-from fsjoule.report.service.errors import MissingError
-from fsjoule.report.service.jobs import Format, Locate, Made, Search, Task
+from fsjoule.report.service.jobs import Format, Locate, Made, MissingError, SearchTask, Task
 from fsjoule.report.service.overview import Overviews
 from fsjoule.report.service.runs import IndexedRun, RunsPage, folder_document, folder_html, why_from_index
-from fsjoule.report.service.settings import Settings
+from fsjoule.report.service.settings import Explain, Settings
 from fsjoule.report.service.trends import TrendPage
+from fsjoule.report.site import Site
+from fsjoule.report.template import render
 from fsjoule.store.index.database import Index
+from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_list import ListedRun, WhichRuns, find_run, list_runs
+from fsjoule.store.sides import Sources
+from fsjoule.verdicts.compare import compare_sides
+from fsjoule.verdicts.comparison import Compared
+from fsjoule.verdicts.explanation.changes import Explanation
 
 _LEVEL: Final = 6
 
@@ -38,7 +49,7 @@ class Maker:
         self._settings = settings
         self._overviews = Overviews(settings)
 
-    def make(self, job: Task | Locate | Search) -> Made | str:
+    def make(self, job: Task | Locate | SearchTask) -> Made | str:
         """A page or document; a run's folder; the address that a search leads to. Raises FsjouleError."""
         if isinstance(job, Task):
             text = self._text(job)
@@ -73,15 +84,15 @@ class Maker:
 
     def _comparison(self, index: Index, asked: AskedComparison, wanted: Format) -> str:
         site = self._settings.site("compare")
-        if not comparisons.is_complete(asked):
+        if not is_complete(asked):
             if wanted is Format.JSON:
                 raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
-            return comparisons.form(index, site)
-        compared, explain = comparisons.compared_of(index, asked), self._settings.explain
+            return comparison_form(index, site)
+        compared, explain = compared_of(index, asked), self._settings.explain
         return _as(
             wanted,
-            lambda: comparisons.html(compared, site, explain),
-            lambda: comparisons.document(compared),
+            lambda: comparison_html(compared, site, explain),
+            lambda: comparison_document(compared),
         )
 
     def _run_page(self, index: Index, task: Task) -> str:
@@ -143,3 +154,49 @@ def _as(wanted: Format, html: Text, document: Document) -> str:
 def _packed(text: str) -> Made:
     content = text.encode()
     return Made(gzip.compress(content, _LEVEL, mtime=0), len(content))
+
+
+_PROPOSED_RUNS: Final = 30
+
+
+def compared_of(index: Index, asked: AskedComparison) -> Compared:
+    """The comparison. Raises ConfigError for names that the index does not have, or sides that are not comparable."""
+    wanted = metrics_named(asked.metric)
+    where = Where(boards=asked.board, filesystems=asked.fs)
+    # The index is the only source: a name in a request is never a folder's.
+    with Sources(index) as sources:
+        baseline, candidate = (
+            sources.side(name, where, wanted or tuple(Metric), within=asked.within or None)
+            for name in (asked.baseline, asked.candidate)
+        )
+    return compare_sides(baseline, candidate, metrics=wanted, across_boards=asked.across_boards)
+
+
+def is_complete(asked: AskedComparison) -> bool:
+    """Whether both sides are named. Raises ConfigError if one of them is."""
+    if bool(asked.baseline) != bool(asked.candidate):
+        raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
+    return bool(asked.baseline)
+
+
+def comparison_html(compared: Compared, site: Site, explain: Explain | None) -> str:
+    return render_page(compared, site, _explained(compared, explain))
+
+
+def comparison_document(compared: Compared) -> dict[str, Any]:
+    return to_document(compared)
+
+
+def comparison_form(index: Index, site: Site) -> str:
+    """The page that asks for two sides, and proposes some."""
+    kernels = [f"kernel:{kernel.label}" for kernel in reversed(stats(index).kernels)]
+    runs = [f"run:{run.run_id}" for run in list_runs(index, WhichRuns(), count=_PROPOSED_RUNS)]
+    return render("compare.html.j2", site=site, version=version("fsjoule"), simulated=False, proposed=[*kernels, *runs])
+
+
+def _explained(compared: Compared, explain: Explain | None) -> tuple[Explanation, ...]:
+    """Why figures of two kernels of one run differ, if the run has readable profiles."""
+    try:
+        return explain(compared) if explain is not None else ()
+    except FsjouleError:
+        return ()

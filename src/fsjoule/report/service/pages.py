@@ -13,9 +13,8 @@ from importlib.metadata import version
 from typing import Final, Protocol
 
 from fsjoule.errors import FsjouleError
-from fsjoule.report.service.asked import Asked, AskedPlaces, AskedRun
-from fsjoule.report.service.errors import MissingError
-from fsjoule.report.service.jobs import Format, Job, Locate, Made, Search, Task, signature
+from fsjoule.report.service.asked import AskedPage, AskedPlaces, AskedRun
+from fsjoule.report.service.jobs import Format, Job, Locate, Made, MissingError, SearchTask, Task, signature
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.site import assets
 from fsjoule.store.index.database import Index, state_of
@@ -98,7 +97,7 @@ class Pages:
     async def state(self) -> str:
         return await self._state.now()
 
-    async def page(self, asked: Asked, wanted: Format, *, run_id: str = "", known: Callable[[str], bool]) -> Page:
+    async def page(self, asked: AskedPage, wanted: Format, *, run_id: str = "", known: Callable[[str], bool]) -> Page:
         """The page, unless the reader has it, which `known` says of its entity tag. Raises FsjouleError."""
         task = await self._task(asked, wanted, run_id)
         tag = self._tag(task)
@@ -111,12 +110,12 @@ class Pages:
 
     async def search(self, text: str) -> str:
         """The address that some words lead to."""
-        return str(await self._made(Search(text, await self.state())))
+        return str(await self._made(SearchTask(text, await self.state())))
 
     def close(self) -> None:
         self._state.close()
 
-    async def _task(self, asked: Asked, wanted: Format, run_id: str) -> Task:
+    async def _task(self, asked: AskedPage, wanted: Format, run_id: str) -> Task:
         if isinstance(asked, AskedPlaces):
             if self._settings.look is None:
                 what = "this service does not show the lab's places"

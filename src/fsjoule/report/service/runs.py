@@ -13,7 +13,7 @@ from fsjoule.errors import ResultError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import RunStatus
 from fsjoule.model.labels import counted, without_folders
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.model.series import Point, Series, Where
 from fsjoule.report.as_json import to_json
 from fsjoule.report.numbers import ABSENT
@@ -34,13 +34,7 @@ INDEXED_SCHEMA: Final = "fsjoule.indexed-run/1"
 RUNS_A_PAGE: Final = 50
 _MOST_ROWS: Final = 400
 _TONES: Final[dict[str, Tone]] = {RunStatus.ABORTED: Tone.BAD, RunStatus.RUNNING: Tone.DOUBT}
-_FIGURES: Final = (
-    (Metric.THROUGHPUT, "speed", "MiB/s"),
-    (Metric.ENERGY, "energy", "mJ/MiB"),
-    (Metric.P99_LATENCY, "p99", "ms"),
-    (Metric.DURATION, "time", "s"),
-    (Metric.OPERATION_ENERGY, "energy", "mJ"),
-)
+_FIGURES: Final = (*fio_metrics(Use.POINTS), *timed_metrics(Use.POINTS))
 
 Measured = list[tuple[Series, Point]]
 
@@ -181,15 +175,15 @@ class IndexedRun:
 
 
 def _figures(measured: Measured, site: Site) -> Table:
-    used = [each for each in _FIGURES if any(each[0] in point.figures for _, point in measured)]
+    used = [each for each in _FIGURES if any(each in point.figures for _, point in measured)]
     columns = (
         *(Column("number", is_figure=False), word("series"), word("kernel"), Column("boot")),
-        *(Column(name, unit) for _, name, unit in used),
+        *(Column(metric.row.short, metric.unit) for metric in used),
     )
     rows: list[tuple[str | Cell, ...]] = []
     for series, point in measured:
-        figures = [f"{point.figures[metric]:.4g}" if metric in point.figures else ABSENT for metric, _, _ in used]
-        metric = next((metric for metric, _, _ in used if metric in point.figures), Metric.THROUGHPUT)
+        figures = [f"{point.figures[metric]:.4g}" if metric in point.figures else ABSENT for metric in used]
+        metric = next((metric for metric in used if metric in point.figures), Metric.THROUGHPUT)
         tone = Tone.PLAIN if point.valid else Tone.BAD
         rows.append(
             (

@@ -65,7 +65,7 @@ def serving(
                 lifespan="on",
                 ws="none",
             )
-            with _running(_Server(config), listener, workers):
+            with _running(_HttpServer(config), listener, workers):
                 address, real_port = listener.getsockname()[:2]
                 shown = f"[{address}]" if ":" in address else address
                 yield f"http://{shown}:{real_port}{settings.root}/"
@@ -139,7 +139,7 @@ class _Connection(H11Protocol):
             self.transport.abort()
 
 
-class _Server(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     """uvicorn's server in a thread: signals are the command's, and `begun` says that it answers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -166,7 +166,7 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def _running(server: _Server, listener: socket.socket, workers: Workers) -> Generator[None]:
+def _running(server: _HttpServer, listener: socket.socket, workers: Workers) -> Generator[None]:
     thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

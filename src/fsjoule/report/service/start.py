@@ -15,7 +15,7 @@ from fsjoule.report.service.runs import run_document, runs_table
 from fsjoule.report.site import Site
 from fsjoule.report.table import Tone
 from fsjoule.report.template import render
-from fsjoule.report.trend.cards import Card, Links, cards, lately, past_words
+from fsjoule.report.trend.cards import CauseCard, Links, cards, lately, past_words
 from fsjoule.report.trend.cards import headline as trend_headline
 from fsjoule.report.trend.document import cause_document
 from fsjoule.store.index.database import Index
@@ -36,7 +36,7 @@ class Start:
     runs: list[ListedRun]
 
     @property
-    def cards(self) -> list[Card]:
+    def cards(self) -> list[CauseCard]:
         return cards(self.trend)
 
     @property

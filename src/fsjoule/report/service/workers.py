@@ -1,4 +1,7 @@
-"""Worker processes that make pages. One that takes too long is ended, and another takes its place."""
+"""Worker processes that make pages. One that takes too long is ended, and another takes its place.
+
+A worker is `python -m fsjoule.report.service.workers FD`. It gets the settings, then makes pages for jobs.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,10 +21,8 @@ from typing import Any, Final
 
 from fsjoule.errors import FsjouleError
 from fsjoule.host import process
-from fsjoule.report.service.errors import UnmadeError
-from fsjoule.report.service.jobs import Job, Made
+from fsjoule.report.service.jobs import BugError, Job, Made, UnmadeError
 from fsjoule.report.service.settings import Settings
-from fsjoule.report.service.worker import READY
 
 # Starting Python with charts and numerics takes two seconds, on a busy machine more.
 _START_S: Final = 120.0
@@ -153,7 +155,7 @@ class Workers:
     def _started(self) -> _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "fsjoule.report.service.worker", str(theirs.fileno())]
+            command = [sys.executable, "-m", "fsjoule.report.service.workers", str(theirs.fileno())]
             popen = process.start(command, pass_fds=[theirs.fileno()])
         worker = _Worker(popen, Connection(ours.detach()), time.monotonic() + _START_S)
         with self._lock:
@@ -173,3 +175,30 @@ class Workers:
         worker.end()
         if getattr(self._mine, "worker", None) is worker:
             self._mine.worker = None
+
+
+READY: Final = "ready"
+
+
+def work(connection: Connection[Any, Any]) -> None:
+    """Answer jobs until the other end is gone."""
+    from fsjoule.report.service.making import Maker  # noqa: PLC0415 - charts and numerics take their time
+
+    maker = Maker(connection.recv())
+    connection.send(READY)
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer: object = maker.make(job)
+        except FsjouleError as error:
+            answer = error
+        except Exception:  # noqa: BLE001 - the service goes on, and tells
+            answer = BugError(traceback.format_exc())
+        connection.send(answer)
+
+
+if __name__ == "__main__":
+    work(Connection(int(sys.argv[1])))

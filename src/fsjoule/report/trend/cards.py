@@ -41,7 +41,7 @@ class Of:
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class CauseCard:
     """A cause in words. `since` and `last` are the runs of the first point of the new level and of the one before.
 
     `kernel` and `kernel_before` are their kernels. `day` and `ended`, the day when it was over, are empty over kernels,
@@ -103,12 +103,12 @@ class Card:
         return tuple(sorted({change.state.value for change in self.cause.changes}))
 
 
-def cards(trend: Trend, index: str | None = None) -> list[Card]:
+def cards(trend: Trend, index: str | None = None) -> list[CauseCard]:
     """The cards of a trend, which needs the names of its changes' runs; `index` stands in its commands."""
     return [_card(cause, trend, index) for cause in trend.causes]
 
 
-def _card(cause: Cause, trend: Trend, index: str | None) -> Card:
+def _card(cause: Cause, trend: Trend, index: str | None) -> CauseCard:
     lead = cause.lead
     sides = (lead.since, lead.last), (lead.last, lead.since)
     kernel, before = (words.kernel_text(point, trend, beside=beside) for point, beside in sides)
@@ -120,7 +120,7 @@ def _card(cause: Cause, trend: Trend, index: str | None) -> Card:
     workloads = list(_workloads(((one.history, one.ratio) for one in cause.changes), trend))
     verdict = _verdict(cause.still) if cause.present else ""
     step, command = _step(cause, trend, index) if cause.fate is Fate.OPEN else ("", "")
-    return Card(
+    return CauseCard(
         cause,
         _WORDS[cause.fate],
         lead.since.started_utc[:10] if trend.order is Order.TIME else "",
@@ -212,7 +212,7 @@ def _step(cause: Cause, trend: Trend, index: str | None) -> tuple[str, str]:
     return "fresh boots of both kernels:", words.confirm_command(largest, trend, index)
 
 
-def lines(card: Card) -> Iterator[str]:
+def lines(card: CauseCard) -> Iterator[str]:
     """A card below its title, in lines for a terminal; a command stands last and alone."""
     yield f"{card.boards}, {card.figures}"
     for of in card.workloads:
@@ -224,7 +224,7 @@ def lines(card: Card) -> Iterator[str]:
     yield from filter(None, (*card.known, card.verdict, card.step, card.command))
 
 
-def left_out(present: Sequence[Card], past: Sequence[Card]) -> Iterator[str]:
+def left_out(present: Sequence[CauseCard], past: Sequence[CauseCard]) -> Iterator[str]:
     """What a short answer does not show: `2 causes are over: --all shows them`."""
     if present:
         yield f"{counted(len(present), 'more cause is', 'more causes are')} still so: --all shows them"
@@ -244,7 +244,7 @@ def lately(trend: Trend) -> Iterator[tuple[str, list[str]]]:
         yield ("last night" if nights == 1 else f"last {nights} nights"), [*told[:_FEW_WORKLOADS], *more]
 
 
-def past_words(past: Sequence[Card]) -> str:
+def past_words(past: Sequence[CauseCard]) -> str:
     """`2 causes are over, 1 is accepted or refuted`."""
     over = sum(card.cause.fate is Fate.OVER for card in past)
     closed = len(past) - over
@@ -253,7 +253,7 @@ def past_words(past: Sequence[Card]) -> str:
     return ", ".join([*told, *([f"{closed} {what} accepted or refuted"] if closed else [])])
 
 
-def headline(told: Sequence[Card], trend: Trend) -> tuple[str, Tone]:
+def headline(told: Sequence[CauseCard], trend: Trend) -> tuple[str, Tone]:
     """`1 open loss, since 2026-02-22 with 6.12.27-armmp on all 6 boards.`, or that there is none; with its colour."""
     losses = [card for card in told if card.cause.fate is Fate.OPEN]
     enough = len(trend.histories) - trend.too_short

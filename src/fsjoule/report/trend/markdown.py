@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fsjoule.report.markdown import folded, plain
 from fsjoule.report.trend import words
-from fsjoule.report.trend.cards import Card, cards, headline, lately, lines, past_words
+from fsjoule.report.trend.cards import CauseCard, cards, headline, lately, lines, past_words
 from fsjoule.verdicts.trend.trend import Trend
 
 
@@ -29,7 +29,7 @@ def _lines(trend: Trend, index: str | None, *, everything: bool) -> Iterator[str
     yield from (f"- {plain(line)}" for line in words.closing_lines(trend))
 
 
-def _card(card: Card) -> Iterator[str]:
+def _card(card: CauseCard) -> Iterator[str]:
     yield ""
     yield f"**{plain(card.title)}**"
     yield ""

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fsjoule.report.trend import words
-from fsjoule.report.trend.cards import Card, cards, lately, left_out, lines
+from fsjoule.report.trend.cards import CauseCard, cards, lately, left_out, lines
 from fsjoule.verdicts.trend.trend import Trend
 
 _COLOURS: Final = {"open": "bold red", "gain": "bold green", "over": "dim", "closed": "dim"}
@@ -33,7 +33,7 @@ def print_trend(console: Console, trend: Trend, index: str | None, *, everything
         _print(console, line)
 
 
-def _print_card(console: Console, card: Card) -> None:
+def _print_card(console: Console, card: CauseCard) -> None:
     word, rest = card.title.split(" ", 1)
     console.print(Text.assemble((word, _COLOURS[card.cause.fate.value]), f" {rest}"), soft_wrap=True)
     for line in lines(card):

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from fsjoule import kernels, lab
 from fsjoule.errors import ConfigError
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model import BoardProfile
-from fsjoule.model.metrics import Metric, metrics_of
+from fsjoule.model.metrics import Metric, Use, fio_metrics, metrics_of
 from fsjoule.model.series import Where
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
@@ -27,8 +26,6 @@ from fsjoule.verdicts.bisection.state import State
 from fsjoule.verdicts.gate import known_noise
 
 Say = Callable[[str], None]
-
-_METRICS: Final = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class BisectRequest:
     state: Path
     results: Path
     command: tuple[str, ...]
-    metrics: tuple[Metric, ...] = _METRICS
+    metrics: tuple[Metric, ...] = fio_metrics(Use.KERNELS)
     effect: float = 0.05
     budget: int = 120
     seed: int = 1

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.model.metrics import METERED, Metric
+from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Point
 
-COLUMNS: Final = {
-    Metric.THROUGHPUT: "throughput_mib_per_s",
-    Metric.IOPS: "iops",
-    Metric.ENERGY: "energy_mj_per_mib",
-    Metric.NET_ENERGY: "energy_net_mj_per_mib",
-    Metric.OPERATION_ENERGY: "energy_mj",
-    Metric.OPERATION_NET_ENERGY: "energy_net_mj",
-    Metric.POWER: "mean_power_w",
-    Metric.CPU: "cpu_s_per_mib",
-    Metric.WRITE_AMPLIFICATION: "write_amplification",
-    Metric.P99_LATENCY: "latency_p99_ms",
-    Metric.DURATION: "duration_s",
-}
+COLUMNS: Final = {metric: metric.row.column for metric in Metric}
 # Standard uncertainties (k=1) of metered figures.
-UNCERTAINTY_COLUMNS: Final = {metric: f"{COLUMNS[metric]}_uncertainty" for metric in Metric if metric in METERED}
+UNCERTAINTY_COLUMNS: Final = {metric: f"{COLUMNS[metric]}_uncertainty" for metric in Metric if metric.row.metered}
 
 
 def figure_columns() -> tuple[str, ...]:

@@ -2,13 +2,11 @@
 
 ::
 
-    PREFIX/runs/<UTC time>-<board>-<id>.json    a run's manifest: its files, and where each of them is
-    PREFIX/objects/<2 digits>/<SHA-256>         a large file, or the small files of a push one after another
-    PREFIX/pushes/<run>-<random>.json           the objects that a push relies on
-    PREFIX/prune.json                           who removes objects, or has last
+    PREFIX/runs/<UTC time>-<board>-<id>/<measurements>-<complete|partial>-<SHA-256>.tar.zst
 
-For: keeping runs where any computer of a lab can read them. A run is there as a whole or not at all: its manifest is
-written last. Objects are named by their content, so equal files are kept once, and none is ever changed.
+For: keeping runs where any computer of a lab can read them. A run is there as a whole or not at all: its archive is one
+object, which appears when it is whole. It is named by its content, so a push never changes what is there, and pushes of
+one run need not know of each other: a run that has grown has another archive, and the newest counts.
 Called by: `verdicts`, `report`, `runs`, `cli`.
 May call: `store`, `host`, `model`, `errors`. Only `bucket.py` and `access.py` know obstore.
 

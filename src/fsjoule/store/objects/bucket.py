@@ -1,4 +1,4 @@
-"""The objects of a bucket below a prefix: read, written under conditions, listed and removed, all in limited time."""
+"""The objects of a bucket below a prefix: read in parts, written, listed and removed, all in limited time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -61,7 +62,6 @@ _REFUSED: Final[Mapping[str, str]] = {
     "403": _RIGHTS,
     "507": "make room there: fsjoule results prune",
 }
-_DAMAGED: Final = "it is damaged: push its run again from a folder that has it: fsjoule results push --again"
 _UNREACHABLE: Final = "is the network up, and AWS_ENDPOINT_URL its address? Repeat the command: it goes on where it was"
 
 
@@ -78,12 +78,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object: its key below the prefix, its size, when it was written by the server's clock, its version."""
+    """An object: its key below the prefix, its size, when it was written by the server's clock."""
 
     key: str
     size_bytes: int
     written: datetime
-    version: str
 
 
 class Bucket:
@@ -94,65 +93,25 @@ class Bucket:
         self.place = access.endpoint or f"AWS, region {access.region}"
         self._store = _opened(address, access, limits)
 
-    def get(self, key: str, *, at_most: int) -> tuple[bytes, str] | None:
-        """An object's content and version; None if there is none. ResultError if it has more than `at_most` bytes."""
+    def part(self, key: str, start: int, length: int) -> bytes:
+        """The bytes of an object from `start` on. Raises ResultError if there is no such object."""
         import obstore  # noqa: PLC0415 - an extra of fsjoule
 
         with self._told(f"read {key}"):
             try:
-                result = interruptible(lambda: obstore.get(self._store, key))
-                if result.meta["size"] > at_most:
-                    raise ResultError(f"{self.named(key)} is larger than {at_most} bytes", hint=_DAMAGED)
-                return bytes(interruptible(result.bytes)), result.meta["e_tag"] or ""
+                part = interruptible(lambda: obstore.get_range(self._store, key, start=start, length=length))
             except FileNotFoundError as error:
                 _check_bucket(error)
-                return None
+                raise ResultError("it is gone", hint="fsjoule results list shows what is there") from None
+        return bytes(part)
 
-    def find(self, key: str) -> StoredObject | None:
-        """An object without its content; None if there is none."""
-        import obstore  # noqa: PLC0415 - an extra of fsjoule
-
-        with self._told(f"look for {key}"):
-            try:
-                return _found(interruptible(lambda: obstore.head(self._store, key)))
-            except FileNotFoundError:
-                return None
-
-    def put(self, key: str, content: bytes) -> None:
-        """Write an object, or replace it."""
+    def put(self, key: str, file: Path) -> None:
+        """Write an object, or replace it, by the content of a file. It is there when all of it is."""
         import obstore  # noqa: PLC0415 - an extra of fsjoule
 
         with self._told(f"write {key}"):
-            large = len(content) > _PART_BYTES
-            interruptible(lambda: obstore.put(self._store, key, content, chunk_size=_PART_BYTES, use_multipart=large))
-
-    def put_if(self, key: str, content: bytes, *, version: str | None) -> bool:
-        """Write an object if it is still of this version, or absent (None); whether it was.
-
-        A server without conditional writes writes it in any case.
-        """
-        import obstore  # noqa: PLC0415 - an extra of fsjoule
-        from obstore.exceptions import (  # noqa: PLC0415 - as above
-            AlreadyExistsError,
-            BaseError,
-            NotSupportedError,
-            PreconditionError,
-        )
-
-        with self._told(f"write {key}"):
-            try:
-                mode: Any = "create" if version is None else {"e_tag": version}
-                interruptible(lambda: obstore.put(self._store, key, content, mode=mode, use_multipart=False))
-            except (AlreadyExistsError, PreconditionError):
-                return False
-            except FileNotFoundError as error:
-                _check_bucket(error)
-                return False  # it was removed meanwhile
-            except (BaseError, NotSupportedError) as error:
-                if _code(error) not in {"NotImplemented", "501"}:
-                    raise
-                interruptible(lambda: obstore.put(self._store, key, content, use_multipart=False))
-        return True
+            large = file.stat().st_size > _PART_BYTES
+            interruptible(lambda: obstore.put(self._store, key, file, chunk_size=_PART_BYTES, use_multipart=large))
 
     def list(self, below: str) -> Iterator[StoredObject]:
         """All objects whose keys begin with the folder `below`, which has no slash at its end."""
@@ -250,7 +209,7 @@ def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
 
 
 def _found(meta: ObjectMeta) -> StoredObject:
-    return StoredObject(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"] or "")
+    return StoredObject(meta["path"], meta["size"], meta["last_modified"])
 
 
 def _check_bucket(error: Exception) -> None:

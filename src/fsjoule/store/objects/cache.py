@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,26 +24,17 @@ from fsjoule.errors import ConfigError, ResultError, StorageError
 from fsjoule.host.cache.contents import fingerprint
 from fsjoule.host.cache.locks import is_used_here, unused, use
 from fsjoule.host.paths import cache_folder
+from fsjoule.store.archive import digest_table, is_document, run_digest
 from fsjoule.store.objects.address import Address, is_address, parse_address
+from fsjoule.store.objects.archives import Archive, listed_runs, newest, unpack
 from fsjoule.store.objects.bucket import Bucket, in_parallel, open_bucket
-from fsjoule.store.objects.folder_files import digests, folder_files
-from fsjoule.store.objects.pull import fetch
-from fsjoule.store.objects.runs import (
-    Listing,
-    StoredRun,
-    decode_manifest,
-    encode_manifest,
-    known_manifest,
-    listed_runs,
-    run_listing,
-)
 from fsjoule.store.progress import Watcher, unwatched
 
 LIMIT_VARIABLE: Final = "FSJOULE_RUNS_CACHE_GIB"
 _LIMIT_GIB: Final = 10.0
 _USED: Final = ".use"
 _PART: Final = ".part-"
-_MANIFEST: Final = "manifest.json"
+_TABLE: Final = "digests.json"
 _CHECKED: Final = "checked.json"
 
 
@@ -82,7 +73,7 @@ def copies(address: Address, *, documents: bool = False, watch: Watcher = unwatc
     such run, ConfigError if there is none at all, ObjectStoreError, StorageError.
     """
     bucket = open_bucket(address)
-    runs = listed_runs(bucket) if address.run is None else [run_listing(bucket, address.run)]
+    runs = listed_runs(bucket) if address.run is None else [newest(bucket, address.run)]
     if not runs:
         raise ConfigError(f"there is no run in {address}", hint=f"fsjoule results push results {address}")
     root, limit = cache_folder("runs"), _limit_bytes()
@@ -92,8 +83,7 @@ def copies(address: Address, *, documents: bool = False, watch: Watcher = unwatc
             use(root / _USED)
         make = partial(_copy, bucket, root, documents)
         made: list[Copy] = []
-        # Whole runs one by one, because each may have objects that fill the memory.
-        for portion in _portions(runs, 100 if documents else 1):
+        for portion in _portions(runs, 100):
             made += in_parallel(make, portion)
             watch(len(made), len(runs))
     except OSError as error:
@@ -111,29 +101,25 @@ def _good(made: list[Copy]) -> list[Path]:
     return [each.folder for each in made]
 
 
-def _copy(bucket: Bucket, root: Path, documents: bool, run: Listing) -> Copy:
-    address = bucket.address.of(run.name)
-    folder = _entry(root, bucket, run.name, run.version, documents=documents) / run.name
+def _copy(bucket: Bucket, root: Path, documents: bool, archive: Archive) -> Copy:
+    address = bucket.address.of(archive.name)
+    entry = _entry(root, bucket, archive, documents=documents)
     try:
-        if not _is_whole(folder):
-            folder = _made(bucket, root, run.name, documents=documents)
+        if not _is_whole(entry, archive, documents=documents):
+            _make(bucket, entry, archive, documents=documents)
     except ResultError as error:
-        return Copy(address, folder, error)
+        return Copy(address, entry / archive.name, error)
     with suppress(OSError):  # a cache that may only be read
-        os.utime(folder.parent)
-    return Copy(address, folder)
+        os.utime(entry)
+    return Copy(address, entry / archive.name)
 
 
-def _made(bucket: Bucket, root: Path, name: str, *, documents: bool) -> Path:
-    stored, version = known_manifest(bucket, name)
-    paths = stored.documents() if documents else list(stored.files)
-    entry = _entry(root, bucket, name, version, documents=documents)
-    with TemporaryDirectory(prefix=_PART, dir=root, ignore_cleanup_errors=True) as work:
+def _make(bucket: Bucket, entry: Path, archive: Archive, *, documents: bool) -> None:
+    with TemporaryDirectory(prefix=_PART, dir=entry.parent, ignore_cleanup_errors=True) as work:
         made = Path(work) / entry.name
-        fetch(bucket, name, stored, made / name, paths)
-        part = StoredRun(stored.complete, {path: stored.files[path] for path in paths})
-        (made / _MANIFEST).write_bytes(encode_manifest(part))
-        _stamp(made / name, part)
+        table = unpack(bucket, archive, made, _wanted(documents))
+        (made / _TABLE).write_text(json.dumps(table), encoding="utf-8")
+        _stamp(made, archive)
         with suppress(FileNotFoundError):
             entry.rename(Path(work) / "before")
         try:
@@ -142,35 +128,40 @@ def _made(bucket: Bucket, root: Path, name: str, *, documents: bool) -> Path:
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
                 raise
             # Another process has made the same copy meanwhile.
-    return entry / name
 
 
-def _entry(root: Path, bucket: Bucket, name: str, version: str, *, documents: bool) -> Path:
+def _wanted(documents: bool) -> Callable[[str], bool]:
+    return is_document if documents else lambda _: True
+
+
+def _entry(root: Path, bucket: Bucket, archive: Archive, *, documents: bool) -> Path:
     address = bucket.address
-    parts = [bucket.place, address.bucket, address.prefix, name, version, documents]
+    parts = [bucket.place, address.bucket, address.prefix, archive.key, documents]
     return root / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_whole(entry: Path, archive: Archive, *, documents: bool) -> bool:
     """Whether a copy has the files that it was made with."""
+    folder = entry / archive.name
     try:
-        if json.loads((folder.parent / _CHECKED).read_bytes())["fingerprint"] == fingerprint(folder):
+        if json.loads((entry / _CHECKED).read_bytes())["fingerprint"] == fingerprint(folder):
             return True
-        stored = decode_manifest((folder.parent / _MANIFEST).read_bytes(), str(folder.parent / _MANIFEST))
+        table = json.loads((entry / _TABLE).read_bytes())
         problems: list[str] = []
-        found = digests(folder_files(folder, problems))
-        if problems or found != {path: file.sha256 for path, file in stored.files.items()}:
+        there = digest_table(folder, problems, believe=False)
+        wanted = _wanted(documents)
+        if problems or run_digest(table) != archive.digest or there != {p: table[p] for p in table if wanted(p)}:
             return False
-        _stamp(folder, stored)
-    except (OSError, ValueError, LookupError, TypeError, ResultError):
+        _stamp(entry, archive)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ResultError):
         return False
     return True
 
 
-def _stamp(folder: Path, stored: StoredRun) -> None:
-    (folder.parent / _CHECKED).write_text(
-        json.dumps({"fingerprint": fingerprint(folder), "bytes": stored.size_bytes}), encoding="utf-8"
-    )
+def _stamp(entry: Path, archive: Archive) -> None:
+    folder = entry / archive.name
+    size = sum(path.stat().st_size for path in folder.rglob("*"))
+    (entry / _CHECKED).write_text(json.dumps({"fingerprint": fingerprint(folder), "bytes": size}), encoding="utf-8")
 
 
 def _trim(root: Path, limit_bytes: int) -> None:
@@ -212,6 +203,6 @@ def _limit_bytes() -> int:
     return int(limit * (1 << 30))
 
 
-def _portions(runs: list[Listing], size: int) -> Iterator[list[Listing]]:
+def _portions(runs: list[Archive], size: int) -> Iterator[list[Archive]]:
     for start in range(0, len(runs), size):
         yield runs[start : start + size]

@@ -1,53 +1,37 @@
-"""Sends run folders to an object store: first the objects that it lacks, then the manifest that makes a run of them.
+"""Sends run folders to an object store: each that it lacks, or has only a part of, as one archive.
 
-A push that was interrupted has left objects without a manifest, which are no run. Repeated, it finds them and sends the
-others. Several pushes of one run may meet: each sends the same objects, and the manifest is written only in place of
-the one that was read.
+A push that was interrupted has left nothing of the run that it was sending. Several pushes of one run may meet: each
+sends an archive of its own, and the newest counts.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import Final
 
-from fsjoule.errors import ObjectStoreError, ResultError
+from fsjoule.errors import ResultError, StorageError
 from fsjoule.model import RunStatus
+from fsjoule.store.archive import ARCHIVE_SUFFIX, digest_table, pack_run
 from fsjoule.store.folder import is_being_written
 from fsjoule.store.objects.address import is_run_name
-from fsjoule.store.objects.bucket import MIB, Bucket, in_parallel
-from fsjoule.store.objects.folder_files import FolderFile, digests, folder_files, joined, looks_like, size_bytes
-from fsjoule.store.objects.prune import idle_version, write_intent
-from fsjoule.store.objects.runs import (
-    BUNDLE_BYTES,
-    SMALL_BYTES,
-    FolderState,
-    StoredFile,
-    StoredRun,
-    folder_state,
-    object_key,
-    read_manifest,
-    run_key,
-    write_manifest,
-)
+from fsjoule.store.objects.archives import Archive, FolderState, archive_key, compared, listed_archives, table_of
+from fsjoule.store.objects.bucket import Bucket, in_parallel
 from fsjoule.store.progress import Watcher, unwatched
-from fsjoule.store.reader import load_run_file
+from fsjoule.store.reader import load_run_file, run_files
 
-_TRIES: Final = 8
-# Larger objects are sent one at a time: each is in memory.
-_LARGE_BYTES: Final = 16 * MIB
+_OTHER: Final = "the store has another content under its name"
 
 
 @dataclass
 class PushReport:
-    """The results of a push. `bytes` of the pushed runs' files were in the store already as far as not sent.
+    """The results of a push: runs that were new, had grown, or were known.
 
-    `left_out` names runs that were not sent, and `problems` files of runs that were left out of them.
+    `bytes` are those of the files that were sent, `sent_bytes` those of their archives. `left_out` names runs that were
+    not sent, and `problems` files of runs that were left out of them.
     """
 
     new: int = 0
@@ -55,55 +39,53 @@ class PushReport:
     known: int = 0
     bytes: int = 0
     sent_bytes: int = 0
-    sent_objects: int = 0
     measuring: list[str] = field(default_factory=list[str])
     left_out: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
 
 
 def push_runs(
-    bucket: Bucket,
-    folders: Sequence[Path],
-    *,
-    again: bool = False,
-    watch: Watcher = unwatched,
-    say: Callable[[str], None] = lambda _: None,
+    bucket: Bucket, folders: Sequence[Path], *, again: bool = False, watch: Watcher = unwatched
 ) -> PushReport:
-    """Send what the store lacks of these run folders. With `again` every file is sent, whatever the store has.
+    """Send what the store lacks of these run folders. With `again` every run is sent, whatever the store has.
 
-    `watch` gets the bytes of the folders that were sent, or are there already, after each object.
-    Raises ObjectStoreError if the server fails or refuses; runs that were sent before are whole.
+    `watch` gets the bytes of the folders that were sent, or are there already. Raises ObjectStoreError if the server
+    fails or refuses, StorageError if an archive cannot be made here; runs that were sent before are whole.
     """
-    return _Push(bucket, again=again, watch=watch, say=say).push(folders)
+    push = _Push(bucket, folders, again=again, watch=watch)
+    in_parallel(push.send, folders)
+    done = push.done
+    for names in (done.measuring, done.left_out, done.problems):
+        names.sort()
+    return done
 
 
 class _Push:
-    def __init__(self, bucket: Bucket, *, again: bool, watch: Watcher, say: Callable[[str], None]) -> None:
+    def __init__(self, bucket: Bucket, folders: Sequence[Path], *, again: bool, watch: Watcher) -> None:
+        self.done = PushReport()
         self._bucket = bucket
         self._again = again
         self._watch = watch
-        self._say = say
-        self._done = PushReport()
+        self._there = listed_archives(bucket)  # it also tells early that the store cannot be used
+        self._sizes = {folder: _size_bytes(folder) for folder in folders}
+        self._seen_bytes, self._of_bytes = 0, sum(self._sizes.values())
         self._counting = Lock()
-        self._large = Lock()
-        self._seen_bytes = self._of_bytes = 0
 
-    def push(self, folders: Sequence[Path]) -> PushReport:
-        # Opened once, before anything is sent; it also tells early that the store cannot be used.
-        idle_version(self._bucket, self._say)
-        sizes = [size_bytes(folder) for folder in folders]
-        self._of_bytes = sum(sizes)
-        done_bytes = 0
-        for folder, size in zip(folders, sizes, strict=True):
-            try:
-                self._push_run(folder)
-            except ResultError as error:
-                self._done.left_out.append(f"{folder.name}: {error.in_a_line}")
-            done_bytes += size
-            self._tell(done_bytes)
-        return self._done
+    def send(self, folder: Path) -> None:
+        try:
+            self._send(folder)
+        except ResultError as error:
+            self.done.left_out.append(f"{folder.name}: {error.in_a_line}")
+        except OSError as error:
+            raise StorageError(
+                f"an archive of {folder.name} cannot be made: {error.strerror or error}",
+                hint="make room there, or name another folder: TMPDIR=FOLDER",
+            ) from error
+        with self._counting:
+            self._seen_bytes += self._sizes[folder]
+            self._watch(self._seen_bytes, self._of_bytes)
 
-    def _push_run(self, folder: Path) -> None:
+    def _send(self, folder: Path) -> None:
         run = load_run_file(folder)
         complete = run.status is RunStatus.COMPLETE
         if not is_run_name(folder.name) or not folder.name.endswith(f"-{run.run_id}"):
@@ -111,103 +93,52 @@ class _Push:
                 "its folder's name is not that of its run", hint="give it back the name that it was made with"
             )
         if is_being_written(folder):
-            self._done.measuring.append(folder.name)
+            self.done.measuring.append(folder.name)
             return
-        files: dict[str, FolderFile] | None = None
-        fresh = self._again  # whether each object of the run is looked for, or sent
-        for _ in range(_TRIES):
-            stored, version = self._stored(folder.name)
-            if stored is not None and not fresh and looks_like(folder, stored):
-                self._done.known += 1
-                return
-            files = files or folder_files(folder, self._done.problems)
-            found = FolderState.NEWER if stored is None else folder_state(stored, digests(files), complete=complete)
-            if found is FolderState.OTHER:
-                raise ResultError(
-                    "the store has another content under its name", hint="find out which copy was changed"
-                )
-            if found is FolderState.OLDER or (found is FolderState.SAME and not self._again):
-                self._done.known += 1
-                return
-            plan = _Plan.of(folder, files, () if stored is None or fresh else stored.files.values())
-            manifest = StoredRun(complete, plan.files)
-            write_intent(self._bucket, folder.name, manifest.objects())
-            mark = idle_version(self._bucket, self._say)
-            in_parallel(partial(self._send, folder), plan.objects.items())
-            if idle_version(self._bucket, self._say) != mark and not self._has(manifest):
-                fresh = True  # objects were removed meanwhile
-            elif write_manifest(self._bucket, folder.name, manifest, version):
-                self._done.new += stored is None
-                self._done.grown += stored is not None
-                self._done.bytes += sum(file.bytes for file in files.values())
-                return
-            # Else another push was first.
-        raise ObjectStoreError(f"{folder.name} is being changed by others at this moment", hint="try again later")
+        table = digest_table(folder, self.done.problems)
+        key = archive_key(folder.name, table, complete=complete)
+        there = self._there.get(folder.name, [])
+        if not self._again and any(archive.key == key for archive in there):
+            self._count(known=1)
+            return
+        if there and not self._is_newer(there[-1], table, complete=complete):
+            self._count(known=1)
+            return
+        with TemporaryDirectory(prefix="fsjoule-push-") as work:
+            packed = Path(work) / f"run{ARCHIVE_SUFFIX}"
+            size_bytes = pack_run(folder, table, packed)
+            self._bucket.put(key, packed)
+            self._count(new=not there, grown=bool(there), bytes=size_bytes, sent_bytes=packed.stat().st_size)
+        # Another machine may have sent other files of this run meanwhile.
+        for archive in listed_archives(self._bucket, folder.name).get(folder.name, []):
+            if archive.key != key and archive not in there:
+                self._is_newer(archive, table, complete=complete)
 
-    def _stored(self, name: str) -> tuple[StoredRun | None, str | None]:
-        """The store's manifest of a run, and its version. Raises ResultError if it is damaged and would be kept."""
+    def _is_newer(self, archive: Archive, table: dict[str, str], *, complete: bool) -> bool:
+        """Whether the folder has what an archive has not. Raises ResultError if it has another content."""
         try:
-            return read_manifest(self._bucket, name) or (None, None)
+            stored = table_of(self._bucket, archive)
         except ResultError as error:
-            if not self._again:
-                raise ResultError(error.what, hint="--again writes it again") from error
-        found = self._bucket.find(run_key(name))
-        return None, None if found is None else found.version
+            if self._again:
+                return True
+            raise ResultError(error.what, hint="--again writes it again") from error
+        found = compared(stored, table, were_complete=archive.complete, complete=complete)
+        if found is FolderState.OTHER:
+            raise ResultError(_OTHER, hint="find out which copy was changed")
+        return found is FolderState.NEWER or (found is FolderState.SAME and self._again)
 
-    def _has(self, manifest: StoredRun) -> bool:
-        """Whether all objects of a run are there."""
-        return None not in in_parallel(lambda digest: self._bucket.find(object_key(digest)), manifest.objects())
-
-    def _send(self, folder: Path, planned: tuple[str, tuple[FolderFile, ...]]) -> None:
-        digest, files = planned
-        key, size = object_key(digest), sum(file.bytes for file in files)
-        there = None if self._again else self._bucket.find(key)
-        # One of another size was cut short, or damaged.
-        if there is not None and there.size_bytes == size:
-            return
-        with self._large if size > _LARGE_BYTES else nullcontext():
-            self._bucket.put(key, joined(folder, files))
+    def _count(self, *, new: int = 0, grown: int = 0, known: int = 0, bytes: int = 0, sent_bytes: int = 0) -> None:  # noqa: A002 - of the result
         with self._counting:
-            self._done.sent_objects += 1
-            self._done.sent_bytes += size
-            self._tell(self._seen_bytes + size)
-
-    def _tell(self, done_bytes: int) -> None:
-        self._seen_bytes = done_bytes
-        self._watch(done_bytes, self._of_bytes)
+            self.done.new += new
+            self.done.grown += grown
+            self.done.known += known
+            self.done.bytes += bytes
+            self.done.sent_bytes += sent_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Where each file of a run will be, and what each new object is made of."""
-
-    files: dict[str, StoredFile]
-    objects: dict[str, tuple[FolderFile, ...]]
-
-    @classmethod
-    def of(cls, folder: Path, files: Mapping[str, FolderFile], kept: Iterable[StoredFile]) -> _Plan:
-        """Put small files together, and large ones into objects of their own. `kept` have their places already."""
-        placed = {file.sha256: file for file in kept}
-        new = {file.sha256: file for file in files.values() if file.sha256 not in placed}.values()
-        objects: dict[str, tuple[FolderFile, ...]] = {}
-        objects |= {file.sha256: (file,) for file in new if file.bytes >= SMALL_BYTES}
-        for bundle in _bundles(file for file in new if file.bytes < SMALL_BYTES):
-            objects[hashlib.sha256(joined(folder, bundle)).hexdigest()] = bundle
-        for digest, group in objects.items():
-            at = 0
-            for file in group:
-                placed[file.sha256] = StoredFile(file.sha256, file.bytes, digest, at)
-                at += file.bytes
-        return cls({path: placed[file.sha256] for path, file in files.items()}, objects)
-
-
-def _bundles(files: Iterable[FolderFile]) -> list[tuple[FolderFile, ...]]:
-    bundles: list[list[FolderFile]] = []
-    left = 0
-    for file in sorted(files, key=lambda file: file.path):
-        if file.bytes > left or not bundles:
-            bundles.append([])
-            left = BUNDLE_BYTES
-        bundles[-1].append(file)
-        left -= file.bytes
-    return [tuple(bundle) for bundle in bundles]
+def _size_bytes(folder: Path) -> int:
+    """The size of a run's files; 0 if they cannot be listed, which is told when they are read."""
+    try:
+        return sum(folder.joinpath(*names).lstat().st_size for names in run_files(folder, []))
+    except (OSError, ResultError):
+        return 0

@@ -301,7 +301,7 @@ def _p99_ms(m: Measurement) -> Figure:
     if m.fio is None:
         return None
     fsyncs = isinstance(m.workload, FioWorkload) and m.workload.fsync_every
-    return m.fio.fsync_p99_ms if fsyncs else m.fio.p99_ms
+    return m.fio.fsync_ms(99) if fsyncs else m.fio.latency_ms(99)
 
 
 def _cut(m: Measurement) -> Cut | None:
