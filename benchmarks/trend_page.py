@@ -30,7 +30,7 @@ from fsjoule.report.svg import specification
 from fsjoule.report.trend.page import trend_page
 from fsjoule.report.uplot import script
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.store.index.newestrows import RunNames
+from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.trend.changes import changes_of
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 from fsjoule.verdicts.trend.judged import judged

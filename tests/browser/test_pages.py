@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,13 @@ from fsjoule.runs.gate import keep_gate
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
+from fsjoule.store.index.trend import trend_reader
+from fsjoule.store.sides import Sources
 from fsjoule.suites.profile import profile_of
 from fsjoule.verdicts.advice.advise import advise
 from fsjoule.verdicts.advice.evidence import evidence
 from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.recorded_gate import gate_recorded
-from fsjoule.verdicts.sides import Sources
 from fsjoule.verdicts.trend.trend import trend_of
 
 PAGES = (
@@ -62,9 +64,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     speeds = {"6.1": 1.0, "6.12": 0.9}
     folders["kernels"] = write_kernels(here / "kernels", speeds=speeds, boots=2, change=in_guest_time)
     folders["gated"] = gated = write_kernels(here / "gated", speeds=speeds, boots=10)
-    answer = gate_recorded(
-        f"6.1@{gated}", f"6.12@{gated}", "", Where(), Policy(metrics=(Metric.THROUGHPUT, Metric.ENERGY)), command=()
-    )
+    policy = Policy(metrics=(Metric.THROUGHPUT, Metric.ENERGY))
+    with Sources("") as sources:
+        read = partial(sources.side, where=Where(), metrics=tuple(Metric))
+        answer = gate_recorded(f"6.1@{gated}", f"6.12@{gated}", read, policy, command=())
     keep_gate(answer, gated)
     risky = {"ext4": PLAIN, "ext4:nobarrier": changed("write-4k-fsync1", joules=0.4, seconds=0.3, p99_ms=4.0)}
     folders["advised"] = advised = write_parts(here / "advised", "a1", risky | {"btrfs": PLAIN})
@@ -85,7 +88,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     found["one boot"].write_text(comparison_page(compare_sides(baseline, candidate), found["one boot"]), "utf-8")
     with open_index(str(here / "index.sqlite"), create=True) as index:
         import_runs(index, [here])
-        by_time, by_kernel = (trend_of(index, Where(), order=order, all_names=True) for order in Order)
+        by_time, by_kernel = (trend_of(trend_reader(index, Where(), order=order), all_names=True) for order in Order)
     found["trends"] = here / "trends.html"
     found["trends"].write_text(trend_page(by_time, by_kernel, link=link_from(here)), encoding="utf-8")
     with Sources("") as sources:

@@ -20,7 +20,9 @@ from fsjoule.report.trend.page import link_from, trend_page
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
-from fsjoule.verdicts.trend.states import accept, changes_at
+from fsjoule.store.index.states import keep_states
+from fsjoule.store.index.trend import trend_reader
+from fsjoule.verdicts.trend.states import accepted, changes_at
 from fsjoule.verdicts.trend.trend import trend_of
 
 FORGE = "https://forge.example/lab/linux"
@@ -50,8 +52,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
         import_runs(index, [here / "results"])
         known = Where(boards=("virtual",), filesystems=("ext4",), workloads=("read-16k",))
         key = list_series(index, known)[0].series.key
-        accept(index, *changes_at(index, key, f"{12:012x}"), why="checksums are on since then")
-        trends = [trend_of(index, Where(), order=order, all_names=True) for order in Order]
+        found = changes_at(lambda order: trend_of(trend_reader(index, known, order=order)), key, f"{12:012x}")
+        keep_states(index, accepted(*found, why="checksums are on since then"))
+        trends = [trend_of(trend_reader(index, Where(), order=order), all_names=True) for order in Order]
     file = here / "pages" / "trends.html"
     file.parent.mkdir()
     file.write_text(trend_page(trends[0], trends[1], forge=forge_of(FORGE), link=link_from(file.parent)))

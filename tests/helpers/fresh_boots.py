@@ -23,7 +23,7 @@ from fsjoule.runs.plan import planned
 from fsjoule.runs.request import Request
 from fsjoule.store.folder import RunFolder
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeProfiler, FakeShell
-from fsjoule.verdicts.pairs import Enough
+from fsjoule.verdicts.gate import Enough
 
 _DURATION = b"1.00 1.02 1.02 1\n0m0.0s 0m0.0s\n0m0.01s 0m0.01s\n"
 _RUNTIME_MS = 1000

@@ -16,7 +16,9 @@ from fsjoule.runs.bisect.kept_culprit import keep_culprit
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
-from fsjoule.store.index.states import ChangeState, kept_states
+from fsjoule.store.index.states import kept_states
+from fsjoule.store.index.trend import trend_reader
+from fsjoule.store.trend_rows import ChangeState
 from fsjoule.verdicts.trend.trend import trend_of
 
 NIGHTS = 20
@@ -55,7 +57,7 @@ def test_a_culprit_is_kept_for_the_losses_that_begin_with_it(repository: Reposit
         culprit = commits[2 * STEP_AT - 1]
         assert kept(culprit, Metric.THROUGHPUT) > 0
         # The other metric's change was not what was bisected.
-        states = {change.history.metric: change.state for change in trend_of(index, Where()).changes}
+        states = {change.history.metric: change.state for change in trend_of(trend_reader(index, Where())).changes}
         assert states == {Metric.THROUGHPUT: ChangeState.BISECTED, Metric.ENERGY: ChangeState.NEW}
         assert {each.commit for each in kept_states(index)} == {culprit}
         assert kept(culprit, Metric.THROUGHPUT) == 0

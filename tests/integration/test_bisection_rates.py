@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from bisectors import Bisector, Case, World, bayesect, git_bisect, ours, pinpoint
 
-from fsjoule.statistics.bisection.forecast import forecast
+from fsjoule.statistics.bisection.forecast import capacity, forecast, three_phases
 from fsjoule.statistics.bisection.levels import Levels
-from fsjoule.statistics.bisection.limits import capacity, three_phases
 from fsjoule.statistics.bisection.losses import likelihoods, loss_at
 from fsjoule.statistics.bisection.posterior import Search, possible_positions
 from fsjoule.statistics.bisection.question import Boot, Question

@@ -21,7 +21,7 @@ from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.request import choose
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeClock, FakeStore
-from fsjoule.verdicts.pairs import Pair
+from fsjoule.verdicts.gate import Pair
 
 PROJECT = Path(__file__).parents[2]
 KERNELS = ("6.1", "6.12")

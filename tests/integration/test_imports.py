@@ -117,14 +117,15 @@ def test_what_was_measured_is_shown_without_lab_and_charts(tmp_path: Path) -> No
     sides = ["--baseline", "6.1", "--candidate", "6.12"]
     needed: list[tuple[list[str], set[str]]] = [
         (["show", run], {"numpy", "pyarrow"}),
-        (["compare", "6.1", "6.12", "--within", run], {"numpy", "pyarrow", "scipy", "sqlalchemy"}),
-        (["gate", *sides, "--within", run], {"numpy", "pyarrow", "scipy", "sqlalchemy"}),
+        (["compare", "6.1", "6.12", "--within", run], {"numpy", "pyarrow", "scipy"}),
+        (["gate", *sides, "--within", run], {"numpy", "pyarrow", "scipy"}),
         (["suites", "list"], set()),
     ]
     told = imported(*(words for words, _ in needed))
     for (words, wanted), (said, modules) in zip(needed, told, strict=True):
         assert said, words
         assert modules & HEAVY == wanted, words
+        assert "sqlite3" not in modules, words  # no database is opened for run folders
 
 
 def test_a_page_with_nothing_to_compare_needs_no_scipy(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_a_page_with_nothing_to_compare_needs_no_scipy(tmp_path: Path) -> None:
 def test_a_trend_imports_no_more_than_it_needs() -> None:
     code = "import sys, json, fsjoule.verdicts.trend.trend; print(json.dumps(sorted(sys.modules)))"
     loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout))
-    assert loaded & (HEAVY | {"pydantic"}) == {"numpy", "sqlalchemy"}
+    assert loaded & (HEAVY | {"pydantic"}) == {"numpy"}
 
 
 def test_a_trend_that_is_asked_for_again_does_without_the_detector(tmp_path: Path) -> None:

@@ -20,11 +20,13 @@ from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
-from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts
+from fsjoule.store.index.judged import keep_verdicts, kept_verdicts
 from fsjoule.store.index.retention import Retention, prune
 from fsjoule.store.index.schema import judged_series, measurements, runs
+from fsjoule.store.index.trend import trend_reader
+from fsjoule.store.trend_rows import KeptVerdict
 from fsjoule.verdicts.trend import judged
-from fsjoule.verdicts.trend.trend import Trend, keep_news, trend_of
+from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 NewLocation = Callable[[], str]
 NIGHTS = 12
@@ -42,10 +44,12 @@ QUESTIONS: tuple[tuple[Where, Order, tuple[Metric, ...], int | None], ...] = (
 
 def looked_at(index: Index, where: Where = EVERYTHING, **options: Any) -> Trend:
     """The trend, which is checked against judging everything again, and kept."""
-    found, anew = (trend_of(index, where, all_names=True, anew=again, **options) for again in (False, True))
+    found, anew = (
+        trend_of(trend_reader(index, where, anew=again, **options), all_names=True) for again in (False, True)
+    )
     assert found == anew
     assert len(anew.news.judged) == anew.series
-    keep_news(index, found)
+    keep_verdicts(index, found.news.question, found.news.verdicts)
     return found
 
 
@@ -196,21 +200,19 @@ class TestJudging:
         assert read[0] == read[2] < read[1] < read[3]
 
     def test_other_rules_judge_everything_again(
-        self, index: Index, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, index: Index, results: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         some_lab(results, 1, 30)
         import_runs(index, [results])
         before = looked_at(index)
         assert before.changes
-        # A later fsjoule, whose detector or code is another.
+        # A later fsjoule, whose detector or method is another.
         deaf = RupturesFinder(penalty=1e9)
         monkeypatch.setattr(judged, "RupturesFinder", lambda: deaf)
         found = looked_at(index, finder=deaf)
         assert (len(found.news.judged), found.changes) == (4, ())
-        code = tmp_path / "rule.py"
-        monkeypatch.setattr(judged, "_RULES", (code,))
-        for text_of_it in ("1", "2"):
-            code.write_text(text_of_it)
+        for number in (-1, -2):
+            monkeypatch.setattr(judged, "METHOD", number)
             assert len(looked_at(index, finder=deaf).news.judged) == 4
             assert not looked_at(index, finder=deaf).news.judged
 

@@ -19,9 +19,11 @@ from fsjoule.store.folder import RunFolder
 from fsjoule.store.index import newestrows
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.newestrows import Newest, NewestRows, kernel_labels, run_names
+from fsjoule.store.index.newestrows import Newest, kernel_labels, run_names
 from fsjoule.store.index.queries import list_series, points, run_folders, stats
-from fsjoule.store.index.selection import resolve, resolve_kernel
+from fsjoule.store.index.selection import booted, resolve
+from fsjoule.store.selection import kernel_within
+from fsjoule.store.trend_rows import NewestRows
 
 NewLocation = Callable[[], str]
 
@@ -246,12 +248,14 @@ class TestAsking:
         import_runs(index, [results])
         run, branch = resolve(index, "aaaaaa"), resolve(index, "branch:topic")
         for name in ("6.1", "kernel:6.1", "6.1.0-44-armmp", "6.1.164-1"):
-            assert resolve_kernel(index, name, run).where == Where(runs=("aaaaaa",), kernels=(Kernel(*KERNELS[3]),))
+            assert kernel_within(name, run, booted(index, run.where)).where == Where(
+                runs=("aaaaaa",), kernels=(Kernel(*KERNELS[3]),)
+            )
         for name in ("sid", "6.1"):
-            found = resolve_kernel(index, name, branch).where
+            found = kernel_within(name, branch, booted(index, branch.where)).where
             assert found == Where(branches=("topic",), kernels=(Kernel(*KERNELS[5]),))
         with pytest.raises(ConfigError, match=r"(?s)branch topic has no kernel '6\.12'.*it has sid: 6\.1\.0-44-armmp"):
-            resolve_kernel(index, "6.12", branch)
+            kernel_within("6.12", branch, booted(index, branch.where))
         assert run_folders(index, ("aaaaaa", "nothing")) == {"aaaaaa": path.resolve()}
 
     def test_a_name_of_nothing_or_of_two_things_is_refused(self, index: Index, results: Path) -> None:

@@ -14,7 +14,8 @@ from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.retention import Kept, Retention, planned, prune
-from fsjoule.store.index.states import ChangeState, KeptState, keep_states
+from fsjoule.store.index.states import keep_states
+from fsjoule.store.trend_rows import ChangeState, KeptState
 
 NewLocation = Callable[[], str]
 _SINCE = Retention("2026-03-05T00:00:00Z")

@@ -13,7 +13,8 @@ from fsjoule.model.kernel import Kernel
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, stats
-from fsjoule.store.index.states import ChangeState, KeptState, keep_states, kept_states, take_back
+from fsjoule.store.index.states import keep_states, kept_states, take_back
+from fsjoule.store.trend_rows import ChangeState, KeptState
 
 NewLocation = Callable[[], str]
 

@@ -22,10 +22,13 @@ from fsjoule.errors import IndexServerError, ResultError
 from fsjoule.model.series import Where
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs, rebuild
+from fsjoule.store.index.judged import keep_verdicts
 from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.retention import Retention, prune
-from fsjoule.store.index.states import ChangeState, KeptState, keep_states
-from fsjoule.verdicts.trend.trend import keep_news, trend_of
+from fsjoule.store.index.states import keep_states
+from fsjoule.store.index.trend import trend_reader
+from fsjoule.store.trend_rows import ChangeState, KeptState
+from fsjoule.verdicts.trend.trend import trend_of
 
 _LIMIT_S = 60.0
 _AT_ONCE = 8
@@ -167,14 +170,14 @@ class TestRoles:
         with open_index(of("guest")) as index:
             assert stats(index).runs == 8
             assert len(points(index, at_most=3)) == 2
-            trend = trend_of(index, Where())
+            trend = trend_of(trend_reader(index, Where()))
             assert (trend.series, len(trend.news.judged)) == (2, 2)
-            keep_news(index, trend)
-            assert len(trend_of(index, Where()).news.judged) == 2  # a guest keeps nothing
+            keep_verdicts(index, trend.news.question, trend.news.verdicts)
+            assert len(trend_of(trend_reader(index, Where())).news.judged) == 2  # a guest keeps nothing
         with open_index(of("bench")) as index:
-            keep_news(index, trend)
+            keep_verdicts(index, trend.news.question, trend.news.verdicts)
         with open_index(of("guest")) as index:
-            again = trend_of(index, Where())
+            again = trend_of(trend_reader(index, Where()))
             assert (again, len(again.news.judged)) == (trend, 0)
 
     def test_a_reader_writes_nothing_and_a_writer_makes_no_tables(

@@ -20,12 +20,14 @@ from fsjoule.errors import IndexServerError, LabError, ResultError
 from fsjoule.model.series import Where
 from fsjoule.store.index.database import index_url, make_tables, open_index, state_of
 from fsjoule.store.index.importer import import_runs
+from fsjoule.store.index.judged import keep_verdicts
 from fsjoule.store.index.postgresql import copy_rows
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
+from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.index.writer import Writer, remove_runs
-from fsjoule.verdicts.trend.trend import keep_news, trend_of
+from fsjoule.verdicts.trend.trend import trend_of
 
 _LIMIT_S = 60.0
 
@@ -59,10 +61,10 @@ def test_kept_verdicts_change_no_state(server: PostgresServer, tmp_path: Path) -
     written = text("SELECT n_tup_ins + n_tup_upd FROM pg_stat_user_tables WHERE relname = 'judged_series'")
     with open_index(server.new_database(), create=True) as index:
         import_runs(index, [write_run(tmp_path).path])
-        found = trend_of(index, Where())
+        found = trend_of(trend_reader(index, Where()))
         states: list[str] = []
         for count in (1, 2):
-            keep_news(index, found)
+            keep_verdicts(index, found.news.question, found.news.verdicts)
             until_s = time.monotonic() + _LIMIT_S
             while True:
                 with index.reading() as connection:

@@ -16,7 +16,7 @@ import numpy as np
 from bisectors import Bisector, Case, Run, World, bayesect, git_bisect, ours, pinpoint
 from output import Cell, Report, Share, arguments, told
 
-from fsjoule.statistics.bisection.limits import three_phases
+from fsjoule.statistics.bisection.forecast import three_phases
 
 CASES: Final = (
     Case("5 %", 0.05),

@@ -8,8 +8,8 @@ from output import Report, arguments
 from scipy import stats
 from simulation import Scenario, boots
 
+from fsjoule.statistics.comparison import detectable, least_p, relative_noise
 from fsjoule.statistics.criteria import Criteria
-from fsjoule.statistics.ranks import detectable, least_p, relative_noise
 
 
 def main() -> None:

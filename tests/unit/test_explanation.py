@@ -27,12 +27,12 @@ from fsjoule.statistics.policy import Policy
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series, stats
-from fsjoule.store.index.states import ChangeState, kept_states
+from fsjoule.store.index.states import kept_states
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile
 from fsjoule.store.reader import load_run
+from fsjoule.store.trend_rows import ChangeState
 from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, Presence, Windows, explain
-from fsjoule.verdicts.explanation.functions import Function, base_name, executed
-from fsjoule.verdicts.explanation.subsystems import KERNEL, subsystems
+from fsjoule.verdicts.explanation.functions import KERNEL, Function, base_name, executed, subsystems
 from fsjoule.verdicts.finding import Finding, Subject
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 

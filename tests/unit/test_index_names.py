@@ -5,19 +5,22 @@ from __future__ import annotations
 import itertools
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from index_runs import made_run
 
-from fsjoule.model import KernelOrigin, Provision, SeriesKey
+from fsjoule.model import KernelOrigin, Measurement, Provision, SeriesKey
 from fsjoule.model.kernel import Kernel, is_of, kernels_of, version_key
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Series, what_differs
 from fsjoule.store.index.catalogue import COLUMNS, series_of, series_row
 from fsjoule.store.index.columns import COLUMNS as FIGURE_COLUMNS
 from fsjoule.store.index.columns import figure_columns, figures_of
+from fsjoule.store.points import points_of
+from fsjoule.store.reader import LoadedRun
 
 SERIES = SeriesKey(
     suite="quick",
@@ -138,11 +141,18 @@ def test_every_part_of_a_series_makes_another_key_and_is_named(change: dict[str,
     assert series_of(*(row[name] for name in COLUMNS)) == other
 
 
+def _columns(measurement: Measurement) -> dict[str, float | None]:
+    run = made_run().run
+    loaded = LoadedRun(Path(), run, (measurement,), {}, {})
+    ((_, point),) = points_of(loaded).points
+    return figures_of(point)
+
+
 def test_every_metric_has_its_columns_and_no_figure_is_made_up() -> None:
     for measurement in made_run().measurements:
-        figures = figures_of(measurement)
+        figures = _columns(measurement)
         assert tuple(figures) == figure_columns()
-        silent = figures_of(replace(measurement, energy=None, energy_mj_per_mib=None, energy_net_mj_per_mib=None))
+        silent = _columns(replace(measurement, energy=None, energy_mj_per_mib=None, energy_net_mj_per_mib=None))
         assert {name for name, value in silent.items() if value is not None} <= {
             FIGURE_COLUMNS[Metric.THROUGHPUT],
             FIGURE_COLUMNS[Metric.IOPS],
@@ -169,4 +179,4 @@ def test_the_99th_percentile_is_found_however_fio_writes_it(
     measurement = next(m for m in made_run().measurements if m.fio is not None)
     assert measurement.fio is not None
     changed = replace(measurement, fio=replace(measurement.fio, latency_percentiles_ns=percentiles))
-    assert figures_of(changed)["latency_p99_ms"] == expected
+    assert _columns(changed)["latency_p99_ms"] == expected

@@ -17,7 +17,9 @@ from fsjoule.report.service.overview import Overviews
 from fsjoule.report.service.settings import Settings
 from fsjoule.store.index.database import Index, open_index, state_of
 from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
-from fsjoule.verdicts.trend.trend import keep_news, trend_of
+from fsjoule.store.index.judged import keep_verdicts
+from fsjoule.store.index.trend import trend_reader
+from fsjoule.verdicts.trend.trend import trend_of
 
 PAGES = ("/", "/trend", "/runs", "/run/aaaaaa", "/compare")
 
@@ -118,7 +120,8 @@ def test_faults_that_take_turns_are_told_once_each(index: Path) -> None:
 def test_a_page_takes_the_verdicts_that_the_nightly_trend_has_kept(index: Path) -> None:
     with open_index(index) as opened:
         options: Any = {"at_most": MOST_READ, "of_each": LEAST_OF_EACH}
-        keep_news(opened, trend_of(opened, Where(), **options))
+        news = trend_of(trend_reader(opened, Where(), **options)).news
+        keep_verdicts(opened, news.question, news.verdicts)
     with open_index(index, read_only_s=1.0) as opened:
         shown = Overviews(Settings(str(index))).of(opened, "state", Where(), Order.TIME, ())
     assert shown.series

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from simulation import PLAIN, STALLS, Scenario, boots
 
-from fsjoule.statistics.ranks import (
+from fsjoule.statistics.comparison import (
     detectable,
     least_p,
     rank_test,

@@ -20,9 +20,9 @@ from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
+from fsjoule.store.sides import Sources
 from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.comparison import Compared, Judged
-from fsjoule.verdicts.sides import Sources
 
 EVERY = tuple(Metric)
 
@@ -42,8 +42,7 @@ def compared(
             sources.side(str(text), where or Where(), EVERY, within=None if within is None else str(within))
             for text in (baseline, candidate)
         )
-        damaged = {fault.path.name: fault.reason for fault in sources.damaged}
-    return compare_sides(one, other, criteria, metrics=metrics, damaged=damaged)
+    return compare_sides(one, other, criteria, metrics=metrics)
 
 
 def judged(found: Compared, label: str, metric: Metric) -> Judged:
@@ -379,7 +378,7 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     folder = next((path / "measurements").glob("01-*"))
     (folder / "measurement.json").write_text("{")
     found = compared("6.1", "6.12", within=path)
-    assert list(found.damaged) == [folder.name]
+    assert [Path(path).name for path in found.damaged] == [folder.name]
 
 
 def test_labels_tell_boards_and_options_apart(tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.series import Point, Series
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
-from fsjoule.verdicts.gate import Judge, known_noise
+from fsjoule.verdicts.gate import Judge, Pair, Test, known_noise
 from fsjoule.verdicts.gated import GateVerdict
-from fsjoule.verdicts.pairs import Pair, Test
 
 POLICY = Policy(metrics=(Metric.THROUGHPUT, Metric.ENERGY), budget_pairs=8)
 Sides = tuple[Figure, Figure]

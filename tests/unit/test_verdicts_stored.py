@@ -10,14 +10,14 @@ from compared_runs import in_guest_time, write_kernels
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric
-from fsjoule.model.series import Where
+from fsjoule.model.series import Side, Where
 from fsjoule.runs.explain import explain_compared
+from fsjoule.store import sides
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.run_folders import find_runs
-from fsjoule.verdicts import sides
+from fsjoule.store.sides import Sources
 from fsjoule.verdicts.compare import compare_sides
-from fsjoule.verdicts.sides import Side, Sources
 
 
 @pytest.fixture

@@ -81,8 +81,8 @@ def compare(
     from fsjoule.model.labels import listed
     from fsjoule.model.series import Where
     from fsjoule.store.run_folders import LAST
+    from fsjoule.store.sides import Sources
     from fsjoule.verdicts.compare import compare_sides
-    from fsjoule.verdicts.sides import Sources
 
     shown = outputs(form, printed={"json": json_output, "markdown": markdown}, files={"page": page})
     limits = ComparisonLimits(alpha, false_discoveries, smallest_effect)
@@ -92,10 +92,7 @@ def compare(
         sides = [
             sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate or LAST)
         ]
-        damaged = {str(fault.path): fault.reason for fault in sources.damaged}
-    compared = compare_sides(
-        sides[0], sides[1], limits.criteria(), metrics=wanted, damaged=damaged, across_boards=across_boards
-    )
+    compared = compare_sides(sides[0], sides[1], limits.criteria(), metrics=wanted, across_boards=across_boards)
     from fsjoule.report.verdict_views import ComparisonView
 
     view = ComparisonView(compared, only_changes, everything, wide, partial(_explained, compared))

@@ -172,21 +172,15 @@ def gate(
                 "--priority": priority,
             },
         )
-        from fsjoule.model.labels import listed
-        from fsjoule.model.series import Where
-        from fsjoule.verdicts.recorded_gate import gate_recorded
-
-        where = Where(filesystems=listed(fs), suites=listed(suite))
-        gated = gate_recorded(
-            baseline,
-            candidate,
+        gated = _recorded(
+            (baseline, candidate),
             index or DEFAULT_LOCATION,
-            where,
             wanted,
+            filesystems=fs,
+            suites=suite,
             within=within,
             drift_not_excluded=drift_not_excluded,
             across_boards=across_boards,
-            command=_again(),
         )
     else:
         refuse(
@@ -247,6 +241,36 @@ def gate(
         view = dataclasses.replace(view, explanations=found)
     shown.write(view, answers=True)
     raise typer.Exit(gated.verdict.exit_code)
+
+
+def _recorded(
+    names: tuple[str, str],
+    index: str,
+    policy: Policy,
+    *,
+    filesystems: list[str] | None,
+    suites: str | None,
+    within: str | None,
+    drift_not_excluded: bool,
+    across_boards: bool,
+) -> Gated:
+    """The answer from boots that were measured before, of an index or of run folders."""
+    from fsjoule.model.labels import listed
+    from fsjoule.model.metrics import Metric
+    from fsjoule.model.series import Where
+    from fsjoule.store.sides import Sources
+    from fsjoule.verdicts.recorded_gate import gate_recorded
+
+    where = Where(filesystems=listed(filesystems), suites=listed(suites))
+    with Sources(index) as sources:
+        return gate_recorded(
+            *names,
+            partial(sources.side, where=where, metrics=tuple(Metric), within=within),
+            policy,
+            drift_not_excluded=drift_not_excluded,
+            across_boards=across_boards,
+            command=_again(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ def trend(
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.queries import check_names
     from fsjoule.store.index.selection import kernels_named
+    from fsjoule.store.index.trend import trend_reader
     from fsjoule.verdicts.trend.trend import trend_of
 
     named = Where(
@@ -164,18 +165,16 @@ def trend(
         for fault in faults:
             progress(f"left out: {fault}")
         with remembered(RupturesFinder()) as finder:
-            return trend_of(
+            read = trend_reader(
                 opened,
                 replace(named, kernels=kernels_named(opened, of_kernels)),
                 order=order,
                 metrics=wanted,
                 at_most=MOST_READ if limit is None else limit or None,
                 of_each=LEAST_OF_EACH if limit is None else 1,
-                confirmations=known,
-                all_names=all_names,
-                finder=finder,
                 anew=anew,
             )
+            return trend_of(read, confirmations=known, all_names=all_names, finder=finder)
 
     again: list[Again] = []
     if not confirm:
@@ -244,17 +243,27 @@ def accept(
     from fsjoule.statistics.finder import RupturesFinder
     from fsjoule.store.change_points import remembered
     from fsjoule.store.index.database import open_index
+    from fsjoule.store.index.states import keep_states, take_back
+    from fsjoule.store.index.trend import trend_reader
+    from fsjoule.store.trend_rows import ChangeState
     from fsjoule.verdicts.trend import states
+    from fsjoule.verdicts.trend.trend import trend_of
 
     if not undo and not why.strip():
         raise ConfigError("an accepted change needs a reason", hint="say it with --why TEXT")
+    metrics = metrics_named(listed(metric))
     with open_index(index) as opened, remembered(RupturesFinder()) as finder:
-        found, changes = states.changes_at(opened, series, commit, metrics=metrics_named(listed(metric)), finder=finder)
+
+        def read(order: Order) -> Trend:
+            return trend_of(trend_reader(opened, Where(series=(series,)), order=order, metrics=metrics), finder=finder)
+
+        found, changes = states.changes_at(read, series, commit)
         if undo:
-            count = states.take_back_acceptance(opened, changes)
+            take_back(opened, states.acceptances(changes))
+            count = sum(change.state is ChangeState.ACCEPTED for change in changes)
             progress(f"{counted(count, 'change')} not accepted any more")
             return
-        states.accept(opened, found, changes, why.strip())
+        keep_states(opened, states.accepted(found, changes, why.strip()))
     for change in changes:
         out.print(f"{words.sentence(change, found)}, accepted", markup=False, highlight=False, soft_wrap=True)
 
@@ -307,7 +316,7 @@ def _say_what_is_known(found: Trend) -> None:
 def _keep_verdicts(index: str, *trends: Trend) -> None:
     """Keep what was judged, for the next time; without it, the next time only takes longer."""
     from fsjoule.store.index.database import open_index
-    from fsjoule.verdicts.trend.trend import keep_news
+    from fsjoule.store.index.judged import keep_verdicts
 
     news = [each for each in trends if each.news.judged]
     if not news:
@@ -315,7 +324,7 @@ def _keep_verdicts(index: str, *trends: Trend) -> None:
     try:
         with open_index(index) as opened:
             for each in news:
-                keep_news(opened, each)
+                keep_verdicts(opened, each.news.question, each.news.verdicts)
     except FsjouleError as error:
         progress(f"the next trend will judge all series again: {error}")
 

@@ -43,6 +43,10 @@ class Kernel:
     def label(self) -> str:
         return f"{self.release} ({self.version})" if self.version else self.release
 
+    def is_called(self, name: str) -> bool:
+        """Whether a user may mean it by this name: 6.1 and 6.1.0-50-armmp are names of one kernel."""
+        return bool(name) and (name in (self.version, self.label) or is_of(self.release, name))
+
 
 def kernels_of(run: Run) -> dict[str, Kernel]:
     """The kernels that a run's board booted and reported, by their labels in the run."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from fsjoule.errors import ConfigError
@@ -36,6 +37,12 @@ class Series:
     def label(self) -> str:
         """Its short name on a board: `ext4 randread-16k 32768KiB`."""
         return f"{self.series.filesystem} {self.series.workload}"
+
+    @property
+    def rank(self) -> tuple[str, ...]:
+        """The sort key for lists of series."""
+        one = self.series
+        return (one.suite, one.board, one.workload, one.filesystem, self.key)
 
     def document(self) -> dict[str, object]:
         """Key and names, for JSON."""
@@ -126,6 +133,29 @@ class Where:
     until_utc: str | None = None
     invalid_too: bool = False
 
+    def takes_series(self, one: Series) -> bool:
+        among = (
+            (one.series.suite, self.suites),
+            (one.series.board, self.boards),
+            (one.series.filesystem, self.filesystems),
+            (one.series.workload, self.workloads),
+        )
+        return (
+            all(not choices or value in choices for value, choices in among)
+            and (not self.series or one.key.startswith(self.series))
+            and self.simulated in (None, one.simulated)
+        )
+
+    def takes(self, point: Point) -> bool:
+        """Whether it selects a point of a series that it selects."""
+        among = ((point.run_id, self.runs), (point.kernel, self.kernels), (point.branch, self.branches))
+        return (
+            all(not choices or value in choices for value, choices in among)
+            and (self.since_utc is None or point.started_utc >= self.since_utc)
+            and (self.until_utc is None or point.started_utc < self.until_utc)
+            and (self.invalid_too or point.valid)
+        )
+
 
 EVERYTHING: Final = Where()
 
@@ -142,6 +172,28 @@ def utc_named(option: str, text: str | None) -> str | None:
             f"{option} {text!r} is not a time", hint="write 2026-03-09 or 2026-03-09T10:00:00Z"
         ) from error
     return time.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: all its measurements by series, invalid ones too, in the order of time.
+
+    `name` is the user's name without its `kind`; `title` describes the side. `versions` are versions of programs by
+    name, as far as the runs' folders are present; `origins` are places and meters of its runs. `steady` says that its
+    few runs were on a board in guest time, `guest_time` that each series has a single boot besides. `folders` are those
+    of its runs at their last import; `damaged` maps what of them cannot be read to reasons.
+    """
+
+    kind: str
+    name: str
+    title: str
+    points: Mapping[Series, tuple[Point, ...]]
+    versions: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    origins: frozenset[Origin] = frozenset()
+    steady: bool = False
+    guest_time: bool = False
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    damaged: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def comparable(one: Iterable[Series], other: Iterable[Series]) -> tuple[Series, ...]:

@@ -30,8 +30,8 @@ from fsjoule.statistics.gate import Rates, SequentialTest
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
-from fsjoule.store.index.newestrows import RunNames
 from fsjoule.store.reader import load_run, load_run_file
+from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.explanation.changes import Explanation
 from fsjoule.verdicts.trend.changes import Change, Status
 from fsjoule.verdicts.trend.history import HistoryPoint

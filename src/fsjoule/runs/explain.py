@@ -18,11 +18,11 @@ from fsjoule.model.series import Series
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import Request, matching, with_profiles
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.store.index.states import ChangeState, KeptState
 from fsjoule.store.objects.address import is_address
 from fsjoule.store.objects.cache import at_hand
 from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.trend_rows import ChangeState, KeptState
 from fsjoule.verdicts.comparison import Compared
 from fsjoule.verdicts.explanation.changes import Explanation, Windows, explain
 from fsjoule.verdicts.explanation.functions import Executed, executed

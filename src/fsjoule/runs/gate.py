@@ -24,9 +24,8 @@ from fsjoule.store.files import check_writable
 from fsjoule.store.folder import GATE_FILE, PAGE
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
-from fsjoule.verdicts.gate import Judge, known_noise
+from fsjoule.verdicts.gate import Judge, Pair, Test, known_noise
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
-from fsjoule.verdicts.pairs import Pair, Test
 
 Say = Callable[[str], None]
 

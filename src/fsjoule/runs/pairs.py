@@ -33,7 +33,7 @@ from fsjoule.runs.open_run import Observer, make_ready, open_run
 from fsjoule.runs.plan import plan_run
 from fsjoule.runs.request import Request
 from fsjoule.statistics.order import Turn
-from fsjoule.verdicts.pairs import Enough, Pair, Test
+from fsjoule.verdicts.gate import Enough, Pair, Test
 
 # More boots do not help a side whose boots fail this often in a row.
 _FAILURES_IN_A_ROW: Final = 2

@@ -4,13 +4,12 @@ For: judgement. Words, tables and colours are `report`'s.
 
 ::
 
-    names ── sides ──> Side, Side ── pairing ──> Comparison, ... ── statistics ──> Compared ── report
+    Side, Side ── pairing ──> Comparison, ... ── statistics ──> Compared ── report
 
 Called by: `runs`, `report`, `ci`, `cli`.
-May call: `store` (index and run folders), `suites`, `filesystems`, `statistics`, `model`, `errors`.
+May call: `store` (its documents, never an index), `suites`, `filesystems`, `statistics`, `model`, `errors`.
 
-Entry points: `sides.Sources` reads a side from an index or from run folders, `compare.compare_sides` judges two of
-them. A `gate.Judge` takes pairs of boots, fresh or from `recorded.recorded_pairs`, until it has seen enough. `trend/`
-judges histories, `advice/` the filesystems of a device. `finding.py` has the answer per figure that compare, gate and
-reports share.
+Entry points: `compare.compare_sides` judges two sides that `store/sides.py` has read. A `gate.Judge` takes pairs of
+boots, fresh or from `recorded_gate.recorded_pairs`, until it has seen enough. `trend/` judges histories, `advice/` the
+filesystems of a device. `finding.py` has the answer per figure that compare, gate and reports share.
 """

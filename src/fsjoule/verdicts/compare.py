@@ -10,14 +10,13 @@ import numpy as np
 from fsjoule.errors import ConfigError
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Figure, Metric
-from fsjoule.model.series import Point, Series, comparable
+from fsjoule.model.series import Point, Series, Side, comparable
 from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_pairs
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.ratios import Floats
 from fsjoule.verdicts.comparison import Compared, Judged
-from fsjoule.verdicts.finding import Finding, Subject
-from fsjoule.verdicts.kernel_warnings import kernel_warnings
+from fsjoule.verdicts.finding import Finding, Subject, kernel_warnings
 from fsjoule.verdicts.remarks import (
     Boot,
     Comparable,
@@ -35,7 +34,6 @@ from fsjoule.verdicts.remarks import (
     single_notes,
     version_notes,
 )
-from fsjoule.verdicts.sides import Side
 
 _SEVERAL_BOARDS = (
     "the run was measured on several boards: kernels were compared within a board, repetition by repetition, so that "
@@ -51,7 +49,6 @@ def compare_sides(
     criteria: Criteria | None = None,
     *,
     metrics: Sequence[Metric] = (),
-    damaged: Mapping[str, str] | None = None,
     across_boards: bool = False,
 ) -> Compared:
     """One verdict per common series and metric; `metrics` limits the metrics.
@@ -110,7 +107,7 @@ def compare_sides(
         paired=paired,
         by_runs=in_order,
         notes=tuple(notes),
-        damaged=dict(damaged or {}),
+        damaged={**baseline.damaged, **candidate.damaged},
         folders={**baseline.folders, **candidate.folders},
         kernel_warnings=kernel_warnings(_warned(baseline), _warned(candidate)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,10 +18,31 @@ from fsjoule.statistics.gate import Gate, GateState, State
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
-from fsjoule.verdicts.finding import Finding, Subject
+from fsjoule.verdicts.finding import Finding, KernelWarning, Subject, kernel_warnings
 from fsjoule.verdicts.gated import GateVerdict, Tested
-from fsjoule.verdicts.kernel_warnings import KernelWarning, kernel_warnings
-from fsjoule.verdicts.pairs import Pair, Test
+
+Test = tuple[Series, Metric]
+Figures = Mapping[Test, tuple[Figure, Figure]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One boot of each side. `figures` are (baseline, candidate), None where one is missing or invalid.
+
+    `series` is the number of planned series; a failed boot has fewer. `faults` are the lab's, `kernel_warnings` each
+    side's.
+    """
+
+    number: int
+    figures: Figures
+    series: int
+    faults: tuple[str, ...] = ()
+    kernel_warnings: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+
+
+# Takes each complete pair; returns why no more are wanted, or None.
+Enough = Callable[[Pair], str | None]
+
 
 _DECIDED: Final = "decided"
 

@@ -11,8 +11,7 @@ from typing import Final
 from fsjoule.model.labels import without_passwords
 from fsjoule.statistics.gate import State
 from fsjoule.statistics.policy import Policy
-from fsjoule.verdicts.finding import Finding
-from fsjoule.verdicts.kernel_warnings import KernelWarning
+from fsjoule.verdicts.finding import Finding, KernelWarning
 
 Tested = Finding[State]
 """A figure of both sides with the state of its test."""

@@ -18,6 +18,7 @@ from fsjoule.report.trend.cards import CauseCard, cards, lines
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
+from fsjoule.store.index.trend import trend_reader
 from fsjoule.verdicts.trend.causes import Fate
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 
@@ -38,7 +39,7 @@ def trends_of(builds: Builds, known: Sequence[Confirmation] = (), location: str 
 
 def _both(opened: Index, known: Sequence[Confirmation]) -> tuple[Trend, Trend]:
     by_time, by_kernel = (
-        trend_of(opened, Where(), order=order, at_most=_MOST_READ, confirmations=known, all_names=True)
+        trend_of(trend_reader(opened, Where(), order=order, at_most=_MOST_READ), confirmations=known, all_names=True)
         for order in (Order.TIME, Order.KERNEL)
     )
     return by_time, by_kernel

@@ -11,7 +11,7 @@ from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.nights import LEAST_RUNS
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
-from fsjoule.verdicts.kernel_warnings import news
+from fsjoule.verdicts.finding import news
 
 _ALL: Final = "all"
 # More boots than these are no advice.

@@ -32,10 +32,10 @@ from fsjoule.report.template import render
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import stats
 from fsjoule.store.index.run_list import ListedRun, WhichRuns, find_run, list_runs
+from fsjoule.store.sides import Sources
 from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.comparison import Compared
 from fsjoule.verdicts.explanation.changes import Explanation
-from fsjoule.verdicts.sides import Sources
 
 _LEVEL: Final = 6
 

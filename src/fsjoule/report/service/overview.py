@@ -15,6 +15,7 @@ from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.change_points import remembered
 from fsjoule.store.confirmations import confirmations
 from fsjoule.store.index.database import Index
+from fsjoule.store.index.trend import trend_reader
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 
@@ -54,17 +55,10 @@ class Overviews:
     ) -> Trend:
         known, _ = confirmations(self.settings.confirmations)
         with remembered(RupturesFinder()) as finder:
-            return trend_of(
-                index,
-                where,
-                order=order,
-                metrics=metrics,
-                at_most=at_most,
-                of_each=self.settings.least_of_each,
-                confirmations=known,
-                all_names=all_names,
-                finder=finder,
+            read = trend_reader(
+                index, where, order=order, metrics=metrics, at_most=at_most, of_each=self.settings.least_of_each
             )
+            return trend_of(read, confirmations=known, all_names=all_names, finder=finder)
 
 
 def fits(change: Change, state: str, still: Collection[int]) -> bool:

@@ -14,8 +14,7 @@ from fsjoule.model.series import Order
 from fsjoule.report.forge import Forge
 from fsjoule.report.table import Tone
 from fsjoule.report.trend import words
-from fsjoule.store.index.newestrows import RunNames
-from fsjoule.store.index.states import ChangeState
+from fsjoule.store.trend_rows import ChangeState, RunNames
 from fsjoule.verdicts.trend.causes import Cause, Fate
 from fsjoule.verdicts.trend.changes import Change
 from fsjoule.verdicts.trend.history import History

@@ -11,8 +11,10 @@ from fsjoule.model.series import Order, Series, Where
 from fsjoule.statistics.bisection.answer import Kind
 from fsjoule.store.bisection import Booted
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.states import ChangeState, keep_states
+from fsjoule.store.index.states import keep_states
+from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.reader import load_run
+from fsjoule.store.trend_rows import ChangeState
 from fsjoule.verdicts.bisection.answer import pair
 from fsjoule.verdicts.bisection.figures import metric_of
 from fsjoule.verdicts.bisection.state import State
@@ -42,7 +44,7 @@ def keep_culprit(
     """
     count = 0
     for order in Order:
-        trend = trend_of(index, Where(series=series), order=order, metrics=metrics)
+        trend = trend_of(trend_reader(index, Where(series=series), order=order, metrics=metrics))
         states = [
             state_of(change, trend, ChangeState.BISECTED, commit=culprit)
             for change in trend.changes

@@ -8,17 +8,22 @@ end nothing: `no regression` rests on fresh boots of the ends, a culprit on fres
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
-from fsjoule.statistics.bisection.choice import hypothetical, most_telling, telling
-from fsjoule.statistics.bisection.fit import second_step
-from fsjoule.statistics.bisection.pairs import Paired, paired
+from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Second, Standing
+from fsjoule.statistics.bisection.levels import Expected, Levels
+from fsjoule.statistics.bisection.losses import Loss, likelihoods, loss_at
 from fsjoule.statistics.bisection.posterior import Posterior, Search, gathered, possible_positions
 from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
+from fsjoule.statistics.evidence import KnownNoise
+from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.statistics.outcome import Confirmed
+from fsjoule.statistics.ratios import Floats
 
 # The ends are measured at least so often each, and until a loss is this probable.
 _LEAST_ENDS: Final = 3
@@ -222,3 +227,156 @@ class _Step:
             runners_up=tuple(dict.fromkeys(others)),
             bits=min(1.0, float(told[position])),
         )
+
+
+# A position that has been built already is taken if it tells nearly as much as the best.
+_NEARLY: Final = 0.95
+# Positions that tell as much but for this share are alike.
+_ALIKE: Final = 0.99
+
+
+def telling(first_bad: Floats, otherwise: float, rows: npt.NDArray[np.int64], expected: Expected) -> Floats:
+    """How much a boot of each position would tell, in bits, shape (positions,).
+
+    Every hypothesis expects a figure of a position. A boot tells the more, the further these lie apart against the
+    variance that each of them allows: 1/2 log2(1 + variance between / variance within), the mutual information if both
+    were normal. What a level is not known for is part of the variance within, so that an end is booted when it is its
+    level that one has to know. `rows` has the stretch of each first bad position, `otherwise` the probability of none.
+    """
+    bad, good = expected.bad[rows], expected.good[rows]
+    none = expected.good[-1]
+    mean = _split(first_bad, bad, good) + otherwise * none
+    square = _split(first_bad, np.square(bad), np.square(good)) + otherwise * none**2
+    within = _split(first_bad, expected.bad_variance[rows], expected.good_variance[rows])
+    within += otherwise * expected.good_variance[-1]
+    return np.log2(1 + np.maximum(square - np.square(mean), 0.0) / within) / 2
+
+
+def _split(first_bad: Floats, if_bad: Floats, if_good: Floats) -> Floats:
+    """Mean over hypotheses, by position: the first value where it is bad (first bad position at or before it)."""
+    good = first_bad * if_good
+    return np.cumsum(first_bad * if_bad) + good.sum() - np.cumsum(good)
+
+
+def most_telling(bits: Floats, testable: npt.NDArray[np.bool_], built: Collection[int]) -> int:
+    """The position to boot; `bits` has what each would tell.
+
+    Among positions that tell alike it is the one that the largest power of two divides. So noise seldom moves the
+    choice to a neighbour, and what was built or booted ahead is the position that is asked for.
+    """
+    told = np.where(testable, bits, -1.0)
+    known = [position for position in built if told[position] >= _NEARLY * told.max()]
+    if known:
+        return max(known, key=lambda position: (told[position], -position))
+    alike = np.flatnonzero(told >= _ALIKE * told.max()).tolist()
+    return max(alike, key=lambda position: (position & -position, told[position]))
+
+
+def hypothetical(
+    first_bad: Floats, otherwise: float, position: int, distance: float, *, bad: bool
+) -> tuple[Floats, float]:
+    """`first_bad` and `otherwise` after a boot of that position shows a typical good, or bad, figure.
+
+    These lie `distance` standard deviations apart.
+    """
+    favour = math.exp(-(min(distance, 30.0) ** 2) / 2)
+    weights = first_bad.copy()
+    if bad:
+        weights[position + 1 :] *= favour
+        otherwise *= favour
+    else:
+        weights[: position + 1] *= favour
+    total = weights.sum() + otherwise
+    return weights / total, otherwise / total
+
+
+_CERTAIN: Final = 0.95
+
+
+def second_step(search: Search, evidence: Evidence, bad: int, losses: Sequence[Loss]) -> Second | None:
+    """Another step that the boots show once the loss at `bad` has been taken off; None if there is none.
+
+    `losses` should be those of boots that no other step can have touched: neighbours of the culprit.
+    """
+    rest = Search.start(search.question)
+    for boot in search.boots:
+        if boot.position >= bad:
+            less = tuple(figure - loss.size for figure, loss in zip(boot.figures, losses, strict=True))
+            rest = rest.after(replace(boot, figures=less))
+        else:
+            rest = rest.after(boot)
+    possible = possible_positions(search.question, evidence.pools)
+    possible[bad] = False
+    posterior = rest.posterior(possible)
+    probability = max(posterior.loss, posterior.gain)
+    if probability < _CERTAIN:
+        return None
+    is_gain = posterior.gain > posterior.loss
+    at = posterior.gained if is_gain else int(posterior.first_bad.argmax())
+    levels = rest.metrics[0]
+    stretch = levels.stretch(at)
+    return Second(
+        parent=levels.edges[stretch - 1] if stretch else 0,
+        bad=levels.edges[stretch] if stretch < len(levels.edges) else search.question.positions - 1,
+        gain=is_gain,
+        probability=probability,
+        losses=rest.losses(at),
+    )
+
+
+# All other boots' evidence on the noise counts as so many degrees of freedom.
+_DEGREES: Final = 20
+# No kind of drift is ruled out by them.
+_LEAST_ODDS: Final = math.log(0.01)
+# No verdict before so many boots of each image.
+_LEAST: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """The evidence of boots of two images. `ratio` is the logarithm of the likelihood ratio of a loss against none.
+
+    Under no loss it exceeds log(1/a), whenever one looks, with probability a at most.
+    """
+
+    first: int = 0
+    second: int = 0
+    ratio: float = 0.0
+    losses: tuple[Loss, ...] = ()
+
+    @property
+    def enough(self) -> bool:
+        return min(self.first, self.second) >= _LEAST
+
+    def turn(self, seed: int) -> bool:
+        """Whether the second image boots next: in random ABBA order, or because it lags behind."""
+        if abs(self.first - self.second) > 1:
+            return self.second < self.first
+        done = self.first + self.second
+        return interleaved(done // 2 + 1, seed=seed)[done // 2][done % 2] is Turn.CANDIDATE
+
+
+def paired(search: Search, bad: int, boots: Sequence[tuple[Boot, bool]]) -> Paired:
+    """The evidence of these boots alone, each marked as one of the second image or not.
+
+    Noise, drift and the size of the loss are expected as all boots of the search have them for the position `bad`.
+    """
+    if not boots:
+        return Paired()
+    ratios: list[float] = []
+    losses: list[Loss] = []
+    for metric, effect in enumerate(search.question.effects):
+        learnt = search.metrics[metric]
+        stretch = learnt.stretch(bad)
+        found = loss_at(learnt, stretch)
+        odds = np.logaddexp.reduce(learnt.weight[stretch], axis=1)
+        odds = np.logaddexp(odds - np.logaddexp.reduce(odds), _LEAST_ODDS)
+        levels = Levels.start(KnownNoise(found.noise, _DEGREES), odds).parted(0).parted(1)
+        for boot, second in boots:
+            levels = levels.after(int(second), boot.number, boot.board, boot.figures[metric])
+        both = likelihoods(levels, effect, found)
+        ratios.append(float(both.loss[1]) - both.none)
+        losses.append(loss_at(levels, 1))
+    second = sum(second for _, second in boots)
+    ratio = float(np.logaddexp.reduce(ratios)) - math.log(len(ratios))
+    return Paired(len(boots) - second, second, ratio, tuple(losses))

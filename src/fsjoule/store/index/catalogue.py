@@ -43,7 +43,7 @@ class Catalogue:
 
     def matching(self, where: Where) -> list[int] | None:
         """The numbers of the series that `where` selects; None for all."""
-        numbers = [number for number, one in self.series.items() if _is_meant(one, where)]
+        numbers = [number for number, one in self.series.items() if where.takes_series(one)]
         return None if len(numbers) == len(self.series) else numbers
 
     def numbers_of(self, wanted: Iterable[Kernel]) -> list[int]:
@@ -72,23 +72,3 @@ def series_of(*columns: str | bool) -> Series:
         provision=Provision(str(row["provision"])),
     )
     return Series(key, bool(row["simulated"]))
-
-
-def rank(one: Series) -> tuple[str, ...]:
-    """The sort key for lists of series."""
-    key = one.series
-    return (key.suite, key.board, key.workload, key.filesystem, one.key)
-
-
-def _is_meant(one: Series, where: Where) -> bool:
-    among = (
-        (one.series.suite, where.suites),
-        (one.series.board, where.boards),
-        (one.series.filesystem, where.filesystems),
-        (one.series.workload, where.workloads),
-    )
-    return (
-        all(not choices or value in choices for value, choices in among)
-        and (not where.series or one.key.startswith(where.series))
-        and where.simulated in (None, one.simulated)
-    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from fsjoule.model import Measurement
-from fsjoule.model.metrics import Metric, figure_of, uncertainty_of
+from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Point
 
 COLUMNS: Final = {metric: metric.row.column for metric in Metric}
 # Standard uncertainties (k=1) of metered figures.
@@ -19,11 +19,11 @@ def figure_columns() -> tuple[str, ...]:
     )
 
 
-def figures_of(measurement: Measurement) -> dict[str, float | None]:
+def figures_of(point: Point) -> dict[str, float | None]:
     """The figures by column, in the order of the columns. Absent figures are None, never zero."""
     figures: dict[str, float | None] = {}
     for metric, column in COLUMNS.items():
-        figures[column] = figure_of(measurement, metric)
+        figures[column] = point.figures.get(metric)
         if metric in UNCERTAINTY_COLUMNS:
-            figures[UNCERTAINTY_COLUMNS[metric]] = uncertainty_of(measurement, metric)
+            figures[UNCERTAINTY_COLUMNS[metric]] = point.uncertainties.get(metric)
     return figures

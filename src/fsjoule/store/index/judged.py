@@ -9,24 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection, delete, func, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.schema import judged_series
+from fsjoule.store.trend_rows import KeptVerdict
 
 # Questions that nobody asks any more leave no rows behind for ever; the others are judged again once in this time.
 _KEPT: Final = timedelta(days=30)
 _PORTION: Final = 500  # SQLite takes only some thousands of values per statement
-
-
-class KeptVerdict(NamedTuple):
-    """A digest of what a series was judged from, and what was found, as JSON."""
-
-    made_from: bytes
-    histories: str
 
 
 def kept_verdicts(connection: Connection, question: bytes, numbers: Sequence[int]) -> dict[int, KeptVerdict]:
@@ -42,7 +36,7 @@ def kept_verdicts(connection: Connection, question: bytes, numbers: Sequence[int
     }
 
 
-def may_keep(index: Index) -> bool:
+def _may_keep(index: Index) -> bool:
     """Whether this user may keep verdicts: readers may not."""
     if index.file is not None:
         # SQLite writes its journal beside the file.
@@ -53,7 +47,9 @@ def may_keep(index: Index) -> bool:
 
 
 def keep_verdicts(index: Index, question: bytes, found: Mapping[int, KeptVerdict]) -> None:
-    """Keep verdicts instead of the earlier ones on their series."""
+    """Keep verdicts instead of the earlier ones on their series, if this user may write there."""
+    if not found or not _may_keep(index):
+        return
     now = datetime.now(UTC)
     rows = [
         {"series": number, "question": question, "judged_utc": _iso(now), **verdict._asdict()}

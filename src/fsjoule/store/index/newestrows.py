@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import (
     ARRAY,
@@ -29,29 +29,17 @@ from sqlalchemy import (
 
 from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.model.metrics import Metric
-from fsjoule.model.series import UNKNOWN_ORIGIN, Origin, Series, Where
-from fsjoule.store.index.catalogue import Catalogue, rank
+from fsjoule.model.series import Origin, Series, Where
+from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.columns import COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import restricted, run_conditions
 from fsjoule.store.index.schema import DIGEST_BYTES, measurements, run_kernels, runs, series
+from fsjoule.store.trend_rows import KERNEL, RUN, NewestRows, Row, RunNames
 
-# Positions in a row; figures start at `FIGURES`, in the requested order.
-STARTED, RUN, NUMBER, KERNEL, BOOT, FIGURES = range(6)
 _PORTION: Final = 500  # SQLite takes only some thousands of values per statement
 # A measurement that is read costs as much as some that are passed over; times the usual measurements of a run.
 _RUN_COST: Final = 200
-
-Row = tuple[Any, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NewestRows:
-    """The newest valid measurements of a series, oldest first. `older` says that there are more."""
-
-    series: Series
-    rows: Sequence[Row]
-    older: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +48,6 @@ class Inputs:
 
     digest: bytes
     kernels: frozenset[tuple[int, int | None]]
-
-
-class RunNames(NamedTuple):
-    """A run's names, and its folder at the time of the import."""
-
-    run_id: str
-    started_utc: str
-    branch: str | None
-    commit: str | None
-    path: str
-    origin: Origin = UNKNOWN_ORIGIN
 
 
 class Newest:
@@ -87,7 +64,7 @@ class Newest:
         self.catalogue: Final = Catalogue(connection)
         chosen = self.catalogue.matching(where)
         numbers = self.catalogue.series if chosen is None else chosen
-        self.numbers: Final = sorted(numbers, key=lambda number: rank(self.catalogue.series[number]))
+        self.numbers: Final = sorted(numbers, key=lambda number: self.catalogue.series[number].rank)
         self._share = None if at_most is None else max(of_each, at_most // max(1, len(self.numbers)))
         self._by_runs = _by_runs(connection, where, None if self._share is None else self._share * len(self.numbers))
         columns = measurements.c

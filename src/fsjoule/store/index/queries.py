@@ -6,26 +6,23 @@ zero.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from sqlalchemy import Column, ColumnElement, Connection, Integer, Row, Select, bindparam, func, select
 from sqlalchemy import cast as sql_cast
 
-from fsjoule.errors import ConfigError
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import EVERYTHING, Order, Origin, Point, Series, Where
-from fsjoule.store.index.catalogue import Catalogue, rank
+from fsjoule.store import selection
+from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.columns import COLUMNS, UNCERTAINTY_COLUMNS
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.schema import INDEX_VERSION, measurements, runs
-
-_NAMED: Final = 20  # names in a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ def points(
             # Points of one kernel stay in the order of time; an unknown kernel comes first.
             group.sort(key=lambda point: keys[point.kernel])
     names = catalogue.series
-    return {names[number]: tuple(found[number]) for number in sorted(found, key=lambda number: rank(names[number]))}
+    return {names[number]: tuple(found[number]) for number in sorted(found, key=lambda number: names[number].rank)}
 
 
 def _newest(
@@ -118,35 +115,15 @@ def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, .
         catalogue = Catalogue(connection)
         chosen = restricted(select(*counts), where, catalogue, invalid_too=True).group_by(columns.series)
         found = [SeriesCount(catalogue.series[row[0]], *row[1:]) for row in connection.execute(chosen)]
-    return tuple(sorted(found, key=lambda count: rank(count.series)))
+    return tuple(sorted(found, key=lambda count: count.series.rank))
 
 
 def check_names(index: Index, where: Where, title: str = "the index") -> None:
-    """Raises ConfigError if `where` names a board, filesystem, workload, suite, branch or series that no run has.
-
-    An index without series refuses nothing. `title` is what the message calls the index.
-    """
+    """As `selection.check_names`, for the index's series and branches."""
     with index.reading() as connection:
         series = Catalogue(connection).series.values()
         branches = connection.scalars(select(runs.c.branch).distinct()).all() if where.branches else ()
-    keys = [one.series for one in series]
-    for what, wanted, known in (
-        ("board", where.boards, {key.board for key in keys}),
-        ("filesystem", where.filesystems, {key.filesystem for key in keys}),
-        ("workload", where.workloads, {key.workload for key in keys}),
-        ("suite", where.suites, {key.suite for key in keys}),
-        ("branch", where.branches, {branch for branch in branches if branch}),
-    ):
-        for name in wanted:
-            if keys and name not in known:
-                near = difflib.get_close_matches(name, known, n=3)
-                meant = f"did you mean {' or '.join(near)}? " if near else ""
-                few = sorted(known)[:_NAMED]
-                has = f"it has {', '.join(few) or 'none'}{', ...' if len(known) > len(few) else ''}"
-                raise ConfigError(f"{title} has no {what} {name!r}", hint=f"{meant}{has}")
-    for start in where.series:
-        if keys and not any(one.key.startswith(start) for one in series):
-            raise ConfigError(f"{title} has no series {start!r}", hint="list them with: fsjoule index series")
+    selection.check_names(where, title, series, branches)
 
 
 def find_series(index: Index, start: str) -> list[Series]:
@@ -156,7 +133,7 @@ def find_series(index: Index, start: str) -> list[Series]:
         chosen = catalogue.matching(Where(series=(start,)))
         numbers = catalogue.series if chosen is None else chosen
         found = [catalogue.series[number] for number in _used(connection, measurements.c.series, list(numbers))]
-    return sorted(found, key=rank)
+    return sorted(found, key=lambda one: one.rank)
 
 
 def run_folders(index: Index, run_ids: Sequence[str]) -> dict[str, Path]:

@@ -1,12 +1,11 @@
-"""Finds run folders, reads them into rows, and names damaged ones."""
+"""Reads a run folder into rows, and names its damaged parts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -14,18 +13,16 @@ from pydantic_core import from_json
 
 from fsjoule.errors import ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside
-from fsjoule.model import Measurement, Run, RunStatus
-from fsjoule.model.kernel import Kernel, kernels_of
-from fsjoule.model.series import Series
-from fsjoule.store.folder import MEASUREMENT_FILE, MEASUREMENTS_FOLDER, RUN_FILE
+from fsjoule.model import Run, RunStatus
+from fsjoule.model.kernel import Kernel
+from fsjoule.model.series import Origin, Point, Series
+from fsjoule.store.folder import MEASUREMENT_FILE, RUN_FILE
 from fsjoule.store.index.columns import figures_of
 from fsjoule.store.index.schema import DIGEST_BYTES
-from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.points import RunPoints, points_of, utc
+from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import Fault
 
-# A longer name is surely a mistake, and PostgreSQL could not index it.
-_LONGEST_NAME: Final = 99
-_LARGEST_NUMBER: Final = 2**31 - 1
 # Fields of run.json that never change; others may be added during the run.
 _FIXED: Final = ("run_id", "started_utc", "simulated", "plan")
 
@@ -63,46 +60,41 @@ def read_run(folder: Path, known_as: str | None = None) -> ReadRun | Fault:
     try:
         # First: if the run continues meanwhile, its digest is outdated, and the next import notices.
         content = read_inside(folder, RUN_FILE, at_most=DOCUMENT_BYTES)
-        loaded = load_run(folder)
+        read = points_of(load_run(folder))
         # load_run has raised if there is no run.json.
-        return _rows(loaded, json.loads(content or b""), known_as or str(loaded.path))
+        return _rows(read, json.loads(content or b""), known_as or str(read.loaded.path))
     except ResultError as error:
         return Fault(folder, error.what)
     except (OSError, ValueError) as error:
         return Fault(folder, f"it cannot be read: {error}")
 
 
-def _rows(loaded: LoadedRun, raw: Mapping[str, object], path: str) -> ReadRun:
-    run = loaded.run
-    kernels = kernels_of(run)
-    columns = _run_columns(run, path)
-    for name, text in _names(run, kernels):
-        _check_name(name, text)
+def _rows(read: RunPoints, raw: Mapping[str, object], path: str) -> ReadRun:
     measurements: list[ReadMeasurement] = []
-    damaged = [Fault(loaded.path / MEASUREMENTS_FOLDER / name, why) for name, why in loaded.damaged.items()]
-    for measurement in loaded.measurements:
+    damaged = [*read.damaged]
+    for series, point in read.points:
         try:
-            measurements.append(_measurement(loaded, measurement, kernels.get(measurement.kernel)))
+            measurements.append(_measurement(read, series, point))
         except ResultError as error:
-            damaged.append(Fault(loaded.folders[measurement.number], error.what))
+            damaged.append(Fault(read.loaded.folders[point.number], error.what))
     return ReadRun(
-        path=loaded.path,
-        run_id=run.run_id,
+        path=read.loaded.path,
+        run_id=read.run.run_id,
         fixed_digest=_digest({name: raw.get(name) for name in _FIXED}),
         # An aborted run may be resumed.
         final_digest=_digest(raw) if raw.get("status") == RunStatus.COMPLETE else None,
-        kernels=kernels,
-        columns=columns,
+        kernels=read.kernels,
+        columns=_run_columns(read.run, read.origin, path),
         measurements=tuple(measurements),
         damaged=tuple(damaged),
     )
 
 
-def _run_columns(run: Run, path: str) -> dict[str, object]:
+def _run_columns(run: Run, origin: Origin, path: str) -> dict[str, object]:
     return {
         "run_id": run.run_id,
         "path": path,
-        "started_utc": _utc(run.started_utc),
+        "started_utc": utc(run.started_utc),
         "status": run.status.value,
         "simulated": run.simulated,
         "suite": run.plan.suite,
@@ -110,45 +102,31 @@ def _run_columns(run: Run, path: str) -> dict[str, object]:
         "branch": run.versions.get("branch"),
         "commit_id": run.versions.get("commit"),
         "kernel_role": run.versions.get("kernel_role"),
-        "place": run.place_names or None,
-        "exporter": run.exporter_names if run.labs else None,
-        "meter": run.meter_names or None,
+        **origin._asdict(),
         "job": (run.job.url or run.job.text) if run.job else None,
     }
 
 
-def _names(run: Run, kernels: Mapping[str, Kernel]) -> Iterator[tuple[str, str]]:
-    yield "run_id", run.run_id
-    for label, kernel in kernels.items():
-        yield "the kernel's label", label
-        yield "kernel_release", kernel.release
-        yield "the kernel's version", kernel.version or "-"
-
-
-def _measurement(loaded: LoadedRun, measurement: Measurement, kernel: Kernel | None) -> ReadMeasurement:
-    content = loaded.attachment(measurement.number, MEASUREMENT_FILE)
+def _measurement(read: RunPoints, series: Series, point: Point) -> ReadMeasurement:
+    content = read.loaded.attachment(point.number, MEASUREMENT_FILE)
     if content is None:
         raise ResultError(f"its {MEASUREMENT_FILE} is gone")
-    counts = {"number": measurement.number, "boot": measurement.boot, "repetition": measurement.repetition}
-    for name, count in counts.items():
-        if not 0 <= count <= _LARGEST_NUMBER:
-            raise ResultError(f"{name}: {count} is impossible")
-    # An emulated meter on a real board makes it simulated; a simulated run has nothing else.
-    series = Series(measurement.series, measurement.simulated or loaded.run.simulated)
     digest = _digest(_raw(content))
     return ReadMeasurement(
         series=series,
-        kernel=kernel,
-        number=measurement.number,
+        kernel=point.kernel,
+        number=point.number,
         digest=digest,
         columns={
-            **counts,
-            "started_utc": _utc(measurement.started_utc),
-            "valid": measurement.valid,
-            "invalid_reasons": None if measurement.valid else _array(measurement.invalid_reasons),
+            "number": point.number,
+            "boot": point.boot,
+            "repetition": point.repetition,
+            "started_utc": point.started_utc,
+            "valid": point.valid,
+            "invalid_reasons": None if point.valid else _array(point.invalid_reasons),
             "digest": digest,
-            "kernel_warnings": _array(measurement.kernel_warnings) if measurement.kernel_warnings else None,
-            **figures_of(measurement),
+            "kernel_warnings": _array(point.kernel_warnings) if point.kernel_warnings else None,
+            **figures_of(point),
         },
     )
 
@@ -165,18 +143,6 @@ def _raw(content: bytes) -> object:
         return from_json(content)  # fast, because there may be a million
     except ValueError:
         return json.loads(content)  # also takes halves of characters
-
-
-def _utc(text: str) -> str:
-    """A checked time in the index's form: UTC, to the second, so that texts sort as times."""
-    return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _check_name(name: str, text: str) -> None:
-    if not text.isprintable() or not 0 < len(text) <= _LONGEST_NAME:
-        raise ResultError(
-            f"{name}: {text[:_LONGEST_NAME]!r} is not a name of up to {_LONGEST_NAME} printable characters"
-        )
 
 
 def _array(texts: Sequence[str]) -> str:

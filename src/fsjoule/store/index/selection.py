@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
 from sqlalchemy import Connection, select
 
 from fsjoule.errors import ConfigError
-from fsjoule.model.kernel import Kernel, is_of
+from fsjoule.model.kernel import Kernel
 from fsjoule.model.series import Where
 from fsjoule.store.index.catalogue import Catalogue
 from fsjoule.store.index.database import Index
+from fsjoule.store.index.queries import run_conditions
 from fsjoule.store.index.schema import measurements, run_kernels, runs
+from fsjoule.store.selection import Selection, UnknownNameError, last_of, newest_kernel
 
 _KINDS: Final = ("run", "kernel", "branch")
-_SHOWN: Final = 8
-
-
-class UnknownNameError(ConfigError):
-    """The index has nothing of this name, or not yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """One side of a comparison: its kind, its title, and its measurements."""
-
-    kind: str
-    title: str
-    where: Where
 
 
 def resolve(index: Index, text: str) -> Selection:
@@ -57,30 +44,13 @@ def resolve(index: Index, text: str) -> Selection:
     return found[0]
 
 
-def resolve_kernel(index: Index, name: str, within: Selection) -> Selection:
-    """The kernel of this name within a run or a branch, and its measurements there; a prefix `kernel:` is allowed.
-
-    A run's label comes first: with kernels 6.1 and 6.1.9-mine in one run, 6.1 is the first. The newest of several
-    kernels counts. Raises ConfigError, which lists the kernels.
-    """
-    wanted = name.removeprefix("kernel:")
+def booted(index: Index, where: Where) -> list[tuple[str, Kernel]]:
+    """The kernels of the runs of some ids or branches, with their labels in the runs."""
     with index.reading() as connection:
-        catalogue = Catalogue(connection)
-        where = within.where
-        inside = [
-            column.in_(choices)
-            for column, choices in ((runs.c.run_id, where.runs), (runs.c.branch, where.branches))
-            if choices
-        ]
+        kernels = Catalogue(connection).kernels
         chosen = select(run_kernels.c.label, run_kernels.c.kernel).join(runs, run_kernels.c.run == runs.c.id)
-        booted = [(label, catalogue.kernels[number]) for label, number in connection.execute(chosen.where(*inside))]
-    called_so = {kernel for label, kernel in booted if label == wanted}
-    found = called_so or {kernel for _, kernel in booted if _is_called(kernel, wanted)}
-    if not found:
-        known = sorted({(kernel.order, label, kernel.label) for label, kernel in booted})
-        named = _some([label if label == full else f"{label}: {full}" for _, label, full in known])
-        raise ConfigError(f"{within.title} has no kernel {wanted!r}", hint=f"it has {named}")
-    return _newest(found, wanted, runs=where.runs, branches=where.branches)
+        chosen = chosen.where(*run_conditions(where))
+        return [(label, kernels[number]) for label, number in connection.execute(chosen)]
 
 
 def kernels_named(index: Index, names: Iterable[str]) -> tuple[Kernel, ...]:
@@ -94,7 +64,7 @@ def kernels_named(index: Index, names: Iterable[str]) -> tuple[Kernel, ...]:
             called_so = _called(connection, name)
             if not called_so:
                 known = sorted(Catalogue(connection).kernels.values(), key=lambda kernel: kernel.order)
-                hint = f"it has {_some([kernel.label for kernel in known])}"
+                hint = f"it has {last_of([kernel.label for kernel in known])}"
                 raise ConfigError(f"the index has no kernel {name!r}", hint=hint)
             found |= dict.fromkeys(called_so)
     return tuple(found)
@@ -110,7 +80,7 @@ def _run(connection: Connection, name: str) -> Selection | None:
 
 def _kernel(connection: Connection, name: str) -> Selection | None:
     found = _called(connection, name)
-    return _newest(found, name) if found else None
+    return newest_kernel(found, name, Where()) if found else None
 
 
 def _called(connection: Connection, name: str) -> set[Kernel]:
@@ -118,19 +88,8 @@ def _called(connection: Connection, name: str) -> set[Kernel]:
     catalogue = Catalogue(connection)
     chosen = select(run_kernels.c.kernel).where(run_kernels.c.label == name).distinct()
     numbers = set(connection.execute(chosen).scalars())
-    named = {number for number, kernel in catalogue.kernels.items() if _is_called(kernel, name)}
+    named = {number for number, kernel in catalogue.kernels.items() if kernel.is_called(name)}
     return {catalogue.kernels[number] for number in numbers | named if _is_measured(connection, number)}
-
-
-def _is_called(kernel: Kernel, name: str) -> bool:
-    return bool(name) and (name in (kernel.version, kernel.label) or is_of(kernel.release, name))
-
-
-def _newest(found: set[Kernel], name: str, *, runs: tuple[str, ...] = (), branches: tuple[str, ...] = ()) -> Selection:
-    newest = max(found, key=lambda kernel: kernel.order)
-    several = f", the newest of {len(found)} that are {name}" if len(found) > 1 else ""
-    where = Where(kernels=(newest,), runs=runs, branches=branches)
-    return Selection("kernel", f"kernel {newest.label}{several}", where)
 
 
 def _is_measured(connection: Connection, kernel: int) -> bool:
@@ -150,11 +109,6 @@ def _known(connection: Connection) -> str:
         select(runs.c.branch).where(runs.c.branch.is_not(None)).distinct().order_by(runs.c.branch)
     )
     return (
-        f"it has the kernels {_some([kernel.label for kernel in kernels])} and the branches "
-        f"{_some([str(branch) for branch in branches.scalars()])}; is the run imported? fsjoule index import FOLDER"
+        f"it has the kernels {last_of([kernel.label for kernel in kernels])} and the branches "
+        f"{last_of([str(branch) for branch in branches.scalars()])}; is the run imported? fsjoule index import FOLDER"
     )
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} older or other ones" if len(names) > _SHOWN else ""
-    return (", ".join(names[-_SHOWN:]) or "(none)") + more

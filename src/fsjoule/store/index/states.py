@@ -7,46 +7,14 @@ taken back, never changed. A rebuild keeps them, because no run folder has them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from sqlalchemy import RowMapping, delete, insert, select
 
 from fsjoule.model.kernel import Kernel
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.schema import change_states, kernels, series
-
-
-class ChangeState(StrEnum):
-    """How far a change has come, in that order; a refuted one is none."""
-
-    NEW = "new"
-    CONFIRMED = "confirmed"
-    EXPLAINED = "explained"
-    BISECTED = "bisected"
-    ACCEPTED = "accepted"
-    REFUTED = "refuted"
-
-
-@dataclass(frozen=True, slots=True)
-class KeptState:
-    """A state of the changes of one series between two points: times, kernels, or both.
-
-    `metric` and `ratio` are None for any metric and direction. `number` is the row's, 0 before it is kept.
-    """
-
-    series: str
-    state: ChangeState
-    metric: str | None = None
-    ratio: float | None = None
-    between_utc: tuple[str, str] | None = None
-    kernels: tuple[Kernel, Kernel] | None = None
-    run_id: str | None = None
-    commit: str | None = None
-    why: str | None = None
-    made_utc: str = ""
-    number: int = 0
+from fsjoule.store.trend_rows import ChangeState, KeptState
 
 
 def keep_states(index: Index, states: Iterable[KeptState]) -> int:

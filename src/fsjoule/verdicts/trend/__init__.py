@@ -5,5 +5,6 @@
     index ── newest rows ── histories ── changes nominated ── causes ──> text, JSON, charts, pages, Allure
                                            └─ fresh boots: confirmed or refuted, kept as a document
 
-Entry points: `trend.trend_of`, `history.histories`, `changes.changes_of`, `causes.causes`. docs/trend.md explains it.
+`store/index/trend.py` reads the rows. Entry points: `trend.trend_of`, `history.histories`, `changes.changes_of`,
+`causes.causes`. docs/trend.md explains it.
 """

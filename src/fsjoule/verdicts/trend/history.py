@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
 
 from fsjoule.model import TimedKind
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
+from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Series
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.memory import Memory
-from fsjoule.store.index.newestrows import BOOT, FIGURES, KERNEL, RUN, STARTED, NewestRows, Row
+from fsjoule.store.trend_rows import BOOT, FIGURES, FIO, KERNEL, RUN, STARTED, TIMED, Labels, NewestRows, Row
 
-# The default metrics of fio's jobs, and of timed operations.
-_FIO: Final = fio_metrics(Use.MAIN)
-_TIMED: Final = timed_metrics(Use.MAIN)
-USUAL: Final = _FIO + _TIMED
 _TIMED_KINDS: Final = frozenset(kind.value for kind in TimedKind)
 _CONFIDENCE: Final = 0.95  # of a median's interval, if there are enough boots
 _MANY: Final = 500
-
-# Kernels' labels in runs of several kernels, by the numbers of run and kernel.
-Labels = Mapping[tuple[int, int], str]
 
 
 class HistoryPoint(NamedTuple):
@@ -68,11 +60,6 @@ class _Boots(NamedTuple):
     rows: list[Row]
 
 
-def several_kernels(found: Iterable[Collection[tuple[int, int | None]]]) -> set[int]:
-    """The runs that measured a series on more than one kernel, from the runs and kernels of each series."""
-    return {run for pairs in found for run, count in Counter(run for run, _ in pairs).items() if count > 1}
-
-
 def histories(
     found: NewestRows,
     metrics: Sequence[Metric],
@@ -89,7 +76,7 @@ def histories(
     present = [
         metric for metric in metrics if any(row[FIGURES + metrics.index(metric)] is not None for row in found.rows)
     ]
-    chosen = list(wanted or (_TIMED if found.series.series.workload.partition("-")[0] in _TIMED_KINDS else _FIO))
+    chosen = list(wanted or (TIMED if found.series.series.workload.partition("-")[0] in _TIMED_KINDS else FIO))
     made: list[History] = []
     for label, boots in _tracks(found.rows, labels if order is Order.TIME else {}).items():
         for metric in chosen:

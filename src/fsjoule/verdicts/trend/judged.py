@@ -10,38 +10,21 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final, Self, cast
 
-from fsjoule.model import operation
-from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
-from fsjoule.model.series import Order, Series, Where
-from fsjoule.statistics import changepoints, figures, finder, memory, nights
+from fsjoule.model.series import Order, Series
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.memory import LEAST_POINTS, LEVEL_NIGHTS, Lately, Memory
 from fsjoule.statistics.nights import NightsVerdict
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Interval
-from fsjoule.store.index import newestrows
-from fsjoule.store.index.newestrows import Inputs
-from fsjoule.store.index.schema import DIGEST_BYTES
-from fsjoule.verdicts.trend import history as making
-from fsjoule.verdicts.trend.history import History, HistoryPoint, Labels
+from fsjoule.verdicts.trend.history import History, HistoryPoint
 
-# Whatever decides what is found in given rows.
-_RULES: Final = (
-    newestrows.__file__,
-    making.__file__,
-    operation.__file__,
-    figures.__file__,
-    changepoints.__file__,
-    finder.__file__,
-    memory.__file__,
-    nights.__file__,
-    __file__,
-)
+# Raise it with every change of what is found in given rows: of the rows that a trend reads, of histories, statistics or
+# the text below. A test keeps a digest of what is found in fixed rows, and fails if that changes and this does not.
+METHOD: Final = 1
 _LIBRARIES: Final = ("numpy", "ruptures", "scipy")
 
 
@@ -91,35 +74,10 @@ def judged(
     return JudgedSeries(tuple(found), measurements, older)
 
 
-def question(where: Where, order: Order, metrics: Sequence[Metric]) -> bytes:
-    """A digest of what is asked about each series: the newest verdict on each is kept."""
-    return _digest(order, list(metrics), sorted(where.branches))
-
-
-def made_from(
-    inputs: Inputs,
-    labels: Labels,
-    order: Order,
-    metrics: Sequence[Metric],
-    *,
-    kernels: Mapping[int, Kernel],
-    rules: bytes,
-) -> bytes:
-    """A digest of all that a verdict on a series depends on."""
-    named = sorted((*pair, labels[pair]) for pair in labels.keys() & inputs.kernels)
-    numbers = sorted({number for _, number in inputs.kernels if number is not None}) if order is Order.KERNEL else []
-    sorted_by = [(number, kernels[number].order) for number in numbers]
-    return _digest(rules, inputs.digest, named, sorted_by, order, list(metrics))
-
-
-def rules() -> bytes:
-    """A digest of the detector, its parameters and libraries, and of the code before and behind it."""
-    code = [Path(file).read_bytes() for file in _RULES]
-    return _digest(repr(RupturesFinder()), code, [version(each) for each in _LIBRARIES])
-
-
-def _digest(*parts: object) -> bytes:
-    return hashlib.blake2b(repr(parts).encode(), digest_size=DIGEST_BYTES).digest()
+def method() -> bytes:
+    """A digest of the method, the detector's parameters, and the libraries that decide what is found."""
+    parts = (METHOD, repr(RupturesFinder()), [version(each) for each in _LIBRARIES])
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
 
 
 def _history(series: Series, kept: Mapping[str, Any]) -> History:

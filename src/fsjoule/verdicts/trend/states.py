@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric
-from fsjoule.model.series import Order, Where
-from fsjoule.statistics.changepoints import ChangePointFinder
+from fsjoule.model.series import Order
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
-from fsjoule.store.index.database import Index
-from fsjoule.store.index.states import ChangeState, KeptState, keep_states, take_back
+from fsjoule.store.trend_rows import ChangeState, KeptState
 from fsjoule.verdicts.trend.changes import Change
-from fsjoule.verdicts.trend.trend import Trend, trend_of
+from fsjoule.verdicts.trend.trend import Trend
 
 _LEAST_COMMIT = 6
 _SHORT = 12
 
 
-def changes_at(
-    index: Index, series: str, at: str, *, metrics: Sequence[Metric] = (), finder: ChangePointFinder | None = None
-) -> tuple[Trend, list[Change]]:
+def changes_at(read: Callable[[Order], Trend], series: str, at: str) -> tuple[Trend, list[Change]]:
     """The changes of a series since a commit (six digits at least), a run or a kernel, over time or else over kernels.
 
-    Raises ConfigError, which names the changes that there are.
+    `read` gives the trend of the series. Raises ConfigError, which names the changes that there are.
     """
-    where = Where(series=(series,))
     known: list[str] = []
     for order in Order:
-        trend = trend_of(index, where, order=order, metrics=metrics, finder=finder)
+        trend = read(order)
         names = {id(change): _names(change, trend) for change in trend.changes}
         found = [
             change
@@ -50,16 +44,14 @@ def changes_at(
     )
 
 
-def accept(index: Index, trend: Trend, changes: Sequence[Change], why: str) -> None:
-    """Keep that these changes are taken as they are, with the reason."""
-    keep_states(index, [state_of(change, trend, ChangeState.ACCEPTED, why=why) for change in changes])
+def accepted(trend: Trend, changes: Sequence[Change], why: str) -> list[KeptState]:
+    """The states of changes that are taken as they are, with the reason."""
+    return [state_of(change, trend, ChangeState.ACCEPTED, why=why) for change in changes]
 
 
-def take_back_acceptance(index: Index, changes: Sequence[Change]) -> int:
-    """Forget that these changes were accepted; returns how many of them were."""
-    states = {each for change in changes for each in change.kept if each.state is ChangeState.ACCEPTED}
-    take_back(index, states)
-    return sum(change.state is ChangeState.ACCEPTED for change in changes)
+def acceptances(changes: Sequence[Change]) -> set[KeptState]:
+    """What the index keeps of somebody's having accepted these changes."""
+    return {each for change in changes for each in change.kept if each.state is ChangeState.ACCEPTED}
 
 
 def state_of(

@@ -7,20 +7,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric
-from fsjoule.model.series import Order, Where
+from fsjoule.model.series import Order
 from fsjoule.statistics.changepoints import ChangePointFinder
 from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.statistics.memory import Lately
 from fsjoule.store.confirmations import Confirmation
-from fsjoule.store.index.database import Index
-from fsjoule.store.index.judged import KeptVerdict, keep_verdicts, kept_verdicts, may_keep
-from fsjoule.store.index.newestrows import Newest, RunNames, kernel_labels, reference_runs, run_names
-from fsjoule.store.index.states import kept_states
+from fsjoule.store.trend_rows import KeptVerdict, Reader, RunNames
 from fsjoule.verdicts.trend.causes import Cause, causes
 from fsjoule.verdicts.trend.changes import Change, changes_of
-from fsjoule.verdicts.trend.history import USUAL, History, Labels, histories, several_kernels
-from fsjoule.verdicts.trend.judged import JudgedSeries, judged, made_from, question, rules
+from fsjoule.verdicts.trend.history import History, histories
+from fsjoule.verdicts.trend.judged import JudgedSeries, judged, method
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +25,11 @@ class News:
 
     question: bytes
     judged: Mapping[int, tuple[bytes, JudgedSeries]]
+
+    @property
+    def verdicts(self) -> dict[int, KeptVerdict]:
+        """As an index keeps them."""
+        return {number: KeptVerdict(digest, one.text) for number, (digest, one) in self.judged.items()}
 
 
 NOTHING_NEW: Final = News(b"", {})
@@ -89,78 +90,49 @@ class Trend:
 
 
 def trend_of(
-    index: Index,
-    where: Where,
+    read: Reader,
     *,
-    order: Order = Order.TIME,
-    metrics: Sequence[Metric] = (),
-    at_most: int | None = None,
-    of_each: int = 1,
     confirmations: Sequence[Confirmation] = (),
     all_names: bool = False,
     finder: ChangePointFinder | None = None,
-    anew: bool = False,
 ) -> Trend:
-    """The trend of the newest measurements of all series in `where`, in total `at_most`, of each series `of_each`.
+    """The trend of what `read` gives; a series that would be judged from the same as before is not judged again.
 
-    `metrics` default to throughput and energy of fio's jobs, duration and energy of timed operations. `finder` defaults
-    to `RupturesFinder`, and must find the same. A series that would be judged from the same as the index's verdict on
-    it is not judged again, unless `anew`.
+    `finder` defaults to `RupturesFinder`, and must find the same.
     """
     detector = RupturesFinder()
-    asked = tuple(metrics) or USUAL
-    about, made_by = question(where, order, metrics), rules()
-    with index.reading() as connection:
-        newest = Newest(connection, where, asked, at_most=at_most, of_each=of_each)
-        catalogue, inputs = newest.catalogue, newest.inputs()
-        labels: Labels = {}
-        if order is Order.TIME:
-            several = several_kernels(each.kernels for each in inputs.values())
-            labels = kernel_labels(connection, several | reference_runs(connection))
-        by = catalogue.kernels
-        digests = {n: made_from(each, labels, order, metrics, kernels=by, rules=made_by) for n, each in inputs.items()}
-        kept = {} if anew else kept_verdicts(connection, about, list(digests))
-        known = {number: one for number, one in kept.items() if one.made_from == digests[number]}
-        rows = list(newest.rows(digests.keys() - known.keys()))
-    numbers = {one: number for number, one in catalogue.series.items()}
+    found = read(method())
+    numbers = {one: number for number, one in found.series.items()}
     news = {
-        numbers[found.series]: judged(
-            histories(found, asked, order, kernels=catalogue.kernels, labels=labels, wanted=metrics),
+        numbers[one.series]: judged(
+            histories(one, found.metrics, found.order, kernels=found.kernels, labels=found.labels, wanted=found.wanted),
             finder or detector,
-            order,
-            measurements=len(found.rows),
-            older=found.older,
+            found.order,
+            measurements=len(one.rows),
+            older=one.older,
         )
-        for found in rows
+        for one in found.rows
     }
     series = [
-        news[number] if number in news else JudgedSeries.from_text(catalogue.series[number], known[number].histories)
-        for number in newest.numbers
-        if number in digests
+        news[number] if number in news else JudgedSeries.from_text(one, found.judged[number])
+        for number, one in found.series.items()
     ]
     made = [each for one in series for each in one.histories]
-    changes = changes_of(made, confirmations, order, catalogue.kernels, kept=kept_states(index))
+    changes = changes_of(made, confirmations, found.order, found.kernels, kept=found.states)
     points = (
         (point for history, _ in made for point in history.points)
         if all_names
         else (point for change in changes for point in (change.last, change.since, change.before, change.after))
     )
     return Trend(
-        order,
+        found.order,
         tuple(history for history, _ in made),
         tuple(changes),
-        catalogue.kernels,
-        run_names(index, {point.run for point in points}),
+        found.kernels,
+        found.names({point.run for point in points}),
         series=len(series),
         measurements=sum(one.measurements for one in series),
         cut_short=sum(one.older for one in series),
         too_short=sum(len(history.points) < 2 * detector.least_points for history, _ in made),
-        news=News(about, {number: (digests[number], one) for number, one in news.items()}),
+        news=News(found.question, {number: (found.digests[number], one) for number, one in news.items()}),
     )
-
-
-def keep_news(index: Index, trend: Trend) -> None:
-    """Keep in the index what was judged for this trend, if its user may write there."""
-    if trend.news.judged and may_keep(index):
-        found = {number: KeptVerdict(digest, one.text) for number, (digest, one) in trend.news.judged.items()}
-        keep_verdicts(index, trend.news.question, found)
