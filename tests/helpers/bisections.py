@@ -14,7 +14,7 @@ from fsjoule.ports import KernelBoots
 from fsjoule.runs.bisect.bisection import profile_pair
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
-from fsjoule.statistics.bisection.answer import Answer
+from fsjoule.statistics.bisection.answer import BisectionAnswer
 from fsjoule.store.bisection import Asked, Line, bisection_log
 from fsjoule.testing import FakeKernelBoots, FakeKernelBuilds
 from fsjoule.verdicts.bisection.answer import Bisected, bisected
@@ -85,7 +85,7 @@ class Bisection:
     def answer(self) -> Bisected:
         state = self.run()
         step = state.step()
-        assert isinstance(step, Answer)
+        assert isinstance(step, BisectionAnswer)
         return bisected(state, step)
 
 

@@ -13,7 +13,7 @@ from whole_runs import write_whole
 from fsjoule.model import Fault, IoPattern, LabStep, Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.runs.gate import keep_gate
-from fsjoule.statistics.gate import State
+from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
@@ -108,7 +108,7 @@ def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> None:
             baseline=10.0,
             candidate=10.0 * ratio,
             boots=(4, 4),
-            basis=State(outcome, more=False, pairs=4, ratio=ratio),
+            basis=SequentialState(outcome, more=False, pairs=4, ratio=ratio),
         )
         for subject, outcome in zip(subjects, outcomes, strict=True)
     )

@@ -15,7 +15,7 @@ from index_runs import write_run
 from kernel_trees import commit, git, new_tree
 
 from fsjoule.model.series import Series
-from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.bisection import Answered, Line, bisection_log
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
@@ -95,7 +95,7 @@ def test_the_newest_confirmed_loss_is_the_question(run: CommandLine, confirmatio
         log.add(asked(9))
         log.add(Line(COMMITS))
         assert confirmed(run).out
-        log.add(Answered("2026-03-06T00:00:00Z", Kind.CULPRIT, "done"))
+        log.add(Answered("2026-03-06T00:00:00Z", AnswerKind.CULPRIT, "done"))
     answered = confirmed(run)
     assert answered.out == ""
     assert "no confirmed loss is without an answer" in answered.err

@@ -20,7 +20,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.report.bisection.words import facts
 from fsjoule.runs.bisect.boots import figures_of_boot
 from fsjoule.runs.bisect.question import begin
-from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.store.bisection import Booted, Line, bisection_log
 from fsjoule.testing import FakeKernelBoots
 
@@ -159,13 +159,13 @@ def test_the_same_command_goes_on_though_its_seed_is_new(tmp_path: Path) -> None
 
 def test_a_larger_budget_goes_on_where_the_first_one_ended(tmp_path: Path) -> None:
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[41])), budget=10)
-    assert bisection.answer().kind is Kind.UNDECIDED
+    assert bisection.answer().kind is AnswerKind.UNDECIDED
     with bisection_log(tmp_path) as log:
         begin(log, asked(6), Line(COMMITS), print)
         assert bisection.boots.booted == bisection.boots.booted[:10]
         begin(log, asked(100), Line(COMMITS), print)
     answer = bisection.answer()
-    assert (answer.kind, answer.commits) == (Kind.CULPRIT, (COMMITS[41],))
+    assert (answer.kind, answer.commits) == (AnswerKind.CULPRIT, (COMMITS[41],))
     with bisection_log(tmp_path) as log:
         numbers = [each.number for each in log.events if isinstance(each, Booted)]
     assert numbers == list(range(1, answer.boots + 1))
@@ -207,7 +207,7 @@ def test_a_loss_that_is_smaller_than_asked_for_is_told_with_the_effect_that_find
     bisection = Bisection(tmp_path, FakeKernelBoots(exactly))
     state = bisection.run()
     told = dict(facts(state, bisection.answer()))
-    assert bisection.answer().kind is Kind.NO_REGRESSION
+    assert bisection.answer().kind is AnswerKind.NO_REGRESSION
     assert told["ends"].startswith("ext4-randread-16k cpu: 1.0 % more CPU time")
     assert "--effect 1.0% and another --state" in told["smaller"]
     assert len(bisection.boots.booted) < 20

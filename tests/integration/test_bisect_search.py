@@ -18,7 +18,7 @@ from fsjoule.report.bisection.document import to_document
 from fsjoule.report.bisection.words import facts
 from fsjoule.runs.bisect.question import check_budget
 from fsjoule.runs.bisect.search import Search
-from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.outcome import Confirmed
@@ -29,7 +29,7 @@ from fsjoule.testing import FakeKernelBoots, FakeKernelBuilds
 def test_the_culprit_is_found_confirmed_and_cured(tmp_path: Path) -> None:
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[41])))
     answer = bisection.answer()
-    assert (answer.kind, answer.commits, answer.parent) == (Kind.CULPRIT, (COMMITS[41],), COMMITS[40])
+    assert (answer.kind, answer.commits, answer.parent) == (AnswerKind.CULPRIT, (COMMITS[41],), COMMITS[40])
     assert (answer.layout, answer.cure) == (Confirmed.CONFIRMED, Confirmed.CONFIRMED)
     slower, more_cpu = answer.changes
     assert slower.words.endswith("% slower")
@@ -47,7 +47,7 @@ def test_the_culprit_is_found_confirmed_and_cured(tmp_path: Path) -> None:
 
 
 def test_a_range_without_a_loss_has_no_regression(tmp_path: Path) -> None:
-    assert Bisection(tmp_path, FakeKernelBoots(figures(None))).answer().kind is Kind.NO_REGRESSION
+    assert Bisection(tmp_path, FakeKernelBoots(figures(None))).answer().kind is AnswerKind.NO_REGRESSION
 
 
 def test_commits_that_do_not_build_or_boot_are_not_blamed(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_commits_that_do_not_build_or_boot_are_not_blamed(tmp_path: Path) -> Non
     boots = FakeKernelBoots(figures(COMMITS[40]), unfit=frozenset({COMMITS[41]}))
     bisection = Bisection(tmp_path, boots, builds)
     answer = bisection.answer()
-    assert answer.kind is Kind.SET
+    assert answer.kind is AnswerKind.SET
     assert answer.commits == COMMITS[39:43]
     with bisection_log(tmp_path) as log:
         skipped = {each.kernel.commit: each.stage for each in log.events if isinstance(each, Skipped)}
@@ -67,7 +67,7 @@ def test_commits_with_the_same_kernel_are_one(tmp_path: Path) -> None:
     images = {commit: f"{int(commit, 16) // 8}" for commit in COMMITS}
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[40])), FakeKernelBuilds(images))
     answer = bisection.answer()
-    assert (answer.kind, answer.commits) == (Kind.CULPRIT, (COMMITS[40],))
+    assert (answer.kind, answer.commits) == (AnswerKind.CULPRIT, (COMMITS[40],))
     assert len({images[kernel.commit] for kernel in bisection.builds.taken if not kernel.without}) <= 8
 
 
@@ -78,7 +78,7 @@ def test_a_merge_is_entered(tmp_path: Path) -> None:
     culprit = inner[3]
     bisection = Bisection(tmp_path, FakeKernelBoots(_merged(culprit, inner)), inside={merge: inner})
     answer = bisection.answer()
-    assert (answer.kind, answer.commits) == (Kind.CULPRIT, (culprit,))
+    assert (answer.kind, answer.commits) == (AnswerKind.CULPRIT, (culprit,))
     assert ("cures", "yes: the merge that it lies in without it has not the loss") in facts(bisection.run(), answer)
     # The merge is not what is looked for: that it introduces the loss is enough to enter it.
     more = [kernel for kernel in bisection.builds.taken if not kernel.is_plain]
@@ -279,12 +279,12 @@ def _cured(kernel: str, seed: int) -> dict[str, float | None]:
 def test_a_loss_and_its_cure_between_equal_ends_are_found_by_a_scan(tmp_path: Path) -> None:
     bisection = Bisection(tmp_path, FakeKernelBoots(_cured))
     state, answer = bisection.run(), bisection.answer()
-    assert answer.kind is Kind.NO_REGRESSION
+    assert answer.kind is AnswerKind.NO_REGRESSION
     assert "--scan N looks at N commits" in dict(facts(state, answer))["between"]
     ends = len(bisection.boots.booted)
     bisection.scan = 5
     state, answer = bisection.run(), bisection.answer()
-    assert (answer.kind, answer.commits) == (Kind.CULPRIT, (COMMITS[20],))
+    assert (answer.kind, answer.commits) == (AnswerKind.CULPRIT, (COMMITS[20],))
     assert dict(facts(state, answer))["cured"].startswith(f"later: {COMMITS[-1]}")
     with bisection_log(tmp_path) as log:
         booted = [each for each in log.events if isinstance(each, Booted)]
@@ -298,7 +298,7 @@ def test_a_scan_that_finds_nothing_says_what_it_has_seen(tmp_path: Path) -> None
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(None)), FakeKernelBuilds(broken=frozenset({broken})))
     bisection.scan = 3
     state, answer = bisection.run(), bisection.answer()
-    assert answer.kind is Kind.NO_REGRESSION
+    assert answer.kind is AnswerKind.NO_REGRESSION
     assert answer.between is not None
     assert (len(answer.between.clear), answer.between.undecided) == (2, (broken,))
     told = list(facts(state, answer))

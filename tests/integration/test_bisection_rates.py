@@ -9,10 +9,10 @@ import pytest
 from bisectors import Bisector, Case, World, bayesect, git_bisect, ours, pinpoint
 
 from fsjoule.statistics.bisection.forecast import capacity, forecast, three_phases
-from fsjoule.statistics.bisection.levels import Levels
+from fsjoule.statistics.bisection.levels import LevelFilters
 from fsjoule.statistics.bisection.losses import likelihoods, loss_at
-from fsjoule.statistics.bisection.posterior import Search, possible_positions
-from fsjoule.statistics.bisection.question import Boot, Question
+from fsjoule.statistics.bisection.posterior import PlainBootEvidence, possible_positions
+from fsjoule.statistics.bisection.question import BisectionQuestion, BootFigures
 from fsjoule.statistics.evidence import KnownNoise
 
 POSITIONS = 16
@@ -24,15 +24,15 @@ LOSS = 0.04
 def test_the_posterior_is_as_sure_as_it_is_right(stalls: float, drift: float) -> None:
     """A calibrated posterior gives the truth, on average, the probability that it gives its own guesses."""
     case = Case("", LOSS, LOSS, stalls=stalls, drift=drift, positions=POSITIONS, budget=30)
-    question = Question(POSITIONS, (LOSS,))
+    question = BisectionQuestion(POSITIONS, (LOSS,))
     possible = possible_positions(question, {})
     truth, own = [], []
     for trial in range(60):
         rng = np.random.default_rng([3, trial])
         world = World.draw(case, rng)
-        search = Search.start(question)
+        search = PlainBootEvidence.start(question)
         for number, position in enumerate(rng.integers(0, POSITIONS, 24).tolist()):
-            search = search.after(Boot(position, number, (world.boot(position),)))
+            search = search.after(BootFigures(position, number, (world.boot(position),)))
         guesses = search.posterior(possible).first_bad
         truth.append(guesses[world.first_bad])
         own.append(np.square(guesses).sum() / guesses.sum())
@@ -50,7 +50,7 @@ def test_stated_errors_are_not_exceeded() -> None:
     boots = np.array([run.boots for run in runs])
     assert boots.mean() <= 1.3 * three_phases(case.positions, 2.5).boots
 
-    expected = forecast(Question(case.positions, (case.effect,)), (case.noise,))
+    expected = forecast(BisectionQuestion(case.positions, (case.effect,)), (case.noise,))
     assert boots.mean() == pytest.approx(expected.boots, rel=0.15)
     assert np.mean((expected.low <= boots) & (boots <= expected.high)) >= 0.8
     assert np.mean([run.builds for run in runs]) == pytest.approx(expected.builds, rel=0.2)
@@ -83,7 +83,7 @@ def test_levels_are_what_least_squares_finds() -> None:
     rng = np.random.default_rng(2)
     positions = rng.integers(0, 10, 30)
     figures = 7.0 + 0.05 * (positions >= 4) + rng.normal(0, 0.01, 30)
-    levels = Levels.start(KnownNoise(0.01, 200), np.log([1 - 2e-9, 1e-9, 1e-9]))
+    levels = LevelFilters.start(KnownNoise(0.01, 200), np.log([1 - 2e-9, 1e-9, 1e-9]))
     for number, (position, figure) in enumerate(zip(positions.tolist(), figures.tolist(), strict=True)):
         levels = levels.after(position, number, "", figure)
     stretch = levels.stretch(4)
@@ -102,15 +102,15 @@ def test_limits_are_the_published_ones() -> None:
 
 
 def test_a_forecast_says_what_the_budget_can_find() -> None:
-    enough = forecast(Question(1000, (0.05, 0.05), budget=200), (0.02, 0.1))
+    enough = forecast(BisectionQuestion(1000, (0.05, 0.05), budget=200), (0.02, 0.1))
     assert enough.within_budget
     assert enough.effects[0] < 0.05  # the calmer metric decides
     assert enough.low < enough.boots < enough.high <= 200
-    scarce = forecast(Question(1000, (0.02,), budget=200), (0.02,))
+    scarce = forecast(BisectionQuestion(1000, (0.02,), budget=200), (0.02,))
     assert not scarce.within_budget
     assert scarce.effects[0] > 0.02
-    again = forecast(Question(1000, scarce.effects, budget=200), (0.02,))
+    again = forecast(BisectionQuestion(1000, scarce.effects, budget=200), (0.02,))
     assert again.high == pytest.approx(200, abs=1)
-    assert math.isinf(forecast(Question(1000, (0.02,), budget=12), (0.001,)).effects[0])
+    assert math.isinf(forecast(BisectionQuestion(1000, (0.02,), budget=12), (0.001,)).effects[0])
     with pytest.raises(ValueError, match="noise"):
-        forecast(Question(1000, (0.02,)), (0.0,))
+        forecast(BisectionQuestion(1000, (0.02,)), (0.0,))

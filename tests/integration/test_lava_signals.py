@@ -14,7 +14,7 @@ from results_factory import make_run
 from fsjoule.ci.lava.signals import Signals, signals_of
 from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
-from fsjoule.statistics.gate import State
+from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.verdicts.finding import Finding, Subject
@@ -120,7 +120,7 @@ def test_a_gates_answer_is_told_by_figure(said: list[str]) -> None:
             1.0,
             1.0,
             (4, 4),
-            State(outcome, more=False, pairs=4),
+            SequentialState(outcome, more=False, pairs=4),
         )
         for outcome, ratio in shown
     )

@@ -8,15 +8,15 @@ from rules import gate
 from simulation import PLAIN, STALLS, Scenario, trials
 
 from fsjoule.model.metrics import Figure, Metric
-from fsjoule.statistics.gate import Gate, Rates, SequentialTest, State
+from fsjoule.statistics.gate import ErrorRates, Gate, SequentialState, SequentialTest
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 
-RATES = Rates(smallest_effect=0.05)
+RATES = ErrorRates(smallest_effect=0.05)
 CALM = (100.0, 100.3, 99.8, 100.1, 99.9, 100.2)
 
 
-def feed(test: SequentialTest, baseline: tuple[Figure, ...], candidate: tuple[Figure, ...]) -> State:
+def feed(test: SequentialTest, baseline: tuple[Figure, ...], candidate: tuple[Figure, ...]) -> SequentialState:
     for pair in zip(baseline, candidate, strict=True):
         if not test.add(*pair).more:
             break
@@ -50,7 +50,7 @@ def test_decisions(more_is_better: bool, factor: float, decision: Outcome) -> No
 
 
 def test_no_decision_before_the_least_number_of_pairs() -> None:
-    test = SequentialTest(Rates(smallest_effect=0.05, least_pairs=5), more_is_better=True)
+    test = SequentialTest(ErrorRates(smallest_effect=0.05, least_pairs=5), more_is_better=True)
     states = [test.add(a, b) for a, b in zip(CALM, by(0.5), strict=True)]
     assert [state.decision for state in states[:4]] == [Outcome.UNDECIDED] * 4
     assert states[4].decision is Outcome.REGRESSED
@@ -59,7 +59,7 @@ def test_no_decision_before_the_least_number_of_pairs() -> None:
 
 def test_noise_beyond_the_budget_is_undecided() -> None:
     rng = np.random.default_rng(1)
-    test = SequentialTest(Rates(smallest_effect=0.05, budget_pairs=4), more_is_better=True)
+    test = SequentialTest(ErrorRates(smallest_effect=0.05, budget_pairs=4), more_is_better=True)
     state = feed(test, tuple(rng.lognormal(0, 0.3, 9)), tuple(rng.lognormal(0, 0.3, 9)))
     assert state.decision is Outcome.UNDECIDED
     assert (state.more, state.pairs) == (False, 4)
@@ -70,7 +70,7 @@ def test_noise_beyond_the_budget_is_undecided() -> None:
 @pytest.mark.parametrize("wrong", [None, math.nan, math.inf, -math.inf, 0.0, -1.0])
 @pytest.mark.parametrize("swap", [False, True])
 def test_what_is_no_figure_is_named_and_never_decides(wrong: Figure, swap: bool) -> None:
-    test = SequentialTest(Rates(smallest_effect=0.05, budget_pairs=6), more_is_better=True)
+    test = SequentialTest(ErrorRates(smallest_effect=0.05, budget_pairs=6), more_is_better=True)
     pairs = [(wrong, figure) if swap else (figure, wrong) for figure in CALM]
     states = [test.add(*pair) for pair in pairs]
     assert {state.decision for state in states} == {Outcome.UNDECIDED}
@@ -88,7 +88,7 @@ def test_a_lost_pair_does_not_stop_the_others() -> None:
 
 
 def test_stalls_are_counted() -> None:
-    test = SequentialTest(Rates(smallest_effect=0.05, least_pairs=6), more_is_better=True)
+    test = SequentialTest(ErrorRates(smallest_effect=0.05, least_pairs=6), more_is_better=True)
     state = feed(test, CALM, (100.1, 60.0, 99.9, 100.2, 55.0, 100.0))
     assert state.decision is Outcome.NOT_REGRESSED
     assert (state.stalls_baseline, state.stalls_candidate) == (0, 2)
@@ -97,7 +97,7 @@ def test_stalls_are_counted() -> None:
 @pytest.mark.parametrize("scenario", [PLAIN, STALLS, Scenario(0.06)])
 def test_the_stepper_decides_what_the_simulations_count(scenario: Scenario) -> None:
     baseline, candidate = trials(np.random.default_rng(3), scenario, 12, 10, loss=0.05)
-    rates = Rates(smallest_effect=0.05, budget_pairs=10)
+    rates = ErrorRates(smallest_effect=0.05, budget_pairs=10)
     calls = gate(rates)(baseline, candidate)
     for i in range(12):
         figures = (tuple(np.exp(side[i]).tolist()) for side in (baseline, candidate))
@@ -179,7 +179,7 @@ def test_an_interval_holds_whenever_one_stops(loss: float, noise: float) -> None
     held: list[bool] = []
     widths: list[float] = []
     for _ in range(12):
-        test = SequentialTest(Rates(0.05, budget_pairs=4, alpha=1e-9, beta=1e-9), more_is_better=True)
+        test = SequentialTest(ErrorRates(0.05, budget_pairs=4, alpha=1e-9, beta=1e-9), more_is_better=True)
         inside, width = True, 0.0
         while test.state.more:
             baseline, candidate = 100 * np.exp(rng.normal(0, noise, 2))
@@ -197,7 +197,7 @@ def test_an_interval_holds_whenever_one_stops(loss: float, noise: float) -> None
 
 
 def test_an_interval_is_of_the_ratio_whatever_is_better() -> None:
-    more, less = (SequentialTest(Rates(0.05), more_is_better=better) for better in (True, False))
+    more, less = (SequentialTest(ErrorRates(0.05), more_is_better=better) for better in (True, False))
     assert more.interval() is None
     for figure in (100.0, 101.0, 100.5):
         more.add(figure, figure * 0.9)
@@ -212,7 +212,7 @@ def test_an_interval_is_of_the_ratio_whatever_is_better() -> None:
 @pytest.mark.parametrize("noise", [0.000001, 0.0003, 0.0005])
 def test_a_loss_between_two_of_the_grid_is_found_as_well(noise: float) -> None:
     """On a board in guest time, over eight figures: steps of a factor 2 left 2.8, 3, 5.5, 6 and 11 % undecided."""
-    rule = gate(Rates(smallest_effect=0.01, alpha=0.01 / 8, budget_pairs=5, least_pairs=2))
+    rule = gate(ErrorRates(smallest_effect=0.01, alpha=0.01 / 8, budget_pairs=5, least_pairs=2))
     for number, loss in enumerate((0.01, 0.02, 0.028, 0.03, 0.04, 0.055, 0.06, 0.08, 0.11, 0.16, 0.208, 0.3, 0.376)):
         found = rule(*trials(np.random.default_rng(number), Scenario(noise), 5, 5, loss=loss))
         assert found.regressed.all(), loss
@@ -222,7 +222,7 @@ def test_a_loss_between_two_of_the_grid_is_found_as_well(noise: float) -> None:
 
 
 def test_a_tenth_of_a_percent_is_found_where_the_noise_is_that_of_instructions() -> None:
-    rule = gate(Rates(smallest_effect=0.001, alpha=0.01 / 8, budget_pairs=8, least_pairs=2))
+    rule = gate(ErrorRates(smallest_effect=0.001, alpha=0.01 / 8, budget_pairs=8, least_pairs=2))
     found = rule(*trials(np.random.default_rng(8), Scenario(0.0001), 20, 8, loss=0.001))
     assert found.regressed.all()
     assert found.boots.mean() / 2 <= 4

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from git_bayesect import Bisector as Bayesect
 from scipy import stats
 
-from fsjoule.statistics.bisection.answer import Answer, Kind
-from fsjoule.statistics.bisection.posterior import Search
-from fsjoule.statistics.bisection.question import Boot, Evidence, Question
+from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer
+from fsjoule.statistics.bisection.posterior import PlainBootEvidence
+from fsjoule.statistics.bisection.question import BisectionEvidence, BisectionQuestion, BootFigures
 from fsjoule.statistics.bisection.step import step_of
 
 Floats = npt.NDArray[np.float64]
@@ -97,21 +97,21 @@ class Bisector(Protocol):
 def ours(world: World, *, seed: int) -> Run:
     """`fsjoule bisect`, boot by boot; `next_step` on the whole log gives the same."""
     case = world.case
-    search = Search.start(Question(case.positions, (case.effect,), budget=case.budget, seed=seed))
-    evidence = Evidence()
-    while not isinstance(step := step_of(search, evidence), Answer):
+    search = PlainBootEvidence.start(BisectionQuestion(case.positions, (case.effect,), budget=case.budget, seed=seed))
+    evidence = BisectionEvidence()
+    while not isinstance(step := step_of(search, evidence), BisectionAnswer):
         if step.position in world.untestable:
-            evidence = Evidence(evidence.boots, evidence.untestable | {step.position})
+            evidence = BisectionEvidence(evidence.boots, evidence.untestable | {step.position})
             continue
         number = len(evidence.boots)
-        boot = Boot(step.position, number, (world.boot(step.position),), "", step.purpose, step.variant)
-        evidence = Evidence((*evidence.boots, boot), evidence.untestable)
+        boot = BootFigures(step.position, number, (world.boot(step.position),), "", step.purpose, step.variant)
+        evidence = BisectionEvidence((*evidence.boots, boot), evidence.untestable)
         search = search.after(boot)
-    says: dict[Kind, Says] = {
-        Kind.NO_REGRESSION: "nothing there",
-        Kind.UNDECIDED: "no answer",
-        Kind.CULPRIT: world.says(step.standing.members),
-        Kind.SET: world.says(step.standing.members),
+    says: dict[AnswerKind, Says] = {
+        AnswerKind.NO_REGRESSION: "nothing there",
+        AnswerKind.UNDECIDED: "no answer",
+        AnswerKind.CULPRIT: world.says(step.standing.members),
+        AnswerKind.SET: world.says(step.standing.members),
     }
     return _run(world, says[step.kind], step.error)
 

@@ -10,7 +10,7 @@ from output import Report, Share, arguments
 from rules import Rule, gate, otava, threshold, verdict, welch
 from simulation import Scenario, trials
 
-from fsjoule.statistics.gate import Rates
+from fsjoule.statistics.gate import ErrorRates
 
 # Boots a side for the rules that fix their number: as many as the gate takes on average, and more.
 _FEW, _MANY = 6, 10
@@ -31,7 +31,7 @@ def rules(loss: float, scenario: Scenario) -> dict[str, Rule]:
     }
     if scenario.one_after_the_other:
         return others  # the gate never runs that way
-    return {"gate": gate(Rates(smallest_effect=loss, budget_pairs=_BUDGET_PAIRS)), **others}
+    return {"gate": gate(ErrorRates(smallest_effect=loss, budget_pairs=_BUDGET_PAIRS)), **others}
 
 
 def scenarios(noise: float) -> dict[str, Scenario]:

@@ -13,7 +13,7 @@ from rules import Calls, gate
 from simulation import Scenario, trials
 
 from fsjoule.statistics.evidence import KnownNoise
-from fsjoule.statistics.gate import Rates
+from fsjoule.statistics.gate import ErrorRates
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,15 @@ class Case:
 
     boots: Scenario
     loss: float
-    rates: Rates
+    rates: ErrorRates
     history: KnownNoise | None = None
 
 
-USUAL: Final = Rates(smallest_effect=0.05)
+USUAL: Final = ErrorRates(smallest_effect=0.05)
 # One of forty tests of a gate: the whole gate's alpha is split.
 ONE_OF_FORTY: Final = replace(USUAL, alpha=USUAL.alpha / 40, budget_pairs=30)
 # A deterministic board: two boots of each side, and a loss of 1 %.
-TWO_BOOTS: Final = Rates(smallest_effect=0.01, budget_pairs=2, least_pairs=2)
+TWO_BOOTS: Final = ErrorRates(smallest_effect=0.01, budget_pairs=2, least_pairs=2)
 
 NOISES: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.08)
 STALLS: Final = (0.02, 0.05, 0.1, 0.2)

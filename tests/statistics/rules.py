@@ -14,7 +14,7 @@ from scipy import stats
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.comparison import Comparison, compare
 from fsjoule.statistics.evidence import Hypotheses, KnownNoise, evidence
-from fsjoule.statistics.gate import Rates, smallest_loss
+from fsjoule.statistics.gate import ErrorRates, smallest_loss
 from fsjoule.statistics.outcome import Outcome
 
 Floats = npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ class Rule(Protocol):
     def __call__(self, baseline: Floats, candidate: Floats) -> Calls: ...
 
 
-def gate(rates: Rates, known: KnownNoise | None = None) -> Rule:
+def gate(rates: ErrorRates, known: KnownNoise | None = None) -> Rule:
     """The sequential test of `fsjoule gate`, many trials at once; the stepper asks the same function."""
     hypotheses = Hypotheses.about(smallest_loss(rates.smallest_effect, more_is_better=True))
 
@@ -67,7 +67,7 @@ def gate(rates: Rates, known: KnownNoise | None = None) -> Rule:
 
 
 def _stops(
-    baseline: Floats, candidate: Floats, rates: Rates, hypotheses: Hypotheses, known: KnownNoise | None
+    baseline: Floats, candidate: Floats, rates: ErrorRates, hypotheses: Hypotheses, known: KnownNoise | None
 ) -> Stops:
     found = evidence(baseline, candidate, hypotheses, known)
     pairs = baseline.shape[1]

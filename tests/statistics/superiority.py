@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from output import Cell, Report, Share, arguments, told
 
-from fsjoule.statistics.superiority import GUEST_TIME, KERNELS, REAL_TIME, Rule, e_bh, evidence
+from fsjoule.statistics.superiority import GUEST_TIME, KERNELS, REAL_TIME, SuperiorityRule, e_bh, evidence
 
 Floats = npt.NDArray[np.float64]
 Shape = tuple[int, int, int, int]
@@ -216,7 +216,7 @@ class Judged:
         return self.better | self.worse
 
 
-def judge(logarithms: Floats, rule: Rule) -> Judged:
+def judge(logarithms: Floats, rule: SuperiorityRule) -> Judged:
     """Follow each run until all of its statements are decided, as `superiority.statements` does."""
     pairs = np.array(list(combinations(range(logarithms.shape[2]), 2)))
     differences = logarithms[:, :, pairs[:, 0]] - logarithms[:, :, pairs[:, 1]]
@@ -254,7 +254,7 @@ class Case:
     effect: float = 0.0
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> SuperiorityRule:
         if self.noise in BETWEEN_KERNELS:
             return KERNELS
         return GUEST_TIME if self.noise == "guest time" else REAL_TIME

@@ -15,7 +15,7 @@ from simulation import Scenario, boots, trials
 from fsjoule.statistics.changepoints import Nomination, nominate
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.statistics.gate import Rates
+from fsjoule.statistics.gate import ErrorRates
 from fsjoule.statistics.outcome import Confirmed
 
 Floats = npt.NDArray[np.float64]
@@ -35,7 +35,7 @@ class Tally:
     fresh_boots: int = 0
 
 
-def follow(values: Floats, fresh: FreshBoots, rates: Rates, tally: Tally) -> None:
+def follow(values: Floats, fresh: FreshBoots, rates: ErrorRates, tally: Tally) -> None:
     """One series, point by point. A change point is run anew once, unless it moves by three points or more."""
     finder = RupturesFinder()
     known: list[int] = []
@@ -71,7 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     settings = {"points": POINTS, "noise": options.noise, "series": options.trials, "seed": options.seed}
     report = Report("Trend: nominated, then confirmed by fresh boots", settings)
-    rates = Rates(smallest_effect=0.05)
+    rates = ErrorRates(smallest_effect=0.05)
     for title, scenario, loss in (
         ("no change", Scenario(options.noise), 0.0),
         ("no change, 5 % stalls", Scenario(options.noise, stalls=0.05), 0.0),

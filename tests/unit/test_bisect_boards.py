@@ -17,7 +17,7 @@ from fsjoule.errors import LabError, StorageError
 from fsjoule.model.lab import Exporter, LabFacts
 from fsjoule.ports import KernelBoots
 from fsjoule.runs.bisect.boots import SpareBoards, board_of
-from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.store.bisection import Booted, Skipped, bisection_log
 from fsjoule.testing import FakeKernelBoots
 
@@ -52,7 +52,7 @@ def test_the_next_board_goes_on_where_one_died_with_a_level_of_its_own(tmp_path:
     first = board("evk-1", 1.0, [*[None] * 9, LabError("the meter is silent")])
     second = board("evk-2", 1.2)
     answer = bisection(tmp_path, first, second, said=said).answer()
-    assert (answer.kind, answer.commits) == (Kind.CULPRIT, (COMMITS[41],))
+    assert (answer.kind, answer.commits) == (AnswerKind.CULPRIT, (COMMITS[41],))
     assert said == ["board 1 of 2 is out: the meter is silent; going on with the next one"]
     names = booted_on(tmp_path)
     assert names[:9] == ["virtual evk-1"] * 9

@@ -21,7 +21,7 @@ from fsjoule.report.explanation import words
 from fsjoule.report.explanation.document import to_folded
 from fsjoule.report.explanation.section import draw
 from fsjoule.runs.explain import explain_gated
-from fsjoule.statistics.gate import State
+from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.index.database import open_index
@@ -298,12 +298,12 @@ def test_a_run_without_profiles_or_symbols_says_what_it_lacks(fsjoule: CommandLi
 def test_a_gate_explains_the_series_that_regressed(tmp_path: Path) -> None:
     run = write_profiled(tmp_path / "results")
     worse = next(each for each in load_run(run).measurements if each.slug == "btrfs-write-16k").series
-    finding: Finding[State] = Finding(
+    finding: Finding[SequentialState] = Finding(
         Subject("key", worse, simulated=True, label="btrfs write-16k"),
         Metric.THROUGHPUT,
         Outcome.REGRESSED,
         *(0.9, None, 0.02, 10.0, 9.0, (2, 2)),
-        State(Outcome.REGRESSED, more=False, pairs=2, ratio=0.9),
+        SequentialState(Outcome.REGRESSED, more=False, pairs=2, ratio=0.9),
     )
     sides = GateSide("6.1", "6.1"), GateSide("6.12", "6.12")
     gated = Gated(GateVerdict.REGRESSED, *sides, Policy(), "decided", findings=(finding,), folder=str(run))

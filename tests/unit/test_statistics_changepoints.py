@@ -15,11 +15,11 @@ from fsjoule.statistics import finder as module
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.statistics.gate import Rates, State
+from fsjoule.statistics.gate import ErrorRates, SequentialState
 from fsjoule.statistics.outcome import Confirmed
 
 Floats = npt.NDArray[np.float64]
-RATES = Rates(smallest_effect=0.05)
+RATES = ErrorRates(smallest_effect=0.05)
 
 
 class Fixed:
@@ -144,7 +144,7 @@ def pairs(ratio: float, count: int = 12) -> list[tuple[float | None, float | Non
     return [(float(a), float(b * ratio)) for a, b in np.exp(rng.normal(0, 0.01, (count, 2)))]
 
 
-def confirm(nomination: Nomination, fresh: list[tuple[float | None, float | None]]) -> State:
+def confirm(nomination: Nomination, fresh: list[tuple[float | None, float | None]]) -> SequentialState:
     test = confirming_test(nomination, RATES)
     return [test.add(*pair) for pair in fresh][-1]
 

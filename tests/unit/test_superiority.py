@@ -14,7 +14,7 @@ from fsjoule.statistics.ratios import Floats
 from fsjoule.statistics.superiority import (
     GUEST_TIME,
     REAL_TIME,
-    Statement,
+    SuperiorityStatement,
     _effects,
     _Evidence,
     e_bh,
@@ -23,7 +23,7 @@ from fsjoule.statistics.superiority import (
 )
 
 
-def one(differences: list[float], noise: float = 0.005) -> Statement:
+def one(differences: list[float], noise: float = 0.005) -> SuperiorityStatement:
     """The statement of a run with a single figure of two sides; the run has at least this noise."""
     ((found,),) = statements([[np.array(differences)]], replace(REAL_TIME, least_noise=noise))
     return found
@@ -107,7 +107,7 @@ def test_boots_that_agree_by_chance_are_not_without_noise() -> None:
 
 
 def test_nothing_is_decided_before_its_boots_and_a_forecast_says_when() -> None:
-    assert one([]) == Statement(Outcome.UNDECIDED, 0, more_boots=3)
+    assert one([]) == SuperiorityStatement(Outcome.UNDECIDED, 0, more_boots=3)
     two = one([0.3, 0.31])
     assert (two.outcome, two.more_boots) == (Outcome.UNDECIDED, 1)
     ((found,),) = statements([[np.array([0.3, 0.31])]], GUEST_TIME)

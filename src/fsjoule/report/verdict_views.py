@@ -258,12 +258,12 @@ class BisectionView(VerdictView):
 
     @property
     def cases(self) -> Sequence[VerdictCase]:
-        from fsjoule.statistics.bisection.answer import Kind
+        from fsjoule.statistics.bisection.answer import AnswerKind
 
         states: Final = {
-            Kind.CULPRIT: CaseState.FAILED,
-            Kind.SET: CaseState.FAILED,
-            Kind.NO_REGRESSION: CaseState.PASSED,
+            AnswerKind.CULPRIT: CaseState.FAILED,
+            AnswerKind.SET: CaseState.FAILED,
+            AnswerKind.NO_REGRESSION: CaseState.PASSED,
         }
         answered = self.state.answered
         state = CaseState.SKIPPED if answered is None else states.get(answered.kind, CaseState.SKIPPED)

@@ -26,7 +26,7 @@ from fsjoule.runs.explain import explain_run
 from fsjoule.runs.pairs import Pair, Test, measure_pairs
 from fsjoule.runs.request import check_boards, check_profiled, choose
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
-from fsjoule.statistics.gate import Rates, SequentialTest
+from fsjoule.statistics.gate import ErrorRates, SequentialTest
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
@@ -192,10 +192,10 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
     return Again(run.folder, measured.plan.kernels, tuple(done), frozenset(confirmed))
 
 
-def _rates(change: Change, policy: Policy) -> Rates:
+def _rates(change: Change, policy: Policy) -> ErrorRates:
     """The test's rates; a change smaller than the policy's effect is tested at its own size."""
     nominated = max(_SMALLEST_EFFECT, abs(change.ratio - 1))
-    return Rates(
+    return ErrorRates(
         smallest_effect=min(policy.effect_of(change.history.metric), nominated),
         alpha=policy.alpha,
         beta=policy.beta,
@@ -207,7 +207,7 @@ def _rates(change: Change, policy: Policy) -> Rates:
 class Tests:
     """The sequential tests of all changes that share their boots; each runs until it has decided."""
 
-    def __init__(self, changes: Iterable[Change], rates: dict[Test, Rates], say: Say) -> None:
+    def __init__(self, changes: Iterable[Change], rates: dict[Test, ErrorRates], say: Say) -> None:
         by_key = {(change.history.series, change.history.metric): change for change in changes}
         self.of: dict[Test, SequentialTest] = {
             key: confirming_test(change.nomination, rates[key]) for key, change in by_key.items()
@@ -252,7 +252,7 @@ def _untold(tests: Iterable[Test], pair: Pair) -> str | None:
 
 
 def _told(
-    change: Change, trend: Trend, test: SequentialTest, rates: Rates, *, run_id: str, made_utc: str
+    change: Change, trend: Trend, test: SequentialTest, rates: ErrorRates, *, run_id: str, made_utc: str
 ) -> Confirmation:
     return Confirmation(
         made_utc=made_utc,

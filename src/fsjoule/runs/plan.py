@@ -34,7 +34,7 @@ from fsjoule.report.oneline import plan_lines
 from fsjoule.runs.held_lab import HeldLab, check_equipment
 from fsjoule.runs.request import MOST_MEASUREMENTS, Request, check_profiled, least_boots
 from fsjoule.statistics.order import Turn, interleaved
-from fsjoule.statistics.superiority import Rule
+from fsjoule.statistics.superiority import SuperiorityRule
 from fsjoule.store.files import check_writable
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Rates, Space, Suite, check_fits, learned, plan_entries
@@ -55,7 +55,7 @@ class Repetition:
     """
 
     plan: Plan
-    rule: Rule
+    rule: SuperiorityRule
     least: int
     step: int = 1
     until: int = 0

@@ -21,7 +21,7 @@ from fsjoule.model.labels import counted, listed
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import UNTIL_DECIDED
 from fsjoule.runs.resume import Resumed, resume
-from fsjoule.statistics.superiority import Rule
+from fsjoule.statistics.superiority import SuperiorityRule
 from fsjoule.suites import Suite, suite, suite_of
 from fsjoule.verdicts.filesystems import rule_of
 
@@ -332,7 +332,7 @@ def matching(select: str | None) -> Callable[[str], bool]:
     return matches
 
 
-def least_boots(suite: Suite, rule: Rule) -> int:
+def least_boots(suite: Suite, rule: SuperiorityRule) -> int:
     """The repetitions before anything is decided. What a suite counts (files lost) needs as many as the suite says."""
     judged = all(isinstance(each, FioWorkload | TimedWorkload) for part in suite.leaves for each in part.workloads)
     return rule.least_boots if judged else suite.repeat

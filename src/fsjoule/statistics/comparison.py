@@ -17,7 +17,7 @@ from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.nights import LEAST_RUNS, SidesEvidence, sides_evidence
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Floats, Interval, Ratio, ratio_of_medians
-from fsjoule.statistics.superiority import KERNELS, Statement, e_bh, statements
+from fsjoule.statistics.superiority import KERNELS, SuperiorityStatement, e_bh, statements
 
 S = TypeVar("S")
 
@@ -201,7 +201,7 @@ def usable_pairs(comparison: Comparison[S]) -> tuple[Floats, Floats]:
     return baseline, candidate
 
 
-def _of_pair(comparison: Comparison[S], statement: Statement, criteria: Criteria) -> Verdict[S]:
+def _of_pair(comparison: Comparison[S], statement: SuperiorityStatement, criteria: Criteria) -> Verdict[S]:
     left_out = tuple(
         f"pair {number}: {side}: {wrong}"
         for number, pair in enumerate(zip(comparison.baseline, comparison.candidate, strict=True), start=1)

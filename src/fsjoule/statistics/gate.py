@@ -23,7 +23,7 @@ _STALL_SIGMAS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class ErrorRates:
     """A sequential test's error rates and budget.
 
     `alpha` bounds the chance of `regressed` without a loss, `beta` the chance of `not regressed` with a loss of at
@@ -39,7 +39,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SequentialState:
     """The state of a sequential test.
 
     `more` is False once it is decided or its budget is used up. `ratio` is the median over pairs of candidate over
@@ -64,7 +64,7 @@ class State:
 class SequentialTest:
     """Takes interleaved pairs of boots, not chosen by their figures, and says whether it needs more."""
 
-    def __init__(self, rates: Rates, *, more_is_better: bool, known: KnownNoise | None = None) -> None:
+    def __init__(self, rates: ErrorRates, *, more_is_better: bool, known: KnownNoise | None = None) -> None:
         self._rates = rates
         self._sign = 1.0 if more_is_better else -1.0
         self._known_noise = known
@@ -73,13 +73,13 @@ class SequentialTest:
         self._candidate: list[float] = []
         self._unusable: list[str] = []
         self._offered = 0
-        self._state = State(Outcome.UNDECIDED, rates.budget_pairs > 0, 0)
+        self._state = SequentialState(Outcome.UNDECIDED, rates.budget_pairs > 0, 0)
 
     @property
-    def state(self) -> State:
+    def state(self) -> SequentialState:
         return self._state
 
-    def add(self, baseline: Figure, candidate: Figure) -> State:
+    def add(self, baseline: Figure, candidate: Figure) -> SequentialState:
         """Take one more pair; returns the new state.
 
         A pair with a figure that is missing, not finite or not above zero is named and not used. Nothing changes after
@@ -109,11 +109,11 @@ class SequentialTest:
         low, high = sorted(math.exp(self._sign * bound) for bound in bounds)
         return Interval(low, high)
 
-    def _judge(self) -> State:
+    def _judge(self) -> SequentialState:
         used = len(self._baseline)
         open_budget = self._offered < self._rates.budget_pairs
         if not used:
-            return State(Outcome.UNDECIDED, open_budget, 0, unusable=tuple(self._unusable))
+            return SequentialState(Outcome.UNDECIDED, open_budget, 0, unusable=tuple(self._unusable))
         baseline, candidate = np.array(self._baseline), np.array(self._candidate)
         found = evidence(baseline, candidate, self._hypotheses, self._known_noise, last_only=True)
         regressed = float(found.regressed[-1]) / -math.log(self._rates.alpha)
@@ -122,7 +122,7 @@ class SequentialTest:
         if used >= self._rates.least_pairs and max(regressed, not_regressed) >= 1:
             decision = Outcome.REGRESSED if regressed >= 1 else Outcome.NOT_REGRESSED
         noise = float(found.relative_noise[-1])
-        return State(
+        return SequentialState(
             decision=decision,
             more=decision is Outcome.UNDECIDED and open_budget,
             pairs=used,
@@ -141,7 +141,7 @@ class GateState(Generic[K]):
     """The state of a gate: the overall `decision`, each test's state, and the tests that need `more` pairs."""
 
     decision: Outcome
-    tests: Mapping[tuple[K, Metric], State]
+    tests: Mapping[tuple[K, Metric], SequentialState]
     more: tuple[tuple[K, Metric], ...]
 
 
@@ -163,7 +163,7 @@ class Gate(Generic[K]):
         given = known_noise or {}
         self._tests = {
             (series, metric): SequentialTest(
-                Rates(
+                ErrorRates(
                     smallest_effect=policy.effect_of(metric),
                     alpha=policy.alpha / len(set(tests)),
                     beta=policy.beta,

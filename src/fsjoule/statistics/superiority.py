@@ -38,7 +38,7 @@ _FARTHEST: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class SuperiorityRule:
     """Effects and noise are differences of logarithms.
 
     `false_discoveries` bounds the share of false statements among those of a run that call a side better;
@@ -56,15 +56,15 @@ class Rule:
     equal_evidence: float = 100.0
 
 
-REAL_TIME: Final = Rule(least_noise=0.005, least_boots=3)
+REAL_TIME: Final = SuperiorityRule(least_noise=0.005, least_boots=3)
 # Most figures do not move at all there, but a single boot can jump by 2 % (docs/deterministic-figures.md).
-GUEST_TIME: Final = Rule(least_noise=0.01, least_boots=2)
+GUEST_TIME: Final = SuperiorityRule(least_noise=0.01, least_boots=2)
 # Two kernels whose boots take turns, on any board: each has its own boot, whose level all its figures share.
-KERNELS: Final = Rule(least_noise=0.01, least_boots=3)
+KERNELS: Final = SuperiorityRule(least_noise=0.01, least_boots=3)
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SuperiorityStatement:
     """What is known of one figure of two sides after `boots` boots of both.
 
     `outcome` is improved or regressed (the first side is better or worse), unchanged (equal), or undecided. `ratio` is
@@ -108,7 +108,7 @@ def residual_noise(figures: Sequence[Sequence[Floats]]) -> float | None:
     return math.sqrt(float(np.mean(variances))) if variances else None
 
 
-def statements(figures: Sequence[Sequence[Floats]], rule: Rule) -> list[list[Statement]]:
+def statements(figures: Sequence[Sequence[Floats]], rule: SuperiorityRule) -> list[list[SuperiorityStatement]]:
     """The statements of one run, in the order of `figures`: for each figure, the differences of each pair of sides.
 
     A difference is a boot's log(first) - log(second), better above 0; shape (boots,). A pair may have no boot.
@@ -136,7 +136,7 @@ def e_bh(log_e_values: Floats, rate: float) -> np.ndarray[tuple[int], np.dtype[n
 
 
 def evidence(
-    boots: Floats, mean: Floats, squares: Floats, noise: Floats | float, rule: Rule
+    boots: Floats, mean: Floats, squares: Floats, noise: Floats | float, rule: SuperiorityRule
 ) -> tuple[Floats, Floats, Floats]:
     """The logarithms of the evidence for better, worse and equal; all arrays broadcast, shape (...,).
 
@@ -165,7 +165,7 @@ def evidence(
 class _Evidence:
     """The evidence of one statement, and the forecast of the boots that it takes."""
 
-    def __init__(self, differences: Floats, noise: float, rule: Rule) -> None:
+    def __init__(self, differences: Floats, noise: float, rule: SuperiorityRule) -> None:
         self._rule = rule
         self._noise = noise
         self._boots = len(differences)
@@ -180,13 +180,13 @@ class _Evidence:
         better, worse, equal = map(float, found)
         return better, worse, equal
 
-    def statement(self, better: bool, worse: bool, needed: float) -> Statement:
+    def statement(self, better: bool, worse: bool, needed: float) -> SuperiorityStatement:
         if not self._boots:
-            return Statement(Outcome.UNDECIDED, 0, more_boots=self._rule.least_boots)
+            return SuperiorityStatement(Outcome.UNDECIDED, 0, more_boots=self._rule.least_boots)
         outcome = Outcome.UNDECIDED
         if self._boots >= self._rule.least_boots:
             outcome = self._outcome(better=better, worse=worse)
-        return Statement(
+        return SuperiorityStatement(
             outcome=outcome,
             boots=self._boots,
             ratio=math.exp(self._mean),

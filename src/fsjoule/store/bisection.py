@@ -23,7 +23,7 @@ from fsjoule.host.inside import DOCUMENT_BYTES, read_inside, shown
 from fsjoule.host.json_text import json_text
 from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
-from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.statistics.evidence import KnownNoise
 
@@ -160,7 +160,7 @@ class Answered:
     """The answer in a line. What it rests on follows from the lines above."""
 
     made_utc: str
-    kind: Kind
+    kind: AnswerKind
     text: str
     event: Literal["answered"] = "answered"
 

@@ -17,13 +17,13 @@ from fsjoule.model.series import Series
 from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Floats
-from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, Rule, Statement, statements
+from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, SuperiorityRule, SuperiorityStatement, statements
 from fsjoule.verdicts.finding import Finding, Subject
 
 # Forty variants in eight operations have 12,480 pairs.
 MOST_PAIRS: Final = 20_000
 
-Preferred = Finding[Statement]
+Preferred = Finding[SuperiorityStatement]
 """A figure of two filesystems: the first of a contest is the candidate, the other one the baseline."""
 
 
@@ -68,11 +68,11 @@ class Contest:
         return None if None in needed else max(each for each in needed if each is not None)
 
 
-def rule_of(*, guest_time: bool) -> Rule:
+def rule_of(*, guest_time: bool) -> SuperiorityRule:
     return GUEST_TIME if guest_time else REAL_TIME
 
 
-def contests(measurements: Sequence[Measurement], rule: Rule | None = None) -> tuple[Contest, ...]:
+def contests(measurements: Sequence[Measurement], rule: SuperiorityRule | None = None) -> tuple[Contest, ...]:
     """A contest per operation, kernel and figure that at least two filesystems have; invalid measurements are left out.
 
     They come in the order of the operations' first measurements, speed before energy. All pairs of all contests are
@@ -132,7 +132,7 @@ class _Entered:
             found.append(sign * np.array([better[boot] - worse[boot] for boot in boots], dtype=np.float64))
         return found
 
-    def contest(self, judged: Sequence[Statement], rule: Rule) -> Contest:
+    def contest(self, judged: Sequence[SuperiorityStatement], rule: SuperiorityRule) -> Contest:
         first, *others = self.names
         return Contest(
             workload=self.sample.workload,
@@ -145,7 +145,7 @@ class _Entered:
             with_card=self.with_card,
         )
 
-    def _finding(self, better: str, worse: str, statement: Statement, rule: Rule) -> Preferred:
+    def _finding(self, better: str, worse: str, statement: SuperiorityStatement, rule: SuperiorityRule) -> Preferred:
         series, simulated = self.series[better], self.sample.simulated
         label = f"{better} against {worse}, {self.sample.workload.label}"
         ratio, interval = statement.change(more_is_better=self.metric.more_is_better)

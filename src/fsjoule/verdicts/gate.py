@@ -14,7 +14,7 @@ from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.series import Point, Series
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.figures import complaint
-from fsjoule.statistics.gate import Gate, GateState, State
+from fsjoule.statistics.gate import Gate, GateState, SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
@@ -182,7 +182,7 @@ class Judge:
         )
 
 
-def _outcome(state: State, interval: Interval | None, metric: Metric) -> Outcome:
+def _outcome(state: SequentialState, interval: Interval | None, metric: Metric) -> Outcome:
     """A test's outcome. The gate asks only whether a figure is worse, but certain improvements are reported."""
     if interval is None or state.decision is not Outcome.NOT_REGRESSED:
         return state.decision
@@ -208,7 +208,7 @@ def known_noise(points: Mapping[Series, Sequence[Point]], metrics: Sequence[Metr
     return found
 
 
-def _farthest(state: State) -> float:
+def _farthest(state: SequentialState) -> float:
     return max(state.towards_regressed, state.towards_not_regressed)
 
 

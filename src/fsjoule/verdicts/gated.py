@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.model.labels import without_passwords
-from fsjoule.statistics.gate import State
+from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.policy import Policy
 from fsjoule.verdicts.finding import Finding, KernelWarning
 
-Tested = Finding[State]
+Tested = Finding[SequentialState]
 """A figure of both sides with the state of its test."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from fsjoule.report.bisection import words
 from fsjoule.report.bisection.tables import first_bad
 from fsjoule.report.explanation.document import explained
-from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.verdicts.bisection.answer import Bisected, bisected
 from fsjoule.verdicts.bisection.state import State
 from fsjoule.verdicts.explanation.changes import Explanation
@@ -51,7 +51,7 @@ def git_log(state: State) -> str:
     lines = ["git bisect start", *(f"git bisect bad {each}" for each in state.asked.bad)]
     lines += [f"git bisect good {each}" for each in state.asked.good]
     lines += [f"git bisect skip {each}" for each in _skipped(state) if each not in ours]
-    if told is not None and told.kind is Kind.CULPRIT:
+    if told is not None and told.kind is AnswerKind.CULPRIT:
         lines += [f"git bisect good {told.parent}", f"git bisect bad {told.commits[0]}"]
     return "\n".join(lines) + "\n"
 

@@ -10,16 +10,16 @@ from rich.text import Text
 from fsjoule.report.bisection import words
 from fsjoule.report.bisection.tables import boot_table, commit_table, first_bad
 from fsjoule.report.terminal import room_of, table_lines
-from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.state import State
 
 _STYLES = {
-    Kind.CULPRIT: "bold red",
-    Kind.SET: "bold red",
-    Kind.NO_REGRESSION: "bold green",
-    Kind.UNDECIDED: "bold yellow",
-    Kind.UNTESTABLE: "bold yellow",
+    AnswerKind.CULPRIT: "bold red",
+    AnswerKind.SET: "bold red",
+    AnswerKind.NO_REGRESSION: "bold green",
+    AnswerKind.UNDECIDED: "bold yellow",
+    AnswerKind.UNTESTABLE: "bold yellow",
 }
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from fsjoule.model.labels import counted
-from fsjoule.statistics.bisection.answer import Answer, Kind, Standing
+from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Standing
 from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.answer import Bisected, Change
@@ -33,15 +33,15 @@ def lead(state: State, answer: Bisected | None, standing: Standing) -> str:
 def headline(state: State, answer: Bisected) -> str:
     """The answer in a line."""
     match answer.kind:
-        case Kind.CULPRIT:
+        case AnswerKind.CULPRIT:
             return f"first bad commit: {named(state, answer.commits[0])}"
-        case Kind.SET:
+        case AnswerKind.SET:
             return f"the first bad commit is one of {len(answer.commits)}, between which no kernel could be measured"
-        case Kind.NO_REGRESSION:
+        case AnswerKind.NO_REGRESSION:
             return f"no regression in this range{_why_none(answer)}"
-        case Kind.UNDECIDED:
+        case AnswerKind.UNDECIDED:
             return f"not decided within the budget of {counted(answer.boots, 'boot')}"
-        case Kind.UNTESTABLE:
+        case AnswerKind.UNTESTABLE:
             return "cannot be tested: an end of the range does not build, boot or do its work"
 
 
@@ -49,22 +49,22 @@ def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
     """The answer's grounds, by name, and its cost."""
     if answer is None:
         return
-    if answer.kind is Kind.SET:
+    if answer.kind is AnswerKind.SET:
         yield from (("one of", named(state, commit)) for commit in answer.commits)
-    name = "ends" if answer.kind is Kind.NO_REGRESSION and answer.layout is None else "change"
+    name = "ends" if answer.kind is AnswerKind.NO_REGRESSION and answer.layout is None else "change"
     for change in answer.changes:
         yield name, f"{change.figure}: {change.words} (95 %: {bounds(change)})"
-    if answer.kind is Kind.NO_REGRESSION and (least := _smaller_loss(answer)):
+    if answer.kind is AnswerKind.NO_REGRESSION and (least := _smaller_loss(answer)):
         yield (
             "smaller",
             f"they differ by less than was asked for: --effect {least:.1f}% and another --state find it",
         )
-    if answer.kind is Kind.NO_REGRESSION:
+    if answer.kind is AnswerKind.NO_REGRESSION:
         yield from _between(state, answer)
-    if answer.kind in {Kind.CULPRIT, Kind.SET}:
+    if answer.kind in {AnswerKind.CULPRIT, AnswerKind.SET}:
         sure = "more than 99.9" if answer.error < _LITTLE else f"{100 * (1 - answer.error):.1f}"
         yield "sure", f"{sure} %; the last good commit measured is {named(state, answer.parent)}"
-    if answer.kind is Kind.CULPRIT:
+    if answer.kind is AnswerKind.CULPRIT:
         yield "introduces", "yes: fresh boots of the commit and of its parent, in turn"
         end = "the merge that it lies in" if state.line.inside else "the bad end"
         yield "cures", _CURE[answer.cure].format(end=end)
@@ -133,10 +133,10 @@ def short(commit: str) -> str:
     return commit[:SHORT]
 
 
-def standing_of(state: State) -> tuple[Standing, Answer | None]:
+def standing_of(state: State) -> tuple[Standing, BisectionAnswer | None]:
     """Where the search stands, and its answer if there is one."""
     step = state.step()
-    return step.standing, step if isinstance(step, Answer) else None
+    return step.standing, step if isinstance(step, BisectionAnswer) else None
 
 
 _CURE = {

@@ -8,7 +8,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Series, Where
-from fsjoule.statistics.bisection.answer import Kind
+from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.store.bisection import Booted
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.states import keep_states
@@ -29,7 +29,7 @@ def keep_answer(index: Index, state: State, repository: Repository) -> int:
     Raises ResultError for a run folder that cannot be read.
     """
     sides = pair(state)
-    if state.answered is None or state.answered.kind is not Kind.CULPRIT or sides is None:
+    if state.answered is None or state.answered.kind is not AnswerKind.CULPRIT or sides is None:
         return 0
     metrics = tuple(dict.fromkeys(map(metric_of, state.asked.figures)))
     return keep_culprit(index, state.added(sides[1].commit), repository, _measured(state.booted[-1]), metrics)

@@ -21,9 +21,9 @@ from fsjoule.model.labels import counted
 from fsjoule.ports import KernelBoots, KernelBuilds, MadeAhead
 from fsjoule.report.bisection.words import forecast_line, headline
 from fsjoule.runs.bisect.recorded import EarlierRuns
-from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
+from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Measure, Standing
 from fsjoule.statistics.bisection.forecast import Forecast
-from fsjoule.statistics.bisection.question import Purpose, Variant
+from fsjoule.statistics.bisection.question import ImageVariant, Purpose
 from fsjoule.store.bisection import Answered, BisectionLog, Booted, Built, Line, Pools, Skipped, Waited
 from fsjoule.suites import repetition_seed
 from fsjoule.verdicts.bisection.answer import bisected
@@ -94,7 +94,7 @@ class Search:
             elif not (
                 self._scanning(state)
                 or self._narrowed(state, step)
-                or (step.kind is Kind.CULPRIT and self._entered(state, step.standing))
+                or (step.kind is AnswerKind.CULPRIT and self._entered(state, step.standing))
             ):
                 answer = bisected(state, step)
                 self.log.add(Answered(_now(), answer.kind, headline(state, answer)))
@@ -107,7 +107,7 @@ class Search:
         """
         state = State.of(self.log.events)
         step = state.step()
-        second = step.second if state.answered is not None and isinstance(step, Answer) else None
+        second = step.second if state.answered is not None and isinstance(step, BisectionAnswer) else None
         if second is None or second.gain:
             why = "there is no answer yet" if state.answered is None else "one loss explains all boots"
             why = why if second is None else "what lies besides it is a gain"
@@ -125,7 +125,7 @@ class Search:
         self.log.add(scan)
         return True
 
-    def _narrowed(self, state: State, answer: Answer) -> bool:
+    def _narrowed(self, state: State, answer: BisectionAnswer) -> bool:
         """Go on up to a commit that a scan found to be worse than both ends."""
         if answer.scanned is None or answer.scanned.worse is None:
             return False
@@ -355,7 +355,7 @@ def _outcomes(state: State, step: Measure) -> list[tuple[bool, float]]:
         sure = standing.probability if step.position >= standing.bad else 0.0
         bad = sure + (1 - standing.probability) / 2
         return [(True, bad), (False, 1 - bad)]
-    return [(step.position >= standing.bad and step.variant is not Variant.REVERTED, 1.0)]
+    return [(step.position >= standing.bad and step.variant is not ImageVariant.REVERTED, 1.0)]
 
 
 def _usual(state: State, *, bad: bool) -> Figures:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fsjoule.statistics.bisection.losses import Loss
-from fsjoule.statistics.bisection.question import Purpose, Variant
+from fsjoule.statistics.bisection.losses import LossEstimate
+from fsjoule.statistics.bisection.question import ImageVariant, Purpose
 from fsjoule.statistics.outcome import Confirmed
 
 
-class Kind(StrEnum):
+class AnswerKind(StrEnum):
     CULPRIT = "culprit"
     SET = "set"
     NO_REGRESSION = "no regression"
@@ -34,7 +34,7 @@ class Standing:
     bad: int
     members: tuple[int, ...]
     probability: float
-    losses: tuple[Loss, ...]
+    losses: tuple[LossEstimate, ...]
     fresh: float = 0.0
 
     @property
@@ -54,7 +54,7 @@ class Measure:
     position: int
     purpose: Purpose
     standing: Standing
-    variant: Variant = Variant.PLAIN
+    variant: ImageVariant = ImageVariant.PLAIN
     runners_up: tuple[int, ...] = ()
     bits: float = 0.0
 
@@ -67,7 +67,7 @@ class Second:
     bad: int
     gain: bool
     probability: float
-    losses: tuple[Loss, ...]
+    losses: tuple[LossEstimate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BisectionAnswer:
     """The end of a bisection.
 
     `error` is the probability that `kind` is wrong, as far as the boots tell. `losses` are those of the confirming
@@ -91,10 +91,10 @@ class Answer:
     fits the boots poorly, `scanned` if the positions between equal ends were looked at.
     """
 
-    kind: Kind
+    kind: AnswerKind
     standing: Standing
     error: float
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[LossEstimate, ...] = ()
     layout: Confirmed | None = None
     cure: Confirmed | None = None
     swapped: bool = False

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from fsjoule.statistics.bisection.question import Question
+from fsjoule.statistics.bisection.question import BisectionQuestion
 
 # Error rates of the three phases: a loss at the ends where none is, and none where one is; the same for the candidate;
 # and the search's.
@@ -19,7 +19,7 @@ _SEARCH: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Phases:
+class PhaseBoots:
     """Boots for showing the loss at the ends, for the search, and for confirming what it found."""
 
     ends: float
@@ -31,7 +31,7 @@ class Phases:
         return self.ends + self.search + self.confirmation
 
 
-def three_phases(positions: int, distance: float) -> Phases:
+def three_phases(positions: int, distance: float) -> PhaseBoots:
     """Mean boots of the best there could be if levels and noise were known; `distance` is the loss in noises.
 
     Wald's sequential test of interleaved boots at the ends and at the candidate (Annals of Mathematical Statistics 16,
@@ -40,7 +40,7 @@ def three_phases(positions: int, distance: float) -> Phases:
     """
     bits = math.log2(positions - 1)
     search = (1 - _SEARCH) * bits / capacity(distance) + math.log(1 / _SEARCH) / (distance**2 / 2)
-    return Phases(_wald(distance, *_ENDS), search, _wald(distance, *_CONFIRMED))
+    return PhaseBoots(_wald(distance, *_ENDS), search, _wald(distance, *_CONFIRMED))
 
 
 def capacity(distance: float) -> float:
@@ -98,7 +98,7 @@ class Forecast:
     within_budget: bool
 
 
-def forecast(question: Question, noise: Sequence[float]) -> Forecast:
+def forecast(question: BisectionQuestion, noise: Sequence[float]) -> Forecast:
     """The cost of that question if boots have that relative standard deviation, one for each metric.
 
     The metric whose smallest loss stands out most from its noise decides. Raises ValueError without any noise above

@@ -63,7 +63,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Levels:
+class LevelFilters:
     """Filters after some boots.
 
     Axes are stretches, kinds of drift, branches. Stretch k holds the first bad positions c with
@@ -81,7 +81,7 @@ class Levels:
     degrees: _Whole
 
     @classmethod
-    def start(cls, noise: KnownNoise, drift_odds: Floats = _DRIFT_ODDS) -> Levels:
+    def start(cls, noise: KnownNoise, drift_odds: Floats = _DRIFT_ODDS) -> LevelFilters:
         """Before the first boot; `noise` and `drift_odds` are what is known of noise and drift."""
         degrees = max(1, int(noise.degrees))
         shape = (1, len(drift_odds), _BRANCHES)
@@ -122,13 +122,13 @@ class Levels:
             parts += [middle, (share * (variance + np.square(mean - middle[:, None, None]))).sum(axis=(1, 2))]
         return Expected(*parts)
 
-    def after(self, position: int, number: int, board: str, figure: float) -> Levels:
+    def after(self, position: int, number: int, board: str, figure: float) -> LevelFilters:
         """One boot later. A figure that is NaN only divides the stretches."""
         if math.isnan(figure):
             return _with_board(self.parted(position), board, number)
         return _seen(_with_board(self.parted(position), board, number), position, number, board, figure)
 
-    def parted(self, position: int) -> Levels:
+    def parted(self, position: int) -> LevelFilters:
         """With that position as an edge, so that all of a stretch agree about it."""
         at = self.stretch(position)
         if at < len(self.edges) and self.edges[at] == position:
@@ -145,7 +145,7 @@ class Levels:
         )
 
 
-def _with_board(levels: Levels, board: str, number: int) -> Levels:
+def _with_board(levels: LevelFilters, board: str, number: int) -> LevelFilters:
     """With a state for that board."""
     if board in levels.boards:
         return levels
@@ -158,7 +158,7 @@ def _with_board(levels: Levels, board: str, number: int) -> Levels:
     return replace(levels, boards={**levels.boards, board: _Clock(number, number)}, mean=mean, cov=cov)
 
 
-def _seen(levels: Levels, position: int, number: int, board: str, figure: float) -> Levels:
+def _seen(levels: LevelFilters, position: int, number: int, board: str, figure: float) -> LevelFilters:
     clock = levels.boards[board]
     place = 2 * list(levels.boards).index(board)
     level, slope, time = place + _LEVEL, place + _SLOPES, float(number - clock.first)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from fsjoule.statistics.bisection.levels import Levels
+from fsjoule.statistics.bisection.levels import LevelFilters
 from fsjoule.statistics.ratios import Floats
 
 # Multiples of the smallest loss that matters between which a loss is equally probable, and how probable each range is.
@@ -28,7 +28,7 @@ class Likelihoods:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LossEstimate:
     """A loss in logarithms with the bounds of its 95 % interval; and the standard deviation of a boot."""
 
     size: float
@@ -37,7 +37,7 @@ class Loss:
     noise: float
 
 
-def likelihoods(levels: Levels, smallest: float, expected: Loss | None = None) -> Likelihoods:
+def likelihoods(levels: LevelFilters, smallest: float, expected: LossEstimate | None = None) -> Likelihoods:
     """The evidence of all boots for losses (and gains) of about `smallest` or more, or of a size that others expect."""
     flat = np.logaddexp.reduce(levels.weight, axis=(1, 2))
     bounds = np.append(_BOUNDS * smallest, max(_LARGEST, 12 * smallest))
@@ -54,7 +54,7 @@ def likelihoods(levels: Levels, smallest: float, expected: Loss | None = None) -
     return Likelihoods(loss, gain, float(flat[-1]))
 
 
-def loss_at(levels: Levels, stretch: int) -> Loss:
+def loss_at(levels: LevelFilters, stretch: int) -> LossEstimate:
     """The loss from that stretch on, as the most probable filter has it."""
     from scipy.special import stdtrit
 
@@ -64,10 +64,10 @@ def loss_at(levels: Levels, stretch: int) -> Loss:
     noise = math.sqrt(levels.squares[at] / degrees)
     size = float(levels.mean[at][0])
     half = float(stdtrit(degrees, 0.975)) * noise * math.sqrt(levels.cov[at][0, 0])
-    return Loss(size, size - half, size + half, noise)
+    return LossEstimate(size, size - half, size + half, noise)
 
 
-def _inside(levels: Levels, bounds: Floats) -> Floats:
+def _inside(levels: LevelFilters, bounds: Floats) -> Floats:
     """How probable the loss lies between neighbouring bounds with a flat prior, shape (stretches - 1, ..., ranges)."""
     from scipy.special import stdtr
 

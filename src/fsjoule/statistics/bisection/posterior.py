@@ -17,9 +17,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.statistics.bisection.levels import Levels
-from fsjoule.statistics.bisection.losses import Loss, likelihoods, loss_at
-from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
+from fsjoule.statistics.bisection.levels import LevelFilters
+from fsjoule.statistics.bisection.losses import LossEstimate, likelihoods, loss_at
+from fsjoule.statistics.bisection.question import (
+    BisectionEvidence,
+    BisectionQuestion,
+    BootFigures,
+    ImageVariant,
+    Purpose,
+)
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.ratios import Floats
 
@@ -58,21 +64,23 @@ class Posterior:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Search:
+class PlainBootEvidence:
     """The evidence of plain boots: one filter per metric, each boot taken in once."""
 
-    question: Question
-    metrics: tuple[Levels, ...]
-    boots: tuple[Boot, ...] = field(default=())
+    question: BisectionQuestion
+    metrics: tuple[LevelFilters, ...]
+    boots: tuple[BootFigures, ...] = field(default=())
 
     @classmethod
-    def start(cls, question: Question) -> Search:
+    def start(cls, question: BisectionQuestion) -> PlainBootEvidence:
         known = question.noise or (None,) * len(question.effects)
-        return cls(question, tuple(Levels.start(_noise(*both)) for both in zip(known, question.effects, strict=True)))
+        return cls(
+            question, tuple(LevelFilters.start(_noise(*both)) for both in zip(known, question.effects, strict=True))
+        )
 
-    def after(self, boot: Boot) -> Search:
+    def after(self, boot: BootFigures) -> PlainBootEvidence:
         """One boot later; a boot of another variant than the plain one tells nothing here."""
-        if boot.variant is not Variant.PLAIN:
+        if boot.variant is not ImageVariant.PLAIN:
             return self
         metrics = tuple(
             levels.after(boot.position, boot.number, boot.board, figure)
@@ -80,7 +88,7 @@ class Search:
         )
         return replace(self, metrics=metrics, boots=(*self.boots, boot))
 
-    def losses(self, position: int) -> tuple[Loss, ...]:
+    def losses(self, position: int) -> tuple[LossEstimate, ...]:
         """Each metric's loss if that position is the first bad one."""
         return tuple(loss_at(levels, levels.stretch(position)) for levels in self.metrics)
 
@@ -118,7 +126,7 @@ def _noise(known: KnownNoise | None, effect: float) -> KnownNoise:
     return replace(known, degrees=min(known.degrees, _MOST_DEGREES))
 
 
-def possible_positions(question: Question, pools: Mapping[int, str]) -> npt.NDArray[np.bool_]:
+def possible_positions(question: BisectionQuestion, pools: Mapping[int, str]) -> npt.NDArray[np.bool_]:
     """Which positions may be the first bad one: not 0, and none between two positions whose images are equal."""
     possible = np.ones(question.positions, dtype=np.bool_)
     possible[0] = False
@@ -131,14 +139,14 @@ def possible_positions(question: Question, pools: Mapping[int, str]) -> npt.NDAr
     return possible
 
 
-def gathered(question: Question, evidence: Evidence) -> Search:
+def gathered(question: BisectionQuestion, evidence: BisectionEvidence) -> PlainBootEvidence:
     """All plain boots of the evidence, one after the other; recorded ones unless fresh boots contradict them."""
-    plain = [boot for boot in evidence.boots if boot.variant is Variant.PLAIN]
-    every = reduce(Search.after, plain, Search.start(question))
+    plain = [boot for boot in evidence.boots if boot.variant is ImageVariant.PLAIN]
+    every = reduce(PlainBootEvidence.after, plain, PlainBootEvidence.start(question))
     own = [boot for boot in plain if boot.purpose is not Purpose.RECORDED]
     if len(own) in (0, len(plain)):
         return every
-    fresh = reduce(Search.after, own, Search.start(question))
+    fresh = reduce(PlainBootEvidence.after, own, PlainBootEvidence.start(question))
     possible = possible_positions(question, evidence.pools)
     loss, alone = every.posterior(possible).loss, fresh.posterior(possible).loss
     contradicted = max(alone, 1 - alone) >= _SURE and (loss > 1 / 2) != (alone > 1 / 2)

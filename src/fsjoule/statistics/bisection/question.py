@@ -28,7 +28,7 @@ class Purpose(StrEnum):
     RECORDED = "recorded"
 
 
-class Variant(StrEnum):
+class ImageVariant(StrEnum):
     """Which image of a position a boot ran: as it is, without the candidate, or with forced alignment of functions."""
 
     PLAIN = "plain"
@@ -37,7 +37,7 @@ class Variant(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BisectionQuestion:
     """A range of positions, from 0, which is good, to `positions` - 1, which is bad, and what is asked of it.
 
     `effects` has the smallest loss that matters for each metric, a positive difference of logarithms (`smallest_loss`
@@ -68,7 +68,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Boot:
+class BootFigures:
     """One boot: `figures` has the logarithm of each metric, signed so that larger is worse; NaN is absent.
 
     `number` is its place in time on its board. Boots of another time (recorded runs) belong to a board name of their
@@ -81,11 +81,11 @@ class Boot:
     figures: tuple[float, ...]
     board: str = ""
     purpose: Purpose = Purpose.SEARCH
-    variant: Variant = Variant.PLAIN
+    variant: ImageVariant = ImageVariant.PLAIN
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class BisectionEvidence:
     """All that was seen so far.
 
     Recorded boots come first. `untestable` positions did not build, boot or mount. `pools` gives positions whose images
@@ -93,7 +93,7 @@ class Evidence:
     `cure_possible` and `layout_possible` are false if there is no such image (the revert does not apply).
     """
 
-    boots: tuple[Boot, ...] = ()
+    boots: tuple[BootFigures, ...] = ()
     untestable: frozenset[int] = frozenset()
     pools: Mapping[int, str] = field(default_factory=dict[int, str])
     cure_possible: bool = True

@@ -15,8 +15,14 @@ from typing import Final
 import numpy as np
 
 from fsjoule.statistics.bisection.answer import Measure, Scanned, Standing
-from fsjoule.statistics.bisection.posterior import Search
-from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
+from fsjoule.statistics.bisection.posterior import PlainBootEvidence
+from fsjoule.statistics.bisection.question import (
+    BisectionEvidence,
+    BisectionQuestion,
+    BootFigures,
+    ImageVariant,
+    Purpose,
+)
 
 # A point is decided after so many boots at least, and left undecided after so many.
 _LEAST: Final = 2
@@ -25,7 +31,7 @@ _MISSED_SHARE: Final = 0.5
 _ENDS: Final = -1  # stands for the ends among the points: they boot in each round, too
 
 
-def scan_points(question: Question, evidence: Evidence, count: int) -> tuple[int, ...]:
+def scan_points(question: BisectionQuestion, evidence: BisectionEvidence, count: int) -> tuple[int, ...]:
     """At most `count` positions between the ends, evenly spaced, testable, each with another image."""
     last = question.positions - 1
     known = {evidence.pools.get(0), evidence.pools.get(last)} - {None}
@@ -42,7 +48,7 @@ def scan_points(question: Question, evidence: Evidence, count: int) -> tuple[int
 
 
 def next_scan(
-    question: Question, evidence: Evidence, points: Sequence[int], standing: Standing, left: int
+    question: BisectionQuestion, evidence: BisectionEvidence, points: Sequence[int], standing: Standing, left: int
 ) -> Measure | Scanned:
     """The next boot of a scan, of which there may be `left`, or what it found. `evidence` has the scan's boots, too."""
     tested = [point for point in points if point not in evidence.untestable]
@@ -66,25 +72,25 @@ def next_scan(
     return Measure(first, Purpose.SCAN, standing, runners_up=tuple(then[:2]))
 
 
-def _told(question: Question, boots: Sequence[Boot], point: int) -> tuple[Boot, ...]:
+def _told(question: BisectionQuestion, boots: Sequence[BootFigures], point: int) -> tuple[BootFigures, ...]:
     """The boots that tell of a point, as those of a range of two positions: the ends, and the point."""
     places = {0: 0, point: 1, question.positions - 1: 0}
     return tuple(
         replace(boot, position=places[boot.position])
         for boot in boots
-        if boot.variant is Variant.PLAIN and boot.position in places
+        if boot.variant is ImageVariant.PLAIN and boot.position in places
     )
 
 
 # A boot of one point changes nothing for the others.
 @lru_cache(maxsize=256)
-def _chance(question: Question, boots: tuple[Boot, ...]) -> tuple[float, float]:
+def _chance(question: BisectionQuestion, boots: tuple[BootFigures, ...]) -> tuple[float, float]:
     """How probable it is that a point is worse than the ends, over all metrics and in the one that shows most.
 
     Neither is known before it has booted often enough.
     """
     if sum(boot.position for boot in boots) < _LEAST:
         return 0.0, 1.0
-    search = reduce(Search.after, boots, Search.start(replace(question, positions=2)))
+    search = reduce(PlainBootEvidence.after, boots, PlainBootEvidence.start(replace(question, positions=2)))
     posterior = search.posterior(np.array([False, True]))
     return posterior.loss, posterior.overlooked

@@ -15,11 +15,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Second, Standing
-from fsjoule.statistics.bisection.levels import Expected, Levels
-from fsjoule.statistics.bisection.losses import Loss, likelihoods, loss_at
-from fsjoule.statistics.bisection.posterior import Posterior, Search, gathered, possible_positions
-from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
+from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Measure, Second, Standing
+from fsjoule.statistics.bisection.levels import Expected, LevelFilters
+from fsjoule.statistics.bisection.losses import LossEstimate, likelihoods, loss_at
+from fsjoule.statistics.bisection.posterior import PlainBootEvidence, Posterior, gathered, possible_positions
+from fsjoule.statistics.bisection.question import (
+    BisectionEvidence,
+    BisectionQuestion,
+    BootFigures,
+    ImageVariant,
+    Purpose,
+)
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.statistics.outcome import Confirmed
@@ -42,15 +48,15 @@ _MISSED_SHARE: Final = 0.5
 # A second confirmation (layout, cure) is given up after so many boots.
 _MOST_PAIRED: Final = 40
 
-_Image = tuple[int, Variant]
+_Image = tuple[int, ImageVariant]
 
 
-def next_step(question: Question, evidence: Evidence) -> Measure | Answer:
+def next_step(question: BisectionQuestion, evidence: BisectionEvidence) -> Measure | BisectionAnswer:
     """The next boot, or the answer. The same question and evidence always give the same step."""
     return step_of(gathered(question, evidence), evidence)
 
 
-def step_of(search: Search, evidence: Evidence) -> Measure | Answer:
+def step_of(search: PlainBootEvidence, evidence: BisectionEvidence) -> Measure | BisectionAnswer:
     """The same for boots that have been taken in already."""
     return _Step(search, evidence).decided()
 
@@ -58,7 +64,7 @@ def step_of(search: Search, evidence: Evidence) -> Measure | Answer:
 class _Step:
     """One decision: everything that follows from search and evidence."""
 
-    def __init__(self, search: Search, evidence: Evidence) -> None:
+    def __init__(self, search: PlainBootEvidence, evidence: BisectionEvidence) -> None:
         self._search = search
         self._question = search.question
         self._evidence = evidence
@@ -70,21 +76,23 @@ class _Step:
         self._testable[[position for position in evidence.untestable if position not in self._built]] = False
         self._possible = possible_positions(self._question, evidence.pools)
 
-    def decided(self) -> Measure | Answer:
+    def decided(self) -> Measure | BisectionAnswer:
         standing = Standing(0.0, 0.0, 0, self._last, (), 0.0, ())
         if not (self._testable[0] and self._testable[self._last] and self._possible.any()):
-            return Answer(Kind.UNTESTABLE, standing, 0.0)
+            return BisectionAnswer(AnswerKind.UNTESTABLE, standing, 0.0)
         if not self._positions:
             return self._end(standing)
         posterior = self._search.posterior(self._possible)
         standing, fresh = self._standing(posterior)
         if self._ends >= _LEAST_ENDS and posterior.overlooked <= self._question.beta * _MISSED_SHARE:
-            return Answer(Kind.NO_REGRESSION, standing, posterior.overlooked, swapped=posterior.gain > 1 / 2)
+            return BisectionAnswer(
+                AnswerKind.NO_REGRESSION, standing, posterior.overlooked, swapped=posterior.gain > 1 / 2
+            )
         if self._introduced(standing, fresh):
             return self._found(standing, fresh)
         if self._spent:
             second = second_step(self._search, self._evidence, standing.bad, standing.losses)
-            return Answer(Kind.UNDECIDED, standing, 0.0, losses=fresh.losses, second=second)
+            return BisectionAnswer(AnswerKind.UNDECIDED, standing, 0.0, losses=fresh.losses, second=second)
         return self._measured(posterior, standing, fresh)
 
     def _measured(self, posterior: Posterior, standing: Standing, fresh: Paired) -> Measure:
@@ -149,18 +157,20 @@ class _Step:
         position = standing.bad if fresh.turn(self._question.seed + standing.bad) else standing.parent
         return Measure(position, Purpose.CONFIRMATION, standing, runners_up=(standing.parent, standing.bad))
 
-    def _found(self, standing: Standing, fresh: Paired) -> Measure | Answer:
+    def _found(self, standing: Standing, fresh: Paired) -> Measure | BisectionAnswer:
         """A candidate that introduces the loss: ask for the other confirmations, or answer."""
         layout = self._layout(standing)
         if isinstance(layout, Measure):
             return layout
         if layout is Confirmed.REFUTED:
-            return Answer(Kind.NO_REGRESSION, standing, standing.error, losses=fresh.losses, layout=layout)
+            return BisectionAnswer(
+                AnswerKind.NO_REGRESSION, standing, standing.error, losses=fresh.losses, layout=layout
+            )
         cure = self._cure(standing)
         if isinstance(cure, Measure):
             return cure
-        return Answer(
-            kind=Kind.CULPRIT if len(standing.members) == 1 else Kind.SET,
+        return BisectionAnswer(
+            kind=AnswerKind.CULPRIT if len(standing.members) == 1 else AnswerKind.SET,
             standing=standing,
             error=standing.error,
             losses=fresh.losses,
@@ -177,22 +187,22 @@ class _Step:
             for boot in self._evidence.boots
             if boot.purpose is Purpose.LAYOUT and boot.position in {standing.parent, standing.bad}
         ]
-        images = (standing.parent, Variant.ALIGNED), (standing.bad, Variant.ALIGNED)
+        images = (standing.parent, ImageVariant.ALIGNED), (standing.bad, ImageVariant.ALIGNED)
         return self._again(standing, Purpose.LAYOUT, boots, images)
 
     def _cure(self, standing: Standing) -> Measure | Confirmed | None:
         if not (self._question.cure and self._evidence.cure_possible):
             return None
-        images = (standing.bad, Variant.REVERTED), (self._last, Variant.PLAIN)
+        images = (standing.bad, ImageVariant.REVERTED), (self._last, ImageVariant.PLAIN)
         boots = [
-            (boot, boot.variant is Variant.PLAIN)
+            (boot, boot.variant is ImageVariant.PLAIN)
             for boot in self._evidence.boots
             if boot.purpose is Purpose.CURE and (boot.position, boot.variant) in images
         ]
         return self._again(standing, Purpose.CURE, boots, images)
 
     def _again(
-        self, standing: Standing, purpose: Purpose, boots: list[tuple[Boot, bool]], images: tuple[_Image, _Image]
+        self, standing: Standing, purpose: Purpose, boots: list[tuple[BootFigures, bool]], images: tuple[_Image, _Image]
     ) -> Measure | Confirmed:
         """The next boot of a second confirmation, or what it says."""
         pair = paired(self._search, standing.bad, boots)
@@ -293,12 +303,14 @@ def hypothetical(
 _CERTAIN: Final = 0.95
 
 
-def second_step(search: Search, evidence: Evidence, bad: int, losses: Sequence[Loss]) -> Second | None:
+def second_step(
+    search: PlainBootEvidence, evidence: BisectionEvidence, bad: int, losses: Sequence[LossEstimate]
+) -> Second | None:
     """Another step that the boots show once the loss at `bad` has been taken off; None if there is none.
 
     `losses` should be those of boots that no other step can have touched: neighbours of the culprit.
     """
-    rest = Search.start(search.question)
+    rest = PlainBootEvidence.start(search.question)
     for boot in search.boots:
         if boot.position >= bad:
             less = tuple(figure - loss.size for figure, loss in zip(boot.figures, losses, strict=True))
@@ -342,7 +354,7 @@ class Paired:
     first: int = 0
     second: int = 0
     ratio: float = 0.0
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[LossEstimate, ...] = ()
 
     @property
     def enough(self) -> bool:
@@ -356,7 +368,7 @@ class Paired:
         return interleaved(done // 2 + 1, seed=seed)[done // 2][done % 2] is Turn.CANDIDATE
 
 
-def paired(search: Search, bad: int, boots: Sequence[tuple[Boot, bool]]) -> Paired:
+def paired(search: PlainBootEvidence, bad: int, boots: Sequence[tuple[BootFigures, bool]]) -> Paired:
     """The evidence of these boots alone, each marked as one of the second image or not.
 
     Noise, drift and the size of the loss are expected as all boots of the search have them for the position `bad`.
@@ -364,14 +376,14 @@ def paired(search: Search, bad: int, boots: Sequence[tuple[Boot, bool]]) -> Pair
     if not boots:
         return Paired()
     ratios: list[float] = []
-    losses: list[Loss] = []
+    losses: list[LossEstimate] = []
     for metric, effect in enumerate(search.question.effects):
         learnt = search.metrics[metric]
         stretch = learnt.stretch(bad)
         found = loss_at(learnt, stretch)
         odds = np.logaddexp.reduce(learnt.weight[stretch], axis=1)
         odds = np.logaddexp(odds - np.logaddexp.reduce(odds), _LEAST_ODDS)
-        levels = Levels.start(KnownNoise(found.noise, _DEGREES), odds).parted(0).parted(1)
+        levels = LevelFilters.start(KnownNoise(found.noise, _DEGREES), odds).parted(0).parted(1)
         for boot, second in boots:
             levels = levels.after(int(second), boot.number, boot.board, boot.figures[metric])
         both = likelihoods(levels, effect, found)

@@ -23,7 +23,7 @@ from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.estimate import Estimate
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Floats, Interval
-from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, Rule, Statement, statements
+from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, SuperiorityRule, SuperiorityStatement, statements
 from fsjoule.suites.profile import UsageProfile
 from fsjoule.verdicts.advice.evidence import Boot, Evidence
 from fsjoule.verdicts.advice.figures import Figures, figures_of
@@ -80,7 +80,7 @@ class Advice:
     evidence: Evidence
     figures: tuple[Figures, ...]
     relations: tuple[Relation, ...]
-    rule: Rule
+    rule: SuperiorityRule
     criteria: Criteria
     weights: Mapping[Axis, float]
     scores: tuple[Score, ...]
@@ -191,7 +191,7 @@ def _pairs(figures: Sequence[Figures], axis: Axis) -> list[tuple[Figures, Figure
     return list(combinations([each for each in figures if on_axis(each, axis) is not None], 2))
 
 
-def _of_boots(figures: Sequence[Figures], rule: Rule) -> list[Relation]:
+def _of_boots(figures: Sequence[Figures], rule: SuperiorityRule) -> list[Relation]:
     """Relations on the axes that boots pair. Each has a third of the rate: they share it."""
     share = replace(rule, false_discoveries=rule.false_discoveries / len(PAIRED))
     found: list[Relation] = []
@@ -218,7 +218,7 @@ def _differences(one: Figures, other: Figures, axis: Axis) -> Floats:
     return np.array(usable, dtype=np.float64)
 
 
-def _of_statement(axis: Axis, one: Figures, other: Figures, found: Statement) -> Relation:
+def _of_statement(axis: Axis, one: Figures, other: Figures, found: SuperiorityStatement) -> Relation:
     less = {Outcome.IMPROVED: one.label, Outcome.REGRESSED: other.label}.get(found.outcome)
     same = found.outcome is Outcome.UNCHANGED
     return Relation(axis, one.label, other.label, less, same, found.ratio, found.interval, found.more_boots)

@@ -8,15 +8,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.model.bisection import WantedKernel
-from fsjoule.statistics.bisection.answer import Answer, Kind, Scanned, Second
-from fsjoule.statistics.bisection.losses import Loss
+from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Scanned, Second
+from fsjoule.statistics.bisection.losses import LossEstimate
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.figures import metric_of
 from fsjoule.verdicts.bisection.state import State
 
 # Not those of errors, and none of a gate's 1; 3 is `not decided` there, too.
-EXIT_CODES: Final = {Kind.CULPRIT: 0, Kind.SET: 10, Kind.NO_REGRESSION: 11, Kind.UNDECIDED: 3, Kind.UNTESTABLE: 12}
-_FOUND: Final = {Kind.CULPRIT, Kind.SET}
+EXIT_CODES: Final = {
+    AnswerKind.CULPRIT: 0,
+    AnswerKind.SET: 10,
+    AnswerKind.NO_REGRESSION: 11,
+    AnswerKind.UNDECIDED: 3,
+    AnswerKind.UNTESTABLE: 12,
+}
+_FOUND: Final = {AnswerKind.CULPRIT, AnswerKind.SET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class Bisected:
     None without one.
     """
 
-    kind: Kind
+    kind: AnswerKind
     commits: tuple[str, ...]
     parent: str
     error: float
@@ -87,12 +93,12 @@ class Bisected:
 def pair(state: State) -> tuple[WantedKernel, WantedKernel] | None:
     """The two kernels between which the answer's loss lies, the good one first; None without such an answer."""
     answer = state.step() if state.answered is not None else None
-    if not isinstance(answer, Answer) or answer.kind not in _FOUND:
+    if not isinstance(answer, BisectionAnswer) or answer.kind not in _FOUND:
         return None
     return WantedKernel(state.commit(answer.standing.parent)), WantedKernel(state.commit(answer.standing.bad))
 
 
-def bisected(state: State, answer: Answer) -> Bisected:
+def bisected(state: State, answer: BisectionAnswer) -> Bisected:
     """The answer about the state's line."""
     standing = answer.standing
     return Bisected(
@@ -133,7 +139,7 @@ def _other_step(state: State, second: Second | None) -> OtherStep | None:
     )
 
 
-def changes(state: State, losses: Sequence[Loss]) -> tuple[Change, ...]:
+def changes(state: State, losses: Sequence[LossEstimate]) -> tuple[Change, ...]:
     """The loss of each figure; `losses` are in logarithms, in the order of the question's figures, or empty."""
     told: list[Change] = []
     for figure, loss in zip(state.asked.figures, losses, strict=False):

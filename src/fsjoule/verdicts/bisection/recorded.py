@@ -13,7 +13,7 @@ from typing import Final
 from fsjoule.model import Measurement
 from fsjoule.model.metrics import figure_of
 from fsjoule.model.series import Series, what_differs
-from fsjoule.statistics.bisection.question import Boot, Purpose
+from fsjoule.statistics.bisection.question import BootFigures, Purpose
 from fsjoule.store.bisection import RecordedBoot
 from fsjoule.verdicts.bisection.figures import metric_of, worse
 
@@ -21,7 +21,7 @@ from fsjoule.verdicts.bisection.figures import metric_of, worse
 _MOST_RUNS: Final = 8
 
 
-def recorded_boots(found: Sequence[tuple[RecordedBoot, int]], figures: Sequence[str]) -> tuple[Boot, ...]:
+def recorded_boots(found: Sequence[tuple[RecordedBoot, int]], figures: Sequence[str]) -> tuple[BootFigures, ...]:
     """Boots with the position of each one's kernel, as evidence; runs with one position only say nothing of a loss."""
     runs: dict[str, list[tuple[RecordedBoot, int]]] = defaultdict(list)
     for each, position in found:
@@ -30,7 +30,7 @@ def recorded_boots(found: Sequence[tuple[RecordedBoot, int]], figures: Sequence[
     newest = sorted(telling, key=lambda run: (telling[run][0][0].started_utc, run))[-_MOST_RUNS:]
     last = max((each.boot for run in newest for each, _ in telling[run]), default=0)
     return tuple(
-        Boot(
+        BootFigures(
             position=position,
             number=each.boot - last - 1,
             figures=tuple(worse(figure, each.figures.get(figure)) for figure in figures),

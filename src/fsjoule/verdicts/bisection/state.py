@@ -8,9 +8,15 @@ from typing import Literal, TypeVar
 
 from fsjoule.errors import ResultError
 from fsjoule.model.bisection import WantedKernel
-from fsjoule.statistics.bisection.answer import Answer, Kind, Measure, Standing
+from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Measure, Standing
 from fsjoule.statistics.bisection.forecast import Forecast, forecast
-from fsjoule.statistics.bisection.question import Boot, Evidence, Purpose, Question, Variant
+from fsjoule.statistics.bisection.question import (
+    BisectionEvidence,
+    BisectionQuestion,
+    BootFigures,
+    ImageVariant,
+    Purpose,
+)
 from fsjoule.statistics.bisection.scan import next_scan, scan_points
 from fsjoule.statistics.bisection.step import next_step
 from fsjoule.statistics.gate import smallest_loss
@@ -94,11 +100,11 @@ class State:
                 return dict(zip(line.commits, getattr(line, what), strict=False)).get(commit, "")
         return ""
 
-    def question(self) -> Question:
+    def question(self) -> BisectionQuestion:
         """The question about the line; its budget is what is left of the whole."""
         effects = tuple(_effect(figure, self.asked) for figure in self.asked.figures)
         here = sum(boot.purpose is not Purpose.RECORDED for boot in self.evidence().boots)
-        return Question(
+        return BisectionQuestion(
             positions=len(self.line.commits),
             effects=effects,
             budget=self.asked.budget - (len(self.booted) - here),
@@ -108,13 +114,13 @@ class State:
             seed=self.asked.seed,
         )
 
-    def evidence(self, *, scanned: bool = False) -> Evidence:
+    def evidence(self, *, scanned: bool = False) -> BisectionEvidence:
         """The evidence on the line. The boots of a scan, which were chosen to find something, count for it alone."""
         position = {commit: number for number, commit in enumerate(self.line.commits)}
         skipped = {each.kernel for each in self.skipped}
         boots = (self._boot(each) for each in self.booted if each.kernel.commit in position)
         fresh = (boot for boot in boots if boot is not None and (scanned or boot.purpose is not Purpose.SCAN))
-        return Evidence(
+        return BisectionEvidence(
             boots=(*self._earlier(position), *fresh),
             untestable=frozenset(
                 position[kernel.commit] for kernel in skipped if kernel.commit in position and kernel.is_plain
@@ -124,7 +130,7 @@ class State:
             layout_possible=not any(kernel.aligned for kernel in skipped if kernel.commit in position),
         )
 
-    def _earlier(self, position: Mapping[str, int]) -> tuple[Boot, ...]:
+    def _earlier(self, position: Mapping[str, int]) -> tuple[BootFigures, ...]:
         """The recorded boots of kernels on the line, each run with a level of its own."""
         images = {each.image: position[each.kernel.commit] for each in self.built[::-1] if _is_on(each, position)}
         found = [
@@ -132,7 +138,7 @@ class State:
         ]
         return recorded_boots(found, self.asked.figures)
 
-    def step(self) -> Measure | Answer:
+    def step(self) -> Measure | BisectionAnswer:
         """The next boot, or the answer about this line."""
         step = next_step(self.question(), self.evidence())
         if isinstance(step, Measure) or self.scan is None:
@@ -144,7 +150,7 @@ class State:
     def scan_of(self, count: int) -> Scan | None:
         """The scan between the ends of the line; None unless they are equal, and that was not done."""
         step = self.step()
-        if self.scan is not None or not isinstance(step, Answer) or not may_scan(step):
+        if self.scan is not None or not isinstance(step, BisectionAnswer) or not may_scan(step):
             return None
         return Scan(scan_points(self.question(), self.evidence(), count))
 
@@ -163,29 +169,31 @@ class State:
     def ahead(self, step: Measure) -> tuple[WantedKernel, ...]:
         """The kernels that may be wanted next; once a candidate is confirmed, also those of the other confirmations."""
         bad = step.standing.bad
-        plain = tuple(self._wanted(position, Variant.PLAIN) for position in step.runners_up)
+        plain = tuple(self._wanted(position, ImageVariant.PLAIN) for position in step.runners_up)
         if step.purpose is not Purpose.CONFIRMATION:
             return plain
-        aligned = (self._wanted(position, Variant.ALIGNED) for position in (step.standing.parent, bad))
-        return (*plain, self._wanted(bad, Variant.REVERTED), *aligned)
+        aligned = (self._wanted(position, ImageVariant.ALIGNED) for position in (step.standing.parent, bad))
+        return (*plain, self._wanted(bad, ImageVariant.REVERTED), *aligned)
 
     def repetition(self, kernel: WantedKernel, purpose: Purpose) -> int:
         """How many boots of the kernel there are already that share their random choices with this one's kind."""
         return sum(each.kernel == kernel and _kind(each.purpose) == _kind(purpose) for each in self.booted)
 
-    def _wanted(self, position: int, variant: Variant) -> WantedKernel:
+    def _wanted(self, position: int, variant: ImageVariant) -> WantedKernel:
         """A reverted position is the bad end without that position's commit."""
-        if variant is Variant.REVERTED:
+        if variant is ImageVariant.REVERTED:
             return WantedKernel(self.line.commits[-1], without=self.commit(position))
-        return WantedKernel(self.commit(position), aligned=variant is Variant.ALIGNED)
+        return WantedKernel(self.commit(position), aligned=variant is ImageVariant.ALIGNED)
 
-    def _boot(self, event: Booted) -> Boot | None:
+    def _boot(self, event: Booted) -> BootFigures | None:
         """None for a boot without a commit that is not on the line."""
         kernel = event.kernel
-        variant = Variant.ALIGNED if kernel.aligned else Variant.REVERTED if kernel.without else Variant.PLAIN
+        variant = (
+            ImageVariant.ALIGNED if kernel.aligned else ImageVariant.REVERTED if kernel.without else ImageVariant.PLAIN
+        )
         if kernel.without and kernel.without not in self.line.commits:
             return None
-        return Boot(
+        return BootFigures(
             position=self.line.commits.index(kernel.without or kernel.commit),
             number=event.number,
             figures=tuple(worse(figure, event.figures.get(figure)) for figure in self.asked.figures),
@@ -195,9 +203,9 @@ class State:
         )
 
 
-def may_scan(answer: Answer) -> bool:
+def may_scan(answer: BisectionAnswer) -> bool:
     """Whether a loss and its cure may lie between the ends of a range without a regression."""
-    return answer.kind is Kind.NO_REGRESSION and answer.layout is None and not answer.swapped
+    return answer.kind is AnswerKind.NO_REGRESSION and answer.layout is None and not answer.swapped
 
 
 def _effect(figure: str, asked: Asked) -> float:
