@@ -14,11 +14,11 @@ from reported_runs import LAB_STEPS, write_gate, write_run
 from results_factory import MadeRun, make_measurement, make_run
 
 from fsjoule.model import (
+    DamageOutcome,
     FileFate,
     FlakeyModel,
     FlakeyWorkload,
     Measurement,
-    Outcome,
     Plan,
     Planned,
     PowerLossWorkload,
@@ -104,7 +104,7 @@ def _hazards() -> MadeRun:
         entry = Planned(number, 1 + number // 4, "6.1", filesystem, workload, suite, Provision.SCRATCH)
         measured, _ = make_measurement(replace(entry, workload=TimedWorkload(TimedKind.MOUNT)))
         files = {FileFate.INTACT: number, FileFate.SILENT: number // 3}
-        outcome = Outcome(files, mounts=True, read_only=False, check_exit=0, check_clean=True, damaged=("f1",))
+        outcome = DamageOutcome(files, mounts=True, read_only=False, check_exit=0, check_clean=True, damaged=("f1",))
         series = replace(measured.series, suite=suite, workload=workload.slug)
         entries.append(entry)
         measurements.append(replace(measured, workload=workload, series=series, outcome=outcome))

@@ -14,13 +14,13 @@ from whole_runs import write_whole
 from fsjoule.model import (
     KIB,
     MIB,
+    DamageOutcome,
     FileFate,
     FioWorkload,
     IoPattern,
     LabFacts,
     Measurement,
     MeterInfo,
-    Outcome,
     Plan,
     Planned,
     PoolPlace,
@@ -124,7 +124,9 @@ def write_cuts(
             number = len(made) + 1
             base = _part(name, LOGGER["write-4k"], PLAIN["write-4k"], number=number, boot=number)
             files = {FileFate.INTACT: promised - losses[repetition - 1], FileFate.MISSING: losses[repetition - 1]}
-            outcome = Outcome({fate: n for fate, n in files.items() if n}, True, False, 0, True, cut_s=1.0, seed=1)
+            outcome = DamageOutcome(
+                {fate: n for fate, n in files.items() if n}, True, False, 0, True, cut_s=1.0, seed=1
+            )
             made.append(
                 replace(
                     base,

@@ -8,7 +8,7 @@ import pytest
 from bench_runs import ENVIRONMENT, only_run, patient_environment, run_bench
 from lab_leftovers import assert_nothing_left
 
-from fsjoule.model import FileFate, Outcome
+from fsjoule.model import DamageOutcome, FileFate
 
 UNNOTICED = (FileFate.SILENT, FileFate.ZEROED, FileFate.MISSING)
 LOSSY = ENVIRONMENT.with_name("virtual-lossy.yaml")
@@ -16,7 +16,7 @@ LOSSY = ENVIRONMENT.with_name("virtual-lossy.yaml")
 SEED = "72"
 
 
-def outcomes(results: Path, *options: str, environment: Path) -> dict[str, Outcome]:
+def outcomes(results: Path, *options: str, environment: Path) -> dict[str, DamageOutcome]:
     """What a run of one repetition has found, by filesystem."""
     done = run_bench(results, "--repeat", "1", "--seed", SEED, *options, environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -25,7 +25,7 @@ def outcomes(results: Path, *options: str, environment: Path) -> dict[str, Outco
     return {m.series.filesystem: m.outcome for m in measurements if m.outcome is not None}
 
 
-def unnoticed(outcome: Outcome) -> int:
+def unnoticed(outcome: DamageOutcome) -> int:
     return sum(outcome.files.get(fate, 0) for fate in UNNOTICED)
 
 

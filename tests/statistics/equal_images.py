@@ -22,7 +22,7 @@ from output import Report
 
 from fsjoule.kernels.configuration import board_configuration
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.kernels.tree.builder import Builder, BuiltCommit, CommitBuilds, Outcome
+from fsjoule.kernels.tree.builder import Builder, BuildOutcome, BuiltCommit, CommitBuilds
 from fsjoule.kernels.tree.commits import Line, find_line
 from fsjoule.kernels.tree.frozen import freeze
 from fsjoule.kernels.tree.pools import Changes, changes_of, pools_of
@@ -39,7 +39,7 @@ class Everything:
 
     line: Line
     changes: Changes
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[BuildOutcome, ...]
     seconds: tuple[float, ...]
 
     @property
@@ -71,7 +71,7 @@ def build_all(tree: Path, good: Sequence[str], bad: Sequence[str], jobs: int, sa
     line = find_line(repository, good, bad)
     configuration = board_configuration(load_recipe(recipes_folder(), DEFAULT_RECIPE), ())
     ends = [repository.made(each.id, each.short) for each in (line[0], line[-1])]
-    outcomes: list[Outcome] = []
+    outcomes: list[BuildOutcome] = []
     seconds: list[float] = []
     builds = CommitBuilds(repository, freeze(ends, configuration, progress=say, jobs=jobs), jobs)
     with Builder(builds, say) as builder:

@@ -16,14 +16,14 @@ from fsjoule.meter.instrument_files import file_of, read_instrument_file, write_
 from fsjoule.meter.links.notices import file_notices
 from fsjoule.meter.tools.calibration import noted
 from fsjoule.model import Ina219Info, MeterCalibration
-from fsjoule.model.instrument_file import Calibrated, Certificate, InstrumentFile, Room, Shunt
+from fsjoule.model.instrument_file import Calibrated, Certificate, InstrumentFile, RoomTemperature, Shunt
 
 TODAY = date(2026, 11, 23)
 CALIBRATED = MeterCalibration(gain_uncertainty_ppm=100, zero_date=1, gain_date=1)
 WHOLE = InstrumentFile(
     serial_number="T1",
     shunt=Shunt(ohm=0.1, tolerance_percent=0.5, drift_ppm_per_kelvin=20.0),
-    room=Room(least_celsius=18.0, most_celsius=28.0),
+    room=RoomTemperature(least_celsius=18.0, most_celsius=28.0),
     calibration=Calibrated(made=TODAY, celsius=22.0),
     certificate=Certificate(number='DE "4711" ö', issuer="a laboratory", expires=date(2027, 1, 31)),
 )
@@ -81,11 +81,15 @@ def test_the_rooms_temperatures_bound_the_drift() -> None:
     assert Ina219.of(described(unknown)).shunt == pytest.approx(20e-6 * 10)
     gains = [Ina219.of(described(each)).gain for each in (WHOLE, unknown, None)]
     assert gains[0] < gains[1] == gains[2]  # without a file 10 degrees are assumed, too
-    wide = replace(WHOLE, room=Room(least_celsius=-20.0, most_celsius=60.0))
+    wide = replace(WHOLE, room=RoomTemperature(least_celsius=-20.0, most_celsius=60.0))
     assert Ina219.of(described(wide)).offset_v > Ina219.of(described(WHOLE)).offset_v
     # The data sheet's limits hold at 25 degrees.
-    cold = Ina219.of(described(replace(WHOLE, room=Room(least_celsius=-20.0, most_celsius=25.0)), MeterCalibration()))
-    warm = Ina219.of(described(replace(WHOLE, room=Room(least_celsius=25.0, most_celsius=25.0)), MeterCalibration()))
+    cold = Ina219.of(
+        described(replace(WHOLE, room=RoomTemperature(least_celsius=-20.0, most_celsius=25.0)), MeterCalibration())
+    )
+    warm = Ina219.of(
+        described(replace(WHOLE, room=RoomTemperature(least_celsius=25.0, most_celsius=25.0)), MeterCalibration())
+    )
     assert cold.gain > warm.gain
 
 

@@ -9,11 +9,11 @@ import pytest
 from results_factory import MadeRun, make_measurement, make_run
 
 from fsjoule.model import (
+    DamageOutcome,
     FileFate,
     FlakeyModel,
     FlakeyWorkload,
     Measurement,
-    Outcome,
     Plan,
     Planned,
     PowerLossWorkload,
@@ -135,7 +135,7 @@ def test_all_of_it_is_on_the_page(energy: MadeRun) -> None:
 # ----------------------------------------------------------------------------------------------------------- hazards
 
 
-def _hazards(outcomes: dict[tuple[str, FlakeyModel | bool], list[Outcome]]) -> MadeRun:
+def _hazards(outcomes: dict[tuple[str, FlakeyModel | bool], list[DamageOutcome]]) -> MadeRun:
     """Iterations by filesystem and model of damage, or by filesystem and whether it is mounted sync."""
     made = make_run(repeat=1)
     entries: list[Planned] = []
@@ -159,9 +159,9 @@ def _hazards(outcomes: dict[tuple[str, FlakeyModel | bool], list[Outcome]]) -> M
     return MadeRun(replace(made.run, plan=plan), tuple(measurements), {})
 
 
-def _kept(**fates: int) -> Outcome:
+def _kept(**fates: int) -> DamageOutcome:
     files = {FileFate(name): count for name, count in fates.items()}
-    return Outcome(files, mounts=True, read_only=False, check_exit=0, check_clean=True)
+    return DamageOutcome(files, mounts=True, read_only=False, check_exit=0, check_clean=True)
 
 
 def test_damage_that_is_told_and_damage_that_is_not() -> None:

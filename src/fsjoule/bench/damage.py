@@ -21,7 +21,7 @@ from fsjoule.bench.onboard.survival import FROM_POOL, POOL, Promised
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, attempted, checked
 from fsjoule.errors import BoardError, also
 from fsjoule.filesystems import filesystem
-from fsjoule.model import FileFate, FlakeyModel, FlakeyWorkload, Outcome, Planned, PowerLossWorkload
+from fsjoule.model import DamageOutcome, FileFate, FlakeyModel, FlakeyWorkload, Planned, PowerLossWorkload
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Cut, Shell
 
@@ -116,8 +116,8 @@ class Survey:
                 self._read()
             self.measurer.scratch.unmount()
 
-    def _outcome(self) -> Outcome:
-        return Outcome(
+    def _outcome(self) -> DamageOutcome:
+        return DamageOutcome(
             files=onboard_safety.counted(self.fates),
             mounts=self.mounts,
             read_only=self.read_only,

@@ -15,12 +15,12 @@ from fsjoule.model import (
     MIB,
     BoardProfile,
     CardModel,
+    DamageOutcome,
     DeviceCounters,
     Energy,
     FioResult,
     ImageFacts,
     Measurement,
-    Outcome,
     Planned,
     Projection,
     SeriesKey,
@@ -56,7 +56,7 @@ class Evidence:
     unmount_s: float | None = None
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
-    outcome: Outcome | None = None
+    outcome: DamageOutcome | None = None
     board_lost: bool = False
     moved_bytes: int = 0
     fio: FioResult | None = None

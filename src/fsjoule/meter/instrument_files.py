@@ -17,7 +17,7 @@ from fsjoule.errors import ConfigError, StorageError
 from fsjoule.host.files import write_file
 from fsjoule.host.paths import meters_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
-from fsjoule.model.instrument_file import Accuracy, Calibrated, Certificate, InstrumentFile, Room, Shunt
+from fsjoule.model.instrument_file import Accuracy, Calibrated, Certificate, InstrumentFile, RoomTemperature, Shunt
 
 _HINT: Final = "docs/meter.md#instrument-files explains the file; fsjoule meter calibrate writes one"
 _ABSOLUTE_ZERO_CELSIUS: Final = -273.15
@@ -36,7 +36,7 @@ _LIMITS: Final = {
 _KEYS: Final = {"serial_number": set[str]()} | {
     name: {each.name for each in fields(table)}
     for name, table in (
-        *(("shunt", Shunt), ("accuracy", Accuracy), ("room", Room)),
+        *(("shunt", Shunt), ("accuracy", Accuracy), ("room", RoomTemperature)),
         *(("calibration", Calibrated), ("certificate", Certificate)),
     )
 }

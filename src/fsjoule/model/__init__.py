@@ -36,7 +36,7 @@ from fsjoule.model.measured import (
 )
 from fsjoule.model.meter import MeterInfo, PlainInfo, PlainTrace
 from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, FlakeyModel, IoPattern, TimedKind, size_label
-from fsjoule.model.outcome import FileFate, Outcome
+from fsjoule.model.outcome import DamageOutcome, FileFate
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
 from fsjoule.model.profile import SAMPLED, Profile, Symbols
 from fsjoule.model.run import (
@@ -80,6 +80,7 @@ __all__ = [
     "CardTimes",
     "Clipped",
     "CurrentMonitor",
+    "DamageOutcome",
     "DeviceCounters",
     "Energy",
     "EnergyBudget",
@@ -109,7 +110,6 @@ __all__ = [
     "MeterInfo",
     "MeterPort",
     "MeterStatus",
-    "Outcome",
     "PlainInfo",
     "PlainTrace",
     "Plan",

@@ -34,7 +34,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class RoomTemperature:
     """The temperatures at which the meter is used, in degrees Celsius."""
 
     least_celsius: float = 15.0
@@ -74,7 +74,7 @@ class InstrumentFile:
     serial_number: str
     shunt: Shunt | None = None
     accuracy: Accuracy | None = None
-    room: Room = Room()
+    room: RoomTemperature = RoomTemperature()
     calibration: Calibrated | None = None
     certificate: Certificate | None = None
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from fsjoule.model.card import Projection
 from fsjoule.model.operation import MIB
-from fsjoule.model.outcome import Outcome
+from fsjoule.model.outcome import DamageOutcome
 from fsjoule.model.plan import SeriesKey
 from fsjoule.model.trace import SampleCounts
 from fsjoule.model.workload import Workload
@@ -201,7 +201,7 @@ class Measurement:
     unmount_s: float | None = None
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
-    outcome: Outcome | None = None
+    outcome: DamageOutcome | None = None
     projected: Projection | None = None
     fio: FioResult | None = None
     window: Window | None = None

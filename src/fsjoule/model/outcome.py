@@ -21,7 +21,7 @@ class FileFate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DamageOutcome:
     """The remains of a filesystem and of the files on it whose sync had returned.
 
     `files` counts files by fate, without zeros; `damaged` names the first ones that are not intact. `mounts`: it could

@@ -13,11 +13,11 @@ from typing import Final, Generic, TypeVar
 
 from fsjoule.model import (
     MIB,
+    DamageOutcome,
     FileFate,
     FioWorkload,
     FlakeyWorkload,
     Measurement,
-    Outcome,
     PowerLossWorkload,
     Run,
     SampleCounts,
@@ -357,7 +357,7 @@ def outcome_row(label: str, workload: PowerLossWorkload | FlakeyWorkload, group:
     )
 
 
-def outcome_text(outcome: Outcome) -> str:
+def outcome_text(outcome: DamageOutcome) -> str:
     """`14 files: 12 intact, 2 missing; mounts`."""
     fates = ", ".join(f"{count} {fate.value}" for fate, count in outcome.files.items()) or "none"
     mounts = "read-only" if outcome.read_only else "mounts" if outcome.mounts else "does not mount"

@@ -52,7 +52,7 @@ class Unbuildable:
     reason: str
 
 
-Outcome = BuiltCommit | Unbuildable
+BuildOutcome = BuiltCommit | Unbuildable
 _FAILURE: Final = TypeAdapter(Unbuildable)
 
 
@@ -66,7 +66,7 @@ class CommitBuilds:
     recipe: str = DEFAULT_RECIPE
     compiler: str = field(default_factory=compiler_version)
 
-    def kept(self, commit: Commit, *, progress: Progress) -> Outcome | None:
+    def kept(self, commit: Commit, *, progress: Progress) -> BuildOutcome | None:
         """The outcome of a commit as far as no build is needed; None if it is not known."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
@@ -76,7 +76,7 @@ class CommitBuilds:
         folder = built_folder(commit.content, self._key(commit), self.recipe)
         return None if folder is None else self._built(folder, progress)
 
-    def build(self, commit: Commit, *, progress: Progress) -> Outcome:
+    def build(self, commit: Commit, *, progress: Progress) -> BuildOutcome:
         """Build a commit unless that was done. Raises LabError if this machine is at fault, and what `progress` raises.
 
         A failure is kept: the same content fails again.
@@ -100,7 +100,7 @@ class CommitBuilds:
             return failed
         return self._built(folder, progress)
 
-    def _built(self, folder: Path, progress: Progress) -> Outcome:
+    def _built(self, folder: Path, progress: Progress) -> BuildOutcome:
         lost = sorted(set(self.frozen.needed) & set(read_notes(folder).not_granted))
         if lost:
             return Unbuildable(f"this source does not accept {', '.join(lost)}")
@@ -138,7 +138,7 @@ class Builder:
         self._state = threading.Condition()
         self._wanted: tuple[Commit, ...] = ()
         self._under_way: Commit | None = None
-        self._known: dict[str, Outcome] = {}
+        self._known: dict[str, BuildOutcome] = {}
         self._failure: BaseException | None = None
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="kernel builder", daemon=True)
@@ -165,13 +165,13 @@ class Builder:
             self._wanted = tuple(commits)
             self._state.notify_all()
 
-    def outcome(self, commit: Commit) -> Outcome | None:
+    def outcome(self, commit: Commit) -> BuildOutcome | None:
         """The outcome of a commit; None if it is not built yet, now or in an earlier run."""
         with self._state:
             found = self._known.get(commit.id)
         return found or self._kept(commit)
 
-    def wait(self, commit: Commit, timeout_s: float) -> Outcome:
+    def wait(self, commit: Commit, timeout_s: float) -> BuildOutcome:
         """The outcome of a commit, which is the most urgent one now.
 
         Raises what broke the build if it was not the commit's fault (LabError: a full disk), and LabError after the
@@ -197,7 +197,7 @@ class Builder:
             self.waited_s += time.monotonic() - started
         return found
 
-    def _kept(self, commit: Commit) -> Outcome | None:
+    def _kept(self, commit: Commit) -> BuildOutcome | None:
         found = self._builds.kept(commit, progress=self._progress)
         if found is not None:
             with self._state:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule import filesystems
-from fsjoule.model import MIB, FileFate, Measurement, Outcome, Plan, SeriesKey, Workload
+from fsjoule.model import MIB, DamageOutcome, FileFate, Measurement, Plan, SeriesKey, Workload
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.statistics.spread import Proportion, Spread, spread_of
 from fsjoule.suites.published.cells import Cell, Figures, Found, Quantity
@@ -87,7 +87,7 @@ def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequ
     )
 
 
-def _proportions(outcomes: Sequence[Outcome]) -> dict[Quantity, Found]:
+def _proportions(outcomes: Sequence[DamageOutcome]) -> dict[Quantity, Found]:
     if not outcomes:
         return {}
     return {quantity: Proportion(sum(map(so, outcomes)), len(outcomes)) for quantity, so in OUTCOMES.items()}
@@ -199,7 +199,7 @@ MEASURED: Final[dict[Quantity, Callable[[Measurement], float | None]]] = {
     Quantity.KERNEL_THREADS: lambda m: float(m.space.kernel_threads) if m.space else None,
 }
 
-OUTCOMES: Final[dict[Quantity, Callable[[Outcome], bool]]] = {
+OUTCOMES: Final[dict[Quantity, Callable[[DamageOutcome], bool]]] = {
     Quantity.LOST: lambda o: o.broken > 0,
     Quantity.SILENT: lambda o: bool(o.files.get(FileFate.SILENT) or o.files.get(FileFate.ZEROED)),
     Quantity.DETECTED: lambda o: bool(o.files.get(FileFate.DETECTED) or o.files.get(FileFate.REFUSED)),
