@@ -24,7 +24,7 @@ from fsjoule.model import (
     RunStatus,
 )
 from fsjoule.ports import CommandResult
-from fsjoule.suites import Planning, Rates, estimate, plan_entries, suite
+from fsjoule.suites import BoardRates, Planning, estimate, plan_entries, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
 PLAN_SEED = 5
@@ -192,7 +192,7 @@ def test_a_board_that_does_not_boot_once_after_the_cut_costs_no_iteration() -> N
 
 
 def test_every_iteration_is_a_boot_besides_the_first() -> None:
-    taken = estimate(entries(("ext4", "btrfs"), repeat=3), Rates())
+    taken = estimate(entries(("ext4", "btrfs"), repeat=3), BoardRates())
     assert (taken.measurements, taken.boots) == (12, 13)
 
 

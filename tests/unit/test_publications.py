@@ -11,7 +11,7 @@ from fsjoule.report.publications.statements import doubt_lines
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites import SUITES
 from fsjoule.suites.published.catalogue import PUBLICATIONS, publication_of
-from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.cells import FigureCell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import (
     energies,
     far_deviations,
@@ -20,7 +20,7 @@ from fsjoule.suites.published.doubts import (
     shares,
 )
 from fsjoule.suites.published.publication import Publication
-from fsjoule.suites.published.statements import Holds, Origin, Statement
+from fsjoule.suites.published.statements import Holds, Statement, StatementSource
 
 ENERGY = PUBLICATIONS["energy-emmc-2025"]
 ELC = PUBLICATIONS["elc2015"]
@@ -44,21 +44,21 @@ def test_every_published_suite_has_its_publication() -> None:
 @pytest.mark.parametrize(
     ("publication", "hardware", "cell", "value"),
     [
-        (ENERGY, "", Cell("", "btrfs", "randwrite-32k", Quantity.ENERGY), 147.15),
-        (ENERGY, "", Cell("", "ext4", "read-16k", Quantity.THROUGHPUT), 44.8),
-        (ENERGY, "", Cell("", "ext4", "read-16k", Quantity.POWER_SD), 0.6),
-        (ELC, "", Cell("mkfs", "btrfs", "mkfs", Quantity.KERNEL_THREADS), 23),
-        (ELC, "", Cell("mkfs", "btrfs", "mkfs", Quantity.USED), 0.25),
-        (ELC, "", Cell("fsck", "f2fs", "fsck", Quantity.SYS), 960),
-        (HOME, "", Cell("", "udf", "removing", Quantity.UNMOUNT), 156.93),
-        (HOME, "", Cell("", "udf", "removing", Quantity.TOGETHER), 157.74),
-        (ZFS, "iX10-100", Cell("test2", "zfs", "read-16jobs", Quantity.IOPS), 25777),
-        (ZFS, "iX5-100", Cell("test2", "ext4", "random, largest file", Quantity.LATENCY_MAX), 6182),
-        (ZFS, "iX5-100", Cell("test1", "ext4", "randread", Quantity.THROUGHPUT), 192.6),
-        (ZFS, "iX5-100", Cell("test3", "raw", "sequential", Quantity.LATENCY_MAX), 6600),
+        (ENERGY, "", FigureCell("", "btrfs", "randwrite-32k", Quantity.ENERGY), 147.15),
+        (ENERGY, "", FigureCell("", "ext4", "read-16k", Quantity.THROUGHPUT), 44.8),
+        (ENERGY, "", FigureCell("", "ext4", "read-16k", Quantity.POWER_SD), 0.6),
+        (ELC, "", FigureCell("mkfs", "btrfs", "mkfs", Quantity.KERNEL_THREADS), 23),
+        (ELC, "", FigureCell("mkfs", "btrfs", "mkfs", Quantity.USED), 0.25),
+        (ELC, "", FigureCell("fsck", "f2fs", "fsck", Quantity.SYS), 960),
+        (HOME, "", FigureCell("", "udf", "removing", Quantity.UNMOUNT), 156.93),
+        (HOME, "", FigureCell("", "udf", "removing", Quantity.TOGETHER), 157.74),
+        (ZFS, "iX10-100", FigureCell("test2", "zfs", "read-16jobs", Quantity.IOPS), 25777),
+        (ZFS, "iX5-100", FigureCell("test2", "ext4", "random, largest file", Quantity.LATENCY_MAX), 6182),
+        (ZFS, "iX5-100", FigureCell("test1", "ext4", "randread", Quantity.THROUGHPUT), 192.6),
+        (ZFS, "iX5-100", FigureCell("test3", "raw", "sequential", Quantity.LATENCY_MAX), 6600),
     ],
 )
-def test_figures_are_in_their_cells(publication: Publication, hardware: str, cell: Cell, value: float) -> None:
+def test_figures_are_in_their_cells(publication: Publication, hardware: str, cell: FigureCell, value: float) -> None:
     found = publication.on(hardware)[cell]
     assert isinstance(found, Spread)
     assert found.mean == value
@@ -86,7 +86,7 @@ def _statements() -> list[tuple[Publication, Statement, str]]:
     [
         pytest.param(*each, id=f"{each[1].text} {each[2]}".rstrip())
         for each in _statements()
-        if each[1].origin is not Origin.OURS
+        if each[1].origin is not StatementSource.OURS
     ],
 )
 def test_statements_hold_on_the_published_figures(
@@ -104,11 +104,11 @@ def test_statements_have_a_text_of_their_own_and_are_about_one_part() -> None:
 
 
 def test_what_a_publication_only_says_is_not_called_its_table() -> None:
-    said = {s.text for p in PUBLICATIONS.values() for s in p.statements if s.origin is Origin.SAID}
+    said = {s.text for p in PUBLICATIONS.values() for s in p.statements if s.origin is StatementSource.SAID}
     assert "nilfs2 has no fsck" in said
     assert said >= CONTRADICTED
     # Nothing of power-loss and dm-flakey was published as a figure that we have.
-    ours = [s for p in PUBLICATIONS.values() for s in p.statements if s.origin is Origin.OURS]
+    ours = [s for p in PUBLICATIONS.values() for s in p.statements if s.origin is StatementSource.OURS]
     assert {s.part for s in ours} <= {"power-loss", "dm-flakey"}
 
 
@@ -148,7 +148,7 @@ def _made(energy: str, power: str = "1.25", throughput: str = "50.0", sd: str = 
         Quantity.THROUGHPUT: throughput,
         Quantity.POWER_SD: sd,
     }
-    return [PublishedFigure(Cell("", "ext4", "read-16k", q), float(text), text) for q, text in printed.items()]
+    return [PublishedFigure(FigureCell("", "ext4", "read-16k", q), float(text), text) for q, text in printed.items()]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_deviations_far_from_the_others_of_their_column() -> None:
 
 
 def _times(mean: str, sd: float, n: int) -> PublishedFigure:
-    return PublishedFigure(Cell("", "udf", "removing", Quantity.TIME), float(mean), mean, sd, n)
+    return PublishedFigure(FigureCell("", "udf", "removing", Quantity.TIME), float(mean), mean, sd, n)
 
 
 def test_times_cannot_deviate_by_more_than_one_of_them_alone_would() -> None:
@@ -188,14 +188,14 @@ def test_the_unmounts_of_nilfs2_after_hashing_were_more_than_three() -> None:
 
 def test_a_part_is_no_more_than_its_whole() -> None:
     assert not ELC.doubts
-    used, total = (PublishedFigure(Cell("", "xfs", "mkfs", q), 10, "10") for q in (Quantity.USED, Quantity.TOTAL))
+    used, total = (PublishedFigure(FigureCell("", "xfs", "mkfs", q), 10, "10") for q in (Quantity.USED, Quantity.TOTAL))
     assert not list(shares([used, total], Quantity.USED, Quantity.TOTAL, "more"))
     less = PublishedFigure(total.cell, 9, "9")
     assert [d.expected for d in shares([used, less], Quantity.USED, Quantity.TOTAL, "more")] == [9]
 
 
 def test_the_longest_latency_is_no_less_than_the_mean() -> None:
-    longest, rate = Cell("", "zfs", "a", Quantity.LATENCY_MAX), Cell("", "zfs", "b", Quantity.IOPS)
+    longest, rate = FigureCell("", "zfs", "a", Quantity.LATENCY_MAX), FigureCell("", "zfs", "b", Quantity.IOPS)
     pairs = [(longest, rate)]
     fast = PublishedFigure(rate, 1000, "1000")
     assert not list(latencies([PublishedFigure(longest, 100, "100"), fast], pairs, in_flight=100))

@@ -20,9 +20,9 @@ from fsjoule.model import (
 )
 from fsjoule.suites import (
     SUITES,
+    BoardRates,
     Planning,
-    Rates,
-    Space,
+    StorageSpace,
     check_fits,
     estimate,
     learned,
@@ -197,7 +197,7 @@ def test_buffers_take_no_more_than_a_quarter_of_the_memory() -> None:
 
 def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
     plan = on_storages("ext4-zfs-2023/test2", further=("nvme",))
-    space = Space(540 * MIB, 208 * MIB, {"nvme": 1024 * MIB})
+    space = StorageSpace(540 * MIB, 208 * MIB, {"nvme": 1024 * MIB})
     with pytest.raises(ConfigError, match="puts 10240 MiB onto a filesystem, and nvme has room for 819 MiB of files"):
         check_fits(
             suite("ext4-zfs-2023/test2"),
@@ -267,7 +267,7 @@ def test_of_several_files_there_are_fewer_of_the_same_size() -> None:
 
 
 def test_what_does_not_fit_is_refused_with_a_factor_that_does() -> None:
-    space = Space(scratch_bytes=540 * MIB, root_free_bytes=208 * MIB)
+    space = StorageSpace(scratch_bytes=540 * MIB, root_free_bytes=208 * MIB)
 
     def planned(factor: float) -> tuple[Planned, ...]:
         wanted = Planning(("ext4",), ("6.1",), 1, 1, factor_for=lambda _: factor)
@@ -281,22 +281,22 @@ def test_what_does_not_fit_is_refused_with_a_factor_that_does() -> None:
     assert 0.006 < fitting < 0.007
     check_fits(suite("copy-2015"), planned(fitting), space, lambda _: fitting)
     with pytest.raises(ConfigError, match=r"puts 983 MiB .* the scratch partition of the card has room for 432 MiB"):
-        check_fits(suite("copy-2015"), planned(0.04), Space(540 * MIB, 1000 * MIB), lambda _: 0.04)
+        check_fits(suite("copy-2015"), planned(0.04), StorageSpace(540 * MIB, 1000 * MIB), lambda _: 0.04)
 
 
 @pytest.mark.parametrize("name", ["quick", "operations"])
 def test_a_suite_of_fixed_sizes_gets_no_factor_that_would_not_help(name: str) -> None:
     plan = entries(1, name=name)
     with pytest.raises(ConfigError, match=rf"{name} does not fit: .* has room for 6 MiB of files") as caught:
-        check_fits(suite(name), plan, Space(8 * MIB, 1000 * MIB), lambda _: 0.1)
+        check_fits(suite(name), plan, StorageSpace(8 * MIB, 1000 * MIB), lambda _: 0.1)
     assert "its sizes are fixed, whatever --size-factor says" in (caught.value.hint or "")
     assert "would fit" not in (caught.value.hint or "")
-    check_fits(suite(name), plan, Space(100 * MIB, 1000 * MIB), lambda _: 0.1)
+    check_fits(suite(name), plan, StorageSpace(100 * MIB, 1000 * MIB), lambda _: 0.1)
 
 
 def test_an_estimate_learns_from_what_was_measured() -> None:
     plan = entries(1, repeat=2)
-    guess = estimate(plan, Rates())
+    guess = estimate(plan, BoardRates())
     assert guess.boots == 2
     assert guess.measurements == len(plan)
     # Every job of quick lays its file out or writes it: two filesystems, four patterns, two boots, 32 MiB.
@@ -306,7 +306,7 @@ def test_an_estimate_learns_from_what_was_measured() -> None:
     assert rates.runs == 1
     assert estimate(plan, rates).seconds != guess.seconds
     assert rates.mib_per_s.keys() == {(CARD, pattern.value) for pattern in PURE_PATTERNS}
-    assert learned([]) == Rates()
+    assert learned([]) == BoardRates()
 
 
 def test_an_estimate_learns_each_storage_device_for_itself() -> None:

@@ -18,7 +18,7 @@ from fsjoule.model import CARD, Planned, Run, RunStatus
 from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
 from fsjoule.runs.request import Request, choose
 from fsjoule.store.reader import LoadedRun
-from fsjoule.suites import Estimate, estimate, suite
+from fsjoule.suites import PlanEstimate, estimate, suite
 from fsjoule.suites.profile import UsageProfile
 from fsjoule.verdicts.advice.evidence import GUEST_TIME_CUTS, Evidence, evidence_of
 from fsjoule.verdicts.advice.parts import POWER_LOSS, POWER_LOSS_SUITE, SUITE, parts_of
@@ -62,7 +62,7 @@ class Missing:
     filesystems: tuple[str, ...]
     workloads: tuple[str, ...]
     repeat: int
-    cost: Estimate
+    cost: PlanEstimate
     begun: Path | None = None
 
 
@@ -74,9 +74,9 @@ class Benches:
     learned_from: int
 
     @property
-    def cost(self) -> Estimate:
+    def cost(self) -> PlanEstimate:
         parts = [one.cost for one in self.missing]
-        return Estimate(
+        return PlanEstimate(
             measurements=sum(one.measurements for one in parts),
             boots=sum(one.boots for one in parts),
             seconds=sum(one.seconds for one in parts),

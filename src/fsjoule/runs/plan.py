@@ -37,7 +37,17 @@ from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.statistics.superiority import SuperiorityRule
 from fsjoule.store.files import check_writable
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
-from fsjoule.suites import SCRATCH_ROOT, Arranged, Planning, Rates, Space, Suite, check_fits, learned, plan_entries
+from fsjoule.suites import (
+    SCRATCH_ROOT,
+    Arranged,
+    BoardRates,
+    Planning,
+    StorageSpace,
+    Suite,
+    check_fits,
+    learned,
+    plan_entries,
+)
 from fsjoule.verdicts.filesystems import contests, rule_of
 
 # A board's newest runs predict it best.
@@ -284,7 +294,7 @@ def planned(request: Request, profile: BoardProfile, labels: tuple[str, ...]) ->
         )
     check_reach(profile, labels, root_filesystems(arranged.entries))
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}
-    check_fits(request.suite, arranged.entries, Space(*images.card_space(profile.recipe), further), factor_for)
+    check_fits(request.suite, arranged.entries, StorageSpace(*images.card_space(profile.recipe), further), factor_for)
     return arranged
 
 
@@ -353,7 +363,7 @@ def earlier_runs(results: Path, profile: BoardProfile) -> Generator[LoadedRun]:
             continue
 
 
-def earlier_rates(results: Path, profile: BoardProfile) -> Rates:
+def earlier_rates(results: Path, profile: BoardProfile) -> BoardRates:
     """The rates learned from the newest runs of this board below `results`; a guess if there are none."""
     runs = islice(earlier_runs(results, profile), _RUNS_LOOKED_AT)
     rates = learned((each.run, each.measurements) for each in runs)

@@ -20,13 +20,13 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
 from fsjoule.model.plan import Plan
-from fsjoule.suites.estimate import Estimate, Rates, estimate, learned
+from fsjoule.suites.estimate import BoardRates, PlanEstimate, estimate, learned
 from fsjoule.suites.pace import Pace, left_text
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
     Arranged,
     Planning,
-    Space,
+    StorageSpace,
     boot_seed,
     check_fits,
     check_modules,
@@ -40,11 +40,11 @@ __all__ = [
     "SCRATCH_ROOT",
     "SUITES",
     "Arranged",
-    "Estimate",
+    "BoardRates",
     "Pace",
+    "PlanEstimate",
     "Planning",
-    "Rates",
-    "Space",
+    "StorageSpace",
     "Suite",
     "boot_seed",
     "check_fits",

@@ -16,7 +16,7 @@ _On = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class BoardRates:
     """A board's speed and power: MiB/s and seconds per storage device, seconds for a boot and around a measurement.
 
     "Around" is all that a measurement takes beside its own work, and on a board in guest time nearly all.
@@ -34,7 +34,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class PlanEstimate:
     """The estimate for a whole plan. The energy is the board's while it is on."""
 
     measurements: int
@@ -44,11 +44,11 @@ class Estimate:
     energy_j: float
 
 
-def estimate(entries: Sequence[Planned], rates: Rates) -> Estimate:
+def estimate(entries: Sequence[Planned], rates: BoardRates) -> PlanEstimate:
     boots = boots_of(entries)
     seconds = boots * rates.boot_s + sum(seconds_of(entry, rates) for entry in entries)
     written = sum(e.workload.written_bytes(_speed_mib_per_s(e, rates)) for e in entries)
-    return Estimate(len(entries), boots, seconds, written, seconds * rates.power_w)
+    return PlanEstimate(len(entries), boots, seconds, written, seconds * rates.power_w)
 
 
 def boots_of(entries: Sequence[Planned]) -> int:
@@ -59,7 +59,7 @@ def boots_of(entries: Sequence[Planned]) -> int:
     return boots + len(cuts) + len({(e.kernel, e.provision) for e in cuts})
 
 
-def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
+def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> BoardRates:
     """A board's rates from valid measurements of its earlier runs; others keep their guessed values."""
     speeds: dict[_On, list[float]] = {}
     times: dict[_On, list[float]] = {}
@@ -86,8 +86,8 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
         boots.append((phases.get("boot", 0.0) + phases.get("flash", 0.0)) / booted)
         spent_s = sum(seconds for name, seconds in phases.items() if name not in _NOT_AROUND)
         around.append(max(0.0, spent_s - sum(m.duration_s or 0.0 for m in measurements)) / len(measurements))
-    guess = Rates()
-    return Rates(
+    guess = BoardRates()
+    return BoardRates(
         mib_per_s={key: fmean(found) for key, found in speeds.items()},
         timed_s={key: fmean(found) for key, found in times.items()},
         boot_s=fmean(boots) if boots else guess.boot_s,
@@ -97,11 +97,11 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> Rates:
     )
 
 
-def _speed_mib_per_s(entry: Planned, rates: Rates) -> float:
+def _speed_mib_per_s(entry: Planned, rates: BoardRates) -> float:
     return rates.mib_per_s.get((entry.storage, entry.workload.operation.value)) or rates.default_mib_per_s
 
 
-def seconds_of(entry: Planned, rates: Rates) -> float:
+def seconds_of(entry: Planned, rates: BoardRates) -> float:
     """An entry's seconds without those of its boot."""
     if entry.workload.is_boot:
         return 0.0  # counted as a boot

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Final
 
 from fsjoule.model import Planned
-from fsjoule.suites.estimate import Rates, boots_of, seconds_of
+from fsjoule.suites.estimate import BoardRates, boots_of, seconds_of
 
 # Fewer measurements say little: the first one also boots the board, and may write the card.
 _ENOUGH: Final = 3
@@ -45,7 +45,7 @@ class Pace:
         for key in ((entry.workload, entry.storage), (entry.workload, entry.storage, entry.filesystem)):
             self._like.setdefault(key, []).append(working_s)
         self._took_s += working_s
-        self._guessed_s += seconds_of(entry, Rates())
+        self._guessed_s += seconds_of(entry, BoardRates())
         self._boots_s += booting_s
 
     @property
@@ -69,7 +69,7 @@ class Pace:
             return fmean(known)
         if not self._guessed_s:
             return self._took_s / self._noted
-        return seconds_of(entry, Rates()) * self._took_s / self._guessed_s
+        return seconds_of(entry, BoardRates()) * self._took_s / self._guessed_s
 
 
 def left_text(left_s: float | None, *, may_end_early: bool) -> str:

@@ -23,7 +23,7 @@ _RAW: Final = ("raw",)
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class StorageSpace:
     """Room in bytes on a board's card (scratch partition, free space of the root) and on further storage, by name."""
 
     scratch_bytes: int
@@ -156,7 +156,9 @@ def _shuffled(boot: _Boot, order: random.Random) -> list[_Cell]:
     return [cell for group in shuffled for cell in (order.sample(group, len(group)) if group[1:] else group)]
 
 
-def check_fits(chosen: Suite, entries: Sequence[Planned], space: Space, factor_for: Callable[[str], float]) -> None:
+def check_fits(
+    chosen: Suite, entries: Sequence[Planned], space: StorageSpace, factor_for: Callable[[str], float]
+) -> None:
     """Raise ConfigError, with a hint of a fitting size factor, if an entry does not fit the board's storage."""
     published = {part.name for part in chosen.leaves if part.source}
     worst: tuple[float, str] | None = None

@@ -25,10 +25,10 @@ from fsjoule.model import (
     TimedWorkload,
     Workload,
 )
-from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.cells import FigureCell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import shares
 from fsjoule.suites.published.publication import Publication, rows_of
-from fsjoule.suites.published.statements import Never, Origin, Statement, Without, above, all_of, below
+from fsjoule.suites.published.statements import Never, Statement, StatementSource, Without, above, all_of, below
 from fsjoule.suites.suite import StorageChoice, Suite
 
 _SOURCE: Final = "Lelong: Filesystem considerations for embedded devices, Embedded Linux Conference, 2015"
@@ -135,7 +135,7 @@ _FSCK: Final = {"real_ms": Quantity.REAL, "sys_ms": Quantity.SYS, "user_ms": Qua
 
 def _figures(operation: str, columns: dict[str, Quantity]) -> tuple[PublishedFigure, ...]:
     return tuple(
-        PublishedFigure(Cell(operation, row["filesystem"], operation, quantity), float(row[column]), row[column])
+        PublishedFigure(FigureCell(operation, row["filesystem"], operation, quantity), float(row[column]), row[column])
         for row in rows_of(Path(__file__).with_name(f"elc2015_{operation}.csv"))
         for column, quantity in columns.items()
         if row[column]
@@ -145,20 +145,20 @@ def _figures(operation: str, columns: dict[str, Quantity]) -> tuple[PublishedFig
 _FIGURES: Final = (*_figures("mkfs", _MKFS), *_figures("fsck", _FSCK))
 
 
-def _mkfs(filesystem: str, quantity: Quantity) -> Cell:
-    return Cell("mkfs", filesystem, "mkfs", quantity)
+def _mkfs(filesystem: str, quantity: Quantity) -> FigureCell:
+    return FigureCell("mkfs", filesystem, "mkfs", quantity)
 
 
-def _fsck(filesystem: str, quantity: Quantity = Quantity.REAL) -> Cell:
-    return Cell("fsck", filesystem, "fsck", quantity)
+def _fsck(filesystem: str, quantity: Quantity = Quantity.REAL) -> FigureCell:
+    return FigureCell("fsck", filesystem, "fsck", quantity)
 
 
-def _power_loss(filesystem: str, quantity: Quantity) -> tuple[Cell, ...]:
-    return tuple(Cell("power-loss", filesystem, f"power-loss-{mode}", quantity) for mode in ("sync", "async"))
+def _power_loss(filesystem: str, quantity: Quantity) -> tuple[FigureCell, ...]:
+    return tuple(FigureCell("power-loss", filesystem, f"power-loss-{mode}", quantity) for mode in ("sync", "async"))
 
 
-def _flakey(filesystem: str, quantity: Quantity) -> tuple[Cell, ...]:
-    return tuple(Cell("dm-flakey", filesystem, f"dm-flakey-{model.value}", quantity) for model in FlakeyModel)
+def _flakey(filesystem: str, quantity: Quantity) -> tuple[FigureCell, ...]:
+    return tuple(FigureCell("dm-flakey", filesystem, f"dm-flakey-{model.value}", quantity) for model in FlakeyModel)
 
 
 def _others(*named: str) -> tuple[str, ...]:
@@ -170,22 +170,22 @@ _CHECKED: Final = tuple(name for name in _FILESYSTEMS if name != "nilfs2")
 _STATEMENTS: Final = (
     Statement(
         "btrfs takes the least space when empty",
-        Origin.TABLE,
+        StatementSource.TABLE,
         below(_mkfs("btrfs", Quantity.USED), *(_mkfs(name, Quantity.USED) for name in _others("btrfs"))),
     ),
     Statement(
         "f2fs takes the most space when empty",
-        Origin.TABLE,
+        StatementSource.TABLE,
         above(_mkfs("f2fs", Quantity.USED), *(_mkfs(name, Quantity.USED) for name in _others("f2fs"))),
     ),
     Statement(
         "nilfs2 offers the least space in all",
-        Origin.TABLE,
+        StatementSource.TABLE,
         below(_mkfs("nilfs2", Quantity.TOTAL), *(_mkfs(name, Quantity.TOTAL) for name in _others("nilfs2"))),
     ),
     Statement(
         "btrfs runs the most kernel threads",
-        Origin.TABLE,
+        StatementSource.TABLE,
         above(
             _mkfs("btrfs", Quantity.KERNEL_THREADS),
             *(_mkfs(name, Quantity.KERNEL_THREADS) for name in _others("btrfs")),
@@ -193,7 +193,7 @@ _STATEMENTS: Final = (
     ),
     Statement(
         "f2fs and nilfs2 run the fewest kernel threads",
-        Origin.TABLE,
+        StatementSource.TABLE,
         all_of(
             *(
                 below(
@@ -206,25 +206,27 @@ _STATEMENTS: Final = (
     ),
     Statement(
         "ext4 is checked the fastest",
-        Origin.TABLE,
+        StatementSource.TABLE,
         below(_fsck("ext4"), *(_fsck(name) for name in _CHECKED if name != "ext4")),
     ),
     Statement(
         "f2fs is checked the slowest",
-        Origin.TABLE,
+        StatementSource.TABLE,
         above(_fsck("f2fs"), *(_fsck(name) for name in _CHECKED if name != "f2fs")),
     ),
-    Statement("The check of a clean f2fs takes more than a second", Origin.TABLE, above(_fsck("f2fs"), _SECOND_MS)),
+    Statement(
+        "The check of a clean f2fs takes more than a second", StatementSource.TABLE, above(_fsck("f2fs"), _SECOND_MS)
+    ),
     Statement(
         "The check of a clean xfs takes more time in the kernel than in the program",
-        Origin.TABLE,
+        StatementSource.TABLE,
         above(_fsck("xfs", Quantity.SYS), _fsck("xfs", Quantity.USER)),
     ),
-    Statement("nilfs2 has no fsck", Origin.SAID, Without(_fsck("nilfs2"))),
+    Statement("nilfs2 has no fsck", StatementSource.SAID, Without(_fsck("nilfs2"))),
     *(
         Statement(
             f"{name} loses no file whose sync had returned to a power cut",
-            Origin.OURS,
+            StatementSource.OURS,
             Never(_power_loss(name, Quantity.LOST)),
         )
         for name in _FILESYSTEMS
@@ -232,25 +234,25 @@ _STATEMENTS: Final = (
     *(
         Statement(
             f"{name} can be mounted for writing after a power cut",
-            Origin.OURS,
+            StatementSource.OURS,
             Never(_power_loss(name, Quantity.UNMOUNTABLE)),
         )
         for name in _FILESYSTEMS
     ),
     Statement(
         "btrfs, which has checksums of data, never gives damaged data back as if it were intact",
-        Origin.OURS,
+        StatementSource.OURS,
         Never(_flakey("btrfs", Quantity.SILENT)),
     ),
     Statement(
         "btrfs detects damage when it is mounted or read",
-        Origin.OURS,
+        StatementSource.OURS,
         Never(_flakey("btrfs", Quantity.DETECTED), ever=True),
     ),
     *(
         Statement(
             f"{name}, which has no checksums of data, gives damaged data back as if it were intact",
-            Origin.OURS,
+            StatementSource.OURS,
             Never(_flakey(name, Quantity.SILENT), ever=True),
         )
         for name in _FILESYSTEMS

@@ -27,7 +27,7 @@ from fsjoule.report.publications.view import (
 )
 from fsjoule.report.table import Cell, Column, Filled, Table
 from fsjoule.suites.published.cells import Quantity
-from fsjoule.suites.published.measured import Row
+from fsjoule.suites.published.measured import RepetitionRow
 
 
 def sections(view: View) -> list[SuiteSection]:
@@ -47,12 +47,12 @@ def _section(
     return SuiteSection(title, part, shown, tuple(charts), (*notes, view.footnote(part)))
 
 
-def _columns(rows: Sequence[Row], *quantities: Quantity) -> list[Filled]:
+def _columns(rows: Sequence[RepetitionRow], *quantities: Quantity) -> list[Filled]:
     """Columns of the quantities that any row has."""
     return [measured(rows, quantity) for quantity in quantities if any(row.spread(quantity) for row in rows)]
 
 
-def _bandwidth(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _bandwidth(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     columns = _columns(rows, Quantity.THROUGHPUT, Quantity.BUS, Quantity.ENERGY)
     named = words(rows, "operation", lambda row: f"{pattern_of(row)} {_kind(row)}")
     shown = table(view, "Bandwidth", [*heads(view, rows, named), *columns])
@@ -68,12 +68,12 @@ def _bandwidth(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, "bandwidth", "Bandwidth", [shown], charts=charts, notes=notes)
 
 
-def _kind(row: Row) -> str:
+def _kind(row: RepetitionRow) -> str:
     """The common part of a chart's four patterns."""
     return row.workload.access
 
 
-def _mixed(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _mixed(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     by_jobs = [
         pivot(
             view,
@@ -101,7 +101,7 @@ def _mixed(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, "mixed", "Several threads", by_jobs, charts=charts, notes=notes)
 
 
-def _supports(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _supports(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     def of_device(title: str, quantity: Quantity) -> Table:
         return pivot(
             view,
@@ -128,7 +128,7 @@ def _supports(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, "supports", "Storage devices", tables, charts=charts)
 
 
-def _boot(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _boot(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     columns = _columns(rows, Quantity.TIME, Quantity.VARIATION, Quantity.OPERATION_ENERGY)
     shown = table(view, "Boot", [*heads(view, rows), *columns], groups=[""] * len(rows))
     notes = (
@@ -138,17 +138,17 @@ def _boot(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, "boot", "Boot", [shown], charts=[_times(view, "Boot", rows)], notes=notes)
 
 
-def _mount(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _mount(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     columns = _columns(rows, Quantity.TIME, Quantity.OPERATION_ENERGY)
     shown = table(view, "Mount", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
     return _section(view, "mount", "Mount", [shown], charts=[_times(view, "Mount", rows)])
 
 
-def _times(view: View, title: str, rows: Sequence[Row]) -> Drawing:
+def _times(view: View, title: str, rows: Sequence[RepetitionRow]) -> Drawing:
     return bars(view, f"{title}: time", rows, Quantity.TIME, label_of)
 
 
-def _kthreads(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _kthreads(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     named = [(row, name) for row in rows for name in sorted(row.threads_s, key=lambda name: -row.threads_s[name].mean)]
     those = [row for row, _ in named]
     spreads = [row.threads_s[name] for row, name in named]
@@ -167,7 +167,7 @@ def _kthreads(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, "kthreads", "Kernel threads", tables, notes=notes)
 
 
-def _cpu(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _cpu(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     columns = _columns(rows, Quantity.CPU, Quantity.PER_CPU_SECOND, Quantity.PER_JOULE, Quantity.THROUGHPUT)
     shown = table(view, "CPU and efficiency", [*heads(view, rows, words(rows, "operation", label_of)), *columns])
     notes = (
@@ -177,7 +177,7 @@ def _cpu(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, "cpu", "CPU", [shown], notes=notes)
 
 
-def _mkfs(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _mkfs(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     columns = [
         *heads(view, rows),
         *beside(view, rows, Quantity.TOTAL, most=0),
@@ -190,7 +190,7 @@ def _mkfs(view: View, rows: Sequence[Row]) -> SuiteSection:
     return _section(view, "mkfs", "mkfs", [shown], notes=notes)
 
 
-def _fsck(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _fsck(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     columns = [
         *heads(view, rows),
         *(
@@ -206,7 +206,7 @@ def _fsck(view: View, rows: Sequence[Row]) -> SuiteSection:
     )
 
 
-_PARTS: Final[dict[str, Callable[[View, Sequence[Row]], SuiteSection]]] = {
+_PARTS: Final[dict[str, Callable[[View, Sequence[RepetitionRow]], SuiteSection]]] = {
     "bandwidth": _bandwidth,
     "mixed": _mixed,
     "supports": _supports,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.model import KIB, MIB, PURE_PATTERNS, FioWorkload, Workload
-from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.cells import FigureCell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import energies, far_deviations
 from fsjoule.suites.published.publication import Publication, rows_of
-from fsjoule.suites.published.statements import Above, Origin, Statement, above, all_of, below, falling, rising
+from fsjoule.suites.published.statements import Above, Statement, StatementSource, above, all_of, below, falling, rising
 from fsjoule.suites.suite import Suite
 
 _SOURCE: Final = (
@@ -55,8 +55,8 @@ _COLUMNS: Final = {
 }
 
 
-def _cell(filesystem: str, pattern: str, kib: int | str, quantity: Quantity) -> Cell:
-    return Cell("", filesystem, f"{pattern}-{kib}k", quantity)
+def _cell(filesystem: str, pattern: str, kib: int | str, quantity: Quantity) -> FigureCell:
+    return FigureCell("", filesystem, f"{pattern}-{kib}k", quantity)
 
 
 _FIGURES: Final = tuple(
@@ -70,11 +70,11 @@ _FIGURES: Final = tuple(
 )
 
 
-def _throughputs(filesystem: str, pattern: str) -> list[Cell]:
+def _throughputs(filesystem: str, pattern: str) -> list[FigureCell]:
     return [_cell(filesystem, pattern, kib, Quantity.THROUGHPUT) for kib in BLOCK_SIZES_KIB]
 
 
-def _energies(filesystem: str, pattern: str) -> list[Cell]:
+def _energies(filesystem: str, pattern: str) -> list[FigureCell]:
     return [_cell(filesystem, pattern, kib, Quantity.ENERGY) for kib in BLOCK_SIZES_KIB]
 
 
@@ -100,30 +100,30 @@ _STATEMENTS: Final = (
     *(
         Statement(
             f"ext4 reads faster than btrfs at {kib} KiB",
-            Origin.TABLE,
+            StatementSource.TABLE,
             above(_cell("ext4", "read", kib, Quantity.THROUGHPUT), _cell("btrfs", "read", kib, Quantity.THROUGHPUT)),
         )
         for kib in BLOCK_SIZES_KIB
     ),
     Statement(
         "ext4 is faster than btrfs in every pattern at every block size",
-        Origin.TABLE,
+        StatementSource.TABLE,
         _everywhere("ext4", "btrfs", Quantity.THROUGHPUT),
     ),
     Statement(
         "btrfs draws more power than ext4 in every pattern at every block size",
-        Origin.TABLE,
+        StatementSource.TABLE,
         _everywhere("btrfs", "ext4", Quantity.POWER),
     ),
     Statement(
         "btrfs takes more energy per MiB than ext4 in every pattern at every block size",
-        Origin.TABLE,
+        StatementSource.TABLE,
         _everywhere("btrfs", "ext4", Quantity.ENERGY),
     ),
     *(
         Statement(
             f"Larger blocks improve {what} reads of {filesystem}",
-            Origin.SAID,
+            StatementSource.SAID,
             rising(_throughputs(filesystem, pattern)),
         )
         for filesystem in ("ext4", "btrfs")
@@ -132,24 +132,24 @@ _STATEMENTS: Final = (
     *(
         Statement(
             f"{filesystem}'s energy per MiB falls with the block size for random reads",
-            Origin.TABLE,
+            StatementSource.TABLE,
             falling(_energies(filesystem, "randread")),
         )
         for filesystem in ("ext4", "btrfs")
     ),
     Statement(
         "ext4's energy per MiB falls with the block size for random writes",
-        Origin.TABLE,
+        StatementSource.TABLE,
         falling(_energies("ext4", "randwrite")),
     ),
     Statement(
         "Sequential reads draw the most power of the four patterns",
-        Origin.TABLE,
+        StatementSource.TABLE,
         _of_reading(Quantity.POWER, most=True),
     ),
     Statement(
         "Sequential reads take the least energy per MiB of the four patterns",
-        Origin.TABLE,
+        StatementSource.TABLE,
         _of_reading(Quantity.ENERGY, most=False),
     ),
 )

@@ -24,7 +24,7 @@ from fsjoule.report.publications.view import (
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone
 from fsjoule.report.tables import PUBLISHED
 from fsjoule.suites.published.cells import Quantity
-from fsjoule.suites.published.measured import Row
+from fsjoule.suites.published.measured import RepetitionRow
 
 _ROMAN: Final = ("I", "II", "III", "IV", "V", "VI")
 
@@ -32,7 +32,7 @@ _ROMAN: Final = ("I", "II", "III", "IV", "V", "VI")
 def sections(view: View) -> list[SuiteSection]:
     """One section: the publication's tables in its order, then a table of further filesystems."""
     rows = view.part("")
-    shown: list[Row] = []
+    shown: list[RepetitionRow] = []
     tables: list[Table] = []
     for number, (filesystem, kib) in zip(_ROMAN, TABLES, strict=True):
         those = [row for row in rows if row.series.filesystem == filesystem and _block_kib(row) == kib]
@@ -54,11 +54,11 @@ def sections(view: View) -> list[SuiteSection]:
     return [SuiteSection("Tables I to VI", "tables", tuple(tables), charts, notes)]
 
 
-def _block_kib(row: Row) -> int:
+def _block_kib(row: RepetitionRow) -> int:
     return row.workload.block_size_bytes // KIB
 
 
-def _table(view: View, title: str, rows: Sequence[Row]) -> Table:
+def _table(view: View, title: str, rows: Sequence[RepetitionRow]) -> Table:
     """One of the publication's tables: rows of patterns, columns of throughput, power and energy."""
     first = words(rows, "operation", pattern_of)
     columns = [first, *heads(view, rows)[1:], *_figures(view, rows)]
@@ -67,7 +67,7 @@ def _table(view: View, title: str, rows: Sequence[Row]) -> Table:
     )
 
 
-def _figures(view: View, rows: Sequence[Row]) -> list[Filled]:
+def _figures(view: View, rows: Sequence[RepetitionRow]) -> list[Filled]:
     with_card = " with card" if view.with_card else ""
     return [
         *beside(view, rows, Quantity.THROUGHPUT, f"throughput{with_card}"),
@@ -76,7 +76,7 @@ def _figures(view: View, rows: Sequence[Row]) -> list[Filled]:
     ]
 
 
-def _power(view: View, rows: Sequence[Row]) -> list[Filled]:
+def _power(view: View, rows: Sequence[RepetitionRow]) -> list[Filled]:
     """Mean power with the deviation of its samples, not of repetitions."""
     powers = [row.spread(Quantity.POWER) for row in rows]
     deviations = [row.spread(Quantity.POWER_SD) for row in rows]

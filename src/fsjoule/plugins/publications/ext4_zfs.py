@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.model import KIB, MIB, PURE_PATTERNS, FioWorkload, IoPattern, Workload
-from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.cells import FigureCell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import latencies
 from fsjoule.suites.published.publication import Publication, rows_of
-from fsjoule.suites.published.statements import Origin, Statement, above, all_of, below
+from fsjoule.suites.published.statements import Statement, StatementSource, above, all_of, below
 from fsjoule.suites.suite import StorageChoice, Suite
 
 _SOURCE: Final = "Johansson, Said, Forsberg, Tsog, Flordal: Comparing Ext4 and ZFS for Onboard Data Processing, 2023"
@@ -104,17 +104,17 @@ def _part(test: int | str) -> str:
     return f"test{test}"
 
 
-def _rate(filesystem: str, pattern: str) -> Cell:
-    return Cell(_part(2), filesystem, f"{pattern}-{MOST_JOBS}jobs", Quantity.IOPS)
+def _rate(filesystem: str, pattern: str) -> FigureCell:
+    return FigureCell(_part(2), filesystem, f"{pattern}-{MOST_JOBS}jobs", Quantity.IOPS)
 
 
-def _latency(filesystem: str, order: str, test: int = 2) -> Cell:
+def _latency(filesystem: str, order: str, test: int = 2) -> FigureCell:
     workload = f"{order}, {LARGEST}" if test == 2 else order  # noqa: PLR2004 - the publication's own number
-    return Cell(_part(test), filesystem, workload, Quantity.LATENCY_MAX)
+    return FigureCell(_part(test), filesystem, workload, Quantity.LATENCY_MAX)
 
 
-def _throughput(filesystem: str, pattern: str) -> Cell:
-    return Cell(_part(1), filesystem, pattern, Quantity.THROUGHPUT)
+def _throughput(filesystem: str, pattern: str) -> FigureCell:
+    return FigureCell(_part(1), filesystem, pattern, Quantity.THROUGHPUT)
 
 
 def _figure(row: dict[str, str]) -> PublishedFigure:
@@ -131,7 +131,7 @@ def _figure(row: dict[str, str]) -> PublishedFigure:
         case "latency_max":
             cell = _latency(filesystem, what, test=3)
         case _:
-            cell = Cell(_part(row["test"]), filesystem, f"{what}, 20 min", Quantity.PER_CPU_PERCENT)
+            cell = FigureCell(_part(row["test"]), filesystem, f"{what}, 20 min", Quantity.PER_CPU_PERCENT)
     return PublishedFigure(cell, float(printed), printed, hardware=row["hardware"])
 
 
@@ -154,25 +154,25 @@ _FIGURES: Final = tuple(_figure(row) for row in rows_of(Path(__file__).with_name
 _STATEMENTS: Final = (
     Statement(
         "zfs has more throughput than ext4 in random reads",
-        Origin.TABLE,
+        StatementSource.TABLE,
         above(_throughput("zfs", "randread"), _throughput("ext4", "randread")),
         (SATA,),
     ),
     Statement(
         "ext4 has more throughput than zfs in random writes",
-        Origin.TABLE,
+        StatementSource.TABLE,
         above(_throughput("ext4", "randwrite"), _throughput("zfs", "randwrite")),
         (SATA,),
     ),
     Statement(
         f"zfs has more IOPS than ext4 with {MOST_JOBS} jobs in every pattern",
-        Origin.TABLE,
+        StatementSource.TABLE,
         all_of(*(above(_rate("zfs", pattern), _rate("ext4", pattern)) for pattern in _PATTERNS)),
         (NVME,),
     ),
     Statement(
         f"zfs has more IOPS in sequential than in random order with {MOST_JOBS} jobs",
-        Origin.TABLE,
+        StatementSource.TABLE,
         all_of(
             above(_rate("zfs", "read"), _rate("zfs", "randread")),
             above(_rate("zfs", "write"), _rate("zfs", "randwrite")),
@@ -182,7 +182,7 @@ _STATEMENTS: Final = (
     *(
         Statement(
             f"zfs's maximum latency is lower than ext4's in {order} order with the largest file",
-            Origin.TABLE,
+            StatementSource.TABLE,
             below(_latency("zfs", order), _latency("ext4", order)),
             (NVME, SATA),
         )
@@ -190,13 +190,13 @@ _STATEMENTS: Final = (
     ),
     Statement(
         "ext4's maximum latency is higher in random than in sequential order with the largest file",
-        Origin.TABLE,
+        StatementSource.TABLE,
         above(_latency("ext4", "random"), _latency("ext4", "sequential")),
         (NVME, SATA),
     ),
     Statement(
         "The raw disk's maximum latency is lower in random than in sequential order",
-        Origin.TABLE,
+        StatementSource.TABLE,
         below(_latency("raw", "random", test=3), _latency("raw", "sequential", test=3)),
         (NVME, SATA),
     ),

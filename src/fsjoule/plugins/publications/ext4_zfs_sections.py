@@ -29,7 +29,7 @@ from fsjoule.report.tables import PUBLISHED
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.suites.published.cells import PublishedFigure, Quantity
-from fsjoule.suites.published.measured import Row, measured_figures
+from fsjoule.suites.published.measured import RepetitionRow, measured_figures
 
 
 def sections(view: View) -> list[SuiteSection]:
@@ -42,11 +42,11 @@ def sections(view: View) -> list[SuiteSection]:
     return found
 
 
-def _block_bytes(row: Row) -> int:
+def _block_bytes(row: RepetitionRow) -> int:
     return row.workload.block_size_bytes
 
 
-def _file_bytes(row: Row) -> int:
+def _file_bytes(row: RepetitionRow) -> int:
     return row.workload.size_bytes
 
 
@@ -57,9 +57,9 @@ def _size_name(size_bytes: float) -> str:
 def _of_patterns(
     view: View,
     title: str,
-    rows: Sequence[Row],
+    rows: Sequence[RepetitionRow],
     quantity: Quantity,
-    across: tuple[str, Callable[[Row], float]],
+    across: tuple[str, Callable[[RepetitionRow], float]],
     *,
     name: Callable[[float], str] = "{:g}".format,
 ) -> list[Drawing]:
@@ -69,7 +69,7 @@ def _of_patterns(
     )
 
 
-def _test1(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _test1(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     by_block = partial(pivot, view, rows=rows, head=("operation", pattern_of), across=_block_bytes, name=size_label)
     tables = (
         by_block(title="Throughput against block size", quantity=Quantity.THROUGHPUT),
@@ -81,11 +81,11 @@ def _test1(view: View, rows: Sequence[Row]) -> SuiteSection:
     )
 
 
-def _test2(view: View, rows: Sequence[Row]) -> SuiteSection:
-    def at_size(row: Row) -> str:
+def _test2(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
+    def at_size(row: RepetitionRow) -> str:
         return f"{pattern_of(row)}, {size_label(_file_bytes(row))}"
 
-    def with_jobs(row: Row) -> str:
+    def with_jobs(row: RepetitionRow) -> str:
         return f"{pattern_of(row)}, {jobs_of(row)} jobs"
 
     def job_name(jobs: int) -> str:
@@ -124,7 +124,7 @@ def _test2(view: View, rows: Sequence[Row]) -> SuiteSection:
     return SuiteSection("Test 2: jobs and file sizes", "test2", tables, tuple(charts), notes)
 
 
-def _test3(view: View, rows: Sequence[Row]) -> SuiteSection:
+def _test3(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     columns = [
         *heads(view, rows, words(rows, "operation", label_of)),
         measured(rows, Quantity.THROUGHPUT),
@@ -144,7 +144,7 @@ def _test3(view: View, rows: Sequence[Row]) -> SuiteSection:
     return SuiteSection("Test 3: the raw disk", "test3", (shown,), tuple(charts), notes)
 
 
-_TESTS: Final[dict[str, Callable[[View, Sequence[Row]], SuiteSection]]] = {
+_TESTS: Final[dict[str, Callable[[View, Sequence[RepetitionRow]], SuiteSection]]] = {
     "test1": _test1,
     "test2": _test2,
     "test3": _test3,

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.model import MIB, TimedKind, TimedWorkload
-from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.cells import FigureCell, PublishedFigure, Quantity
 from fsjoule.suites.published.doubts import impossible_deviations
 from fsjoule.suites.published.publication import Publication, rows_of
-from fsjoule.suites.published.statements import Origin, Statement, above, below
+from fsjoule.suites.published.statements import Statement, StatementSource, above, below
 from fsjoule.suites.suite import Suite
 
 _SOURCE: Final = "Berger: File System Benchmarks: UDF, Btrfs, NILFS, ext4, 2016"
@@ -53,7 +53,7 @@ def _figures() -> tuple[PublishedFigure, ...]:
         n = _REPETITIONS_OF_NILFS2 if row["filesystem"] == "nilfs2" else _REPETITIONS
 
         def figure(quantity: Quantity, printed: str, sd: float, row: dict[str, str] = row, n: int = n) -> None:
-            cell = Cell("", row["filesystem"], row["test"], quantity)
+            cell = FigureCell("", row["filesystem"], row["test"], quantity)
             figures.append(PublishedFigure(cell, float(printed), printed, sd, n))
 
         sds = float(row["operation_sd_s"]), float(row["umount_sd_s"])
@@ -67,11 +67,11 @@ def _figures() -> tuple[PublishedFigure, ...]:
 _FIGURES: Final = _figures()
 
 
-def _cell(filesystem: str, test: str, quantity: Quantity = Quantity.TOGETHER) -> Cell:
-    return Cell("", filesystem, test, quantity)
+def _cell(filesystem: str, test: str, quantity: Quantity = Quantity.TOGETHER) -> FigureCell:
+    return FigureCell("", filesystem, test, quantity)
 
 
-def _others(named: str, test: str, quantity: Quantity = Quantity.TOGETHER) -> list[Cell]:
+def _others(named: str, test: str, quantity: Quantity = Quantity.TOGETHER) -> list[FigureCell]:
     return [_cell(name, test, quantity) for name in _FILESYSTEMS if name != named]
 
 
@@ -79,19 +79,19 @@ def _ranked(filesystem: str, rank: str, test: str) -> Statement:
     """One filesystem against all others, by operation with unmount."""
     order = below if rank == "fastest" else above
     rule = order(_cell(filesystem, test), *_others(filesystem, test))
-    return Statement(f"{filesystem} is the {rank} in {test}", Origin.TABLE, rule)
+    return Statement(f"{filesystem} is the {rank} in {test}", StatementSource.TABLE, rule)
 
 
 _STATEMENTS: Final = (
     _ranked("ext4", "fastest", "write_files"),
     Statement(
         "nilfs2 unmounts the fastest after write_files",
-        Origin.TABLE,
+        StatementSource.TABLE,
         below(_cell("nilfs2", "write_files", Quantity.UNMOUNT), *_others("nilfs2", "write_files", Quantity.UNMOUNT)),
     ),
     Statement(
         "btrfs is faster than ext4 and udf in hash_files",
-        Origin.TABLE,
+        StatementSource.TABLE,
         below(_cell("btrfs", "hash_files"), _cell("ext4", "hash_files"), _cell("udf", "hash_files")),
     ),
     _ranked("ext4", "fastest", "fragment"),
@@ -100,7 +100,7 @@ _STATEMENTS: Final = (
     _ranked("udf", "slowest", "removing"),
     Statement(
         "On udf the unmount after removing takes longer than the removing",
-        Origin.TABLE,
+        StatementSource.TABLE,
         above(_cell("udf", "removing", Quantity.UNMOUNT), _cell("udf", "removing", Quantity.TIME)),
     ),
 )

@@ -20,7 +20,7 @@ from fsjoule.report.publications.view import (
 )
 from fsjoule.report.table import Cell, Column, Filled, Tone
 from fsjoule.suites.published.cells import Quantity
-from fsjoule.suites.published.measured import Row
+from fsjoule.suites.published.measured import RepetitionRow
 
 _TESTS: Final = (
     "write_files: files of halving sizes are written; hash_files: SHA-512 of each of them",
@@ -62,7 +62,7 @@ def sections(view: View) -> list[SuiteSection]:
     return [SuiteSection("Times", "times", tuple(tables), tuple(charts), notes, ticks=as_published)]
 
 
-def _of_the_slowest(rows: Sequence[Row]) -> Filled:
+def _of_the_slowest(rows: Sequence[RepetitionRow]) -> Filled:
     """Operation with unmount, in percent of the slowest filesystem's in the same test on the same kernel."""
     slowest: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -78,5 +78,5 @@ def _of_the_slowest(rows: Sequence[Row]) -> Filled:
     return Column("of the slowest", "%"), cells
 
 
-def _failures(rows: Sequence[Row]) -> Filled:
+def _failures(rows: Sequence[RepetitionRow]) -> Filled:
     return Column("failed"), [Cell(str(row.invalid), tone=Tone.BAD if row.invalid else Tone.PLAIN) for row in rows]

@@ -13,7 +13,7 @@ from fsjoule.report.publications.view import SuiteSection, View, heads, measured
 from fsjoule.report.summary import OutcomeRow
 from fsjoule.report.table import Cell, Column, Filled, Tone
 from fsjoule.suites.published.cells import Quantity
-from fsjoule.suites.published.measured import Row
+from fsjoule.suites.published.measured import RepetitionRow
 
 _NOTES: Final = (
     "failed: a file whose sync had returned is not intact, or the filesystem cannot be mounted for writing",
@@ -28,15 +28,15 @@ _NOTES: Final = (
 _TONES: Final = {FileFate.INTACT: Tone.PLAIN, FileFate.DETECTED: Tone.DOUBT, FileFate.REFUSED: Tone.DOUBT}
 
 
-def power_loss(view: View, rows: Sequence[Row]) -> SuiteSection:
+def power_loss(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     return _section(view, rows, "power-loss", "Power loss", "mounted")
 
 
-def dm_flakey(view: View, rows: Sequence[Row]) -> SuiteSection:
+def dm_flakey(view: View, rows: Sequence[RepetitionRow]) -> SuiteSection:
     return _section(view, rows, "dm-flakey", "Damaged data (dm-flakey)", "damage")
 
 
-def _section(view: View, rows: Sequence[Row], part: str, title: str, head: str) -> SuiteSection:
+def _section(view: View, rows: Sequence[RepetitionRow], part: str, title: str, head: str) -> SuiteSection:
     found = {(outcome.series, outcome.kernel): outcome for outcome in view.summary.outcomes}
     outcomes = [found[row.series, row.kernel] for row in rows]
     heading = heads(view, rows, words(rows, head, lambda row: row.workload.slug.removeprefix(f"{part}-")))
@@ -68,7 +68,7 @@ def _mount_columns(rows: Sequence[OutcomeRow]) -> list[Filled]:
     ]
 
 
-def _effort(rows: Sequence[Row]) -> list[Filled]:
+def _effort(rows: Sequence[RepetitionRow]) -> list[Filled]:
     """Time and energy of the mount afterwards, where measured."""
     if not any(row.spread(Quantity.TIME) for row in rows):
         return []

@@ -12,9 +12,9 @@ from fsjoule.report.numbers import decimals_for, mean_text, sd_text
 from fsjoule.report.publications.view import View
 from fsjoule.report.table import Tone
 from fsjoule.statistics.spread import Proportion, Spread
-from fsjoule.suites.published.cells import Cell, Found
+from fsjoule.suites.published.cells import FigureCell, Found
 from fsjoule.suites.published.doubts import Doubt
-from fsjoule.suites.published.statements import Answer, Holds, Origin, Reading
+from fsjoule.suites.published.statements import Holds, Reading, StatementAnswer, StatementSource
 from fsjoule.suites.published.summary import Told
 
 NOTE: Final = (
@@ -23,9 +23,9 @@ NOTE: Final = (
     "they are. Events that never or sometimes happen are counted, with the interval (95 %) of their share"
 )
 _WHOSE: Final = {
-    Origin.SAID: "the publication says so",
-    Origin.TABLE: "its tables say so",
-    Origin.OURS: "our expectation; the publication's figures for it are not among our data",
+    StatementSource.SAID: "the publication says so",
+    StatementSource.TABLE: "its tables say so",
+    StatementSource.OURS: "our expectation; the publication's figures for it are not among our data",
 }
 _TONES: Final = {Holds.YES: Tone.GOOD, Holds.NO: Tone.BAD, Holds.UNDECIDED: Tone.DOUBT}
 _MOST_MISSING: Final = 4
@@ -79,7 +79,7 @@ def _published(told: Told) -> list[str]:
     return [f"published: {'; '.join(texts)} ({whose})"]
 
 
-def finding_text(finding: Answer, statement: str) -> str:
+def finding_text(finding: StatementAnswer, statement: str) -> str:
     """The figures that decide: `3 of 12 pairs; randread 16 KiB: ext4 12.03 ± 0.33, btrfs 13.04 ± 0.82 MiB/s`."""
     if finding.lacking:
         missing = [reading for reading in finding.deciding if reading.found is None]
@@ -134,7 +134,7 @@ def proportion_text(found: Proportion) -> str:
     return f"{found.count} of {found.n} ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
-def _short(cells: Sequence[Cell]) -> list[str]:
+def _short(cells: Sequence[FigureCell]) -> list[str]:
     """Each cell by the parts that differ between cells: filesystem, workload, quantity."""
     several = (
         len({cell.filesystem for cell in cells}) > 1 or len(cells) == 1,
@@ -153,7 +153,7 @@ def _short(cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _full(cell: Cell) -> str:
+def _full(cell: FigureCell) -> str:
     workload = "" if cell.workload == cell.part else _workload(cell.workload)
     return " ".join(text for text in (cell.filesystem, workload, cell.quantity.value) if text)
 

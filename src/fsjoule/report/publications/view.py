@@ -18,9 +18,8 @@ from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
 from fsjoule.report.tables import FEWER, PUBLISHED, figures, repetitions
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites.published.catalogue import PUBLICATIONS
-from fsjoule.suites.published.cells import Cell as PublishedCell
-from fsjoule.suites.published.cells import PublishedFigure, Quantity
-from fsjoule.suites.published.measured import Row
+from fsjoule.suites.published.cells import FigureCell, PublishedFigure, Quantity
+from fsjoule.suites.published.measured import RepetitionRow
 from fsjoule.suites.published.summary import SuiteSummary
 
 FOOTNOTE: Final = f"mean ± standard deviation of n valid repetitions; {FEWER} some of them lack this figure"
@@ -45,7 +44,7 @@ class View:
         return series_labels(sorted(series, key=lambda each: order.get(each.filesystem, len(order))))
 
     @cached_property
-    def _published(self) -> dict[PublishedCell, PublishedFigure]:
+    def _published(self) -> dict[FigureCell, PublishedFigure]:
         return {figure.cell: figure for figure in PUBLICATIONS[self.suite.publication].figures}
 
     @property
@@ -56,22 +55,22 @@ class View:
     def several_kernels(self) -> bool:
         return self.summary.several_kernels
 
-    def several_storages(self, rows: Iterable[Row]) -> bool:
+    def several_storages(self, rows: Iterable[RepetitionRow]) -> bool:
         return len({row.series.storage for row in rows}) > 1
 
-    def part(self, name: str) -> list[Row]:
+    def part(self, name: str) -> list[RepetitionRow]:
         return [row for row in self.suite.rows if row.part == name]
 
-    def label(self, row: Row) -> str:
+    def label(self, row: RepetitionRow) -> str:
         return self.labels[row.series]
 
-    def published(self, row: Row, quantity: Quantity) -> PublishedFigure | None:
+    def published(self, row: RepetitionRow, quantity: Quantity) -> PublishedFigure | None:
         """The published figure of the row's cell, if there is one."""
-        cells = (PublishedCell(row.part, row.series.filesystem, name, quantity) for name in row.names)
+        cells = (FigureCell(row.part, row.series.filesystem, name, quantity) for name in row.names)
         return next((self._published[cell] for cell in cells if cell in self._published), None)
 
     @cached_property
-    def _doubted(self) -> frozenset[tuple[PublishedCell, str]]:
+    def _doubted(self) -> frozenset[tuple[FigureCell, str]]:
         return frozenset((doubt.figure.cell, doubt.figure.hardware) for doubt in self.suite.doubts)
 
     def published_cell(self, figure: PublishedFigure | None) -> Cell:
@@ -105,26 +104,26 @@ class View:
         return any(row.projected for row in self.summary.fio)
 
 
-def label_of(row: Row) -> str:
+def label_of(row: RepetitionRow) -> str:
     return row.workload.label
 
 
-def pattern_of(row: Row) -> str:
+def pattern_of(row: RepetitionRow) -> str:
     """`randread`, or a timed operation's name."""
     return row.workload.operation.value
 
 
-def jobs_of(row: Row) -> int:
+def jobs_of(row: RepetitionRow) -> int:
     return row.workload.jobs
 
 
-def words(rows: Sequence[Row], name: str, text: Callable[[Row], str], unit: str = "") -> Filled:
+def words(rows: Sequence[RepetitionRow], name: str, text: Callable[[RepetitionRow], str], unit: str = "") -> Filled:
     """A head column of texts."""
     return Column(name, unit, is_figure=False, head=True), [Cell(text(row)) for row in rows]
 
 
 def heads(
-    view: View, rows: Sequence[Row], *first: Filled, with_storage: bool = True, with_n: bool = True
+    view: View, rows: Sequence[RepetitionRow], *first: Filled, with_storage: bool = True, with_n: bool = True
 ) -> list[Filled]:
     """Columns: `first`, the filesystem, storage and kernel if there are several, and the repetitions."""
     filled = [*first, words(rows, "filesystem", view.label)]
@@ -135,11 +134,13 @@ def heads(
     return [*filled, repetitions(rows)] if with_n else filled
 
 
-def measured(rows: Sequence[Row], quantity: Quantity, name: str = "", *, most: int = 3) -> Filled:
+def measured(rows: Sequence[RepetitionRow], quantity: Quantity, name: str = "", *, most: int = 3) -> Filled:
     return figures(rows, Column(name or quantity.value, quantity.unit), lambda row: row.spread(quantity), most=most)
 
 
-def beside(view: View, rows: Sequence[Row], quantity: Quantity, name: str = "", *, most: int = 3) -> list[Filled]:
+def beside(
+    view: View, rows: Sequence[RepetitionRow], quantity: Quantity, name: str = "", *, most: int = 3
+) -> list[Filled]:
     """Columns of a quantity: measured, published and their ratio; the last two only if a row has a published figure."""
     filled = measured(rows, quantity, name, most=most)
     published = [view.published(row, quantity) for row in rows]
@@ -149,7 +150,7 @@ def beside(view: View, rows: Sequence[Row], quantity: Quantity, name: str = "", 
 
 
 def published_columns(
-    view: View, rows: Sequence[Row], published: Sequence[PublishedFigure | None], quantity: Quantity
+    view: View, rows: Sequence[RepetitionRow], published: Sequence[PublishedFigure | None], quantity: Quantity
 ) -> list[Filled]:
     """The columns of published figures and ratios."""
     ratios = [
@@ -174,11 +175,11 @@ def table(view: View, title: str, columns: Sequence[Filled], *, groups: Sequence
 def pivot(
     view: View,
     title: str,
-    rows: Sequence[Row],
+    rows: Sequence[RepetitionRow],
     quantity: Quantity,
     *,
-    head: tuple[str, Callable[[Row], str]],
-    across: Callable[[Row], T],
+    head: tuple[str, Callable[[RepetitionRow], str]],
+    across: Callable[[RepetitionRow], T],
     name: Callable[[T], str],
     growth: str = "",
     by_storage: bool = False,
@@ -186,7 +187,7 @@ def pivot(
 ) -> Table:
     """One quantity with a column per value of `across`; `growth` adds the last value over the first."""
     values = sorted({across(row) for row in rows})
-    lines: dict[Hashable, dict[T, Row]] = {}
+    lines: dict[Hashable, dict[T, RepetitionRow]] = {}
     for row in rows:
         key = (head[1](row), view.label(row), "" if by_storage else row.series.storage, row.kernel)
         lines.setdefault(key, {})[across(row)] = row
@@ -204,7 +205,7 @@ def pivot(
     return table(view, title, columns)
 
 
-def _growth(first: Row | None, last: Row | None, quantity: Quantity) -> float | None:
+def _growth(first: RepetitionRow | None, last: RepetitionRow | None, quantity: Quantity) -> float | None:
     spreads: list[Spread | None] = [row.spread(quantity) if row else None for row in (first, last)]
     before, after = spreads
     return after.mean / before.mean if before and after and before.mean else None
@@ -231,14 +232,14 @@ class SuiteSection:
         return self.ticks and any(column.name == PUBLISHED for table in self.tables for column in table.columns)
 
 
-def _colours(view: View, rows: Sequence[Row]) -> dict[str, str]:
+def _colours(view: View, rows: Sequence[RepetitionRow]) -> dict[str, str]:
     """Colours by name of a line or bar; a filesystem has one colour in all charts of a run."""
     own = style.filesystem_colours(list(dict.fromkeys(view.labels.values())))
     others = style.filesystem_colours(list(dict.fromkeys(_name(view, row, rows) for row in rows)))
     return own | {name: colour for name, colour in others.items() if name not in own}
 
 
-def _name(view: View, row: Row, rows: Sequence[Row]) -> str:
+def _name(view: View, row: RepetitionRow, rows: Sequence[RepetitionRow]) -> str:
     """The filesystem, with storage and kernel if these rows have several."""
     further = [row.series.storage] if view.several_storages(rows) else []
     further += [row.kernel] if view.several_kernels else []
@@ -246,11 +247,17 @@ def _name(view: View, row: Row, rows: Sequence[Row]) -> str:
 
 
 def bars(
-    view: View, title: str, rows: Sequence[Row], quantity: Quantity, group: Callable[[Row], str], *, ticks: bool = True
+    view: View,
+    title: str,
+    rows: Sequence[RepetitionRow],
+    quantity: Quantity,
+    group: Callable[[RepetitionRow], str],
+    *,
+    ticks: bool = True,
 ) -> Drawing:
     """A quantity by group and filesystem, with `ticks` for published figures; the title names a single group."""
 
-    def bar(row: Row) -> Bar | None:
+    def bar(row: RepetitionRow) -> Bar | None:
         spread, published = row.spread(quantity), view.published(row, quantity) if ticks else None
         if spread is None:
             return None
@@ -267,7 +274,9 @@ def bars(
 
 
 def drawn_by(
-    rows: Sequence[Row], key: Callable[[Row], str], draw: Callable[[str, list[Row]], Drawing]
+    rows: Sequence[RepetitionRow],
+    key: Callable[[RepetitionRow], str],
+    draw: Callable[[str, list[RepetitionRow]], Drawing],
 ) -> list[Drawing]:
     """One drawing per value of `key`, of the rows with this value."""
     return [draw(name, [row for row in rows if key(row) == name]) for name in dict.fromkeys(map(key, rows))]
@@ -276,9 +285,9 @@ def drawn_by(
 def lines(
     view: View,
     title: str,
-    rows: Sequence[Row],
+    rows: Sequence[RepetitionRow],
     quantity: Quantity,
-    across: tuple[str, Callable[[Row], float]],
+    across: tuple[str, Callable[[RepetitionRow], float]],
     *,
     name: Callable[[float], str] = "{:g}".format,
 ) -> Drawing:

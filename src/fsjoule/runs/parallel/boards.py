@@ -26,7 +26,7 @@ from fsjoule.model import BoardFacts, Fault, LabFacts, Planned, PoolPlace, Run
 from fsjoule.runs.held_lab import being_changed, check_room
 from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Processes
-from fsjoule.suites import Rates, estimate, left_text
+from fsjoule.suites import BoardRates, estimate, left_text
 
 # A boot that fails on so many boards fails for good: its kernel may be why. A board fails so often in a row, too.
 _TRIES: Final = 2
@@ -106,7 +106,7 @@ class Boards:
 
     def _guess_s(self, number: int, entries: int | None = None) -> float:
         """The seconds of a boot, or of its first entries."""
-        return estimate(self._boots[number][:entries], Rates()).seconds if entries != 0 else 0.0
+        return estimate(self._boots[number][:entries], BoardRates()).seconds if entries != 0 else 0.0
 
     @property
     def emulator(self) -> str | None:

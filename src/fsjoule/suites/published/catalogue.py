@@ -10,7 +10,7 @@ from fsjoule.hooks import Rows
 from fsjoule.model import Workload
 from fsjoule.model.metrics import Metric
 from fsjoule.suites import SUITES
-from fsjoule.suites.published.cells import Cell, Quantity
+from fsjoule.suites.published.cells import FigureCell, Quantity
 from fsjoule.suites.published.publication import Publication
 
 PUBLICATIONS: Final = Rows("publication", "fsjoule_publications", Publication)
@@ -69,5 +69,5 @@ def _compared_with(suite: str) -> Publication | None:
 
 def _figure(publication: Publication, filesystem: str, slug: str, quantity: Quantity) -> float | None:
     # Publications with parts need more than a slug: their own tables show their figures.
-    cell = Cell("", filesystem, slug, quantity)
+    cell = FigureCell("", filesystem, slug, quantity)
     return next((figure.value for figure in publication.figures if figure.cell == cell), None)

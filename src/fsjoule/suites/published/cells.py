@@ -72,7 +72,7 @@ _UNITS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class FigureCell:
     """The place of a figure.
 
     `part` is the suite's part (`mkfs`), empty for a suite without parts. `workload` is the publication's name: a slug
@@ -89,7 +89,7 @@ class Cell:
 class PublishedFigure:
     """A published cell: `printed` is the value as printed, `sd` its deviation over `n` repetitions on `hardware`."""
 
-    cell: Cell
+    cell: FigureCell
     value: float
     printed: str
     sd: float | None = None
@@ -106,14 +106,14 @@ class PublishedFigure:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CellFigures:
     """Figures by cell, of one kernel on one storage device, or as published for one machine.
 
     `without` are pairs of a part and a filesystem that cannot do the part's operation, while others can.
     """
 
-    found: Mapping[Cell, Found]
+    found: Mapping[FigureCell, Found]
     without: frozenset[tuple[str, str]] = field(default_factory=frozenset[tuple[str, str]])
 
-    def __getitem__(self, cell: Cell) -> Found | None:
+    def __getitem__(self, cell: FigureCell) -> Found | None:
         return self.found.get(cell)

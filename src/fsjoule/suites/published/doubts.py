@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.suites.published.cells import Cell, PublishedFigure, Quantity
+from fsjoule.suites.published.cells import FigureCell, PublishedFigure, Quantity
 
 # A standard deviation above this many medians of its column is doubtful: our limit.
 _FAR_OUT: Final = 5
@@ -106,7 +106,7 @@ def shares(figures: Sequence[PublishedFigure], part: Quantity, whole: Quantity, 
 
 
 def latencies(
-    figures: Sequence[PublishedFigure], longest: Iterable[tuple[Cell, Cell]], *, in_flight: int
+    figures: Sequence[PublishedFigure], longest: Iterable[tuple[FigureCell, FigureCell]], *, in_flight: int
 ) -> Iterator[Doubt]:
     """Longest latencies below the mean latency that follows from a rate with this many requests in flight.
 

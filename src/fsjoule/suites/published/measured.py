@@ -10,14 +10,14 @@ from fsjoule import filesystems
 from fsjoule.model import MIB, DamageOutcome, FileFate, Measurement, Plan, SeriesKey, Workload
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.statistics.spread import Proportion, Spread, spread_of
-from fsjoule.suites.published.cells import Cell, Figures, Found, Quantity
+from fsjoule.suites.published.cells import CellFigures, FigureCell, Found, Quantity
 from fsjoule.suites.published.publication import Publication
 
 _MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RepetitionRow:
     """The valid repetitions of one workload on one filesystem, storage device and kernel.
 
     `names` are the publication's names of the workload. `threads_s` is the CPU time of each kernel thread.
@@ -41,7 +41,7 @@ class Row:
         return found if isinstance(found, Spread) else None
 
 
-def rows_of_run(publication: Publication, plan: Plan, measurements: Sequence[Measurement]) -> tuple[Row, ...]:
+def rows_of_run(publication: Publication, plan: Plan, measurements: Sequence[Measurement]) -> tuple[RepetitionRow, ...]:
     """The rows of all series and kernels of a run of the publication's suite, in order of appearance."""
     groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
     for m in measurements:
@@ -55,7 +55,7 @@ def rows_of_run(publication: Publication, plan: Plan, measurements: Sequence[Mea
     )
 
 
-def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequence[Workload]) -> Row:
+def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequence[Workload]) -> RepetitionRow:
     first = group[0]
     part = part_of(first.series.suite)
     valid = [m for m in group if m.valid]
@@ -69,7 +69,7 @@ def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequ
     if variation is not None:
         figures[Quantity.VARIATION] = variation
     threads = dict.fromkeys(name for m in valid for name in m.kernel_threads_s)
-    return Row(
+    return RepetitionRow(
         part=part,
         kernel=first.kernel,
         series=first.series,
@@ -101,17 +101,17 @@ def _variation(durations_s: Sequence[float]) -> Spread | None:
     return Spread(spread.n, 100 * (max(durations_s) - min(durations_s)) / spread.mean, None)
 
 
-def measured_figures(plan: Plan, rows: Iterable[Row]) -> Figures:
+def measured_figures(plan: Plan, rows: Iterable[RepetitionRow]) -> CellFigures:
     """Figures by cell, from the rows of one kernel on one storage device."""
-    found: dict[Cell, Found] = {}
+    found: dict[FigureCell, Found] = {}
     for row in rows:
         for name in row.names:
             for quantity, figure in row.figures.items():
-                _keep_greatest(found, Cell(row.part, row.series.filesystem, name, quantity), figure)
-    return Figures(found, _without(plan))
+                _keep_greatest(found, FigureCell(row.part, row.series.filesystem, name, quantity), figure)
+    return CellFigures(found, _without(plan))
 
 
-def _keep_greatest(found: dict[Cell, Found], cell: Cell, figure: Found) -> None:
+def _keep_greatest(found: dict[FigureCell, Found], cell: FigureCell, figure: Found) -> None:
     known = found.get(cell)
     if not (isinstance(known, Spread) and isinstance(figure, Spread) and known.mean >= figure.mean):
         found[cell] = figure

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsjoule.model import Workload
-from fsjoule.suites.published.cells import Figures, PublishedFigure
+from fsjoule.suites.published.cells import CellFigures, PublishedFigure
 from fsjoule.suites.published.doubts import Doubt
 from fsjoule.suites.published.statements import Statement
 
@@ -42,10 +42,10 @@ class Publication:
     lends_to: tuple[str, ...] = ()
     sections: str = ""
 
-    def on(self, hardware: str = "") -> Figures:
+    def on(self, hardware: str = "") -> CellFigures:
         """The figures of one machine by cell."""
         found = {figure.cell: figure.spread for figure in self.figures if figure.hardware == hardware}
-        return Figures(found, self.without)
+        return CellFigures(found, self.without)
 
 
 def rows_of(table: Path, *even: str) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, Protocol
 
 from fsjoule.statistics.spread import Proportion, Spread, p_not_above
-from fsjoule.suites.published.cells import Cell, Figures, Found
+from fsjoule.suites.published.cells import CellFigures, FigureCell, Found
 
 SIGNIFICANCE: Final = 0.05
 
@@ -26,7 +26,7 @@ class Holds(StrEnum):
     UNDECIDED = "not decided"
 
 
-class Origin(StrEnum):
+class StatementSource(StrEnum):
     """Whose statement it is."""
 
     SAID = "said"  # the publication says so
@@ -38,12 +38,12 @@ class Origin(StrEnum):
 class Reading:
     """A cell and its content; None if it is missing."""
 
-    cell: Cell
+    cell: FigureCell
     found: Found | None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StatementAnswer:
     """The answer about a statement. `deciding` are the figures that decide it, or that are missing.
 
     `agreeing` of `pairs` comparisons are as stated. `single` says that figures without a deviation were compared.
@@ -61,30 +61,30 @@ class Answer:
         return self.holds is Holds.UNDECIDED and any(reading.found is None for reading in self.deciding)
 
 
-class Rule(Protocol):
+class StatementRule(Protocol):
     @property
-    def cells(self) -> tuple[Cell, ...]: ...
+    def cells(self) -> tuple[FigureCell, ...]: ...
 
-    def tell(self, figures: Figures) -> Answer: ...
+    def tell(self, figures: CellFigures) -> StatementAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class CellPair:
     """A cell that should be above another, or a number in the cell's unit."""
 
-    above: Cell | float
-    below: Cell | float
+    above: FigureCell | float
+    below: FigureCell | float
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
-        return tuple(side for side in (self.above, self.below) if isinstance(side, Cell))
+    def cells(self) -> tuple[FigureCell, ...]:
+        return tuple(side for side in (self.above, self.below) if isinstance(side, FigureCell))
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
     """A pair with its probabilities if it is not as stated, and if it is; `lead` ranks equally probable pairs."""
 
-    pair: Pair
+    pair: CellPair
     readings: tuple[Reading, ...]
     p_not: float
     p_so: float
@@ -96,21 +96,21 @@ class _Compared:
 class Above:
     """The rule that every pair is as stated."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[CellPair, ...]
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[FigureCell, ...]:
         return tuple(dict.fromkeys(cell for pair in self.pairs for cell in pair.cells))
 
-    def tell(self, figures: Figures) -> Answer:
+    def tell(self, figures: CellFigures) -> StatementAnswer:
         compared = [found for pair in self.pairs if (found := _compared(pair, figures)) is not None]
         agreeing = [each for each in compared if each.p_not < SIGNIFICANCE]
         contrary = [each for each in compared if each.p_so < SIGNIFICANCE / len(self.pairs)]
         missing = tuple(Reading(cell, None) for cell in self.cells if not isinstance(figures[cell], Spread))
         single = any(each.single for each in compared)
 
-        def finding(holds: Holds, deciding: tuple[Reading, ...]) -> Answer:
-            return Answer(holds, deciding, len(agreeing), len(self.pairs), single)
+        def finding(holds: Holds, deciding: tuple[Reading, ...]) -> StatementAnswer:
+            return StatementAnswer(holds, deciding, len(agreeing), len(self.pairs), single)
 
         if contrary:
             return finding(Holds.NO, min(contrary, key=lambda each: (each.p_so, each.lead)).readings)
@@ -120,9 +120,9 @@ class Above:
         return finding(Holds.YES if len(agreeing) == len(compared) else Holds.UNDECIDED, weakest.readings)
 
 
-def _compared(pair: Pair, figures: Figures) -> _Compared | None:
+def _compared(pair: CellPair, figures: CellFigures) -> _Compared | None:
     """The pair with its figures; None if one is missing."""
-    sides = [figures[side] if isinstance(side, Cell) else side for side in (pair.above, pair.below)]
+    sides = [figures[side] if isinstance(side, FigureCell) else side for side in (pair.above, pair.below)]
     # A number is a figure without noise.
     spreads = [Spread(2, side, 0.0) if isinstance(side, float) else side for side in sides]
     above, below = spreads
@@ -142,35 +142,35 @@ def _compared(pair: Pair, figures: Figures) -> _Compared | None:
 class Without:
     """The rule that nothing can be measured in the cell, while others of the part have figures."""
 
-    cell: Cell
+    cell: FigureCell
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[FigureCell, ...]:
         return (self.cell,)
 
-    def tell(self, figures: Figures) -> Answer:
+    def tell(self, figures: CellFigures) -> StatementAnswer:
         reading = Reading(self.cell, figures[self.cell])
         if reading.found is not None:
-            return Answer(Holds.NO, (reading,), agreeing=0)
+            return StatementAnswer(Holds.NO, (reading,), agreeing=0)
         so = (self.cell.part, self.cell.filesystem) in figures.without
-        return Answer(Holds.YES if so else Holds.UNDECIDED, (reading,), agreeing=int(so))
+        return StatementAnswer(Holds.YES if so else Holds.UNDECIDED, (reading,), agreeing=int(so))
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
     """The rule that the cells' event never happened, or with `ever` that it happened at least once in each."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[FigureCell, ...]
     ever: bool = False
 
-    def tell(self, figures: Figures) -> Answer:
+    def tell(self, figures: CellFigures) -> StatementAnswer:
         readings = [Reading(cell, figures[cell]) for cell in self.cells]
         told = {reading.cell: self._so(reading.found) for reading in readings}
         agreeing = sum(so is True for so in told.values())
 
-        def finding(holds: Holds, *, deciding: bool | None) -> Answer:
+        def finding(holds: Holds, *, deciding: bool | None) -> StatementAnswer:
             those = tuple(reading for reading in readings if told[reading.cell] is deciding)
-            return Answer(holds, those, agreeing, len(readings))
+            return StatementAnswer(holds, those, agreeing, len(readings))
 
         if False in told.values():
             return finding(Holds.NO, deciding=False)
@@ -187,8 +187,8 @@ class Statement:
     """One statement. `hardware` names the machines of its published figures."""
 
     text: str
-    origin: Origin
-    rule: Rule
+    origin: StatementSource
+    rule: StatementRule
     hardware: tuple[str, ...] = ("",)
 
     @property
@@ -196,19 +196,19 @@ class Statement:
         return self.rule.cells[0].part
 
 
-def above(greater: Cell, *others: Cell | float) -> Above:
-    return Above(tuple(Pair(greater, other) for other in others))
+def above(greater: FigureCell, *others: FigureCell | float) -> Above:
+    return Above(tuple(CellPair(greater, other) for other in others))
 
 
-def below(least: Cell, *others: Cell | float) -> Above:
-    return Above(tuple(Pair(other, least) for other in others))
+def below(least: FigureCell, *others: FigureCell | float) -> Above:
+    return Above(tuple(CellPair(other, least) for other in others))
 
 
-def rising(cells: Sequence[Cell]) -> Above:
-    return Above(tuple(Pair(after, before) for before, after in pairwise(cells)))
+def rising(cells: Sequence[FigureCell]) -> Above:
+    return Above(tuple(CellPair(after, before) for before, after in pairwise(cells)))
 
 
-def falling(cells: Sequence[Cell]) -> Above:
+def falling(cells: Sequence[FigureCell]) -> Above:
     return rising(cells[::-1])
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fsjoule.model import Measurement, Plan
 from fsjoule.suites.published.catalogue import publication_of
 from fsjoule.suites.published.doubts import Doubt
-from fsjoule.suites.published.measured import Row, measured_figures, part_of, rows_of_run
+from fsjoule.suites.published.measured import RepetitionRow, measured_figures, part_of, rows_of_run
 from fsjoule.suites.published.publication import Publication
-from fsjoule.suites.published.statements import Answer, Origin, Statement
+from fsjoule.suites.published.statements import Statement, StatementAnswer, StatementSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,12 @@ class Told:
     """A run's answer on one kernel and storage device, and the answers of `published` figures by machine."""
 
     text: str
-    origin: Origin
+    origin: StatementSource
     part: str
     kernel: str
     storage: str
-    finding: Answer
-    published: dict[str, Answer]
+    finding: StatementAnswer
+    published: dict[str, StatementAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class SuiteSummary:
     source: str
     remarks: tuple[str, ...]
     parts: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[RepetitionRow, ...]
     statements: tuple[Told, ...]
     doubts: tuple[Doubt, ...]
 
@@ -60,17 +60,17 @@ def suite_summary(plan: Plan, measurements: Sequence[Measurement]) -> SuiteSumma
 def _is_about(statement: Statement, plan: Plan) -> bool:
     """Whether to ask a statement: our own expectations need one of their filesystems in the plan."""
     named = {cell.filesystem for cell in statement.rule.cells}
-    return statement.origin is not Origin.OURS or not named.isdisjoint(plan.filesystems)
+    return statement.origin is not StatementSource.OURS or not named.isdisjoint(plan.filesystems)
 
 
-def _told(publication: Publication, plan: Plan, parts: Sequence[str], rows: Sequence[Row]) -> Iterator[Told]:
+def _told(publication: Publication, plan: Plan, parts: Sequence[str], rows: Sequence[RepetitionRow]) -> Iterator[Told]:
     for statement in publication.statements:
         if statement.part not in parts or not _is_about(statement, plan):
             continue
         published = {
             hardware: statement.rule.tell(publication.on(hardware))
             for hardware in statement.hardware
-            if statement.origin is not Origin.OURS
+            if statement.origin is not StatementSource.OURS
         }
         of_part = [row for row in rows if row.part == statement.part]
         for kernel in plan.kernels:
