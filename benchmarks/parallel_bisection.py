@@ -30,7 +30,7 @@ from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.search import Search
 from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 
 _GOOD, _BAD = "6.1", "6.12"
 _TREE: Final = "imx6ul-14x14-evk.dtb"
@@ -118,12 +118,12 @@ def _asked(commits: Sequence[str]) -> Asked:
     )
 
 
-def _turn(boards: int, commits: int, first_bad: int, folder: Path) -> tuple[float, State]:
+def _turn(boards: int, commits: int, first_bad: int, folder: Path) -> tuple[float, BisectionState]:
     """A turn's seconds, and what it found."""
     words = ("--boards", str(boards), "--commits", str(commits), "--first-bad", str(first_bad))
     took_s = turn_s(*words, "--turn", folder)
     with bisection_log(folder / "log") as log:
-        return took_s, State.of(log.events)
+        return took_s, BisectionState.of(log.events)
 
 
 def _told(boot: Booted) -> tuple[object, ...]:

@@ -16,14 +16,14 @@ from pathlib import Path
 from common import show
 from guest_time import options, quick_ext4, say, turn_s
 
-from fsjoule.runs.pairs import Pair, measure_pairs
+from fsjoule.runs.pairs import BootPair, measure_pairs
 from fsjoule.store.reader import LoadedRun, load_run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "statistics"))
 from deterministic_repeat import differences
 
 
-def _never(_pair: Pair) -> str | None:
+def _never(_pair: BootPair) -> str | None:
     return None
 
 

@@ -18,7 +18,7 @@ from fsjoule.statistics.bisection.answer import BisectionAnswer
 from fsjoule.store.bisection import Asked, Line, bisection_log
 from fsjoule.testing import FakeKernelBoots, FakeKernelBuilds
 from fsjoule.verdicts.bisection.answer import Bisected, bisected
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 
 COMMITS = tuple(f"{number:012x}" for number in range(64))
 SUBJECTS = tuple(f"commit number {number}" for number in range(len(COMMITS)))
@@ -52,7 +52,7 @@ class Bisection:
     boards: KernelBoots | None = None
     ahead: int = 0
 
-    def run(self) -> State:
+    def run(self) -> BisectionState:
         with bisection_log(self.folder) as log:
             if not log.events:
                 log.add(asked(self.budget))
@@ -70,7 +70,7 @@ class Bisection:
                 ahead=self.ahead,
             ).run()
 
-    def explain(self) -> State:
+    def explain(self) -> BisectionState:
         with bisection_log(self.folder) as log:
             return profile_pair(log, self.builds, self.boots, self.said.append)
 

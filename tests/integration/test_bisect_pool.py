@@ -23,7 +23,7 @@ from fsjoule.runs.request import choose
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Answered, Booted, Built, Event, bisection_log
 from fsjoule.testing import FakeKernelBoots
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 
 PROJECT = Path(__file__).parents[2]
 HELPERS = PROJECT / "tests" / "helpers"
@@ -167,7 +167,7 @@ def _is_search(event: Event) -> TypeGuard[Booted]:
 def _likely(
     events: Sequence[Event], made: Mapping[tuple[WantedKernel, int], Figures] = MappingProxyType({})
 ) -> list[tuple[WantedKernel, int]]:
-    return likely_boots(State.of(events), lambda _, __: False, lambda kernel, seed: made.get((kernel, seed)))
+    return likely_boots(BisectionState.of(events), lambda _, __: False, lambda kernel, seed: made.get((kernel, seed)))
 
 
 def _told(folder: Path) -> list[object]:

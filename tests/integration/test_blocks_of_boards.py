@@ -21,7 +21,7 @@ from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.request import choose
 from fsjoule.suites import Planning, plan_entries, suite
 from fsjoule.testing import FakeClock, FakeStore
-from fsjoule.verdicts.gate import Pair
+from fsjoule.verdicts.gate import BootPair
 
 PROJECT = Path(__file__).parents[2]
 KERNELS = ("6.1", "6.12")
@@ -138,9 +138,9 @@ def test_the_block_of_a_board_that_dies_is_made_again_whole_at_another_place(tmp
 def test_a_gate_on_two_places_comes_to_its_end_though_one_dies(tmp_path: Path) -> None:
     run = run_of(6)
     (tmp_path / "dies").write_text("evk-2 3\n")
-    pairs: list[Pair] = []
+    pairs: list[BootPair] = []
 
-    def enough(pair: Pair) -> str | None:
+    def enough(pair: BootPair) -> str | None:
         pairs.append(pair)
         return "decided" if len(pairs) == 4 else None
 

@@ -20,7 +20,7 @@ from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
-from fsjoule.runs.pairs import Pair, PairedRun, measure_pairs
+from fsjoule.runs.pairs import BootPair, PairedRun, measure_pairs
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
 from fsjoule.runs.request import Request, choose
@@ -55,7 +55,7 @@ def measured(results: Path, boards: int, said: list[str], kill: str | None = Non
         if kill is not None and text.startswith(kill):
             os.kill(workers()[int(kill.split()[1][0]) - 1], signal.SIGKILL)
 
-    def never(_pair: Pair) -> str | None:
+    def never(_pair: BootPair) -> str | None:
         return None
 
     try:

@@ -13,9 +13,9 @@ from simulation import PLAIN, STALLS, Scenario, boots
 
 from fsjoule.suites.profile import UsageProfile, profile_of
 from fsjoule.verdicts.advice.advise import Axis, advise
-from fsjoule.verdicts.advice.evidence import Cut, Evidence, Filesystem, Row
-from fsjoule.verdicts.advice.figures import Figures, figures_of
-from fsjoule.verdicts.advice.parts import Part, parts_of
+from fsjoule.verdicts.advice.evidence import AdviceEvidence, FilesystemEvidence, PartFigures, PowerCut
+from fsjoule.verdicts.advice.figures import FilesystemFigures, figures_of
+from fsjoule.verdicts.advice.parts import UsagePart, parts_of
 
 _SCENARIOS: Final = (("plain", PLAIN), ("5 % stalls", STALLS))
 # Standard uncertainty of the meter, as an uncalibrated one has it (docs/energy.md).
@@ -33,20 +33,20 @@ _MOST_CUTS: Final = 226
 def _filesystem(
     rng: np.random.Generator,
     label: str,
-    parts: tuple[Part, ...],
+    parts: tuple[UsagePart, ...],
     *,
     scenario: Scenario,
     n: int,
     gain: float = 0.0,
     more: float = 0.0,
-) -> Filesystem:
+) -> FilesystemEvidence:
     """A filesystem of `n` boots, measured by a meter that is off by `gain`; it takes `more` of everything."""
-    rows: dict[str, dict[tuple[str, str, int], Row]] = {}
+    rows: dict[str, dict[tuple[str, str, int], PartFigures]] = {}
     for part in parts:
         # A boot that loses throughput takes longer by as much.
         times = (1 + more) * np.exp(-boots(rng, scenario, (n,)))
         rows[part.slug] = {
-            ("run", "6.1", boot): Row(
+            ("run", "6.1", boot): PartFigures(
                 joules=float(_JOULES * time * (1 + gain)),
                 uncertainty_j=float(_JOULES * time * _METER),
                 seconds=float(_SECONDS * time),
@@ -55,12 +55,12 @@ def _filesystem(
             )
             for boot, time in enumerate(times)
         }
-    return Filesystem(label, label, rows)
+    return FilesystemEvidence(label, label, rows)
 
 
-def _evidence(filesystems: tuple[Filesystem, ...], idle_w: tuple[float, ...]) -> Evidence:
+def _evidence(filesystems: tuple[FilesystemEvidence, ...], idle_w: tuple[float, ...]) -> AdviceEvidence:
     idle = (idle_w, _METER * _IDLE_W)
-    return Evidence("board", "card", "6.1", True, filesystems, *idle, {"run": Path("run")}, "", 0, {})
+    return AdviceEvidence("board", "card", "6.1", True, filesystems, *idle, {"run": Path("run")}, "", 0, {})
 
 
 def _expected(profile: UsageProfile, mean: float) -> tuple[float, float]:
@@ -73,7 +73,7 @@ def _expected(profile: UsageProfile, mean: float) -> tuple[float, float]:
     return joules + idle_j, writing * _WRITTEN_MIB * mean
 
 
-def _figures(rng: np.random.Generator, profile: UsageProfile, scenario: Scenario, n: int) -> Figures:
+def _figures(rng: np.random.Generator, profile: UsageProfile, scenario: Scenario, n: int) -> FilesystemFigures:
     gain = float(rng.normal(0, _METER))
     parts = parts_of(profile)
     one = _filesystem(rng, "ext4", parts, scenario=scenario, n=n, gain=gain)
@@ -108,11 +108,11 @@ def _days(report: Report, trials: int, seed: int) -> None:
             )
 
 
-def _cuts(rng: np.random.Generator, n: int, rate: float) -> tuple[Cut, ...]:
+def _cuts(rng: np.random.Generator, n: int, rate: float) -> tuple[PowerCut, ...]:
     promised = rng.integers(*_PROMISED, size=n)
     lost = np.where(rng.random(n) < rate, rng.integers(1, promised + 1), 0)
     pairs = zip(promised.tolist(), lost.tolist(), strict=True)
-    return tuple(Cut(promised, lost, {}, unmountable=False, mount_s=0.1) for promised, lost in pairs)
+    return tuple(PowerCut(promised, lost, {}, unmountable=False, mount_s=0.1) for promised, lost in pairs)
 
 
 def _losses(report: Report, trials: int, seed: int) -> None:
@@ -125,7 +125,7 @@ def _losses(report: Report, trials: int, seed: int) -> None:
             files = share = 0
             widths: list[float] = []
             for _ in range(trials):
-                one = Filesystem("ext4", "ext4", cuts=_cuts(rng, n, rate))
+                one = FilesystemEvidence("ext4", "ext4", cuts=_cuts(rng, n, rate))
                 losses = figures_of(one, logger, _evidence((one,), (_IDLE_W,))).losses
                 assert losses is not None
                 low, high = losses.cuts.interval()

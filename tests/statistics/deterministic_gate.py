@@ -22,7 +22,7 @@ from typing import Final
 
 from output import Cell, Report, Row, Share
 
-from fsjoule.runs.pairs import Pair, measure_pairs
+from fsjoule.runs.pairs import BootPair, measure_pairs
 from fsjoule.runs.request import choose
 from fsjoule.statistics.policy import Policy, parse_policy
 from fsjoule.verdicts.gate import Judge
@@ -42,7 +42,7 @@ class Comparisons:
     verdicts: list[GateVerdict] = field(default_factory=list[GateVerdict])
     _judge: Judge | None = None
 
-    def see(self, pair: Pair) -> str | None:
+    def see(self, pair: BootPair) -> str | None:
         """Take one more pair; returns why no more are wanted, or None."""
         judge = self._judge = self._judge or Judge(self.policy)
         reason = judge.see(pair)

@@ -19,7 +19,7 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.testing import FakeKernelBoots
 from fsjoule.verdicts.bisection.recorded import boots_of_kernel, recorded_boots, series_of
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 
 FIGURES = ("ext4-randread-16k throughput", "ext4-randread-16k energy")
 
@@ -110,7 +110,7 @@ def test_a_bisection_takes_them_in_once_and_goes_on_with_them(tmp_path: Path) ->
     assert "recorded before: 8 boots of this kernel" in bisection.said
     assert any(text.endswith("was on another board") for text in bisection.said)
     with bisection_log(tmp_path) as log:
-        state = State.of(log.events)
+        state = BisectionState.of(log.events)
     earlier_boots = [each for each in state.evidence().boots if each.purpose is Purpose.RECORDED]
     assert {each.position for each in earlier_boots} == {0, 63}
     assert len(earlier_boots) == 16

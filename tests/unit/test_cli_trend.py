@@ -16,7 +16,7 @@ from nights import Nights, slower_at
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Series, Where
 from fsjoule.runs import confirm
-from fsjoule.runs.pairs import Pair
+from fsjoule.runs.pairs import BootPair
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
@@ -200,7 +200,7 @@ def test_charts_are_svg_in_themselves(run: CommandLine) -> None:
 def test_a_figure_that_pairs_do_not_tell_is_named(run: CommandLine) -> None:
     del run
     series = key_of("btrfs")
-    told = Pair(1, {(series, Metric.DURATION): (1.0, 1.0)}, 1)
+    told = BootPair(1, {(series, Metric.DURATION): (1.0, 1.0)}, 1)
     said = confirm._untold([(series, Metric.THROUGHPUT)], told)
     assert said == "btrfs randwrite-16k: pairs of boots do not measure its throughput"
     assert confirm._untold([(series, Metric.DURATION)], told) is None

@@ -14,7 +14,7 @@ from fsjoule.errors import BoardError, LabError, PlaceLostError
 from fsjoule.model import KernelFacts, KernelOrigin, Plan, Provision, Run, RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import CommandResult
-from fsjoule.runs.pairs import Pair, run_pairs
+from fsjoule.runs.pairs import BootPair, run_pairs
 from fsjoule.runs.request import choose
 from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.suites import Planning, plan_entries, repetition_seed, suite
@@ -64,7 +64,7 @@ def board_with(**changed: object) -> FaultyBoard:
     return FaultyBoard(FakeShell(answer), FACTS, IMAGE, **changed)  # pyright: ignore[reportArgumentType]
 
 
-def never(_pair: Pair) -> str | None:
+def never(_pair: BootPair) -> str | None:
     return None
 
 
@@ -94,7 +94,7 @@ def test_both_boots_of_a_pair_share_a_seed_that_no_other_pair_has() -> None:
 
 
 def test_each_pair_has_both_figures_of_every_test() -> None:
-    pairs: list[Pair] = []
+    pairs: list[BootPair] = []
     run_pairs(bench_of(board_with()), pairs.append)
     assert [pair.number for pair in pairs] == [1, 2, 3, 4]
     tests = {(series.label, metric) for series, metric in pairs[0].figures}
@@ -130,7 +130,7 @@ def test_an_invalid_measurement_is_a_missing_figure() -> None:
 
         return FakeShell(with_error)
 
-    pairs: list[Pair] = []
+    pairs: list[BootPair] = []
     run_pairs(bench_of(FaultyBoard(failing_once([]), FACTS, IMAGE), pairs=2), pairs.append)
     missing = [test for test, figures in pairs[0].figures.items() if test[1] is Metric.CPU and None in figures]
     assert len(missing) == 1
@@ -139,7 +139,7 @@ def test_an_invalid_measurement_is_a_missing_figure() -> None:
 
 
 def test_a_boot_that_fails_costs_its_figures() -> None:
-    pairs: list[Pair] = []
+    pairs: list[BootPair] = []
     board = board_with(faulty_boots=(3, 4))  # and its second try
     run_pairs(bench_of(board), pairs.append)
     faulty = board.log[2]

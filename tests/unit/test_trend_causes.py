@@ -14,7 +14,7 @@ from fsjoule.model.series import Series
 from fsjoule.statistics.changepoints import Nomination
 from fsjoule.store.trend_rows import ChangeState, KeptState
 from fsjoule.verdicts.trend.causes import Cause, Fate, causes
-from fsjoule.verdicts.trend.changes import Change, Status
+from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 
 NIGHTS = 30
@@ -34,10 +34,10 @@ def history(levels: dict[int, float], board: str = "evk", *, minute: int = 0, ke
     return History(series, Metric.THROUGHPUT, tuple(points))
 
 
-def changes(one: History, *at: int, off: int = 0) -> list[Change]:
+def changes(one: History, *at: int, off: int = 0) -> list[LevelChange]:
     """The changes of a history at these nights, as a detector sees them that is `off` by some points."""
     figures = [point.figure for point in one.points]
-    return [Change(one, Nomination(n + off, n + off - 3, n + off + 2, figures[n] / figures[n - 1])) for n in at]
+    return [LevelChange(one, Nomination(n + off, n + off - 3, n + off + 2, figures[n] / figures[n - 1])) for n in at]
 
 
 def told(found: Sequence[Cause]) -> list[tuple[Fate, int, int]]:
@@ -102,10 +102,10 @@ def test_a_gain_that_is_lost_again_is_an_open_loss() -> None:
 @pytest.mark.parametrize("closed", [True, False])
 def test_what_is_accepted_or_refuted_is_closed(closed: bool) -> None:
     (first,), (second,) = (changes(history({20: 88.0}, board), 20) for board in ("a", "b"))
-    accepted = Change(
+    accepted = LevelChange(
         first.history, first.nomination, kept=(KeptState(first.history.series.key, ChangeState.ACCEPTED),)
     )
-    refuted = Change(second.history, second.nomination, Status.REFUTED)
+    refuted = LevelChange(second.history, second.nomination, ChangeStatus.REFUTED)
     (cause,) = causes([accepted, refuted if closed else second], KERNELS)
     assert (cause.fate, len(cause.still)) == ((Fate.CLOSED, 0) if closed else (Fate.OPEN, 1))
 

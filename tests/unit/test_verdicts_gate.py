@@ -15,7 +15,7 @@ from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.series import Point, Series
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
-from fsjoule.verdicts.gate import Judge, Pair, Test, known_noise
+from fsjoule.verdicts.gate import BootPair, Judge, Test, known_noise
 from fsjoule.verdicts.gated import GateVerdict
 
 POLICY = Policy(metrics=(Metric.THROUGHPUT, Metric.ENERGY), budget_pairs=8)
@@ -30,8 +30,8 @@ def series(workload: str) -> Series:
 WRITE, READ, MKFS = series("write-16k 32768KiB"), series("read-16k 32768KiB"), series("mkfs")
 
 
-def pair(number: int, figures: Mapping[Test, Sides], *, of: int = 1, faults: tuple[str, ...] = ()) -> Pair:
-    return Pair(number, figures, of, faults)
+def pair(number: int, figures: Mapping[Test, Sides], *, of: int = 1, faults: tuple[str, ...] = ()) -> BootPair:
+    return BootPair(number, figures, of, faults)
 
 
 def judged(policy: Policy, figures: Callable[[int], Mapping[Test, Sides]], *, of: int = 1) -> tuple[Judge, str | None]:

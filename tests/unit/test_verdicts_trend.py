@@ -24,7 +24,7 @@ from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.trend_rows import NewestRows
 from fsjoule.verdicts.trend import judged
-from fsjoule.verdicts.trend.changes import Status
+from fsjoule.verdicts.trend.changes import ChangeStatus
 from fsjoule.verdicts.trend.history import histories, interval
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 
@@ -85,7 +85,7 @@ def test_a_step_is_found_at_its_run_and_its_kernel(stepped: Path) -> None:
         assert trend.kernels[change.since.kernel or 0].release == "6.1.107-armmp"
         assert trend.runs[change.since.run].commit == f"{21:012x}{0:028x}"
         assert change.worse
-        assert change.status is Status.NOMINATED
+        assert change.status is ChangeStatus.NOMINATED
         expected = 0.93 if change.history.metric is Metric.THROUGHPUT else 0.93**-0.7
         assert change.ratio == pytest.approx(expected, rel=0.01)
 
@@ -211,24 +211,26 @@ def told(trend: Trend, **changed: object) -> Confirmation:
 @pytest.mark.parametrize(
     ("changed", "status"),
     [
-        ({}, Status.CONFIRMED),
-        ({"outcome": Confirmed.REFUTED}, Status.REFUTED),
-        ({"outcome": Confirmed.UNDECIDED}, Status.NOMINATED),
-        ({"nominated_ratio": 1.07}, Status.NOMINATED),
-        ({"metric": "energy"}, Status.NOMINATED),
-        ({"series": "0" * 16}, Status.NOMINATED),
-        ({"before": side("n00022", 23, "6.1.107")}, Status.NOMINATED),
-        ({"after": side("n00020", 21, "6.1.106")}, Status.NOMINATED),
+        ({}, ChangeStatus.CONFIRMED),
+        ({"outcome": Confirmed.REFUTED}, ChangeStatus.REFUTED),
+        ({"outcome": Confirmed.UNDECIDED}, ChangeStatus.NOMINATED),
+        ({"nominated_ratio": 1.07}, ChangeStatus.NOMINATED),
+        ({"metric": "energy"}, ChangeStatus.NOMINATED),
+        ({"series": "0" * 16}, ChangeStatus.NOMINATED),
+        ({"before": side("n00022", 23, "6.1.107")}, ChangeStatus.NOMINATED),
+        ({"after": side("n00020", 21, "6.1.106")}, ChangeStatus.NOMINATED),
     ],
 )
 def test_a_confirmation_is_shown_where_it_belongs(
-    stepped: Path, order: Order, changed: dict[str, object], status: Status
+    stepped: Path, order: Order, changed: dict[str, object], status: ChangeStatus
 ) -> None:
     known = told(looked_at(stepped), **changed)
     trend = looked_at(stepped, BTRFS, order=order, metrics=(Metric.THROUGHPUT,), known=(known,))
     (change,) = trend.changes
     assert change.status is status
-    assert (change.confirmation == known) is (status is not Status.NOMINATED or known.outcome is Confirmed.UNDECIDED)
+    assert (change.confirmation == known) is (
+        status is not ChangeStatus.NOMINATED or known.outcome is Confirmed.UNDECIDED
+    )
 
 
 def test_the_newest_decision_counts(stepped: Path) -> None:
@@ -239,7 +241,7 @@ def test_the_newest_decision_counts(stepped: Path) -> None:
         told(trend, outcome=Confirmed.UNDECIDED, made_utc="2026-03-03T00:00:00Z"),
     )
     (change,) = looked_at(stepped, BTRFS, metrics=(Metric.THROUGHPUT,), known=known).changes
-    assert change.status is Status.REFUTED
+    assert change.status is ChangeStatus.REFUTED
 
 
 def test_confirmations_are_kept_and_read_back(stepped: Path, tmp_path: Path) -> None:

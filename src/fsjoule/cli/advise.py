@@ -27,7 +27,7 @@ from fsjoule.runs.options import DEFAULT_KERNEL
 
 if TYPE_CHECKING:
     from fsjoule.runs.advise import Benches, Question
-    from fsjoule.verdicts.advice.evidence import Evidence
+    from fsjoule.verdicts.advice.evidence import AdviceEvidence
 
 app = typer.Typer()
 _BOARD: Final = "--lg-env"
@@ -177,7 +177,7 @@ def _list_profiles(*, asked: bool, json_output: bool) -> None:
     out.print("own.toml      your own (docs/advice.md)", highlight=False)
 
 
-def _recorded(runs: list[Path], kernel: str | None, storage: str | None, fs: str | None) -> Evidence:
+def _recorded(runs: list[Path], kernel: str | None, storage: str | None, fs: str | None) -> AdviceEvidence:
     """What these runs have of the filesystems. Raises ConfigError, ResultError."""
     from fsjoule.model.labels import listed
     from fsjoule.runs.advise import with_board

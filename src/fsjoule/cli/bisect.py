@@ -34,7 +34,7 @@ from fsjoule.model.metrics import Metric, Use, fio_metrics, metrics_named
 from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
-    from fsjoule.verdicts.bisection.state import State
+    from fsjoule.verdicts.bisection.state import BisectionState
     from fsjoule.verdicts.explanation.changes import Explanation
 
 app = typer.Typer()
@@ -212,10 +212,10 @@ def show(
     """
     from fsjoule.report.verdict_views import BisectionView
     from fsjoule.store.bisection import read_bisection
-    from fsjoule.verdicts.bisection.state import State
+    from fsjoule.verdicts.bisection.state import BisectionState
 
     shown = outputs(form, printed={"json": json_output}, files={"page": html, "markdown": markdown})
-    found = State.of(read_bisection(state))
+    found = BisectionState.of(read_bisection(state))
     if git:
         from fsjoule.report.bisection.document import git_log
 
@@ -224,13 +224,13 @@ def show(
     shown.show(BisectionView(found, partial(_why, found), everything, wide))
 
 
-def _exit_code(state: State) -> int:
+def _exit_code(state: BisectionState) -> int:
     from fsjoule.verdicts.bisection.answer import EXIT_CODES
 
     return 0 if state.answered is None else EXIT_CODES[state.answered.kind]
 
 
-def _why(state: State) -> tuple[Explanation, ...]:
+def _why(state: BisectionState) -> tuple[Explanation, ...]:
     from fsjoule.runs.bisect.bisection import explain_bisection
 
     return found_or_warned(partial(explain_bisection, state))

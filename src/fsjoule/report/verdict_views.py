@@ -14,7 +14,7 @@ from fsjoule.report.renderers import CaseState, VerdictCase, VerdictView
 
 if TYPE_CHECKING:
     from fsjoule.report.forge import Forge
-    from fsjoule.verdicts.bisection.state import State
+    from fsjoule.verdicts.bisection.state import BisectionState
     from fsjoule.verdicts.comparison import Compared
     from fsjoule.verdicts.explanation.changes import Explanation
     from fsjoule.verdicts.finding import Finding
@@ -234,7 +234,7 @@ class TrendView(VerdictView):
 class BisectionView(VerdictView):
     """A bisection that is done or under way; `explain` says which functions cost it."""
 
-    state: State
+    state: BisectionState
     explain: Explain = _nothing
     everything: bool = False
     wide: bool = False

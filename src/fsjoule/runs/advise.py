@@ -20,7 +20,7 @@ from fsjoule.runs.request import Request, choose
 from fsjoule.store.reader import LoadedRun
 from fsjoule.suites import PlanEstimate, estimate, suite
 from fsjoule.suites.profile import UsageProfile
-from fsjoule.verdicts.advice.evidence import GUEST_TIME_CUTS, Evidence, evidence_of
+from fsjoule.verdicts.advice.evidence import GUEST_TIME_CUTS, AdviceEvidence, evidence_of
 from fsjoule.verdicts.advice.parts import POWER_LOSS, POWER_LOSS_SUITE, SUITE, parts_of
 from fsjoule.virtual.board.config import Cache
 from fsjoule.virtual.lab.lab import REAL_TIME
@@ -120,7 +120,7 @@ def no_cuts(environment: EnvironmentFile, storage: str) -> str:
     return f"the emulated {storage} keeps all that has reached it, it has no volatile cache" if keeps_all else ""
 
 
-def with_board(evidence: Evidence) -> Evidence:
+def with_board(evidence: AdviceEvidence) -> AdviceEvidence:
     """Recorded evidence, with what its environment file, if it is still there, says of power cuts."""
     try:
         environment = read_environment(Path(evidence.environment))
@@ -163,7 +163,7 @@ def measure(asked: Question, missing: Iterable[Missing], bench: Callable[[Sequen
     return _ALL_VALID
 
 
-def answered(asked: Question) -> Evidence:
+def answered(asked: Question) -> AdviceEvidence:
     """What the board's runs have now. Raises ConfigError if there is nothing."""
     evidence = _evidence(asked, list(_runs_of(asked)))
     if evidence is None:
@@ -204,7 +204,7 @@ def _runs_of(asked: Question) -> Iterator[LoadedRun]:
             yield one
 
 
-def _evidence(asked: Question, runs: Sequence[LoadedRun]) -> Evidence | None:
+def _evidence(asked: Question, runs: Sequence[LoadedRun]) -> AdviceEvidence | None:
     """What these runs have of the filesystems, on the newest one's place, meter and kernel; None if nothing."""
     try:
         evidence = evidence_of(runs, storage=asked.storage, like_newest=True)
@@ -214,7 +214,7 @@ def _evidence(asked: Question, runs: Sequence[LoadedRun]) -> Evidence | None:
     return replace(evidence, filesystems=filesystems) if filesystems else None
 
 
-def _lacking(asked: Question, evidence: Evidence | None) -> Mapping[tuple[str, tuple[str, ...], int], list[str]]:
+def _lacking(asked: Question, evidence: AdviceEvidence | None) -> Mapping[tuple[str, tuple[str, ...], int], list[str]]:
     """The workloads that were measured in too few boots, by suite, filesystems and boots to be made."""
     known = {one.name: one for one in evidence.filesystems} if evidence else {}
     lacking: dict[tuple[str, tuple[str, ...], int], list[str]] = {}

@@ -23,7 +23,7 @@ from fsjoule.model.series import Series, what_differs
 from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
 from fsjoule.runs.explain import explain_run
-from fsjoule.runs.pairs import Pair, Test, measure_pairs
+from fsjoule.runs.pairs import BootPair, Test, measure_pairs
 from fsjoule.runs.request import check_boards, check_profiled, choose
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.gate import ErrorRates, SequentialTest
@@ -33,7 +33,7 @@ from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
 from fsjoule.store.reader import load_run, load_run_file
 from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.explanation.changes import Explanation
-from fsjoule.verdicts.trend.changes import Change, Status
+from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
 from fsjoule.verdicts.trend.history import HistoryPoint
 from fsjoule.verdicts.trend.trend import Trend
 
@@ -100,7 +100,7 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]
     Each outcome is kept as soon as its boots are done. Raises ConfigError if the environment file is another board's,
     or of a board that cannot be profiled as `fresh` asks.
     """
-    nominated = [change for change in trend.changes if change.status is Status.NOMINATED]
+    nominated = [change for change in trend.changes if change.status is ChangeStatus.NOMINATED]
     check_boards(fresh.boards, fresh.environment)
     if fresh.explained:
         check_profiled(fresh.environment)
@@ -117,10 +117,10 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]
 
 
 def _planned(
-    changes: Iterable[Change], trend: Trend, profile: BoardProfile, fresh: Fresh
-) -> tuple[dict[_Task, list[Change]], list[str]]:
+    changes: Iterable[LevelChange], trend: Trend, profile: BoardProfile, fresh: Fresh
+) -> tuple[dict[_Task, list[LevelChange]], list[str]]:
     kernels = Kernels(profile.recipe, fresh.tree, fresh.say)
-    tasks: dict[_Task, list[Change]] = {}
+    tasks: dict[_Task, list[LevelChange]] = {}
     refused: list[str] = []
     for change in changes:
         try:
@@ -132,7 +132,7 @@ def _planned(
     return tasks, refused
 
 
-def _task(change: Change, trend: Trend, profile: BoardProfile, kernels: Kernels) -> _Task:
+def _task(change: LevelChange, trend: Trend, profile: BoardProfile, kernels: Kernels) -> _Task:
     series = change.history.series
     if (series.series.board, series.simulated) != (profile.name, profile.simulated):
         raise ResultError(
@@ -154,7 +154,7 @@ def _task(change: Change, trend: Trend, profile: BoardProfile, kernels: Kernels)
     return _Task(series.series.suite, series.series.provision, storage, *kernel_names)
 
 
-def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh) -> Again:
+def _measured(task: _Task, changes: Sequence[LevelChange], trend: Trend, fresh: Fresh) -> Again:
     rates = {(c.history.series, c.history.metric): _rates(c, fresh.policy) for c in changes}
     tests = Tests(changes, rates, fresh.say)
     filesystems = dict.fromkeys(change.history.series.series.filesystem for change in changes)
@@ -192,7 +192,7 @@ def _measured(task: _Task, changes: Sequence[Change], trend: Trend, fresh: Fresh
     return Again(run.folder, measured.plan.kernels, tuple(done), frozenset(confirmed))
 
 
-def _rates(change: Change, policy: Policy) -> ErrorRates:
+def _rates(change: LevelChange, policy: Policy) -> ErrorRates:
     """The test's rates; a change smaller than the policy's effect is tested at its own size."""
     nominated = max(_SMALLEST_EFFECT, abs(change.ratio - 1))
     return ErrorRates(
@@ -207,7 +207,7 @@ def _rates(change: Change, policy: Policy) -> ErrorRates:
 class Tests:
     """The sequential tests of all changes that share their boots; each runs until it has decided."""
 
-    def __init__(self, changes: Iterable[Change], rates: dict[Test, ErrorRates], say: Say) -> None:
+    def __init__(self, changes: Iterable[LevelChange], rates: dict[Test, ErrorRates], say: Say) -> None:
         by_key = {(change.history.series, change.history.metric): change for change in changes}
         self.of: dict[Test, SequentialTest] = {
             key: confirming_test(change.nomination, rates[key]) for key, change in by_key.items()
@@ -215,7 +215,7 @@ class Tests:
         self.stranger: str | None = None
         self._say = say
 
-    def add(self, pair: Pair) -> str | None:
+    def add(self, pair: BootPair) -> str | None:
         """Take a pair of boots; returns why no more are wanted, or None."""
         measured = {series for series, _ in pair.figures}
         if len(measured) >= pair.series:  # else a boot failed, and its gaps mean nothing
@@ -243,7 +243,7 @@ def _stranger(changed: set[Series], measured: set[Series]) -> str | None:
     return None
 
 
-def _untold(tests: Iterable[Test], pair: Pair) -> str | None:
+def _untold(tests: Iterable[Test], pair: BootPair) -> str | None:
     """Why this board has no figure for a test; None if it has all. A figure that only one boot lacks is None there."""
     for series, metric in tests:
         if (series, metric) not in pair.figures:
@@ -252,7 +252,7 @@ def _untold(tests: Iterable[Test], pair: Pair) -> str | None:
 
 
 def _told(
-    change: Change, trend: Trend, test: SequentialTest, rates: ErrorRates, *, run_id: str, made_utc: str
+    change: LevelChange, trend: Trend, test: SequentialTest, rates: ErrorRates, *, run_id: str, made_utc: str
 ) -> Confirmation:
     return Confirmation(
         made_utc=made_utc,

@@ -24,7 +24,7 @@ from fsjoule.store.files import check_writable
 from fsjoule.store.folder import GATE_FILE, PAGE
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
-from fsjoule.verdicts.gate import Judge, Pair, Test, known_noise
+from fsjoule.verdicts.gate import BootPair, Judge, Test, known_noise
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 
 Say = Callable[[str], None]
@@ -80,7 +80,7 @@ def gate_measured(
         return Gated(GateVerdict.IDENTICAL, *named_sides, policy, ended, command=command)
     judge = Judge(policy, _known_noise(history, choice, policy))
 
-    def enough(pair: Pair) -> str | None:
+    def enough(pair: BootPair) -> str | None:
         nonlocal ended
         reason = judge.see(pair)
         ended = reason or "the budget was used up"

@@ -33,7 +33,7 @@ from fsjoule.runs.open_run import Observer, make_ready, open_run
 from fsjoule.runs.plan import plan_run
 from fsjoule.runs.request import Request
 from fsjoule.statistics.order import Turn
-from fsjoule.verdicts.gate import Enough, Pair, Test
+from fsjoule.verdicts.gate import BootPair, Enough, Test
 
 # More boots do not help a side whose boots fail this often in a row.
 _FAILURES_IN_A_ROW: Final = 2
@@ -105,7 +105,7 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
                     f"the {which}, kernel {label}, failed {failures[which]} times in a row: {fault.what}",
                     hint=fault.hint,
                 ) from fault
-        reason = enough(Pair(number, _paired(measured), series, tuple(faults), _warned(measured)))
+        reason = enough(BootPair(number, _paired(measured), series, tuple(faults), _warned(measured)))
         if reason is not None:
             return number, f"{reason} after {counted(number, 'pair')}"
     return number, f"the budget of {counted(number, 'pair')} was used up"

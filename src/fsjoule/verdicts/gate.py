@@ -26,7 +26,7 @@ Figures = Mapping[Test, tuple[Figure, Figure]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class BootPair:
     """One boot of each side. `figures` are (baseline, candidate), None where one is missing or invalid.
 
     `series` is the number of planned series; a failed boot has fewer. `faults` are the lab's, `kernel_warnings` each
@@ -41,7 +41,7 @@ class Pair:
 
 
 # Takes each complete pair; returns why no more are wanted, or None.
-Enough = Callable[[Pair], str | None]
+Enough = Callable[[BootPair], str | None]
 
 
 _DECIDED: Final = "decided"
@@ -65,13 +65,13 @@ class Judge:
         default_factory=list[tuple[tuple[str, ...], tuple[str, ...]]], init=False
     )
     _gate: Gate[Series] | None = field(default=None, init=False)
-    _waiting: list[Pair] = field(default_factory=list[Pair], init=False)
+    _waiting: list[BootPair] = field(default_factory=list[BootPair], init=False)
     _series: set[Series] = field(default_factory=set[Series], init=False)
     _seen: dict[Test, list[tuple[Figure, Figure]]] = field(
         default_factory=dict[Test, list[tuple[Figure, Figure]]], init=False
     )
 
-    def see(self, pair: Pair) -> str | None:
+    def see(self, pair: BootPair) -> str | None:
         """Take one more pair; returns why no more are wanted, or None."""
         self.pairs += 1
         self.faults += pair.faults

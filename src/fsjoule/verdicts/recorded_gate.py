@@ -12,7 +12,7 @@ from fsjoule.model.series import Point, Series, Side, comparable
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.selection import UnknownNameError
-from fsjoule.verdicts.gate import Judge, Pair, Test
+from fsjoule.verdicts.gate import BootPair, Judge, Test
 from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 from fsjoule.verdicts.remarks import check_boards, origin_notes, single_notes
 
@@ -95,7 +95,7 @@ _Slot = tuple[str, int]
 
 def recorded_pairs(
     baseline: Side, candidate: Side, *, drift_not_excluded: bool = False, across_boards: bool = False
-) -> tuple[list[Pair], list[str]]:
+) -> tuple[list[BootPair], list[str]]:
     """Pairs of both sides' boots, oldest first, and notes for readers.
 
     A pair is a repetition of one run with boots of both sides, one after the other. With `drift_not_excluded` the first
@@ -120,7 +120,7 @@ def recorded_pairs(
         slotted = [_by_repetition(points) for points in both]
     slots = [slot for slot in _in_time(both, slotted[0]) if slot in slotted[1]]
     pairs = [
-        Pair(
+        BootPair(
             number,
             _figures(common, slotted[0][slot], slotted[1][slot]),
             len(common),

@@ -9,7 +9,7 @@ from typing import Final
 from fsjoule.report.advice import words
 from fsjoule.statistics.estimate import Estimate
 from fsjoule.verdicts.advice.advise import Advice, Relation
-from fsjoule.verdicts.advice.figures import Figures, Losses
+from fsjoule.verdicts.advice.figures import FilesystemFigures, Losses
 
 ADVICE_SCHEMA: Final = "fsjoule.advice/1"
 
@@ -41,7 +41,7 @@ def to_document(advice: Advice) -> dict[str, object]:
     }
 
 
-def _filesystem(one: Figures) -> dict[str, object]:
+def _filesystem(one: FilesystemFigures) -> dict[str, object]:
     return {
         "filesystem": one.label,
         "energy_j_per_day": _estimate(one.energy_j),

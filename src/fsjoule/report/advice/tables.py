@@ -19,13 +19,13 @@ from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
 from fsjoule.statistics.estimate import Estimate
 from fsjoule.verdicts.advice.advise import Advice, Axis
-from fsjoule.verdicts.advice.figures import DAYS_PER_YEAR, Figures
+from fsjoule.verdicts.advice.figures import DAYS_PER_YEAR, FilesystemFigures
 
 _FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
 _MS: Final = 1e3
 _SIDE_BY_SIDE: Final = 4  # filesystems, for columns of their own
 
-_Get = Callable[[Figures], Estimate | None]
+_Get = Callable[[FilesystemFigures], Estimate | None]
 
 
 def figures_table(advice: Advice) -> Table:
@@ -69,7 +69,7 @@ def _cell(estimate: Estimate | None, tone: Tone) -> Cell:
     return Cell(short_figure(estimate.value), "(one boot)" if estimate.unknown else f"({low} to {high})", tone)
 
 
-def _tone(advice: Advice, axis: Axis | None, one: Figures) -> Tone:
+def _tone(advice: Advice, axis: Axis | None, one: FilesystemFigures) -> Tone:
     if axis is None:
         return Tone.PLAIN
     if advice.less(axis, one.label):

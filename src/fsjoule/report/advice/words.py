@@ -12,7 +12,7 @@ from fsjoule.model.labels import counted
 from fsjoule.report.numbers import percent
 from fsjoule.suites.profile import profile_names
 from fsjoule.verdicts.advice.advise import DECISIVE, PAIRED, Advice, Axis, Relation, on_axis
-from fsjoule.verdicts.advice.figures import DAY_S, DAYS_PER_YEAR, Figures
+from fsjoule.verdicts.advice.figures import DAY_S, DAYS_PER_YEAR, FilesystemFigures
 
 LEAST: Final = {
     Axis.ENERGY: "the least energy",
@@ -86,7 +86,7 @@ def _choice(advice: Advice) -> tuple[str, str]:
     if len(advice.figures) == 1:
         return best.label, "; but ".join(["the only one measured", *([_losing(best)] if _losing(best) else [])])
     unsafe = advice.unsafe
-    groups: dict[tuple[Axis, ...], list[Figures]] = {}
+    groups: dict[tuple[Axis, ...], list[FilesystemFigures]] = {}
     for one in advice.ranked:
         if one in advice.sensible and one not in unsafe:
             groups.setdefault(advice.speaking(one), []).append(one)
@@ -101,7 +101,7 @@ def _choice(advice: Advice) -> tuple[str, str]:
     return names, "; ".join(parts)
 
 
-def _open_choice(advice: Advice, first: Sequence[Figures]) -> str:
+def _open_choice(advice: Advice, first: Sequence[FilesystemFigures]) -> str:
     """What is known of filesystems for none of which anything speaks."""
     if len(first) == 1 and advice.unsafe:
         cuts = first[0].losses.cuts.n if first[0].losses else 0
@@ -116,25 +116,25 @@ def _open_choice(advice: Advice, first: Sequence[Figures]) -> str:
     return "; ".join([f"not yet decided{more}", *_against(first)])
 
 
-def _group(advice: Advice, axes: Sequence[Axis], group: Sequence[Figures]) -> str:
+def _group(advice: Advice, axes: Sequence[Axis], group: Sequence[FilesystemFigures]) -> str:
     """`ext4 (the fewest lost files)`."""
     return f"{_listed([one.label for one in group], 'or')}{_told(_reasons(advice, axes, group))}"
 
 
-def _reasons(advice: Advice, axes: Sequence[Axis], group: Sequence[Figures]) -> str:
+def _reasons(advice: Advice, axes: Sequence[Axis], group: Sequence[FilesystemFigures]) -> str:
     """`the least energy, 333 J a day; the shortest wait, 59 ms; but it lost files in 1 of 10 power cuts`."""
     alone = group[0] if len(group) == 1 else None
     return "; ".join([*(_best(advice, axis, alone) for axis in axes), *(_against(group) if axes else ())])
 
 
-def _against(group: Sequence[Figures]) -> list[str]:
+def _against(group: Sequence[FilesystemFigures]) -> list[str]:
     losing = [one for one in group if _losing(one)]
     if len(losing) > _MOST_NAMED:
         return [f"but {len(losing)} of them lost files in power cuts"]
     return [f"but {_losing(one, named=len(group) > 1)}" for one in losing]
 
 
-def _last(advice: Advice, unsafe: Sequence[Figures]) -> str:
+def _last(advice: Advice, unsafe: Sequence[FilesystemFigures]) -> str:
     """`last ext4:nobarrier (the least energy, 346 J a day; but it lost files in 8 of 8 power cuts)`."""
     if len(unsafe) > _MOST_NAMED:
         return f"last {counted(len(unsafe), 'other')}, which lose synced files in power cuts"
@@ -147,7 +147,7 @@ def _last(advice: Advice, unsafe: Sequence[Figures]) -> str:
     )
 
 
-def _best(advice: Advice, axis: Axis, one: Figures | None) -> str:
+def _best(advice: Advice, axis: Axis, one: FilesystemFigures | None) -> str:
     """`the least energy, 38.5 J a day`, with the filesystem whose figure is lower but not shown to be."""
     figure = None if one is None or axis is Axis.LOSS else on_axis(one, axis)
     if one is None or figure is None:
@@ -182,7 +182,7 @@ def short_figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= _WHOLE else f"{value:#.3g}".rstrip(".")
 
 
-def _losing(one: Figures, *, named: bool = False) -> str:
+def _losing(one: FilesystemFigures, *, named: bool = False) -> str:
     if not one.loses_files:
         return ""
     who = one.label if named else "it"

@@ -11,13 +11,13 @@ from fsjoule.report.bisection.tables import first_bad
 from fsjoule.report.explanation.document import explained
 from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.verdicts.bisection.answer import Bisected, bisected
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.explanation.changes import Explanation
 
 SCHEMA: Final = "fsjoule.bisected/1"
 
 
-def to_document(state: State, explanations: Sequence[Explanation] = ()) -> dict[str, Any]:
+def to_document(state: BisectionState, explanations: Sequence[Explanation] = ()) -> dict[str, Any]:
     """The question, the answer (None before there is one), each commit's probability, all boots and skips, and why."""
     standing, answer = words.standing_of(state)
     told = None if answer is None else bisected(state, answer)
@@ -43,7 +43,7 @@ def _answer(told: Bisected) -> dict[str, Any]:
     return asdict(told) | {"changes": [asdict(each) | {"words": each.words} for each in told.changes]}
 
 
-def git_log(state: State) -> str:
+def git_log(state: BisectionState) -> str:
     """The steps of git's own bisection, for `git bisect replay`; commits that we made are left out."""
     _, answer = words.standing_of(state)
     told = None if answer is None else bisected(state, answer)
@@ -56,6 +56,6 @@ def git_log(state: State) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _skipped(state: State) -> list[str]:
+def _skipped(state: BisectionState) -> list[str]:
     plain = (each.kernel for each in state.skipped if each.kernel.is_plain)
     return list(dict.fromkeys(kernel.commit for kernel in plain))

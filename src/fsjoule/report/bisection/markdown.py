@@ -13,19 +13,19 @@ from fsjoule.report.explanation import words as reasons
 from fsjoule.report.explanation.text import function_table
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
 from fsjoule.verdicts.bisection.answer import bisected
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.explanation.changes import Explanation
 
 _KEY: Final = 12
 _FUNCTIONS: Final = 10
 
 
-def to_markdown(state: State, explanations: tuple[Explanation, ...] = ()) -> str:
+def to_markdown(state: BisectionState, explanations: tuple[Explanation, ...] = ()) -> str:
     """GitLab's and GitHub's Markdown, ending in a newline. A hidden first line names the question."""
     return "\n".join(_lines(state, explanations)) + "\n"
 
 
-def _lines(state: State, explanations: tuple[Explanation, ...]) -> Iterator[str]:
+def _lines(state: BisectionState, explanations: tuple[Explanation, ...]) -> Iterator[str]:
     standing, answer = words.standing_of(state)
     told = None if answer is None else bisected(state, answer)
     yield f"<!-- fsjoule bisect {_key(state)} -->"
@@ -42,7 +42,7 @@ def _lines(state: State, explanations: tuple[Explanation, ...]) -> Iterator[str]
     yield from folded("Commits", list(table_lines(commit_table(state, first_bad(state)))))
 
 
-def _key(state: State) -> str:
+def _key(state: BisectionState) -> str:
     """The same for the same question, on whatever machine."""
     asked = state.asked
     parts = (sorted(asked.good), sorted(asked.bad), asked.board, asked.suite, sorted(asked.figures))

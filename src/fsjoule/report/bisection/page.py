@@ -17,14 +17,14 @@ from fsjoule.report.template import marked_up, render
 from fsjoule.statistics.ratios import Floats
 from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.figures import metric_of
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.explanation.changes import Explanation
 
 # A table that one still reads.
 _ALL: Final = 50
 
 
-def render_page(state: State, explanations: Sequence[Explanation] = ()) -> str:
+def render_page(state: BisectionState, explanations: Sequence[Explanation] = ()) -> str:
     """The page as HTML, of a bisection that is done or under way."""
     standing, answer = words.standing_of(state)
     told = None if answer is None else bisected(state, answer)
@@ -51,7 +51,7 @@ _HEIGHT: Final = 160
 _LEAST: Final = 1e-4
 
 
-def posterior_chart(state: State, probable: Floats) -> str:
+def posterior_chart(state: BisectionState, probable: Floats) -> str:
     """How probable each position is the first bad one, in percent."""
     rows: Rows = [
         {"position": float(position), "percent": 100 * float(each), "commit": words.short(state.commit(position))}
@@ -66,7 +66,7 @@ def posterior_chart(state: State, probable: Floats) -> str:
     return draw(plot, {"commits": rows}, "Where the first bad commit is", simulated=state.asked.simulated)
 
 
-def boot_chart(state: State, figure: str) -> str | None:
+def boot_chart(state: BisectionState, figure: str) -> str | None:
     """The figure of every boot by its commit's position; hollow points ran a variant. None without boots."""
     place = {commit: number for number, commit in enumerate(state.line.commits)}
     rows: Rows = [
@@ -90,5 +90,5 @@ def boot_chart(state: State, figure: str) -> str | None:
     return draw(plot, {"boots": rows}, figure, simulated=state.asked.simulated)
 
 
-def _scale(state: State) -> alt.Scale:
+def _scale(state: BisectionState) -> alt.Scale:
     return alt.Scale(domain=[0, len(state.line.commits) - 1], nice=False, padding=10)

@@ -9,13 +9,13 @@ from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.statistics.bisection.posterior import gathered, possible_positions
 from fsjoule.statistics.ratios import Floats
 from fsjoule.verdicts.bisection.figures import metric_of
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 
 _MOST = 10
 _MATTERS = 0.05
 
 
-def first_bad(state: State) -> Floats:
+def first_bad(state: BisectionState) -> Floats:
     """How probable it is that each position is the first bad one, shape (positions,); even before the first boot."""
     question, evidence = state.question(), state.evidence()
     if not state.booted:
@@ -23,7 +23,7 @@ def first_bad(state: State) -> Floats:
     return gathered(question, evidence).posterior(possible_positions(question, evidence.pools)).first_bad
 
 
-def commit_table(state: State, probable: Floats, *, everything: bool = False) -> Table:
+def commit_table(state: BisectionState, probable: Floats, *, everything: bool = False) -> Table:
     """The ends and the most probable commits in their order, or all of them: what was done with each."""
     skipped = {each.kernel.commit: each for each in state.skipped if each.kernel.is_plain}
     last = len(probable) - 1
@@ -55,7 +55,7 @@ def commit_table(state: State, probable: Floats, *, everything: bool = False) ->
     return Table(title, state.asked.simulated, columns, tuple(rows))
 
 
-def boot_table(state: State) -> Table:
+def boot_table(state: BisectionState) -> Table:
     """All boots in their order."""
     figures = state.asked.figures
     rows = [

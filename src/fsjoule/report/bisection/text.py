@@ -12,7 +12,7 @@ from fsjoule.report.bisection.tables import boot_table, commit_table, first_bad
 from fsjoule.report.terminal import room_of, table_lines
 from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.verdicts.bisection.answer import bisected
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 
 _STYLES = {
     AnswerKind.CULPRIT: "bold red",
@@ -23,13 +23,13 @@ _STYLES = {
 }
 
 
-def print_bisection(console: Console, state: State, *, everything: bool = False, wide: bool = False) -> None:
+def print_bisection(console: Console, state: BisectionState, *, everything: bool = False, wide: bool = False) -> None:
     """Print the answer or how far the search is, and the most probable commits; `everything`: all, and the boots."""
     for renderable in _renderables(state, room_of(console, wide=wide), everything=everything):
         console.print(renderable, crop=False)
 
 
-def _renderables(state: State, room: int | None, *, everything: bool) -> Iterator[ConsoleRenderable]:
+def _renderables(state: BisectionState, room: int | None, *, everything: bool) -> Iterator[ConsoleRenderable]:
     standing, answer = words.standing_of(state)
     told = None if answer is None else bisected(state, answer)
     yield Text(words.lead(state, told, standing), style=_STYLES[told.kind] if told else "bold")

@@ -10,8 +10,8 @@ from fsjoule.model.labels import counted
 from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Standing
 from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.outcome import Confirmed
-from fsjoule.verdicts.bisection.answer import Bisected, Change
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.answer import Bisected, CulpritChange
+from fsjoule.verdicts.bisection.state import BisectionState
 
 SHORT: Final = 12
 _LITTLE: Final = 0.001
@@ -19,7 +19,7 @@ _NEIGHBOURS: Final = 2
 _LEAST_EFFECT: Final = 0.1  # percent, the least that can be asked for
 
 
-def lead(state: State, answer: Bisected | None, standing: Standing) -> str:
+def lead(state: BisectionState, answer: Bisected | None, standing: Standing) -> str:
     """The answer in a line, or how far the search is."""
     if answer is None:
         likely = f"{short(state.commit(standing.bad))} {subject(state, state.commit(standing.bad))}".strip()
@@ -30,7 +30,7 @@ def lead(state: State, answer: Bisected | None, standing: Standing) -> str:
     return headline(state, answer)
 
 
-def headline(state: State, answer: Bisected) -> str:
+def headline(state: BisectionState, answer: Bisected) -> str:
     """The answer in a line."""
     match answer.kind:
         case AnswerKind.CULPRIT:
@@ -45,7 +45,7 @@ def headline(state: State, answer: Bisected) -> str:
             return "cannot be tested: an end of the range does not build, boot or do its work"
 
 
-def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
+def facts(state: BisectionState, answer: Bisected | None) -> Iterator[tuple[str, str]]:
     """The answer's grounds, by name, and its cost."""
     if answer is None:
         return
@@ -79,7 +79,7 @@ def facts(state: State, answer: Bisected | None) -> Iterator[tuple[str, str]]:
     yield "cost", cost(answer)
 
 
-def question(state: State) -> Iterator[tuple[str, str]]:
+def question(state: BisectionState) -> Iterator[tuple[str, str]]:
     """The question, by name."""
     asked = state.asked
     yield "good", ", ".join(short(each) for each in asked.good)
@@ -93,7 +93,7 @@ def question(state: State) -> Iterator[tuple[str, str]]:
     yield "seed", str(asked.seed)
 
 
-def forecast_line(state: State, forecast: Forecast) -> str:
+def forecast_line(state: BisectionState, forecast: Forecast) -> str:
     """The forecast cost; in hours too, once a boot's time is known."""
     each_s = sum(boot.seconds for boot in state.booted) / len(state.booted) if state.booted else 0.0
     hours = f", {_time(forecast.boots * each_s)} of the board's time" if each_s else ""
@@ -112,19 +112,19 @@ def cost(answer: Bisected) -> str:
     )
 
 
-def bounds(change: Change) -> str:
+def bounds(change: CulpritChange) -> str:
     """The interval of a change in the direction of its words: `4.1 to 5.6 %`, for `4.9 % slower`."""
     direction = 1 if change.ratio >= 1 else -1
     low, high = sorted(100 * direction * (bound - 1) for bound in (change.low, change.high))
     return f"{low:.1f} to {high:.1f} %"
 
 
-def named(state: State, commit: str) -> str:
+def named(state: BisectionState, commit: str) -> str:
     """A commit by the short hash of what the user has, and its subject."""
     return f"{short(state.added(commit))} {subject(state, commit)}".strip()
 
 
-def subject(state: State, commit: str) -> str:
+def subject(state: BisectionState, commit: str) -> str:
     """The first line of its message."""
     return state.told(commit, "subjects")
 
@@ -133,7 +133,7 @@ def short(commit: str) -> str:
     return commit[:SHORT]
 
 
-def standing_of(state: State) -> tuple[Standing, BisectionAnswer | None]:
+def standing_of(state: BisectionState) -> tuple[Standing, BisectionAnswer | None]:
     """Where the search stands, and its answer if there is one."""
     step = state.step()
     return step.standing, step if isinstance(step, BisectionAnswer) else None
@@ -159,7 +159,7 @@ def _why_none(answer: Bisected) -> str:
     return ": the bad end is better than the good one" if answer.swapped else ""
 
 
-def _between(state: State, answer: Bisected) -> Iterator[tuple[str, str]]:
+def _between(state: BisectionState, answer: Bisected) -> Iterator[tuple[str, str]]:
     """The findings on commits between equal ends."""
     if answer.between is not None:
         clear, undecided = answer.between.clear, answer.between.undecided

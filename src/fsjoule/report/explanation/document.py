@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.report.explanation.words import headline, module_text
-from fsjoule.verdicts.explanation.changes import Change, Explanation
+from fsjoule.verdicts.explanation.changes import Explanation, TimeChange
 
 EXPLAIN_SCHEMA: Final = "fsjoule.explain/1"
 
@@ -41,7 +41,7 @@ def explained(explanation: Explanation) -> dict[str, object]:
     }
 
 
-def _change(change: Change) -> dict[str, object]:
+def _change(change: TimeChange) -> dict[str, object]:
     return {**asdict(change), "difference_ns": change.difference_ns}
 
 

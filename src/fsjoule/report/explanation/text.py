@@ -11,7 +11,7 @@ from rich.text import Text
 from fsjoule.report.explanation import words
 from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
-from fsjoule.verdicts.explanation.changes import Change, Explanation, FunctionChange
+from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, TimeChange
 
 _SHOWN: Final = 10
 
@@ -65,7 +65,7 @@ def function_table(title: str, explanation: Explanation, functions: Sequence[Fun
     )
 
 
-def group_table(title: str, name: str, explanation: Explanation, groups: Sequence[Change]) -> Table:
+def group_table(title: str, name: str, explanation: Explanation, groups: Sequence[TimeChange]) -> Table:
     """One row a module, or a part of the kernel."""
     return Table(
         title,
@@ -86,7 +86,7 @@ def _figures(explanation: Explanation) -> tuple[Column, ...]:
     )
 
 
-def _cells(change: Change, explanation: Explanation) -> tuple[Cell, ...]:
+def _cells(change: TimeChange, explanation: Explanation) -> tuple[Cell, ...]:
     tone = Tone.BAD if change.difference_ns > 0 else Tone.GOOD if change.difference_ns < 0 else Tone.PLAIN
     if abs(change.difference_ns) < words.CERTAIN * change.error_ns:
         tone = Tone.PLAIN

@@ -16,7 +16,7 @@ from fsjoule.store.change_points import remembered
 from fsjoule.store.confirmations import confirmations
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.trend import trend_reader
-from fsjoule.verdicts.trend.changes import Change
+from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 _KEPT: Final = 4
@@ -61,7 +61,7 @@ class Overviews:
             return trend_of(read, confirmations=known, all_names=all_names, finder=finder)
 
 
-def fits(change: Change, state: str, still: Collection[int]) -> bool:
+def fits(change: LevelChange, state: str, still: Collection[int]) -> bool:
     """Whether a change is of that state; `still` are the ids of those that are still so and not closed."""
     if state in ("open", "worse"):
         return id(change) in still and (change.worse or state == "open")
@@ -73,15 +73,15 @@ def still_so(trend: Trend) -> frozenset[int]:
     return frozenset(id(change) for cause in trend.causes for change in cause.still)
 
 
-def changes_by_series(trend: Trend) -> dict[Shown, list[Change]]:
+def changes_by_series(trend: Trend) -> dict[Shown, list[LevelChange]]:
     """All series and metrics in the trend's order, each with its changes."""
-    found: dict[Shown, list[Change]] = {(each.series, each.metric): [] for each in trend.histories if each.points}
+    found: dict[Shown, list[LevelChange]] = {(each.series, each.metric): [] for each in trend.histories if each.points}
     for change in trend.changes:
         found[change.history.series, change.history.metric].append(change)
     return found
 
 
-def rank(changes: Sequence[Change], still: Collection[int]) -> float:
+def rank(changes: Sequence[LevelChange], still: Collection[int]) -> float:
     """The largest open loss first, then series with another change, then the rest; as in `trends.js`."""
     losses = [abs(math.log(change.ratio)) for change in changes if fits(change, "worse", still)]
     return -(2 + max(losses)) if losses else -1 if changes else 0

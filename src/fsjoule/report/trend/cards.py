@@ -16,7 +16,7 @@ from fsjoule.report.table import Tone
 from fsjoule.report.trend import words
 from fsjoule.store.trend_rows import ChangeState, RunNames
 from fsjoule.verdicts.trend.causes import Cause, Fate
-from fsjoule.verdicts.trend.changes import Change
+from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.history import History
 from fsjoule.verdicts.trend.trend import Trend
 
@@ -181,7 +181,7 @@ def _range(metric: Metric, ratios: Sequence[float]) -> str:
     return f"{low if low == high else f'{low} to {high}'} % {metric.change(ratios[0])}"
 
 
-def _verdict(changes: Sequence[Change]) -> str:
+def _verdict(changes: Sequence[LevelChange]) -> str:
     """What all nights before against all nights after say of the changes that are still so."""
     said = [change.verdict for change in changes if change.verdict is not None]
     decided = [one for one in said if one.decided]

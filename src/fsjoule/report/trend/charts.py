@@ -16,7 +16,7 @@ from fsjoule.report.numbers import signed
 from fsjoule.report.svg import Rows, draw, specification
 from fsjoule.report.trend import words
 from fsjoule.report.trend.document import published_figure
-from fsjoule.verdicts.trend.changes import Change, Status
+from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
 from fsjoule.verdicts.trend.history import History, interval
 from fsjoule.verdicts.trend.trend import Trend
 
@@ -25,7 +25,7 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9.]+")
 _WIDTH: Final = 560
 _HEIGHT: Final = 220
 _POINTS, _LEVELS, _CHANGES, _PUBLISHED = "points", "levels", "changes", "published"
-_DASHES: Final = {Status.CONFIRMED: [1, 0], Status.NOMINATED: [5, 4], Status.REFUTED: [1.5, 3]}
+_DASHES: Final = {ChangeStatus.CONFIRMED: [1, 0], ChangeStatus.NOMINATED: [5, 4], ChangeStatus.REFUTED: [1.5, 3]}
 
 
 def charts(trend: Trend) -> Iterator[tuple[str, str]]:
@@ -41,7 +41,7 @@ def _name(history: History) -> str:
     return "-".join(_NO_NAME.sub("-", part) for part in parts if part)
 
 
-def _chart(history: History, changes: Sequence[Change], trend: Trend) -> str:
+def _chart(history: History, changes: Sequence[LevelChange], trend: Trend) -> str:
     over_time = trend.order is Order.TIME
     at = [point.started_utc if over_time else words.kernel_text(point, trend) for point in history.points]
     figures = [point.figure for point in history.points]
@@ -94,7 +94,7 @@ def _x(at: Sequence[str], *, over_time: bool) -> Any:  # noqa: ANN401 - an encod
     return alt.X("at:N", title=None, sort=list(dict.fromkeys(at)), axis=axis)
 
 
-def _marked(changes: Sequence[Change], status: Status, x: Any) -> list[alt.Chart]:  # noqa: ANN401
+def _marked(changes: Sequence[LevelChange], status: ChangeStatus, x: Any) -> list[alt.Chart]:  # noqa: ANN401
     """Lines of this status, and the texts at their tops."""
     if not any(change.status is status for change in changes):
         return []
@@ -107,7 +107,7 @@ def _marked(changes: Sequence[Change], status: Status, x: Any) -> list[alt.Chart
     ]
 
 
-def _levels(at: Sequence[str], figures: Sequence[float], changes: Sequence[Change]) -> Rows:
+def _levels(at: Sequence[str], figures: Sequence[float], changes: Sequence[LevelChange]) -> Rows:
     """The median between changes, from the first of its points to the last."""
     edges = [0, *(change.nomination.index for change in changes), len(figures)]
     return [

@@ -8,7 +8,7 @@ from typing import Final
 from fsjoule.report.trend import words
 from fsjoule.suites.published.catalogue import figure_of_slug
 from fsjoule.verdicts.trend.causes import Cause
-from fsjoule.verdicts.trend.changes import Change
+from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
 from fsjoule.verdicts.trend.trend import Trend
 
@@ -55,7 +55,7 @@ def cause_document(cause: Cause, trend: Trend) -> dict[str, object]:
     }
 
 
-def _history(history: History, changes: list[Change], trend: Trend) -> dict[str, object]:
+def _history(history: History, changes: list[LevelChange], trend: Trend) -> dict[str, object]:
     return {
         "series": history.series.document(),
         "metric": history.metric.value,
@@ -95,7 +95,7 @@ def _names(point: HistoryPoint, trend: Trend) -> dict[str, object]:
     }
 
 
-def _change(change: Change, trend: Trend) -> dict[str, object]:
+def _change(change: LevelChange, trend: Trend) -> dict[str, object]:
     return {
         "index": change.nomination.index,
         "ratio": change.ratio,

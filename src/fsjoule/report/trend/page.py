@@ -31,7 +31,7 @@ from fsjoule.report.trend.document import published_figure
 from fsjoule.report.trend.words import drifts
 from fsjoule.store.folder import PAGE
 from fsjoule.store.trend_rows import ChangeState, RunNames
-from fsjoule.verdicts.trend.changes import Change
+from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
 from fsjoule.verdicts.trend.trend import Trend
 
@@ -268,7 +268,7 @@ def _run(names: RunNames, link: Link) -> tuple[str, str, str, str]:
     return names.run_id, names.commit or "", link(names), names.origin.board or ""
 
 
-def _change(change: Change, trend: Trend, series: int, shown: list[_Shown]) -> dict[str, object]:
+def _change(change: LevelChange, trend: Trend, series: int, shown: list[_Shown]) -> dict[str, object]:
     """A change; `track` and `at` are the places of its track and of its first point there."""
     tracks = [history for history in shown[series].tracks[trend.order] if history.points]
     told = [*words.kept(change), words.verdict(change), words.nights(change)]

@@ -14,7 +14,7 @@ from fsjoule.report.numbers import change_text, signed
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.trend_rows import ChangeState
-from fsjoule.verdicts.trend.changes import Change, Status
+from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 from fsjoule.verdicts.trend.trend import Trend
 
@@ -28,7 +28,7 @@ _REMEMBERS: Final = 2.0
 SAME_KERNEL: Final = "the kernel is the same before and after: look at lab, card and tools"
 
 
-def sentence(change: Change, trend: Trend) -> str:
+def sentence(change: LevelChange, trend: Trend) -> str:
     """`btrfs randwrite-16k on virtual (simulated): 7.1 % slower since 6.12.9, run X (before: 6.1.164, run Y)`."""
     since, before = (point_text(point, trend, beside=beside) for point, beside in _beside(change))
     return (
@@ -36,7 +36,7 @@ def sentence(change: Change, trend: Trend) -> str:
     )
 
 
-def _beside(change: Change) -> tuple[tuple[HistoryPoint, HistoryPoint], tuple[HistoryPoint, HistoryPoint]]:
+def _beside(change: LevelChange) -> tuple[tuple[HistoryPoint, HistoryPoint], tuple[HistoryPoint, HistoryPoint]]:
     return (change.since, change.last), (change.last, change.since)
 
 
@@ -75,13 +75,13 @@ def point_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None
     return f"{kernel}, {several}{names.run_id} of {names.started_utc[:10]}{commit}{where}"
 
 
-def moved(change: Change, trend: Trend) -> str:
+def moved(change: LevelChange, trend: Trend) -> str:
     """That the two points were measured at different places, of one type of board; empty if at one, or if unknown."""
     before, since = (trend.runs[point.run].origin.board for point in (change.last, change.since))
     return f"measured at place {since}, before at place {before}" if before and since and before != since else ""
 
 
-def verdict(change: Change) -> str:
+def verdict(change: LevelChange) -> str:
     """The fresh boots' answer; empty if the change has not been measured again."""
     told = change.confirmation
     if told is None:
@@ -98,7 +98,7 @@ def _rate(told: Confirmation) -> str:
     return f"wrong with at most {100 * rate:g} %"
 
 
-def nights(change: Change) -> str:
+def nights(change: LevelChange) -> str:
     """What all nights before against all nights after say of it; empty where they were not judged."""
     told = change.verdict
     if told is None:
@@ -137,7 +137,7 @@ def memory(history: History) -> str:
     return f"a step of {lost} would be seen within ten nights{slow}"
 
 
-def kept(change: Change) -> Iterator[str]:
+def kept(change: LevelChange) -> Iterator[str]:
     """What the index has of it, newest first: who accepted it why, the culprit, the run that explains it."""
     for each in reversed(change.kept):
         match each.state:
@@ -151,21 +151,21 @@ def kept(change: Change) -> Iterator[str]:
                 pass
 
 
-def confirm_command(change: Change, trend: Trend, index: str | None = None) -> str:
+def confirm_command(change: LevelChange, trend: Trend, index: str | None = None) -> str:
     key = change.history.series.key[:_SHORT_KEY]
     by = " --by kernel" if trend.order is Order.KERNEL else ""
     other = f" --index {index}" if index else ""
     return f"fsjoule trend --series {key} --metric {change.history.metric.value}{by}{other} --confirm --lg-env FILE"
 
 
-def next_step(change: Change, trend: Trend, index: str | None = None) -> str:
+def next_step(change: LevelChange, trend: Trend, index: str | None = None) -> str:
     """What to do about a new change: confirm it, or look elsewhere if no kernel can have made it."""
     if same_kernel(change):
         return SAME_KERNEL
     return f"confirm with: {confirm_command(change, trend, index)}"
 
 
-def same_kernel(change: Change) -> bool:
+def same_kernel(change: LevelChange) -> bool:
     """Whether the kernel stayed the same; then measuring it again shows nothing."""
     return change.before.kernel == change.after.kernel
 
@@ -191,7 +191,7 @@ def portions(figures: Sequence[float], most: int) -> list[float]:
 def closing_lines(trend: Trend) -> Iterator[str]:
     """Counts of histories, changes, and measurements left out."""
     what = "kernels" if trend.order is Order.KERNEL else "runs"
-    counts = {status: sum(change.status is status for change in trend.changes) for status in Status}
+    counts = {status: sum(change.status is status for change in trend.changes) for status in ChangeStatus}
     histories = counted(len(trend.histories), "history", "histories")
     yield (
         f"{histories} of {trend.series} series by {trend.order.value}, {counted(trend.measurements, 'measurement')}: "

@@ -39,7 +39,7 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.reader import load_run
 from fsjoule.suites import repetition_seed
 from fsjoule.verdicts.bisection.answer import pair
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.explanation.changes import Explanation
 
 _SYMBOLS: Final = "CONFIG_KALLSYMS"
@@ -50,7 +50,7 @@ _REPETITION = 4_000
 _SHORT = 12
 
 
-def bisect(request: BisectRequest) -> State:
+def bisect(request: BisectRequest) -> BisectionState:
     """Find the first bad commit; the state's log has the answer. A log that has begun goes on where it was.
 
     Raises ConfigError for what cannot be asked, or another question than the log's; KernelBuildError for an end that
@@ -118,7 +118,7 @@ def _boards(request: BisectRequest, choice: Request) -> list[Opening]:
     return [partial(on, each) for each in (request.environment, *request.others)]
 
 
-def _keep_culprit(request: BisectRequest, state: State, repository: Repository) -> None:
+def _keep_culprit(request: BisectRequest, state: BisectionState, repository: Repository) -> None:
     """The answer is there, and stays, whatever the index says."""
     assert request.index
     try:
@@ -155,12 +155,14 @@ def _tell_lines(log: BisectionLog, builds: TreeBuilds, line: tree.Line) -> None:
         builds.enter(entered.commits[0], entered.inside)
 
 
-def profile_pair(log: BisectionLog, builds: KernelBuilds, boots: KernelBoots, say: Callable[[str], None]) -> State:
+def profile_pair(
+    log: BisectionLog, builds: KernelBuilds, boots: KernelBoots, say: Callable[[str], None]
+) -> BisectionState:
     """Boot both sides of the answer's loss with profiles, unless that was done, or there is none.
 
     Raises LabError if a side cannot be profiled; the answer stays.
     """
-    state = State.of(log.events)
+    state = BisectionState.of(log.events)
     for kernel in pair(state) or ():
         if any(each.kernel == kernel for each in state.profiled):
             continue
@@ -173,10 +175,10 @@ def profile_pair(log: BisectionLog, builds: KernelBuilds, boots: KernelBoots, sa
         if boot.unfit is not None:
             raise LabError(f"{kernel.commit[:_SHORT]} did not do its work: {boot.unfit}", transient=True)
         log.add(Profiled(kernel, boot.run_id, str(boot.folder), boot.seconds, seed))
-    return State.of(log.events)
+    return BisectionState.of(log.events)
 
 
-def explain_bisection(state: State) -> tuple[Explanation, ...]:
+def explain_bisection(state: BisectionState) -> tuple[Explanation, ...]:
     """The answer's loss by function; nothing where no boots were profiled for it.
 
     Raises ResultError if their run folders are gone.

@@ -17,13 +17,13 @@ from fsjoule.store.reader import load_run
 from fsjoule.store.trend_rows import ChangeState
 from fsjoule.verdicts.bisection.answer import pair
 from fsjoule.verdicts.bisection.figures import metric_of
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.trend.history import HistoryPoint
 from fsjoule.verdicts.trend.states import state_of
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 
-def keep_answer(index: Index, state: State, repository: Repository) -> int:
+def keep_answer(index: Index, state: BisectionState, repository: Repository) -> int:
     """Keep an answer's culprit for the series that it was measured in; returns for how many changes.
 
     Raises ResultError for a run folder that cannot be read.

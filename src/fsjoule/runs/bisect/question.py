@@ -22,7 +22,7 @@ from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.gate import known_noise
 
 Say = Callable[[str], None]
@@ -138,7 +138,7 @@ def asked_of(request: BisectRequest, choice: Request, repository: Repository, co
 
 def check_budget(asked: Asked, line: Line, say: Say) -> None:
     """Say what the search will take, if earlier boots tell the noise. Raises ConfigError if the budget is too small."""
-    state = State.of([asked, line])
+    state = BisectionState.of([asked, line])
     forecast = state.forecast()
     if forecast is None:
         return

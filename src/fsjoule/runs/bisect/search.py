@@ -27,7 +27,7 @@ from fsjoule.statistics.bisection.question import ImageVariant, Purpose
 from fsjoule.store.bisection import Answered, BisectionLog, Booted, Built, Line, Pools, Skipped, Waited
 from fsjoule.suites import repetition_seed
 from fsjoule.verdicts.bisection.answer import bisected
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 
 # Asked of a culprit, not of a merge that it lies in: kernels with aligned functions take two whole builds.
 _OF_CULPRITS: Final = {Purpose.LAYOUT, Purpose.CURE}
@@ -79,14 +79,14 @@ class Search:
     ahead: int = 0
     _predicted: bool = field(default=False, init=False)
 
-    def run(self) -> State:
+    def run(self) -> BisectionState:
         """Measure until there is an answer, which is the log's last event then.
 
         A log that was interrupted goes on where it was. Raises LabError if the lab or this machine does not do its
         part; the same call goes on then.
         """
-        self._scanning(State.of(self.log.events))
-        while (state := State.of(self.log.events)).answered is None:
+        self._scanning(BisectionState.of(self.log.events))
+        while (state := BisectionState.of(self.log.events)).answered is None:
             step = state.step()
             if isinstance(step, Measure):
                 if not (step.purpose in _OF_CULPRITS and self._entered(state, step.standing)):
@@ -105,7 +105,7 @@ class Search:
 
         Raises ConfigError if there is no answer yet, or nothing that one step leaves unexplained.
         """
-        state = State.of(self.log.events)
+        state = BisectionState.of(self.log.events)
         step = state.step()
         second = step.second if state.answered is not None and isinstance(step, BisectionAnswer) else None
         if second is None or second.gain:
@@ -116,7 +116,7 @@ class Search:
         line = state.line
         self.log.add(Line(line.commits[part], line.adds[part], line.subjects[part], line.inside))
 
-    def _scanning(self, state: State) -> bool:
+    def _scanning(self, state: BisectionState) -> bool:
         """Begin to look between equal ends, if that is wanted and was not done."""
         scan = state.scan_of(self.scan) if self.scan else None
         if scan is None:
@@ -125,7 +125,7 @@ class Search:
         self.log.add(scan)
         return True
 
-    def _narrowed(self, state: State, answer: BisectionAnswer) -> bool:
+    def _narrowed(self, state: BisectionState, answer: BisectionAnswer) -> bool:
         """Go on up to a commit that a scan found to be worse than both ends."""
         if answer.scanned is None or answer.scanned.worse is None:
             return False
@@ -135,7 +135,7 @@ class Search:
         self.log.add(Line(line.commits[part], line.adds[part], line.subjects[part], line.inside, scanned=True))
         return True
 
-    def _entered(self, state: State, standing: Standing) -> bool:
+    def _entered(self, state: BisectionState, standing: Standing) -> bool:
         """Go on inside of the culprit if it is a merge."""
         if not self._to_enter(state, standing):
             return False
@@ -145,20 +145,20 @@ class Search:
         self.log.add(inner)
         return True
 
-    def _to_enter(self, state: State, standing: Standing) -> bool:
+    def _to_enter(self, state: BisectionState, standing: Standing) -> bool:
         """Whether the most probable commit is a merge that was not entered yet."""
         merge = state.commit(standing.bad)
         entered = any(line.inside == merge for line in state.lines)
         return len(standing.members) == 1 and not entered and self.merges.is_merge(merge)
 
-    def _ahead(self, state: State, step: Measure) -> tuple[WantedKernel, ...]:
+    def _ahead(self, state: BisectionState, step: Measure) -> tuple[WantedKernel, ...]:
         """The kernels that may be wanted next. Those that confirm a culprit further are not wanted for a merge."""
         wanted = state.ahead(step)
         if step.purpose is Purpose.CONFIRMATION and self._to_enter(state, step.standing):
             return tuple(kernel for kernel in wanted if kernel.is_plain)
         return wanted
 
-    def _expect(self, state: State, step: Measure) -> None:
+    def _expect(self, state: BisectionState, step: Measure) -> None:
         """Have the kernels built that may be wanted next, and boots made on boards that are free."""
         wanted = self._ahead(state, step)
         self.builds.expect(wanted)
@@ -166,7 +166,7 @@ class Search:
             self.boots.expect(lambda made_ahead: self._likely(state, wanted, made_ahead))
 
     def _likely(
-        self, state: State, wanted: Sequence[WantedKernel], made_ahead: MadeAhead
+        self, state: BisectionState, wanted: Sequence[WantedKernel], made_ahead: MadeAhead
     ) -> Iterator[tuple[Path, int]]:
         """The boots that may come next, of kernels that are built. After the `wanted` ones the others get built."""
 
@@ -183,10 +183,10 @@ class Search:
             if (built := builds[kernel]) is not None:
                 yield built.folder, seed
 
-    def _begins_line(self, state: State, step: Measure) -> bool:
+    def _begins_line(self, state: BisectionState, step: Measure) -> bool:
         return step.purpose in _OF_CULPRITS and self._to_enter(state, step.standing)
 
-    def _measure(self, state: State, step: Measure) -> None:
+    def _measure(self, state: BisectionState, step: Measure) -> None:
         kernel = state.wanted(step)
         if step.purpose is Purpose.SEARCH and all(each.purpose is not Purpose.SEARCH for each in state.booted):
             self._predict(state, state.forecast(step.standing))
@@ -199,7 +199,7 @@ class Search:
         good = WantedKernel(state.commit(0))
         if kernel != good:
             self.say(f"{kernel.commit[:12]} failed: {boot.unfit}; does the good end still boot?")
-            check = self._boot(State.of(self.log.events), good, Purpose.REFERENCE)
+            check = self._boot(BisectionState.of(self.log.events), good, Purpose.REFERENCE)
             if check is None or check.unfit is not None:
                 why = check.unfit if check else "not built"
                 failure = f"the board does not do its work with the good end either: {why}"
@@ -211,7 +211,7 @@ class Search:
             return
         self.log.add(Skipped(kernel, "work" if boot.booted else "boot", boot.unfit))
 
-    def _boot(self, state: State, kernel: WantedKernel, purpose: Purpose) -> KernelBoot | None:
+    def _boot(self, state: BisectionState, kernel: WantedKernel, purpose: Purpose) -> KernelBoot | None:
         """Build and boot a kernel; a boot with figures goes into the log. None if there is no such kernel."""
         started = time.monotonic()
         built = self.builds.take(kernel)
@@ -257,7 +257,7 @@ class Search:
         """Take in what earlier runs say of the kernels that have been built. The first own boot tells which series."""
         if self.earlier is None:
             return
-        state = State.of(self.log.events)
+        state = BisectionState.of(self.log.events)
         known = {each.image for each in state.recorded}
         for image in dict.fromkeys(each.image for each in state.built if each.kernel.is_plain):
             if image in known:
@@ -270,14 +270,14 @@ class Search:
             if recorded.boots:
                 self.say(f"recorded before: {counted(len(recorded.boots), 'boot')} of this kernel")
 
-    def _predict(self, state: State, forecast: Forecast | None) -> None:
+    def _predict(self, state: BisectionState, forecast: Forecast | None) -> None:
         if forecast is not None and not self._predicted:
             self._predicted = True
             self.say(forecast_line(state, forecast))
             if not forecast.within_budget:
                 self.say(f"the budget of {state.asked.budget} boots may be too small for a loss of that size")
 
-    def _tell(self, state: State, step: Measure, kernel: WantedKernel) -> None:
+    def _tell(self, state: BisectionState, step: Measure, kernel: WantedKernel) -> None:
         standing = step.standing
         number, at = len(state.booted) + 1, f"{step.position} of {len(state.line.commits) - 1}"
         likely = state.commit(standing.bad)[:12]
@@ -287,7 +287,7 @@ class Search:
         )
 
 
-def _check_given(state: State, boot: KernelBoot) -> None:
+def _check_given(state: BisectionState, boot: KernelBoot) -> None:
     """Raises LabError for figures that the board does not give, or a boot without any: no kernel is at fault then."""
     ever = {name for each in state.booted for name, value in each.figures.items() if value is not None}
     lacking = [name for name in state.asked.figures if name in boot.absent and name not in ever]
@@ -304,14 +304,14 @@ def _now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def seed_of(state: State, kernel: WantedKernel, purpose: Purpose) -> int:
+def seed_of(state: BisectionState, kernel: WantedKernel, purpose: Purpose) -> int:
     """The seed of the kernel's next boot for a purpose."""
     return repetition_seed(state.asked.seed, _FRESH.get(purpose, 0) + state.repetition(kernel, purpose))
 
 
 def likely_boots(
-    state: State,
-    ends: Callable[[State, Measure], bool],
+    state: BisectionState,
+    ends: Callable[[BisectionState, Measure], bool],
     made_ahead: Callable[[WantedKernel, int], Figures | None],
 ) -> list[tuple[WantedKernel, int]]:
     """The next boots with their seeds, the most urgent first; none of those whose figures `made_ahead` has.
@@ -346,7 +346,7 @@ def likely_boots(
     return sorted(urgency, key=lambda boot: round(-urgency[boot], 6))
 
 
-def _outcomes(state: State, step: Measure) -> list[tuple[bool, float]]:
+def _outcomes(state: BisectionState, step: Measure) -> list[tuple[bool, float]]:
     """Whether the boot shows the loss, and how probable that is."""
     standing, last = step.standing, len(state.line.commits) - 1
     if step.purpose in {Purpose.END, Purpose.REFERENCE}:
@@ -358,13 +358,13 @@ def _outcomes(state: State, step: Measure) -> list[tuple[bool, float]]:
     return [(step.position >= standing.bad and step.variant is not ImageVariant.REVERTED, 1.0)]
 
 
-def _usual(state: State, *, bad: bool) -> Figures:
+def _usual(state: BisectionState, *, bad: bool) -> Figures:
     """What a boot of the good or bad end has shown."""
     end = WantedKernel(state.line.commits[-1 if bad else 0])
     seen = [each.figures for each in state.booted if each.kernel == end] or [each.figures for each in state.booted]
     return seen[len(state.booted) % len(seen)] if seen else dict.fromkeys(state.asked.figures, 1.0)
 
 
-def _booted(state: State, step: Measure, kernel: WantedKernel, seed: int, figures: Figures) -> Booted:
+def _booted(state: BisectionState, step: Measure, kernel: WantedKernel, seed: int, figures: Figures) -> Booted:
     board = state.booted[-1].board if state.booted else ""
     return Booted(len(state.booted) + 1, kernel, step.purpose, board, "", "", "", 0.0, seed, figures)

@@ -25,8 +25,8 @@ from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Floats, Interval
 from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, SuperiorityRule, SuperiorityStatement, statements
 from fsjoule.suites.profile import UsageProfile
-from fsjoule.verdicts.advice.evidence import Boot, Evidence
-from fsjoule.verdicts.advice.figures import Figures, figures_of
+from fsjoule.verdicts.advice.evidence import AdviceEvidence, Boot
+from fsjoule.verdicts.advice.figures import FilesystemFigures, figures_of
 
 
 class Axis(StrEnum):
@@ -77,8 +77,8 @@ class Advice:
 
     profile_name: str
     profile: UsageProfile
-    evidence: Evidence
-    figures: tuple[Figures, ...]
+    evidence: AdviceEvidence
+    figures: tuple[FilesystemFigures, ...]
     relations: tuple[Relation, ...]
     rule: SuperiorityRule
     criteria: Criteria
@@ -100,18 +100,18 @@ class Advice:
         return tuple(self._less.get((axis, label), ()))
 
     @property
-    def sensible(self) -> tuple[Figures, ...]:
+    def sensible(self) -> tuple[FilesystemFigures, ...]:
         """The filesystems that no other is shown to beat on an axis without losing to it on another."""
         return tuple(one for one in self.figures if not any(self._beats(other, one) for other in self.figures))
 
     @property
-    def unsafe(self) -> tuple[Figures, ...]:
+    def unsafe(self) -> tuple[FilesystemFigures, ...]:
         """The filesystems that lost synced files, or that send no flushes; none if all do. They are the last choice."""
         found = tuple(one for one in self.figures if one.loses_files)
         return found if len(found) < len(self.figures) else ()
 
     @property
-    def ranked(self) -> tuple[Figures, ...]:
+    def ranked(self) -> tuple[FilesystemFigures, ...]:
         """All filesystems, the first choice first: by score, else sensible ones, what they beat, unsafe ones."""
         if self.scores:
             order = [score.label for score in self.scores]
@@ -124,7 +124,7 @@ class Advice:
             )
         )
 
-    def speaking(self, one: Figures) -> tuple[Axis, ...]:
+    def speaking(self, one: FilesystemFigures) -> tuple[Axis, ...]:
         """The axes on which it is shown to be less than another sensible one, and none to be less than it.
 
         If there is only one sensible filesystem, less than any other. Unsafe ones are no measure for others.
@@ -141,7 +141,7 @@ class Advice:
             and any(one.label in self.less(axis, other.label) for other in others)
         )
 
-    def _beats(self, one: Figures, other: Figures) -> bool:
+    def _beats(self, one: FilesystemFigures, other: FilesystemFigures) -> bool:
         if one.loses_files and not other.loses_files:
             return False  # whatever it saves
         wins = any(one.label in self.less(axis, other.label) for axis in DECISIVE)
@@ -154,7 +154,7 @@ def _place(label: str, order: Sequence[str]) -> int:
 
 
 def advise(
-    evidence: Evidence,
+    evidence: AdviceEvidence,
     name: str,
     profile: UsageProfile,
     *,
@@ -170,7 +170,7 @@ def advise(
     return Advice(name, profile, evidence, figures, relations, rule, criteria, dict(weights or {}), scores)
 
 
-def on_axis(one: Figures, axis: Axis) -> Estimate | None:
+def on_axis(one: FilesystemFigures, axis: Axis) -> Estimate | None:
     """A filesystem's figure: J a day, files lost a year, s, MiB written a day, s."""
     return {
         Axis.ENERGY: one.energy_j,
@@ -181,17 +181,17 @@ def on_axis(one: Figures, axis: Axis) -> Estimate | None:
     }[axis]
 
 
-def _value(one: Figures, axis: Axis) -> float:
+def _value(one: FilesystemFigures, axis: Axis) -> float:
     found = on_axis(one, axis)
     assert found is not None
     return found.value
 
 
-def _pairs(figures: Sequence[Figures], axis: Axis) -> list[tuple[Figures, Figures]]:
+def _pairs(figures: Sequence[FilesystemFigures], axis: Axis) -> list[tuple[FilesystemFigures, FilesystemFigures]]:
     return list(combinations([each for each in figures if on_axis(each, axis) is not None], 2))
 
 
-def _of_boots(figures: Sequence[Figures], rule: SuperiorityRule) -> list[Relation]:
+def _of_boots(figures: Sequence[FilesystemFigures], rule: SuperiorityRule) -> list[Relation]:
     """Relations on the axes that boots pair. Each has a third of the rate: they share it."""
     share = replace(rule, false_discoveries=rule.false_discoveries / len(PAIRED))
     found: list[Relation] = []
@@ -202,11 +202,11 @@ def _of_boots(figures: Sequence[Figures], rule: SuperiorityRule) -> list[Relatio
     return found
 
 
-def _boots(one: Figures, axis: Axis) -> Mapping[Boot, float]:
+def _boots(one: FilesystemFigures, axis: Axis) -> Mapping[Boot, float]:
     return {Axis.ENERGY: one.energy_of_boots, Axis.WAIT: one.wait_of_boots, Axis.WEAR: one.written_of_boots}[axis]
 
 
-def _differences(one: Figures, other: Figures, axis: Axis) -> Floats:
+def _differences(one: FilesystemFigures, other: FilesystemFigures, axis: Axis) -> Floats:
     """log(other) - log(one) of each boot, above 0 where one is less; shape (boots,).
 
     Filesystems that were measured in different runs have no boot in common: their first boots are a pair, and so on.
@@ -218,13 +218,15 @@ def _differences(one: Figures, other: Figures, axis: Axis) -> Floats:
     return np.array(usable, dtype=np.float64)
 
 
-def _of_statement(axis: Axis, one: Figures, other: Figures, found: SuperiorityStatement) -> Relation:
+def _of_statement(
+    axis: Axis, one: FilesystemFigures, other: FilesystemFigures, found: SuperiorityStatement
+) -> Relation:
     less = {Outcome.IMPROVED: one.label, Outcome.REGRESSED: other.label}.get(found.outcome)
     same = found.outcome is Outcome.UNCHANGED
     return Relation(axis, one.label, other.label, less, same, found.ratio, found.interval, found.more_boots)
 
 
-def _of_cuts(figures: Sequence[Figures], criteria: Criteria) -> list[Relation]:
+def _of_cuts(figures: Sequence[FilesystemFigures], criteria: Criteria) -> list[Relation]:
     """Relations in losses and in mounts after a cut. Losses are counted from 1: the rank test sees only their order."""
     comparisons = [
         Comparison((axis, one, other), Metric.DURATION, _cuts(one, axis), _cuts(other, axis))
@@ -250,13 +252,13 @@ def _of_cuts(figures: Sequence[Figures], criteria: Criteria) -> list[Relation]:
     return found
 
 
-def _cuts(one: Figures, axis: Axis) -> tuple[float, ...]:
+def _cuts(one: FilesystemFigures, axis: Axis) -> tuple[float, ...]:
     if axis is Axis.MOUNT:
         return one.mount_of_cuts
     return tuple(1.0 + lost for lost in one.losses.per_cut) if one.losses else ()
 
 
-def _scores(figures: Sequence[Figures], weights: Mapping[Axis, float]) -> list[Score]:
+def _scores(figures: Sequence[FilesystemFigures], weights: Mapping[Axis, float]) -> list[Score]:
     """Scores of the filesystems that have the figure of every weighted axis."""
     total = sum(weights.values())
     if not total:

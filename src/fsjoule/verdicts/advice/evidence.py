@@ -23,7 +23,7 @@ GUEST_TIME_CUTS: Final = "a board in guest time stands still while it waits, so 
 _RAW: Final = "raw"
 
 
-class Row(NamedTuple):
+class PartFigures(NamedTuple):
     """One part on one boot, per MiB of a fio job, or for an operation as a whole.
 
     `uncertainty_j` is the meter's (k=1), `written_mib` what the device was told to write, `p99_s` the time within which
@@ -37,7 +37,7 @@ class Row(NamedTuple):
     p99_s: Figure
 
 
-class Cut(NamedTuple):
+class PowerCut(NamedTuple):
     """One power cut: files whose fsync had returned, those of them that were lost, and the mount after it."""
 
     promised: int
@@ -48,18 +48,18 @@ class Cut(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Filesystem:
+class FilesystemEvidence:
     """What was measured of one filesystem: rows per boot by the part's slug, power cuts, checks and idle power."""
 
     label: str
     name: str
-    rows: Mapping[str, Mapping[Boot, Row]] = field(default_factory=dict[str, Mapping[Boot, Row]])
-    cuts: tuple[Cut, ...] = ()
+    rows: Mapping[str, Mapping[Boot, PartFigures]] = field(default_factory=dict[str, Mapping[Boot, PartFigures]])
+    cuts: tuple[PowerCut, ...] = ()
     fsck_s: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AdviceEvidence:
     """All that was measured of one board, kernel, meter and storage device.
 
     `idle_w` has the board's idle power, one per boot, `idle_uncertainty_w` the meter's own (k=1). `environment` is the
@@ -72,7 +72,7 @@ class Evidence:
     storage: str
     kernel: str
     simulated: bool
-    filesystems: tuple[Filesystem, ...]
+    filesystems: tuple[FilesystemEvidence, ...]
     idle_w: tuple[float, ...]
     idle_uncertainty_w: float
     runs: dict[str, Path]
@@ -98,7 +98,7 @@ class _Found:
         return self.run.run_id, self.measurement.kernel, self.measurement.repetition
 
 
-def evidence(paths: Iterable[Path], *, kernel: str | None = None, storage: str | None = None) -> Evidence:
+def evidence(paths: Iterable[Path], *, kernel: str | None = None, storage: str | None = None) -> AdviceEvidence:
     """Read the runs at and below `paths`. `kernel` and `storage` choose if the runs have several.
 
     Raises ConfigError for runs of different boards, kernels, meters or storage devices, and for runs without a valid
@@ -117,7 +117,7 @@ def evidence_of(
     kernel: str | None = None,
     storage: str | None = None,
     like_newest: bool = False,
-) -> Evidence:
+) -> AdviceEvidence:
     """What these runs have; `damaged` are folders that could not be read, with the reason. Raises ConfigError.
 
     With `like_newest` runs of another place, device, meter or kernel than the newest run's are left out.
@@ -148,7 +148,7 @@ def evidence_of(
     newest = max((one.run for one in found), key=lambda run: run.started_utc)
     idle = [(one.boot, one.measurement.energy) for one in found if one.measurement.energy]
     first = found[0]
-    return Evidence(
+    return AdviceEvidence(
         board=first.measurement.series.board,
         storage=first.storage,
         kernel=first.kernel.label if first.kernel else "",
@@ -246,7 +246,7 @@ _SAME: Final[dict[str, Callable[[_Found], str]]] = {
 }
 
 
-def _filesystems(found: Sequence[_Found]) -> Iterator[Filesystem]:
+def _filesystems(found: Sequence[_Found]) -> Iterator[FilesystemEvidence]:
     labels = series_labels(one.measurement.series for one in found)
     groups: dict[str, list[_Found]] = {}
     for one in found:
@@ -254,7 +254,7 @@ def _filesystems(found: Sequence[_Found]) -> Iterator[Filesystem]:
     for label, group in groups.items():
         slugs = dict.fromkeys(one.measurement.workload.slug for one in group)
         of = {slug: [one for one in group if one.measurement.workload.slug == slug] for slug in slugs}
-        yield Filesystem(
+        yield FilesystemEvidence(
             label=label,
             name=group[0].measurement.series.filesystem,
             rows={slug: _rows(ones) for slug, ones in of.items() if slug not in (POWER_LOSS, FSCK)},
@@ -263,17 +263,17 @@ def _filesystems(found: Sequence[_Found]) -> Iterator[Filesystem]:
         )
 
 
-def _rows(found: Sequence[_Found]) -> dict[Boot, Row]:
+def _rows(found: Sequence[_Found]) -> dict[Boot, PartFigures]:
     """One row per boot: of several sizes of a workload the largest, of several measurements of a boot the medians."""
     largest = max(one.measurement.workload.size_bytes for one in found)
     used = [one for one in found if one.measurement.workload.size_bytes == largest]
     boots = dict.fromkeys(one.boot for one in used)
     rows = [(one.boot, _row(one.measurement)) for one in used]
-    columns = [one_per_boot((boot, row[i]) for boot, row in rows) for i in range(len(Row._fields))]
-    return {boot: Row(*figures) for boot, figures in zip(boots, zip(*columns, strict=True), strict=True)}
+    columns = [one_per_boot((boot, row[i]) for boot, row in rows) for i in range(len(PartFigures._fields))]
+    return {boot: PartFigures(*figures) for boot, figures in zip(boots, zip(*columns, strict=True), strict=True)}
 
 
-def _row(m: Measurement) -> Row:
+def _row(m: Measurement) -> PartFigures:
     """The figures of a fio job per MiB that it moved, those of an operation as they are.
 
     On a board in guest time they have the projected card in them, which a device in the field has. Single requests are
@@ -286,7 +286,7 @@ def _row(m: Measurement) -> Row:
     if m.projected:
         gross_mj, seconds = m.projected.both_mj, m.projected.both_s
     written = m.counters.written_bytes / MIB / units if m.counters and units else None
-    row = Row(
+    row = PartFigures(
         joules=gross_mj / 1e3 / units if gross_mj is not None and units else None,
         uncertainty_j=m.energy.gross_mj.uncertainty / 1e3 / units if m.energy and units else None,
         seconds=seconds / units if seconds is not None and units else None,
@@ -304,12 +304,12 @@ def _p99_ms(m: Measurement) -> Figure:
     return m.fio.fsync_ms(99) if fsyncs else m.fio.latency_ms(99)
 
 
-def _cut(m: Measurement) -> Cut | None:
+def _cut(m: Measurement) -> PowerCut | None:
     outcome = m.outcome
     if outcome is None:
         return None
     mount_s = m.duration_s if outcome.mounts else None
-    return Cut(outcome.promised, outcome.broken, outcome.files, not outcome.mounts or outcome.read_only, mount_s)
+    return PowerCut(outcome.promised, outcome.broken, outcome.files, not outcome.mounts or outcome.read_only, mount_s)
 
 
 def _present(figures: Iterable[Figure]) -> Iterator[float]:
@@ -321,7 +321,7 @@ def _environment(run: Run) -> str:
     return next((words[i + 1] for i, word in enumerate(words[:-1]) if word == "--lg-env"), "")
 
 
-def only(evidence: Evidence, filesystems: Sequence[str]) -> Evidence:
+def only(evidence: AdviceEvidence, filesystems: Sequence[str]) -> AdviceEvidence:
     """The evidence of these filesystems, in this order. Raises ConfigError for one that was not measured."""
     known = {one.label: one for one in evidence.filesystems}
     for name in filesystems:

@@ -16,15 +16,15 @@ from fsjoule.model import FileFate
 from fsjoule.statistics.estimate import Estimate, bounded_mean, estimate_of
 from fsjoule.statistics.spread import Proportion, spread_of
 from fsjoule.suites.profile import UsageProfile
-from fsjoule.verdicts.advice.evidence import Boot, Cut, Evidence, Filesystem, Row
-from fsjoule.verdicts.advice.parts import POWER_LOSS, Kind, Part, parts_of
+from fsjoule.verdicts.advice.evidence import AdviceEvidence, Boot, FilesystemEvidence, PartFigures, PowerCut
+from fsjoule.verdicts.advice.parts import POWER_LOSS, UsageKind, UsagePart, parts_of
 
 DAY_S: Final = 86_400.0
 DAYS_PER_YEAR: Final = 365.25
 _MIB_PER_TIB: Final = 1024 * 1024
 _J_PER_WH: Final = 3600.0
 
-Rows = Mapping[Part, Row]
+Rows = Mapping[UsagePart, PartFigures]
 """A row per part, all of one boot where one boot has them all."""
 
 
@@ -32,7 +32,7 @@ Rows = Mapping[Part, Row]
 class Share:
     """A part's contribution to a day: the means over boots."""
 
-    part: Part
+    part: UsagePart
     joules: float
     seconds: float
     written_mib: float
@@ -54,7 +54,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class FilesystemFigures:
     """One filesystem's figures; None where something was not measured, which `missing` names by slug of workload.
 
     `energy_j` is a day's energy, `work_s` the time that a day's I/O takes (more than a day: the board cannot do it),
@@ -63,7 +63,7 @@ class Figures:
     comparisons, and `mount_of_cuts` one per power cut. `unflushed`: it sends its device no flushes.
     """
 
-    filesystem: Filesystem
+    filesystem: FilesystemEvidence
     missing: tuple[str, ...]
     shares: tuple[Share, ...] = ()
     energy_j: Estimate | None = None
@@ -72,7 +72,7 @@ class Figures:
     written_mib: Estimate | None = None
     years: Estimate | None = None
     wait_s: Estimate | None = None
-    slowest: Kind | None = None
+    slowest: UsageKind | None = None
     losses: Losses | None = None
     mount_s: Estimate | None = None
     fsck_s: Estimate | None = None
@@ -92,12 +92,12 @@ class Figures:
         return self.unflushed if self.losses is None else self.losses.cuts.count > 0
 
 
-def figures_of(filesystem: Filesystem, profile: UsageProfile, evidence: Evidence) -> Figures:
+def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: AdviceEvidence) -> FilesystemFigures:
     parts = parts_of(profile)
     missing = [part.slug for part in parts if part.slug not in filesystem.rows]
     missing += [POWER_LOSS] * (profile.power_cuts_per_year > 0 and not evidence.no_cuts and not filesystem.cuts)
     mounts = tuple(cut.mount_s for cut in filesystem.cuts if cut.mount_s is not None)
-    base = Figures(
+    base = FilesystemFigures(
         filesystem,
         missing=tuple(missing),
         losses=_losses(filesystem.cuts, profile.power_cuts_per_year),
@@ -111,7 +111,7 @@ def figures_of(filesystem: Filesystem, profile: UsageProfile, evidence: Evidence
         return base
     energies = _energies(boots, profile, evidence)
     energy = estimate_of(tuple(energies.values()), _instrument_j(boots, profile, evidence))
-    writing = [part for part in parts if part.kind is not Kind.READ]
+    writing = [part for part in parts if part.kind is not UsageKind.READ]
     written = _totals(boots, writing, lambda row: row.written_mib) if writing else {}
     written_mib = estimate_of(tuple(written.values()))
     slowest, waits = _waits(boots, parts)
@@ -147,7 +147,7 @@ def _over(amount: float, rate: float) -> float:
     return amount / rate if rate > 0 else math.inf
 
 
-def _boots(filesystem: Filesystem, parts: Sequence[Part]) -> dict[Boot, Rows]:
+def _boots(filesystem: FilesystemEvidence, parts: Sequence[UsagePart]) -> dict[Boot, Rows]:
     """The rows of all parts per boot.
 
     If no boot has all parts (they are of several runs), the first boot of each part is put with the first of the others
@@ -164,7 +164,9 @@ def _boots(filesystem: Filesystem, parts: Sequence[Part]) -> dict[Boot, Rows]:
     return {boot: dict(zip(by_part, rows, strict=True)) for boot, rows in zip(first, together, strict=False)}
 
 
-def _totals(boots: Mapping[Boot, Rows], parts: Sequence[Part], get: Callable[[Row], float | None]) -> dict[Boot, float]:
+def _totals(
+    boots: Mapping[Boot, Rows], parts: Sequence[UsagePart], get: Callable[[PartFigures], float | None]
+) -> dict[Boot, float]:
     """A day's sum over the parts, one per boot that has the figure of every part."""
     found: dict[Boot, float] = {}
     for boot, rows in boots.items():
@@ -179,7 +181,7 @@ def _idle_s(rows: Rows, profile: UsageProfile) -> float:
     return profile.idle_share * max(0.0, DAY_S - work_s)
 
 
-def _energies(boots: Mapping[Boot, Rows], profile: UsageProfile, evidence: Evidence) -> dict[Boot, float]:
+def _energies(boots: Mapping[Boot, Rows], profile: UsageProfile, evidence: AdviceEvidence) -> dict[Boot, float]:
     """A day's joules, one per boot. Idle power is the board's, the same for all boots and filesystems."""
     if profile.idle_share and not evidence.idle_w:
         return {}
@@ -189,7 +191,7 @@ def _energies(boots: Mapping[Boot, Rows], profile: UsageProfile, evidence: Evide
     return {boot: joules + idle_w * _idle_s(boots[boot], profile) for boot, joules in working.items()}
 
 
-def _instrument_j(boots: Mapping[Boot, Rows], profile: UsageProfile, evidence: Evidence) -> float:
+def _instrument_j(boots: Mapping[Boot, Rows], profile: UsageProfile, evidence: AdviceEvidence) -> float:
     """The standard uncertainty of a day's joules that all boots share: the meter's, and that of idle power.
 
     Its parts are added as they are, not in quadrature: gain and shunt are off by the same share in all of them.
@@ -203,10 +205,10 @@ def _instrument_j(boots: Mapping[Boot, Rows], profile: UsageProfile, evidence: E
     return worst + math.hypot(evidence.idle_uncertainty_w, of_boots_w) * longest_s
 
 
-def _waits(boots: Mapping[Boot, Rows], parts: Sequence[Part]) -> tuple[Kind | None, dict[Boot, float]]:
+def _waits(boots: Mapping[Boot, Rows], parts: Sequence[UsagePart]) -> tuple[UsageKind | None, dict[Boot, float]]:
     """The longest p99 of reads, writes and fsyncs in each boot, and the kind that most often is the longest."""
-    waiting = [part for part in parts if part.kind is not Kind.FILES]
-    longest: dict[Boot, tuple[float, Kind]] = {}
+    waiting = [part for part in parts if part.kind is not UsageKind.FILES]
+    longest: dict[Boot, tuple[float, UsageKind]] = {}
     for boot, rows in boots.items():
         found = [(p99_s, part.kind) for part in waiting if (p99_s := rows[part].p99_s) is not None]
         if waiting and len(found) == len(waiting):
@@ -215,15 +217,15 @@ def _waits(boots: Mapping[Boot, Rows], parts: Sequence[Part]) -> tuple[Kind | No
     return max(kinds, key=kinds.count, default=None), {boot: wait_s for boot, (wait_s, _) in longest.items()}
 
 
-def _share(part: Part, boots: Mapping[Boot, Rows]) -> Share:
-    def mean(get: Callable[[Row], float | None]) -> float:
+def _share(part: UsagePart, boots: Mapping[Boot, Rows]) -> Share:
+    def mean(get: Callable[[PartFigures], float | None]) -> float:
         found = estimate_of(tuple(_totals(boots, [part], get).values()))
         return found.value if found else 0.0
 
     return Share(part, mean(lambda row: row.joules), mean(lambda row: row.seconds), mean(lambda row: row.written_mib))
 
 
-def _losses(cuts: Sequence[Cut], per_year: float) -> Losses | None:
+def _losses(cuts: Sequence[PowerCut], per_year: float) -> Losses | None:
     if not cuts:
         return None
     lost = tuple(cut.lost for cut in cuts)

@@ -11,7 +11,7 @@ from fsjoule.model.workload import SERIES_FILES
 from fsjoule.suites.profile import Traffic, UsageProfile
 
 
-class Kind(StrEnum):
+class UsageKind(StrEnum):
     READ = "reads"
     WRITE = "writes"
     FSYNC = "writes with fsync"
@@ -27,33 +27,37 @@ SUITE: Final = "advice"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UsagePart:
     """A workload by its slug, and its amount: MiB a day of a fio job, times a day of an operation."""
 
     slug: str
-    kind: Kind
+    kind: UsageKind
     per_day: float
 
 
-def parts_of(profile: UsageProfile) -> tuple[Part, ...]:
+def parts_of(profile: UsageProfile) -> tuple[UsagePart, ...]:
     """The parts of a day with an amount above zero."""
     plain = profile.writes.mib_per_day - profile.fsynced_mib_per_day
     parts = (
-        *_traffic(Kind.READ, (IoPattern.READ, IoPattern.RANDREAD), profile.reads, profile.reads.mib_per_day),
-        *_traffic(Kind.WRITE, (IoPattern.WRITE, IoPattern.RANDWRITE), profile.writes, plain),
+        *_traffic(UsageKind.READ, (IoPattern.READ, IoPattern.RANDREAD), profile.reads, profile.reads.mib_per_day),
+        *_traffic(UsageKind.WRITE, (IoPattern.WRITE, IoPattern.RANDWRITE), profile.writes, plain),
         *_traffic(
-            Kind.FSYNC, (IoPattern.WRITE, IoPattern.RANDWRITE), profile.writes, profile.fsynced_mib_per_day, fsync=1
+            UsageKind.FSYNC,
+            (IoPattern.WRITE, IoPattern.RANDWRITE),
+            profile.writes,
+            profile.fsynced_mib_per_day,
+            fsync=1,
         ),
-        Part(SMALL_FILES, Kind.FILES, profile.files_per_day / SERIES_FILES),
+        UsagePart(SMALL_FILES, UsageKind.FILES, profile.files_per_day / SERIES_FILES),
     )
     return tuple(part for part in parts if part.per_day > 0)
 
 
 def _traffic(
-    kind: Kind, patterns: tuple[IoPattern, IoPattern], traffic: Traffic, mib_per_day: float, *, fsync: int = 0
-) -> tuple[Part, ...]:
+    kind: UsageKind, patterns: tuple[IoPattern, IoPattern], traffic: Traffic, mib_per_day: float, *, fsync: int = 0
+) -> tuple[UsagePart, ...]:
     sequential, at_random = (
         FioWorkload(pattern, traffic.block_kib * KIB, 0, fsync_every=fsync).slug for pattern in patterns
     )
     share = traffic.random_share
-    return Part(sequential, kind, (1 - share) * mib_per_day), Part(at_random, kind, share * mib_per_day)
+    return UsagePart(sequential, kind, (1 - share) * mib_per_day), UsagePart(at_random, kind, share * mib_per_day)

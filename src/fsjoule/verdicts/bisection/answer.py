@@ -12,7 +12,7 @@ from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Sca
 from fsjoule.statistics.bisection.losses import LossEstimate
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.figures import metric_of
-from fsjoule.verdicts.bisection.state import State
+from fsjoule.verdicts.bisection.state import BisectionState
 
 # Not those of errors, and none of a gate's 1; 3 is `not decided` there, too.
 EXIT_CODES: Final = {
@@ -26,7 +26,7 @@ _FOUND: Final = {AnswerKind.CULPRIT, AnswerKind.SET}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CulpritChange:
     """A figure's change at the culprit, as the ratio of after to before with its 95 % interval."""
 
     figure: str
@@ -53,7 +53,7 @@ class OtherStep:
     commit: str
     gain: bool
     probability: float
-    changes: tuple[Change, ...]
+    changes: tuple[CulpritChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Bisected:
     commits: tuple[str, ...]
     parent: str
     error: float
-    changes: tuple[Change, ...]
+    changes: tuple[CulpritChange, ...]
     layout: Confirmed | None
     cure: Confirmed | None
     swapped: bool
@@ -90,7 +90,7 @@ class Bisected:
     between: Between | None = None
 
 
-def pair(state: State) -> tuple[WantedKernel, WantedKernel] | None:
+def pair(state: BisectionState) -> tuple[WantedKernel, WantedKernel] | None:
     """The two kernels between which the answer's loss lies, the good one first; None without such an answer."""
     answer = state.step() if state.answered is not None else None
     if not isinstance(answer, BisectionAnswer) or answer.kind not in _FOUND:
@@ -98,7 +98,7 @@ def pair(state: State) -> tuple[WantedKernel, WantedKernel] | None:
     return WantedKernel(state.commit(answer.standing.parent)), WantedKernel(state.commit(answer.standing.bad))
 
 
-def bisected(state: State, answer: BisectionAnswer) -> Bisected:
+def bisected(state: BisectionState, answer: BisectionAnswer) -> Bisected:
     """The answer about the state's line."""
     standing = answer.standing
     return Bisected(
@@ -120,14 +120,14 @@ def bisected(state: State, answer: BisectionAnswer) -> Bisected:
     )
 
 
-def _between(state: State, scanned: Scanned | None) -> Between | None:
+def _between(state: BisectionState, scanned: Scanned | None) -> Between | None:
     if scanned is None:
         return None
     clear, undecided = (tuple(map(state.commit, each)) for each in (scanned.clear, scanned.undecided))
     return Between(clear, undecided)
 
 
-def _other_step(state: State, second: Second | None) -> OtherStep | None:
+def _other_step(state: BisectionState, second: Second | None) -> OtherStep | None:
     if second is None:
         return None
     return OtherStep(
@@ -139,11 +139,11 @@ def _other_step(state: State, second: Second | None) -> OtherStep | None:
     )
 
 
-def changes(state: State, losses: Sequence[LossEstimate]) -> tuple[Change, ...]:
+def changes(state: BisectionState, losses: Sequence[LossEstimate]) -> tuple[CulpritChange, ...]:
     """The loss of each figure; `losses` are in logarithms, in the order of the question's figures, or empty."""
-    told: list[Change] = []
+    told: list[CulpritChange] = []
     for figure, loss in zip(state.asked.figures, losses, strict=False):
         sign = -1 if metric_of(figure).more_is_better else 1
         low, high = sorted(math.exp(sign * bound) for bound in (loss.low, loss.high))
-        told.append(Change(figure, math.exp(sign * loss.size), low, high))
+        told.append(CulpritChange(figure, math.exp(sign * loss.size), low, high))
     return tuple(told)

@@ -42,7 +42,7 @@ _E = TypeVar("_E")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class BisectionState:
     """The contents of a log. `line` is the last one: the commits that are searched now.
 
     `purpose` of a boot says in which row of the log it counts: boots of commits that are on the line count whatever
@@ -63,7 +63,7 @@ class State:
     recorded: tuple[Recorded, ...] = ()
 
     @classmethod
-    def of(cls, events: Sequence[Event]) -> State:
+    def of(cls, events: Sequence[Event]) -> BisectionState:
         """Raises ResultError for a log that asks nothing yet."""
         asked = next((each for each in events if isinstance(each, Asked)), None)
         lines = _all(events, Line)

@@ -31,7 +31,7 @@ class Presence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TimeChange:
     """A function, or a group of them, on both sides, in ns per unit.
 
     `error_ns` is the difference's standard error by sampling; 0 where every instruction was counted.
@@ -48,7 +48,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionChange(Change):
+class FunctionChange(TimeChange):
     """A function. `module` is the candidate's, unless it is gone; `moved_from` is the baseline's, if that is another.
 
     `baseline_names` and `candidate_names` are what the kernels call it; they differ where a compiler made clones.
@@ -101,11 +101,11 @@ class Explanation:
         return sum(each.difference_ns for each in self.functions)
 
     @property
-    def modules(self) -> tuple[Change, ...]:
+    def modules(self) -> tuple[TimeChange, ...]:
         return _grouped(self.functions, lambda each: each.module)
 
     @property
-    def subsystems(self) -> tuple[Change, ...]:
+    def subsystems(self) -> tuple[TimeChange, ...]:
         return _grouped(self.functions, lambda each: each.subsystem)
 
     def explained(self, count: int = _TOP) -> float | None:
@@ -246,12 +246,12 @@ def _presence(times: tuple[float, float], names: Sequence[str], names_too: Seque
     return Presence.NOT_CALLED if times[0] else Presence.CALLED_NOW
 
 
-def _grouped(functions: Iterable[FunctionChange], group: Callable[[FunctionChange], str]) -> tuple[Change, ...]:
+def _grouped(functions: Iterable[FunctionChange], group: Callable[[FunctionChange], str]) -> tuple[TimeChange, ...]:
     found: dict[str, list[FunctionChange]] = {}
     for each in functions:
         found.setdefault(group(each), []).append(each)
     changes = [
-        Change(
+        TimeChange(
             name,
             sum(each.baseline_ns for each in members),
             sum(each.candidate_ns for each in members),

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from fsjoule.model.kernel import Kernel
 from fsjoule.store.trend_rows import ChangeState
-from fsjoule.verdicts.trend.changes import Change
+from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.history import HistoryPoint
 
 # So many of the newest points say whether a change is still so: the fewest that the detector takes for a level.
@@ -45,9 +45,9 @@ class Cause:
     """
 
     fate: Fate
-    lead: Change
-    changes: tuple[Change, ...]
-    still: tuple[Change, ...]
+    lead: LevelChange
+    changes: tuple[LevelChange, ...]
+    still: tuple[LevelChange, ...]
     cured: HistoryPoint | None = None
 
     @property
@@ -78,7 +78,7 @@ class Cause:
         return all(change.history.series.simulated for change in self.changes)
 
 
-def causes(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> tuple[Cause, ...]:
+def causes(changes: Sequence[LevelChange], kernels: Mapping[int, Kernel]) -> tuple[Cause, ...]:
     """The causes of changes: open losses first, then gains, what is over, what is closed; the newest first in each.
 
     Changes belong together if they have one direction and begin at the same kernels; where the kernel stayed the same,
@@ -96,9 +96,9 @@ def causes(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> tuple[Ca
     return tuple(sorted(newest, key=lambda cause: list(Fate).index(cause.fate)))
 
 
-def _ends(changes: Sequence[Change]) -> Iterator[tuple[Change, Change | None]]:
+def _ends(changes: Sequence[LevelChange]) -> Iterator[tuple[LevelChange, LevelChange | None]]:
     """The changes whose history is back at the level before, each with the change that ended it, if there is one."""
-    histories: dict[int, list[Change]] = {}
+    histories: dict[int, list[LevelChange]] = {}
     for change in changes:
         histories.setdefault(id(change.history), []).append(change)
     for several in histories.values():
@@ -113,12 +113,12 @@ def _ends(changes: Sequence[Change]) -> Iterator[tuple[Change, Change | None]]:
                 yield change, next((each for each, at in later if _is_back(change, level, at)), None)
 
 
-def _is_back(change: Change, level: float, now: float) -> bool:
+def _is_back(change: LevelChange, level: float, now: float) -> bool:
     """Whether the figure `now` is nearer to the level before a change than to the `level` after it."""
     return abs(math.log(now / level * change.ratio)) < abs(math.log(now / level))
 
 
-def _cause(lead: Change, group: Sequence[Change], ends: Mapping[int, Change | None]) -> Cause:
+def _cause(lead: LevelChange, group: Sequence[LevelChange], ends: Mapping[int, LevelChange | None]) -> Cause:
     changes = tuple(sorted(group, key=lambda change: -abs(math.log(change.ratio))))
     open_ = [change for change in changes if change.state not in CLOSED]
     still = tuple(change for change in open_ if id(change) not in ends)
@@ -143,14 +143,14 @@ class _Begin(NamedTuple):
     compare; None where a kernel is unknown.
     """
 
-    change: Change
+    change: LevelChange
     series: str
     place: tuple[int | None, int | None, str]
     order: str
     kernels: tuple[str, str] | None
 
 
-def _begins(changes: Iterable[Change], kernels: Mapping[int, Kernel]) -> Iterator[_Begin]:
+def _begins(changes: Iterable[LevelChange], kernels: Mapping[int, Kernel]) -> Iterator[_Begin]:
     orders_of: dict[int, str] = {}  # they take long to make
     for change in changes:
         last, since = change.last.kernel, change.since.kernel
@@ -168,7 +168,9 @@ def _begins(changes: Iterable[Change], kernels: Mapping[int, Kernel]) -> Iterato
         )
 
 
-def _grouped(changes: Sequence[Change], kernels: Mapping[int, Kernel]) -> Iterator[tuple[Change, list[Change]]]:
+def _grouped(
+    changes: Sequence[LevelChange], kernels: Mapping[int, Kernel]
+) -> Iterator[tuple[LevelChange, list[LevelChange]]]:
     """Changes by where they begin; the change that stands for a group lies where most series see the begin."""
     left: list[_Begin] = sorted(_begins(changes, kernels), key=lambda each: each.change.since.started_utc)
     while left:
@@ -200,15 +202,15 @@ def _together(one: _Begin, other: _Begin) -> bool:
     return _lies(b, a.before, a.after) and _lies(a, b.before, b.after)
 
 
-def _are_neighbours(one: Change, other: Change) -> bool:
+def _are_neighbours(one: LevelChange, other: LevelChange) -> bool:
     return _lies(other, *_margin(one)) and _lies(one, *_margin(other))
 
 
-def _lies(change: Change, first: HistoryPoint, last: HistoryPoint) -> bool:
+def _lies(change: LevelChange, first: HistoryPoint, last: HistoryPoint) -> bool:
     """Whether it begins after the first of two points of a board, and not after the day of the last."""
     return first.started_utc < change.since.started_utc <= f"{last.started_utc[:10]}T23:59:59Z"
 
 
-def _margin(change: Change) -> tuple[HistoryPoint, HistoryPoint]:
+def _margin(change: LevelChange) -> tuple[HistoryPoint, HistoryPoint]:
     points, at = change.history.points, change.nomination.index
     return points[max(0, at - 1 - _NEIGHBOURS)], points[min(len(points) - 1, at + _NEIGHBOURS)]

@@ -16,14 +16,14 @@ from fsjoule.store.trend_rows import ChangeState, KeptState
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 
 
-class Status(StrEnum):
+class ChangeStatus(StrEnum):
     NOMINATED = "suspected"
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LevelChange:
     """A history has another level from `since` on; `last` is the point before it.
 
     `before` and `after` are the points whose kernels fresh boots should compare. `confirmation` is their answer, if
@@ -32,7 +32,7 @@ class Change:
 
     history: History
     nomination: Nomination
-    status: Status = Status.NOMINATED
+    status: ChangeStatus = ChangeStatus.NOMINATED
     confirmation: Confirmation | None = None
     kept: tuple[KeptState, ...] = ()
 
@@ -42,7 +42,7 @@ class Change:
         known = {each.state for each in self.kept}
         if ChangeState.ACCEPTED in known:
             return ChangeState.ACCEPTED
-        if self.status is not Status.NOMINATED:
+        if self.status is not ChangeStatus.NOMINATED:
             known.add(ChangeState(self.status.value))
         return max(known, key=list(ChangeState).index, default=ChangeState.NEW)
 
@@ -84,7 +84,7 @@ def changes_of(
     kernels: Mapping[int, Kernel],
     *,
     kept: Sequence[KeptState] = (),
-) -> list[Change]:
+) -> list[LevelChange]:
     """The changes that were nominated in histories: confirmed first, refuted last, larger before smaller."""
     by_history: dict[tuple[str, str], list[Confirmation]] = {}
     for each in confirmations:
@@ -93,31 +93,31 @@ def changes_of(
     for one in kept:
         states.setdefault(one.series, []).append(one)
     changes = [
-        _with_states(_judged(Change(history, nomination), by_history, order, kernels), states, order, kernels)
+        _with_states(_judged(LevelChange(history, nomination), by_history, order, kernels), states, order, kernels)
         for history, nominations in found
         for nomination in nominations
     ]
-    rank = [Status.CONFIRMED, Status.NOMINATED, Status.REFUTED]
+    rank = [ChangeStatus.CONFIRMED, ChangeStatus.NOMINATED, ChangeStatus.REFUTED]
     return sorted(changes, key=lambda change: (rank.index(change.status), -abs(change.ratio - 1)))
 
 
 def _judged(
-    change: Change,
+    change: LevelChange,
     confirmations: Mapping[tuple[str, str], Sequence[Confirmation]],
     order: Order,
     kernels: Mapping[int, Kernel],
-) -> Change:
+) -> LevelChange:
     """The change with its newest confirmation; a decided confirmation outweighs an undecided one."""
     told = confirmations.get((change.history.series.key, change.history.metric.value), ())
     about = [each for each in told if _is_about(each, change, order, kernels)]
     if not about:
         return change
     newest = max(about, key=lambda each: (each.outcome is not Confirmed.UNDECIDED, each.made_utc))
-    status = Status.NOMINATED if newest.outcome is Confirmed.UNDECIDED else Status(newest.outcome)
-    return Change(change.history, change.nomination, status, newest)
+    status = ChangeStatus.NOMINATED if newest.outcome is Confirmed.UNDECIDED else ChangeStatus(newest.outcome)
+    return LevelChange(change.history, change.nomination, status, newest)
 
 
-def _is_about(confirmation: Confirmation, change: Change, order: Order, kernels: Mapping[int, Kernel]) -> bool:
+def _is_about(confirmation: Confirmation, change: LevelChange, order: Order, kernels: Mapping[int, Kernel]) -> bool:
     """Whether the change is between the confirmed points, wherever the detector sees it now, in their direction."""
     before, after = confirmation.before, confirmation.after
     sides = (Kernel(before.kernel_release, before.kernel_version), Kernel(after.kernel_release, after.kernel_version))
@@ -126,8 +126,8 @@ def _is_about(confirmation: Confirmation, change: Change, order: Order, kernels:
 
 
 def _with_states(
-    change: Change, states: Mapping[str, Sequence[KeptState]], order: Order, kernels: Mapping[int, Kernel]
-) -> Change:
+    change: LevelChange, states: Mapping[str, Sequence[KeptState]], order: Order, kernels: Mapping[int, Kernel]
+) -> LevelChange:
     """The change with the states that are about it."""
     found = tuple(
         each
@@ -139,12 +139,12 @@ def _with_states(
     return replace(change, kept=found) if found else change
 
 
-def _same_direction(ratio: float | None, change: Change) -> bool:
+def _same_direction(ratio: float | None, change: LevelChange) -> bool:
     return ratio is None or (ratio < 1) == (change.ratio < 1)
 
 
 def _lies(
-    change: Change,
+    change: LevelChange,
     order: Order,
     kernels: Mapping[int, Kernel],
     between_utc: tuple[str, str] | None,

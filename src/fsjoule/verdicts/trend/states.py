@@ -10,14 +10,14 @@ from fsjoule.model.series import Order
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.trend_rows import ChangeState, KeptState
-from fsjoule.verdicts.trend.changes import Change
+from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.trend import Trend
 
 _LEAST_COMMIT = 6
 _SHORT = 12
 
 
-def changes_at(read: Callable[[Order], Trend], series: str, at: str) -> tuple[Trend, list[Change]]:
+def changes_at(read: Callable[[Order], Trend], series: str, at: str) -> tuple[Trend, list[LevelChange]]:
     """The changes of a series since a commit (six digits at least), a run or a kernel, over time or else over kernels.
 
     `read` gives the trend of the series. Raises ConfigError, which names the changes that there are.
@@ -44,18 +44,18 @@ def changes_at(read: Callable[[Order], Trend], series: str, at: str) -> tuple[Tr
     )
 
 
-def accepted(trend: Trend, changes: Sequence[Change], why: str) -> list[KeptState]:
+def accepted(trend: Trend, changes: Sequence[LevelChange], why: str) -> list[KeptState]:
     """The states of changes that are taken as they are, with the reason."""
     return [state_of(change, trend, ChangeState.ACCEPTED, why=why) for change in changes]
 
 
-def acceptances(changes: Sequence[Change]) -> set[KeptState]:
+def acceptances(changes: Sequence[LevelChange]) -> set[KeptState]:
     """What the index keeps of somebody's having accepted these changes."""
     return {each for change in changes for each in change.kept if each.state is ChangeState.ACCEPTED}
 
 
 def state_of(
-    change: Change, trend: Trend, state: ChangeState, *, why: str | None = None, commit: str | None = None
+    change: LevelChange, trend: Trend, state: ChangeState, *, why: str | None = None, commit: str | None = None
 ) -> KeptState:
     """A state of one change, for whatever run the detector will see it at."""
     sides = [trend.kernels.get(point.kernel or 0) for point in (change.before, change.after)]
@@ -96,7 +96,7 @@ def _of_confirmed(told: Confirmation, state: ChangeState) -> KeptState:
     )
 
 
-def _names(change: Change, trend: Trend) -> tuple[str, str, str]:
+def _names(change: LevelChange, trend: Trend) -> tuple[str, str, str]:
     """The run, kernel and commit since which it is there; empty where unknown."""
     run, kernel = trend.runs[change.since.run], trend.kernels.get(change.since.kernel or 0)
     return run.run_id, kernel.release if kernel else "", run.commit or ""

@@ -14,7 +14,7 @@ from fsjoule.statistics.memory import Lately
 from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.trend_rows import KeptVerdict, Reader, RunNames
 from fsjoule.verdicts.trend.causes import Cause, causes
-from fsjoule.verdicts.trend.changes import Change, changes_of
+from fsjoule.verdicts.trend.changes import LevelChange, changes_of
 from fsjoule.verdicts.trend.history import History, histories
 from fsjoule.verdicts.trend.judged import JudgedSeries, judged, method
 
@@ -45,7 +45,7 @@ class Trend:
 
     order: Order
     histories: tuple[History, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[LevelChange, ...]
     kernels: dict[int, Kernel]
     runs: dict[int, RunNames]
     series: int
@@ -81,9 +81,9 @@ class Trend:
         gain = {id(one): newest.ratio if one.metric.more_is_better else 1 / newest.ratio for one, newest in found}
         return tuple(sorted(found, key=lambda each: gain[id(each[0])]))
 
-    def with_changes(self) -> list[tuple[History, list[Change]]]:
+    def with_changes(self) -> list[tuple[History, list[LevelChange]]]:
         """Every history with its changes, oldest first."""
-        changes: dict[int, list[Change]] = {id(history): [] for history in self.histories}
+        changes: dict[int, list[LevelChange]] = {id(history): [] for history in self.histories}
         for change in sorted(self.changes, key=lambda each: each.nomination.index):
             changes[id(change.history)].append(change)
         return [(history, changes[id(history)]) for history in self.histories]
