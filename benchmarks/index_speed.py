@@ -33,7 +33,7 @@ from fsjoule.store.index.catalogue import series_row
 from fsjoule.store.index.database import Index, index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.run_rows import Fault, ReadRun, read_run
+from fsjoule.store.index.run_rows import FolderFault, ReadRun, read_run
 from fsjoule.store.index.schema import kernels, measurements, runs, series
 
 # The runs are those of the tests.
@@ -187,7 +187,7 @@ def _import_row_by_row(index: Index, place: Path, lab: SyntheticLab, first: int,
 def _row_by_row(index: Index, folder: Path) -> int:
     """Import a run as one would without a thought: each measurement found, inserted and committed by itself."""
     read = read_run(folder)
-    if isinstance(read, Fault):
+    if isinstance(read, FolderFault):
         raise ResultError(f"{read.path}: {read.reason}")
     for measurement in read.measurements:
         with index.writing() as connection:

@@ -29,7 +29,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.search import Search
-from fsjoule.store.bisection import Asked, Booted, Line, bisection_log
+from fsjoule.store.bisection import Asked, CommitLine, MeasuredBoot, bisection_log
 from fsjoule.verdicts.bisection.state import BisectionState
 
 _GOOD, _BAD = "6.1", "6.12"
@@ -66,7 +66,7 @@ class _Debian:
         del commit
         return False
 
-    def enter(self, before: str, merge: str) -> Line:
+    def enter(self, before: str, merge: str) -> CommitLine:
         raise AssertionError(f"{merge} after {before} is no merge")
 
 
@@ -88,7 +88,7 @@ def _bisect(boards: int, commits: Sequence[str], first_bad: str, folder: Path) -
     with bisection_log(folder / "log") as log, ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         log.add(_asked(commits))
-        log.add(Line(tuple(commits), subjects=("",) * len(commits)))
+        log.add(CommitLine(tuple(commits), subjects=("",) * len(commits)))
         if boards > 1:
             assigned = PoolAssignment(choice, environment, metrics, select, folder / "ahead", command)
             boots = closing.enter_context(Pool(assigned, boards, choice.results, say))
@@ -126,7 +126,7 @@ def _turn(boards: int, commits: int, first_bad: int, folder: Path) -> tuple[floa
         return took_s, BisectionState.of(log.events)
 
 
-def _told(boot: Booted) -> tuple[object, ...]:
+def _told(boot: MeasuredBoot) -> tuple[object, ...]:
     return boot.number, boot.kernel, boot.purpose, boot.seed, boot.figures
 
 

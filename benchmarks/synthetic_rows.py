@@ -13,7 +13,7 @@ from synthetic_runs import SyntheticLab
 
 from fsjoule.model.kernel import Kernel
 from fsjoule.store.index.run_rows import ReadMeasurement, ReadRun, read_run
-from fsjoule.store.run_folders import Fault
+from fsjoule.store.run_folders import FolderFault
 
 _BEGIN: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _SPEED: Final = "throughput_mib_per_s"
@@ -80,7 +80,7 @@ def _another(one: ReadMeasurement, kernel: Kernel, chance: random.Random, starte
 
 def _read(folder: Path) -> ReadRun:
     read = read_run(folder)
-    assert not isinstance(read, Fault), read
+    assert not isinstance(read, FolderFault), read
     assert not read.damaged
     return read
 

@@ -15,7 +15,7 @@ from fsjoule.runs.bisect.bisection import profile_pair
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
 from fsjoule.statistics.bisection.answer import BisectionAnswer
-from fsjoule.store.bisection import Asked, Line, bisection_log
+from fsjoule.store.bisection import Asked, CommitLine, bisection_log
 from fsjoule.testing import FakeKernelBoots, FakeKernelBuilds
 from fsjoule.verdicts.bisection.answer import Bisected, bisected
 from fsjoule.verdicts.bisection.state import BisectionState
@@ -56,8 +56,8 @@ class Bisection:
         with bisection_log(self.folder) as log:
             if not log.events:
                 log.add(asked(self.budget))
-            if not any(isinstance(each, Line) for each in log.events):
-                log.add(Line(COMMITS, subjects=SUBJECTS))
+            if not any(isinstance(each, CommitLine) for each in log.events):
+                log.add(CommitLine(COMMITS, subjects=SUBJECTS))
             return Search(
                 log,
                 self.builds,
@@ -77,10 +77,10 @@ class Bisection:
     def is_merge(self, commit: str) -> bool:
         return commit in self.inside
 
-    def enter(self, before: str, merge: str) -> Line:
+    def enter(self, before: str, merge: str) -> CommitLine:
         """As with a tree, it is then the last step of the line inside of it."""
         assert before < merge
-        return Line(self.inside.pop(merge), inside=merge)
+        return CommitLine(self.inside.pop(merge), inside=merge)
 
     def answer(self) -> Bisected:
         state = self.run()

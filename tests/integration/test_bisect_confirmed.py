@@ -17,7 +17,7 @@ from kernel_trees import commit, git, new_tree
 from fsjoule.model.series import Series
 from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.statistics.outcome import Confirmed
-from fsjoule.store.bisection import Answered, Line, bisection_log
+from fsjoule.store.bisection import Answered, CommitLine, bisection_log
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
 
 PROJECT = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ def test_the_newest_confirmed_loss_is_the_question(run: CommandLine, confirmatio
     assert "--budget 1: it is at least 6" in refused.err
     with bisection_log(Path(state)) as log:
         log.add(asked(9))
-        log.add(Line(COMMITS))
+        log.add(CommitLine(COMMITS))
         assert confirmed(run).out
         log.add(Answered("2026-03-06T00:00:00Z", AnswerKind.CULPRIT, "done"))
     answered = confirmed(run)

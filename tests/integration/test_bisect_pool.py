@@ -21,7 +21,7 @@ from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.search import Figures, likely_boots
 from fsjoule.runs.request import choose
 from fsjoule.statistics.bisection.question import Purpose
-from fsjoule.store.bisection import Answered, Booted, Built, Event, bisection_log
+from fsjoule.store.bisection import Answered, Built, Event, MeasuredBoot, bisection_log
 from fsjoule.testing import FakeKernelBoots
 from fsjoule.verdicts.bisection.state import BisectionState
 
@@ -143,7 +143,7 @@ def test_a_boot_that_is_wanted_after_either_outcome_is_more_likely_than_one_of_t
 def test_the_search_begins_while_ends_are_booted_and_goes_on_with_what_was_made_ahead(tmp_path: Path) -> None:
     """One boot of each end shows the loss; the others are wanted, too, but nothing waits for them."""
     events = _bisected(tmp_path / "log", COMMITS[41])
-    third = [number for number, each in enumerate(events) if isinstance(each, Booted)][2]
+    third = [number for number, each in enumerate(events) if isinstance(each, MeasuredBoot)][2]
     on_board = figures(COMMITS[41])
     made: dict[tuple[WantedKernel, int], Figures] = {}
     searched: list[str] = []
@@ -160,8 +160,8 @@ def _bisected(folder: Path, culprit: str) -> Sequence[Event]:
         return tuple(log.events)
 
 
-def _is_search(event: Event) -> TypeGuard[Booted]:
-    return isinstance(event, Booted) and event.purpose is Purpose.SEARCH
+def _is_search(event: Event) -> TypeGuard[MeasuredBoot]:
+    return isinstance(event, MeasuredBoot) and event.purpose is Purpose.SEARCH
 
 
 def _likely(
@@ -173,12 +173,12 @@ def _likely(
 def _told(folder: Path) -> list[object]:
     """What a bisection did, without times and names of runs."""
     with bisection_log(folder) as log:
-        return [_what(each) for each in log.events if isinstance(each, Booted | Built | Answered)]
+        return [_what(each) for each in log.events if isinstance(each, MeasuredBoot | Built | Answered)]
 
 
 def _what(event: Event) -> object:
     match event:
-        case Booted():
+        case MeasuredBoot():
             return event.number, event.kernel, event.purpose, event.seed, event.figures
         case Answered():
             return event.kind, event.text

@@ -22,7 +22,7 @@ from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.outcome import Confirmed
-from fsjoule.store.bisection import LOG_FILE, Booted, Event, Line, Skipped, bisection_log
+from fsjoule.store.bisection import LOG_FILE, CommitLine, Event, MeasuredBoot, Skipped, bisection_log
 from fsjoule.testing import FakeKernelBoots, FakeKernelBuilds
 
 
@@ -149,7 +149,7 @@ def test_a_line_that_was_cut_short_is_measured_again_and_counted_once(tmp_path: 
     again = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[41])))
     assert again.answer() == expected
     with bisection_log(tmp_path) as log:
-        numbers = [each.number for each in log.events if isinstance(each, Booted)]
+        numbers = [each.number for each in log.events if isinstance(each, MeasuredBoot)]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -168,7 +168,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         log.add(asked(9))
         log.folder = Path("/dev/full")
         with pytest.raises(StorageError):
-            log.add(Line(COMMITS))
+            log.add(CommitLine(COMMITS))
     with bisection_log(tmp_path) as log:
         assert len(log.events) == 1
 
@@ -177,7 +177,7 @@ def test_confirming_boots_have_random_choices_of_their_own(tmp_path: Path) -> No
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[41])))
     bisection.run()
     with bisection_log(tmp_path) as log:
-        booted = [each for each in log.events if isinstance(each, Booted)]
+        booted = [each for each in log.events if isinstance(each, MeasuredBoot)]
     fresh = {each.seed for each in booted if each.purpose is Purpose.CONFIRMATION}
     assert fresh
     assert not fresh & {each.seed for each in booted if each.purpose is not Purpose.CONFIRMATION}
@@ -220,12 +220,12 @@ def _bisect_slowly(folder: Path) -> None:
 
 
 def _check_numbers(events: list[Event]) -> None:
-    numbers = [each.number for each in events if isinstance(each, Booted)]
+    numbers = [each.number for each in events if isinstance(each, MeasuredBoot)]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
 def _boots_of(events: list[Event]) -> list[tuple[object, ...]]:
-    return [(each.kernel, each.purpose, each.seed, each.figures) for each in events if isinstance(each, Booted)]
+    return [(each.kernel, each.purpose, each.seed, each.figures) for each in events if isinstance(each, MeasuredBoot)]
 
 
 def test_of_two_losses_the_larger_is_told_first_and_the_other_on_demand(tmp_path: Path) -> None:
@@ -261,12 +261,12 @@ def test_the_cost_is_told_before_the_search_and_a_small_budget_is_refused(tmp_pa
     )
     said: list[str] = []
     known = replace(asked(100), noise={name: KnownNoise(0.004, 9) for name in asked(100).figures})
-    check_budget(known, Line(COMMITS), said.append)
+    check_budget(known, CommitLine(COMMITS), said.append)
     assert len(said) == 1
     with pytest.raises(ConfigError, match="--budget 8 is too small") as refused:
-        check_budget(replace(known, budget=8), Line(COMMITS), said.append)
+        check_budget(replace(known, budget=8), CommitLine(COMMITS), said.append)
     assert re.match(r"--budget \d+", refused.value.hint or "")
-    check_budget(asked(8), Line(COMMITS), said.append)
+    check_budget(asked(8), CommitLine(COMMITS), said.append)
     assert len(said) == 2, "nothing is known of the noise"
 
 
@@ -287,7 +287,7 @@ def test_a_loss_and_its_cure_between_equal_ends_are_found_by_a_scan(tmp_path: Pa
     assert (answer.kind, answer.commits) == (AnswerKind.CULPRIT, (COMMITS[20],))
     assert dict(facts(state, answer))["cured"].startswith(f"later: {COMMITS[-1]}")
     with bisection_log(tmp_path) as log:
-        booted = [each for each in log.events if isinstance(each, Booted)]
+        booted = [each for each in log.events if isinstance(each, MeasuredBoot)]
         assert [each.number for each in booted] == list(range(1, len(booted) + 1))
     assert booted[ends].purpose is Purpose.SCAN
     assert Bisection(tmp_path, FakeKernelBoots(_cured)).answer() == answer, "without --scan it shows the same"

@@ -13,7 +13,7 @@ from fsjoule.store.index import writer
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
-from fsjoule.store.index.retention import Kept, Retention, planned, prune
+from fsjoule.store.index.retention import KeepReason, Retention, planned, prune
 from fsjoule.store.index.states import keep_states
 from fsjoule.store.trend_rows import ChangeState, KeptState
 
@@ -79,7 +79,7 @@ class TestRetention:
         import_runs(index, [results])
         found = prune(index, Retention(_SINCE.since_utc, {"main": "2026-03-03T00:00:00Z", "stable": ""}))
         assert [run.run_id for run in found.runs] == ["run1", "run2", "topic"]
-        assert found.kept[Kept.BRANCH] == 3
+        assert found.kept[KeepReason.BRANCH] == 3
         assert held(index) == ["run3", "run4", "stable"]
 
     def test_references_and_the_evidence_of_changes_stay(self, index: Index, results: Path) -> None:
@@ -107,7 +107,7 @@ class TestRetention:
         assert keep_states(index, [accepted, bisected, of_kernels]) == 3
         found = prune(index, _SINCE)
         assert [run.run_id for run in found.runs] == ["older1", "run1", "run4"]
-        assert found.kept == {Kept.BRANCH: 0, Kept.REFERENCE: 1, Kept.CHANGE: 5}
+        assert found.kept == {KeepReason.BRANCH: 0, KeepReason.REFERENCE: 1, KeepReason.CHANGE: 5}
         assert held(index) == ["culprit", "older2", "reference", "run2", "run3", "shown"]
 
     def test_an_interrupted_pruning_leaves_whole_runs_and_can_be_repeated(

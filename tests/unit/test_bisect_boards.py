@@ -18,7 +18,7 @@ from fsjoule.model.lab import Exporter, LabFacts
 from fsjoule.ports import KernelBoots
 from fsjoule.runs.bisect.boots import SpareBoards, board_of
 from fsjoule.statistics.bisection.answer import AnswerKind
-from fsjoule.store.bisection import Booted, Skipped, bisection_log
+from fsjoule.store.bisection import MeasuredBoot, Skipped, bisection_log
 from fsjoule.testing import FakeKernelBoots
 
 PROJECT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def bisection(folder: Path, *boards: FakeKernelBoots, said: list[str]) -> Bisect
 
 def booted_on(folder: Path) -> list[str]:
     with bisection_log(folder) as log:
-        return [each.board for each in log.events if isinstance(each, Booted)]
+        return [each.board for each in log.events if isinstance(each, MeasuredBoot)]
 
 
 def test_the_next_board_goes_on_where_one_died_with_a_level_of_its_own(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fsjoule.store.index.importer import ImportReport
     from fsjoule.store.index.queries import SeriesCount
     from fsjoule.store.index.retention import Pruning, Retention
-    from fsjoule.store.run_folders import Fault
+    from fsjoule.store.run_folders import FolderFault
 
 _METRIC = f"Figure to show; may be repeated: {', '.join(Metric)}."
 _FOLDERS = "Runs, folders that contain some, or s3://BUCKET/PREFIX."
@@ -163,14 +163,14 @@ class _Wanted:
 
     folders: list[Path]
     addresses: dict[Path, str]
-    faults: list[Fault]
+    faults: list[FolderFault]
 
 
 def _wanted(paths: Sequence[Path]) -> _Wanted:
     """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
     from fsjoule.store.objects.address import is_address, parse_address
     from fsjoule.store.objects.cache import copies
-    from fsjoule.store.run_folders import Fault, check_folders, named_folders
+    from fsjoule.store.run_folders import FolderFault, check_folders, named_folders
 
     here = check_folders(named_folders(path for path in paths if not is_address(path)))
     wanted = _Wanted(here, {}, [])
@@ -183,7 +183,7 @@ def _wanted(paths: Sequence[Path]) -> _Wanted:
                 wanted.folders.append(folder)
                 wanted.addresses[folder] = str(copy.address)
             else:
-                wanted.faults.append(Fault(Path(copy.folder.name), copy.problem.in_a_line))
+                wanted.faults.append(FolderFault(Path(copy.folder.name), copy.problem.in_a_line))
     return wanted
 
 
@@ -290,7 +290,7 @@ def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None
         )
 
 
-def _show_faults(what: str, fate: str, faults: Sequence[Fault]) -> None:
+def _show_faults(what: str, fate: str, faults: Sequence[FolderFault]) -> None:
     if not faults:
         return
     progress(f"{counted(len(faults), what)} {fate}:")
@@ -336,7 +336,7 @@ def _since(option: str, text: str) -> str:
 
 def _show_pruning(found: Pruning, wanted: Retention, *, removed: bool, json_output: bool) -> None:
     """Say what was removed, or would be."""
-    from fsjoule.store.index.retention import Kept
+    from fsjoule.store.index.retention import KeepReason
 
     if json_output:
         runs = [run._asdict() for run in found.runs]
@@ -348,9 +348,9 @@ def _show_pruning(found: Pruning, wanted: Retention, *, removed: bool, json_outp
     fate = "removed" if removed else "would be removed"
     kept = ", ".join(
         (
-            f"{found.kept[Kept.BRANCH]} of kept branches",
-            counted(found.kept[Kept.REFERENCE], "reference"),
-            f"{found.kept[Kept.CHANGE]} of changes",
+            f"{found.kept[KeepReason.BRANCH]} of kept branches",
+            counted(found.kept[KeepReason.REFERENCE], "reference"),
+            f"{found.kept[KeepReason.CHANGE]} of changes",
         )
     )
     measured = counted(found.measurements, "measurement")

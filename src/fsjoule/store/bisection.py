@@ -83,7 +83,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CommitLine:
     """The commits that are searched from now on, oldest first; the first is an end that is good.
 
     A commit may be one that was made for this: `adds` are the user's commits that the steps add, `subjects` the first
@@ -128,7 +128,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Booted:
+class MeasuredBoot:
     """A boot and its figures by `<measurement> <metric>`, in the metric's unit; None where one is lacking.
 
     `number` counts all boots of the bisection from 1; `purpose` is the step's that asked for it.
@@ -213,7 +213,20 @@ class Scan:
     event: Literal["scan"] = "scan"
 
 
-Event = Asked | Line | Built | Pools | Skipped | Booted | Waited | Answered | Profiled | Budget | Scan | Recorded
+Event = (
+    Asked
+    | CommitLine
+    | Built
+    | Pools
+    | Skipped
+    | MeasuredBoot
+    | Waited
+    | Answered
+    | Profiled
+    | Budget
+    | Scan
+    | Recorded
+)
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 

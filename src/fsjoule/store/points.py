@@ -15,7 +15,7 @@ from fsjoule.model.metrics import Metric, figure_of, uncertainty_of
 from fsjoule.model.series import Origin, Point, Series
 from fsjoule.store.folder import MEASUREMENTS_FOLDER
 from fsjoule.store.reader import LoadedRun, load_run
-from fsjoule.store.run_folders import Fault
+from fsjoule.store.run_folders import FolderFault
 
 # A longer name is surely a mistake, and PostgreSQL could not index it.
 _LONGEST_NAME: Final = 99
@@ -30,21 +30,21 @@ class RunPoints:
     kernels: Mapping[str, Kernel]
     origin: Origin
     points: tuple[tuple[Series, Point], ...]
-    damaged: tuple[Fault, ...]
+    damaged: tuple[FolderFault, ...]
 
     @property
     def run(self) -> Run:
         return self.loaded.run
 
 
-def read_points(folder: Path) -> RunPoints | Fault:
-    """Read a run folder and name its damaged parts. A Fault if nothing of it is usable."""
+def read_points(folder: Path) -> RunPoints | FolderFault:
+    """Read a run folder and name its damaged parts. A FolderFault if nothing of it is usable."""
     try:
         return points_of(load_run(folder))
     except ResultError as error:
-        return Fault(folder, error.what)
+        return FolderFault(folder, error.what)
     except (OSError, ValueError) as error:
-        return Fault(folder, f"it cannot be read: {error}")
+        return FolderFault(folder, f"it cannot be read: {error}")
 
 
 def points_of(loaded: LoadedRun) -> RunPoints:
@@ -58,14 +58,14 @@ def points_of(loaded: LoadedRun) -> RunPoints:
             )
     origin = Origin(run.place_names or None, run.exporter_names if run.labs else None, run.meter_names or None)
     points: list[tuple[Series, Point]] = []
-    damaged = [Fault(loaded.path / MEASUREMENTS_FOLDER / name, why) for name, why in loaded.damaged.items()]
+    damaged = [FolderFault(loaded.path / MEASUREMENTS_FOLDER / name, why) for name, why in loaded.damaged.items()]
     for measurement in loaded.measurements:
         try:
             # An emulated meter on a real board makes it simulated; a simulated run has nothing else.
             series = Series(measurement.series, measurement.simulated or run.simulated)
             points.append((series, _point(run, measurement, kernels.get(measurement.kernel), origin)))
         except ResultError as error:
-            damaged.append(Fault(loaded.folders[measurement.number], error.what))
+            damaged.append(FolderFault(loaded.folders[measurement.number], error.what))
     return RunPoints(loaded, kernels, origin, tuple(points), tuple(damaged))
 
 

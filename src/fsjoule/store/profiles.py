@@ -25,7 +25,7 @@ from fsjoule.errors import ResultError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import Profile, Symbols
 from fsjoule.store.parquet import read_table
-from fsjoule.store.schemas import STRICT, Kind, decode, encode
+from fsjoule.store.schemas import STRICT, DocumentKind, decode, encode
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ _HINT: Final = "the profile is damaged; the measurement's figures do not depend 
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class _ProfileLayout:
     """A kind of file: its columns, where its metadata is, what a row takes at most before it is packed, its name."""
 
     columns: Mapping[str, pa.DataType]
@@ -51,16 +51,18 @@ class _Layout:
     what: str
 
 
-_PROFILES: Final = _Layout(
+_PROFILES: Final = _ProfileLayout(
     {"address": pa.uint64(), "page": pa.uint64(), "executed": pa.uint64()}, b"fsjoule.profile", 64, "a profile"
 )
 # Linux's own limit for a name is 512 bytes.
-_TABLES: Final = _Layout(
+_TABLES: Final = _ProfileLayout(
     {"address": pa.uint64(), "name": pa.string(), "module": pa.string()}, b"fsjoule.symbols", 1200, "a kernel's symbols"
 )
 
 
-_PAGES: Final = _Layout({"page": pa.uint64(), "program": pa.string()}, b"fsjoule.programs", 600, "pages of programs")
+_PAGES: Final = _ProfileLayout(
+    {"page": pa.uint64(), "program": pa.string()}, b"fsjoule.programs", 600, "pages of programs"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,10 @@ def _check_profile(header: _ProfileHeader) -> None:
         raise ValueError("it holds a time that cannot be")
 
 
-_PROFILE: Final = Kind(TypeAdapter(with_config(STRICT)(_ProfileHeader)), _check_profile)
-_SYMBOLS: Final = Kind(TypeAdapter(with_config(STRICT)(_SymbolsHeader)), lambda _: None)
+_PROFILE: Final = DocumentKind(TypeAdapter(with_config(STRICT)(_ProfileHeader)), _check_profile)
+_SYMBOLS: Final = DocumentKind(TypeAdapter(with_config(STRICT)(_SymbolsHeader)), lambda _: None)
 
-_PROGRAMS: Final = Kind(TypeAdapter(with_config(STRICT)(_ProgramsHeader)), lambda _: None)
+_PROGRAMS: Final = DocumentKind(TypeAdapter(with_config(STRICT)(_ProgramsHeader)), lambda _: None)
 
 
 def symbols_file(boot: int) -> str:
@@ -161,7 +163,7 @@ def decode_symbols(content: bytes, path: Path) -> Symbols:
     return Symbols(addresses, names, modules, header.folders)
 
 
-def _encoded(layout: _Layout, arrays: tuple[Any, ...], header: bytes) -> bytes:
+def _encoded(layout: _ProfileLayout, arrays: tuple[Any, ...], header: bytes) -> bytes:
     kinds = zip(arrays, layout.columns.values(), strict=True)
     schema = pa.schema(list(layout.columns.items()), metadata={layout.key: header})
     table = pa.Table.from_arrays([pa.array(values, type=kind) for values, kind in kinds], schema=schema)
@@ -178,7 +180,9 @@ def _encoded(layout: _Layout, arrays: tuple[Any, ...], header: bytes) -> bytes:
     return sink.getvalue()
 
 
-def _decoded(content: bytes, path: Path, layout: _Layout, kind: Kind[T], schema: str) -> tuple[pa.Table, T]:
+def _decoded(
+    content: bytes, path: Path, layout: _ProfileLayout, kind: DocumentKind[T], schema: str
+) -> tuple[pa.Table, T]:
     def header_of(metadata: bytes) -> tuple[T, Mapping[str, pa.DataType]]:
         return decode(kind, metadata, schema, path), layout.columns
 

@@ -24,12 +24,12 @@ _SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FolderFault:
     path: Path
     reason: str
 
 
-def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
+def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[FolderFault]]:
     """The run folders at and below `paths`, sorted by name, and faults. Raises ConfigError if there is none."""
     wanted = check_folders(paths)
     found, faults = runs_below(wanted)
@@ -39,10 +39,10 @@ def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
     return found, faults
 
 
-def runs_below(paths: Iterable[Path]) -> tuple[list[Path], list[Fault]]:
+def runs_below(paths: Iterable[Path]) -> tuple[list[Path], list[FolderFault]]:
     """As `find_runs`, where folders without a run are right too. Raises ConfigError if one is missing."""
     found: dict[Path, None] = {}
-    faults: list[Fault] = []
+    faults: list[FolderFault] = []
     for path in check_folders(paths):
         for folder in _walk(path.resolve(), faults):
             found[folder] = None
@@ -58,25 +58,27 @@ def check_folders(paths: Iterable[Path]) -> list[Path]:
     return wanted
 
 
-def _walk(top: Path, faults: list[Fault]) -> Iterator[Path]:
+def _walk(top: Path, faults: list[FolderFault]) -> Iterator[Path]:
     """Run folders at and below `top`, without looking inside run folders or following links."""
 
     def unreadable(error: OSError) -> None:
-        faults.append(Fault(Path(error.filename), f"it cannot be read: {error.strerror}"))
+        faults.append(FolderFault(Path(error.filename), f"it cannot be read: {error.strerror}"))
 
     for folder, below, files in os.walk(top, onerror=unreadable):
         below[:] = [name for name in below if not name.startswith(FETCHED)]
         if not is_plain(folder):
             below.clear()
             faults.append(
-                Fault(Path(plain_line(folder)), "its name contains control characters, or is not UTF-8: rename it")
+                FolderFault(
+                    Path(plain_line(folder)), "its name contains control characters, or is not UTF-8: rename it"
+                )
             )
         elif RUN_FILE in files:
             below.clear()
             yield Path(folder)
         elif MEASUREMENTS_FOLDER in below:
             below.clear()
-            faults.append(Fault(Path(folder), f"it has no {RUN_FILE}"))
+            faults.append(FolderFault(Path(folder), f"it has no {RUN_FILE}"))
 
 
 class NamedRun(NamedTuple):

@@ -46,7 +46,7 @@ def _failing_fast(schema: Any) -> Any:  # noqa: ANN401 - pydantic's own data
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class DocumentKind(Generic[T]):
     """A kind of document: its types, a check of its values, and its limits. `check` raises ValueError."""
 
     adapter: TypeAdapter[T]
@@ -76,14 +76,14 @@ class Kind(Generic[T]):
 
 
 # Nested dataclasses inherit the configuration of the outermost one.
-RUN: Final = Kind(TypeAdapter(with_config(STRICT)(Run)), check_run)
-MEASUREMENT: Final = Kind(TypeAdapter(with_config(STRICT)(Measurement)), check_measurement)
+RUN: Final = DocumentKind(TypeAdapter(with_config(STRICT)(Run)), check_run)
+MEASUREMENT: Final = DocumentKind(TypeAdapter(with_config(STRICT)(Measurement)), check_measurement)
 
 _MOST_LISTED: Final = 100
 _LONGEST_PLACE: Final = 200
 
 
-def encode(kind: Kind[T], value: T, name: str) -> bytes:
+def encode(kind: DocumentKind[T], value: T, name: str) -> bytes:
     """`value` as indented JSON, checked to be readable. Raises ResultError with the path of each wrong field."""
     content = json_text(kind.adapter, value, indent=2)
     try:
@@ -93,7 +93,7 @@ def encode(kind: Kind[T], value: T, name: str) -> bytes:
     return content
 
 
-def decode(kind: Kind[T], content: bytes, schema: str, path: Path) -> T:
+def decode(kind: DocumentKind[T], content: bytes, schema: str, path: Path) -> T:
     """Read the output of `encode`. Raises ResultError with the path and all errors by field, or for another schema."""
     shown = plain_line(str(path))
     try:
@@ -123,7 +123,7 @@ def json_schemas() -> dict[str, str]:
     }
 
 
-def _json_schema(kind: Kind[Any], name: str, title: str) -> str:
+def _json_schema(kind: DocumentKind[Any], name: str, title: str) -> str:
     # The writer writes every field, so the schema requires every field.
     schema = kind.adapter.json_schema(mode="serialization")
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"urn:{name.replace('/', ':')}"}

@@ -22,7 +22,7 @@ from fsjoule.store.objects.address import is_address, parse_address
 from fsjoule.store.objects.cache import all_at_hand, at_hand
 from fsjoule.store.points import RunPoints, read_points
 from fsjoule.store.reader import load_run, load_run_file
-from fsjoule.store.run_folders import Fault, find_runs, named_run
+from fsjoule.store.run_folders import FolderFault, find_runs, named_run
 from fsjoule.store.selection import Selection, UnknownNameError, check_names, kernel_within
 
 if TYPE_CHECKING:
@@ -165,11 +165,11 @@ class _Folders:
         folders, faults = find_runs(all_at_hand([Path(place)]))
         self._runs: dict[str, RunPoints] = {}
         self._points: dict[Series, dict[tuple[str, int], Point]] = {}
-        parts: list[Fault] = []
-        conflicts: list[Fault] = []
+        parts: list[FolderFault] = []
+        conflicts: list[FolderFault] = []
         for folder in folders:
             read = read_points(folder)
-            if isinstance(read, Fault):
+            if isinstance(read, FolderFault):
                 faults.append(read)
                 continue
             parts += read.damaged
@@ -178,11 +178,11 @@ class _Folders:
         if not self._points:
             raise _unmeasured(text, [*faults, *parts, *conflicts])
 
-    def _add(self, read: RunPoints) -> list[Fault]:
+    def _add(self, read: RunPoints) -> list[FolderFault]:
         known = self._runs.get(read.run.run_id)
         if known is not None and (difference := _difference(known, read)) is not None:
             what = f"{known.loaded.path} has a run {read.run.run_id} with another {difference}"
-            return [Fault(read.loaded.path, what)]
+            return [FolderFault(read.loaded.path, what)]
         for series, point in read.points:
             self._points.setdefault(series, {}).setdefault((point.run_id, point.number), point)
         # An unfinished copy was made during the run.
@@ -288,7 +288,7 @@ def _only(point: Point, metrics: tuple[Metric, ...]) -> Point:
     return point._replace(figures={metric: point.figures[metric] for metric in metrics if metric in point.figures})
 
 
-def _unmeasured(text: str, faults: Sequence[Fault]) -> ConfigError:
+def _unmeasured(text: str, faults: Sequence[FolderFault]) -> ConfigError:
     """The error of a folder without a measurement that can be read."""
     if not faults:
         return ConfigError(f"{text} has no measurement", hint="fsjoule show says why")

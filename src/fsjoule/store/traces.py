@@ -30,7 +30,7 @@ from fsjoule.host.plaintext import plain_line
 from fsjoule.model import Ina219Trace, Mark, MeterInfo, PlainInfo, PlainTrace, Trace
 from fsjoule.store.checks import check_meter
 from fsjoule.store.parquet import read_table
-from fsjoule.store.schemas import STRICT, Kind, decode, encode
+from fsjoule.store.schemas import STRICT, DocumentKind, decode, encode
 
 TRACE_SCHEMA: Final = "fsjoule.trace/1"
 _METADATA_KEY: Final = b"fsjoule.trace"
@@ -59,13 +59,13 @@ def _check_header(header: _Header) -> None:
 
 
 # A recording may have an edge of the mark pin in every second of a week.
-_HEADER: Final = Kind(
+_HEADER: Final = DocumentKind(
     TypeAdapter(with_config(STRICT)(_Header)), _check_header, at_most=ATTACHMENT_BYTES, most_entries=1 << 20
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class _TraceLayout:
     """The columns of one kind of trace: each with the field of the trace that it holds, and its type."""
 
     trace: type[Trace]
@@ -83,7 +83,7 @@ class _Layout:
 
 _TIMES: Final = {"tick": ("ticks", pa.int64()), "time_us": ("times_us", pa.int64())}
 # Raw samples have 16 bits (INA219) or 20 (INA228).
-_INA219: Final = _Layout(
+_INA219: Final = _TraceLayout(
     Ina219Trace,
     {**_TIMES, "shunt_raw": ("shunt_raw", pa.int32()), "bus_raw": ("bus_raw", pa.int32())},
     {
@@ -93,7 +93,7 @@ _INA219: Final = _Layout(
         "checkpoint_missed": ("checkpoint_missed", pa.int64()),
     },
 )
-_PLAIN: Final = _Layout(
+_PLAIN: Final = _TraceLayout(
     PlainTrace,
     {
         **_TIMES,
@@ -109,7 +109,7 @@ _PLAIN: Final = _Layout(
 )
 
 
-def _layout_of(info: MeterInfo) -> _Layout:
+def _layout_of(info: MeterInfo) -> _TraceLayout:
     return _PLAIN if isinstance(info, PlainInfo) else _INA219
 
 

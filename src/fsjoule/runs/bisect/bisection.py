@@ -33,7 +33,7 @@ from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import Search
 from fsjoule.runs.explain import explain_pair
 from fsjoule.runs.request import Request
-from fsjoule.store.bisection import BisectionLog, Line, Profiled, bisection_log
+from fsjoule.store.bisection import BisectionLog, CommitLine, Profiled, bisection_log
 from fsjoule.store.files import check_writable
 from fsjoule.store.index.database import open_index
 from fsjoule.store.reader import load_run
@@ -67,7 +67,7 @@ def bisect(request: BisectRequest) -> BisectionState:
         check_writable(folder, option)
     with bisection_log(request.state) as log, ExitStack() as closing:
         closing.enter_context(interrupts.handled())
-        begin(log, asked, Line(tuple(commit.id for commit in line)), request.say)
+        begin(log, asked, CommitLine(tuple(commit.id for commit in line)), request.say)
         compiler = compiler_version()
         ends = [repository.made(commit.id, commit.short) for commit in (line[0], line[-1])]
         with interrupts.interruptible():
@@ -143,7 +143,7 @@ def _check_symbols(frozen: Frozen) -> None:
 def _tell_lines(log: BisectionLog, builds: TreeBuilds, line: tree.Line) -> None:
     """Make the commits of the log's lines known; a new log gets its first line."""
     first = builds.add(line)
-    lines = [event for event in log.events if isinstance(event, Line)]
+    lines = [event for event in log.events if isinstance(event, CommitLine)]
     if not lines:
         log.add(first)
     elif lines[0].commits != first.commits:

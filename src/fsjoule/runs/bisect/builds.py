@@ -14,7 +14,7 @@ from fsjoule.kernels.tree.commits import Conflict
 from fsjoule.kernels.tree.pools import changes_of, pools_of
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
-from fsjoule.store.bisection import Line
+from fsjoule.store.bisection import CommitLine
 
 # A first build, of a large configuration, on a slow machine.
 _BUILD_TIMEOUT_S: Final = 4 * 3600.0
@@ -42,10 +42,10 @@ class TreeBuilds:
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
-    def add(self, line: tree.Line, inside: str = "") -> Line:
+    def add(self, line: tree.Line, inside: str = "") -> CommitLine:
         """The line as the log has it."""
         self._commits |= {commit.id: commit for commit in line}
-        return Line(
+        return CommitLine(
             commits=tuple(commit.id for commit in line),
             adds=tuple(commit.adds for commit in line),
             subjects=tuple(commit.subject for commit in line),
@@ -55,7 +55,7 @@ class TreeBuilds:
     def is_merge(self, commit: str) -> bool:
         return self._commits[commit].is_merge
 
-    def enter(self, before: str, merge: str) -> Line:
+    def enter(self, before: str, merge: str) -> CommitLine:
         """The line inside of a merge. From now on its commits are asked for, and the merge is its last step."""
         return self.add(tree.inside(self.repository, self._commits[before], self._commits[merge]), inside=merge)
 

@@ -9,7 +9,7 @@ from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Series, Where
 from fsjoule.statistics.bisection.answer import AnswerKind
-from fsjoule.store.bisection import Booted
+from fsjoule.store.bisection import MeasuredBoot
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.states import keep_states
 from fsjoule.store.index.trend import trend_reader
@@ -57,7 +57,7 @@ def keep_culprit(
     return count
 
 
-def _measured(boot: Booted) -> tuple[str, ...]:
+def _measured(boot: MeasuredBoot) -> tuple[str, ...]:
     loaded = load_run(Path(boot.folder))
     return tuple({Series(each.series, each.simulated).key for each in loaded.measurements})
 

@@ -19,7 +19,7 @@ from fsjoule.runs.bisect.boots import selected
 from fsjoule.runs.plan import planned
 from fsjoule.runs.request import Request, check_boards, choose
 from fsjoule.statistics.evidence import KnownNoise
-from fsjoule.store.bisection import Asked, BisectionLog, Budget, Line
+from fsjoule.store.bisection import Asked, BisectionLog, Budget, CommitLine
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
 from fsjoule.verdicts.bisection.state import BisectionState
@@ -136,7 +136,7 @@ def asked_of(request: BisectRequest, choice: Request, repository: Repository, co
     )
 
 
-def check_budget(asked: Asked, line: Line, say: Say) -> None:
+def check_budget(asked: Asked, line: CommitLine, say: Say) -> None:
     """Say what the search will take, if earlier boots tell the noise. Raises ConfigError if the budget is too small."""
     state = BisectionState.of([asked, line])
     forecast = state.forecast()
@@ -168,7 +168,7 @@ def _noise(
     }
 
 
-def begin(log: BisectionLog, asked: Asked, line: Line, say: Say) -> None:
+def begin(log: BisectionLog, asked: Asked, line: CommitLine, say: Say) -> None:
     """Ask, or go on with a log that asks the same; a larger budget than the log's is the log's from then on.
 
     Raises ConfigError if it asks something else, or if the budget is known to be too small.

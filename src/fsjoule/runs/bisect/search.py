@@ -24,7 +24,7 @@ from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Measure, Standing
 from fsjoule.statistics.bisection.forecast import Forecast
 from fsjoule.statistics.bisection.question import ImageVariant, Purpose
-from fsjoule.store.bisection import Answered, BisectionLog, Booted, Built, Line, Pools, Skipped, Waited
+from fsjoule.store.bisection import Answered, BisectionLog, Built, CommitLine, MeasuredBoot, Pools, Skipped, Waited
 from fsjoule.suites import repetition_seed
 from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.state import BisectionState
@@ -55,7 +55,7 @@ class Merges(Protocol):
 
     def is_merge(self, commit: str) -> bool: ...
 
-    def enter(self, before: str, merge: str) -> Line:
+    def enter(self, before: str, merge: str) -> CommitLine:
         """Make the commits inside of a merge known; `before` is the position before it. Returns their line."""
         ...
 
@@ -114,7 +114,7 @@ class Search:
             raise ConfigError(f"--continue: {why}", hint="fsjoule bisect show tells what was found")
         part = slice(second.parent, second.bad + 1)
         line = state.line
-        self.log.add(Line(line.commits[part], line.adds[part], line.subjects[part], line.inside))
+        self.log.add(CommitLine(line.commits[part], line.adds[part], line.subjects[part], line.inside))
 
     def _scanning(self, state: BisectionState) -> bool:
         """Begin to look between equal ends, if that is wanted and was not done."""
@@ -132,7 +132,7 @@ class Search:
         line, part = state.line, slice(answer.scanned.worse + 1)
         worse = state.commit(answer.scanned.worse)
         self.say(f"{worse[:12]} is worse than both ends: searching the commits up to it")
-        self.log.add(Line(line.commits[part], line.adds[part], line.subjects[part], line.inside, scanned=True))
+        self.log.add(CommitLine(line.commits[part], line.adds[part], line.subjects[part], line.inside, scanned=True))
         return True
 
     def _entered(self, state: BisectionState, standing: Standing) -> bool:
@@ -234,7 +234,7 @@ class Search:
             return boot
         _check_given(state, boot)
         number = len(state.booted) + 1
-        event = Booted(
+        event = MeasuredBoot(
             number=number,
             kernel=kernel,
             purpose=purpose,
@@ -365,6 +365,6 @@ def _usual(state: BisectionState, *, bad: bool) -> Figures:
     return seen[len(state.booted) % len(seen)] if seen else dict.fromkeys(state.asked.figures, 1.0)
 
 
-def _booted(state: BisectionState, step: Measure, kernel: WantedKernel, seed: int, figures: Figures) -> Booted:
+def _booted(state: BisectionState, step: Measure, kernel: WantedKernel, seed: int, figures: Figures) -> MeasuredBoot:
     board = state.booted[-1].board if state.booted else ""
-    return Booted(len(state.booted) + 1, kernel, step.purpose, board, "", "", "", 0.0, seed, figures)
+    return MeasuredBoot(len(state.booted) + 1, kernel, step.purpose, board, "", "", "", 0.0, seed, figures)

@@ -15,7 +15,7 @@ from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.writer import Writer, Written, portions, remove_runs
 from fsjoule.store.progress import Watcher, unwatched
-from fsjoule.store.run_folders import Fault, find_runs
+from fsjoule.store.run_folders import FolderFault, find_runs
 
 # Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000
@@ -37,9 +37,9 @@ class ImportReport:
     unchanged: int = 0
     pruned: int = 0
     measurements: int = 0
-    damaged_runs: list[Fault] = field(default_factory=list[Fault])
-    damaged_measurements: list[Fault] = field(default_factory=list[Fault])
-    conflicts: list[Fault] = field(default_factory=list[Fault])
+    damaged_runs: list[FolderFault] = field(default_factory=list[FolderFault])
+    damaged_measurements: list[FolderFault] = field(default_factory=list[FolderFault])
+    conflicts: list[FolderFault] = field(default_factory=list[FolderFault])
     dropped: list[str] = field(default_factory=list[str])
 
 
@@ -91,7 +91,7 @@ def rebuild(
 def _import(
     index: Index,
     folders: list[Path],
-    faults: list[Fault],
+    faults: list[FolderFault],
     replacing: set[str],
     watch: Watcher,
     *,
@@ -117,7 +117,7 @@ def _batches(
     waiting = 0
     for done, folder in enumerate(folders, start=1):
         read = read_run(folder, known_as.get(folder))
-        if isinstance(read, Fault):
+        if isinstance(read, FolderFault):
             report.damaged_runs.append(read)
         else:
             report.damaged_measurements += read.damaged

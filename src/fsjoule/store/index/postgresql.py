@@ -23,7 +23,7 @@ _POLL_S: Final = 0.1
 _T = TypeVar("_T")
 
 
-class _Bounded(psycopg.Connection[Any]):
+class _BoundedConnection(psycopg.Connection[Any]):
     """A connection that gives the server `limit_s` seconds for each answer."""
 
     limit_s: float = 0.0
@@ -45,9 +45,11 @@ def postgresql_engine(url: URL, wait_s: float) -> Engine:
     """An engine that waits `wait_s` seconds for other writers, and little longer for any answer."""
     engine = create_engine(url)
 
-    def connected(_dialect: object, _record: object, cargs: list[Any], cparams: dict[str, Any]) -> _Bounded:
+    def connected(_dialect: object, _record: object, cargs: list[Any], cparams: dict[str, Any]) -> _BoundedConnection:
         cparams.pop("timeout", None)  # ours, not libpq's
-        connection = _Bounded.connect(*cargs, **cparams, connect_timeout=_CONNECT_WAIT_S, prepare_threshold=None)
+        connection = _BoundedConnection.connect(
+            *cargs, **cparams, connect_timeout=_CONNECT_WAIT_S, prepare_threshold=None
+        )
         connection.limit_s = wait_s + _SLACK_S
         return connection
 

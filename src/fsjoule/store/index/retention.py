@@ -20,7 +20,7 @@ from fsjoule.store.index.writer import portions, remove_runs
 from fsjoule.store.progress import Watcher, unwatched
 
 
-class Kept(StrEnum):
+class KeepReason(StrEnum):
     """Why an older run stays."""
 
     BRANCH = "branch"  # it is of a branch that is kept longer
@@ -51,7 +51,7 @@ class Pruning:
 
     runs: tuple[OldRun, ...]
     measurements: int
-    kept: Mapping[Kept, int]
+    kept: Mapping[KeepReason, int]
 
 
 def planned(index: Index, retention: Retention) -> Pruning:
@@ -84,19 +84,19 @@ def prune(index: Index, retention: Retention, *, watch: Watcher = unwatched) -> 
     return Pruning(found, count, kept)
 
 
-def _choose(connection: Connection, retention: Retention) -> tuple[tuple[OldRun, ...], dict[Kept, int]]:
+def _choose(connection: Connection, retention: Retention) -> tuple[tuple[OldRun, ...], dict[KeepReason, int]]:
     columns = (runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.path, runs.c.kernel_role)
     chosen = select(*columns).where(runs.c.started_utc < retention.since_utc).order_by(runs.c.started_utc)
     evidence = _evidence(connection)
     found: list[OldRun] = []
-    kept = dict.fromkeys(Kept, 0)
+    kept = dict.fromkeys(KeepReason, 0)
     for run_id, started_utc, branch, path, role in connection.execute(chosen):
         if branch in retention.branches and started_utc >= retention.branches[branch]:
-            kept[Kept.BRANCH] += 1
+            kept[KeepReason.BRANCH] += 1
         elif role == REFERENCE_KERNEL:
-            kept[Kept.REFERENCE] += 1
+            kept[KeepReason.REFERENCE] += 1
         elif run_id in evidence:
-            kept[Kept.CHANGE] += 1
+            kept[KeepReason.CHANGE] += 1
         else:
             found.append(OldRun(run_id, started_utc, branch, path))
     return tuple(found), kept

@@ -21,7 +21,7 @@ from fsjoule.store.index.columns import figures_of
 from fsjoule.store.index.schema import DIGEST_BYTES
 from fsjoule.store.points import RunPoints, points_of, utc
 from fsjoule.store.reader import load_run
-from fsjoule.store.run_folders import Fault
+from fsjoule.store.run_folders import FolderFault
 
 # Fields of run.json that never change; others may be added during the run.
 _FIXED: Final = ("run_id", "started_utc", "simulated", "plan")
@@ -49,11 +49,11 @@ class ReadRun:
     kernels: Mapping[str, Kernel]
     columns: Mapping[str, object] = field(repr=False)
     measurements: tuple[ReadMeasurement, ...] = field(repr=False)
-    damaged: tuple[Fault, ...]
+    damaged: tuple[FolderFault, ...]
 
 
-def read_run(folder: Path, known_as: str | None = None) -> ReadRun | Fault:
-    """Read a run folder and name its damaged parts. A Fault if nothing of it is usable.
+def read_run(folder: Path, known_as: str | None = None) -> ReadRun | FolderFault:
+    """Read a run folder and name its damaged parts. A FolderFault if nothing of it is usable.
 
     `known_as` is its address if the folder is a copy.
     """
@@ -64,9 +64,9 @@ def read_run(folder: Path, known_as: str | None = None) -> ReadRun | Fault:
         # load_run has raised if there is no run.json.
         return _rows(read, json.loads(content or b""), known_as or str(read.loaded.path))
     except ResultError as error:
-        return Fault(folder, error.what)
+        return FolderFault(folder, error.what)
     except (OSError, ValueError) as error:
-        return Fault(folder, f"it cannot be read: {error}")
+        return FolderFault(folder, f"it cannot be read: {error}")
 
 
 def _rows(read: RunPoints, raw: Mapping[str, object], path: str) -> ReadRun:
@@ -76,7 +76,7 @@ def _rows(read: RunPoints, raw: Mapping[str, object], path: str) -> ReadRun:
         try:
             measurements.append(_measurement(read, series, point))
         except ResultError as error:
-            damaged.append(Fault(read.loaded.folders[point.number], error.what))
+            damaged.append(FolderFault(read.loaded.folders[point.number], error.what))
     return ReadRun(
         path=read.loaded.path,
         run_id=read.run.run_id,

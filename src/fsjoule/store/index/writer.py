@@ -21,7 +21,7 @@ from fsjoule.model.series import Series
 from fsjoule.store.index.catalogue import series_row
 from fsjoule.store.index.run_rows import ReadMeasurement, ReadRun
 from fsjoule.store.index.schema import kernels, measurements, pruned_runs, run_kernels, runs, series
-from fsjoule.store.run_folders import Fault
+from fsjoule.store.run_folders import FolderFault
 
 Digests = Mapping[int, bytes]
 _AT_ONCE: Final = 500
@@ -36,7 +36,7 @@ class Written:
     unchanged: int = 0
     pruned: int = 0
     measurements: int = 0
-    conflicts: list[Fault] = field(default_factory=list[Fault])
+    conflicts: list[FolderFault] = field(default_factory=list[FolderFault])
 
 
 class Writer:
@@ -73,7 +73,7 @@ class Writer:
             if read.run_id not in new:
                 difference = None if row["id"] in forgotten else _difference(read, row, known)
                 if difference is not None:
-                    written.conflicts.append(Fault(read.path, difference))
+                    written.conflicts.append(FolderFault(read.path, difference))
                     continue
                 changed = self._update(connection, read, row, anew=row["id"] in forgotten)
                 changed = changed or any(m.number not in known for m in read.measurements)

@@ -23,11 +23,11 @@ from fsjoule.statistics.gate import smallest_loss
 from fsjoule.store.bisection import (
     Answered,
     Asked,
-    Booted,
     Budget,
     Built,
+    CommitLine,
     Event,
-    Line,
+    MeasuredBoot,
     Pools,
     Profiled,
     Recorded,
@@ -50,9 +50,9 @@ class BisectionState:
     """
 
     asked: Asked
-    line: Line
-    lines: tuple[Line, ...]
-    booted: tuple[Booted, ...]
+    line: CommitLine
+    lines: tuple[CommitLine, ...]
+    booted: tuple[MeasuredBoot, ...]
     built: tuple[Built, ...]
     pools: tuple[int, ...]
     skipped: tuple[Skipped, ...]
@@ -66,7 +66,7 @@ class BisectionState:
     def of(cls, events: Sequence[Event]) -> BisectionState:
         """Raises ResultError for a log that asks nothing yet."""
         asked = next((each for each in events if isinstance(each, Asked)), None)
-        lines = _all(events, Line)
+        lines = _all(events, CommitLine)
         if asked is None or not lines:
             raise ResultError("the bisection has not begun: its log names no commits")
         last = next(each for each in reversed(events) if not isinstance(each, Profiled))
@@ -75,7 +75,7 @@ class BisectionState:
             asked=replace(asked, budget=max(asked.budget, *budgets)) if budgets else asked,
             line=lines[-1],
             lines=lines,
-            booted=_all(events, Booted),
+            booted=_all(events, MeasuredBoot),
             built=_all(events, Built),
             pools=() if (pools := _newest(events, Pools)) is None else pools.numbers,
             skipped=_all(events, Skipped),
@@ -185,7 +185,7 @@ class BisectionState:
             return WantedKernel(self.line.commits[-1], without=self.commit(position))
         return WantedKernel(self.commit(position), aligned=variant is ImageVariant.ALIGNED)
 
-    def _boot(self, event: Booted) -> BootFigures | None:
+    def _boot(self, event: MeasuredBoot) -> BootFigures | None:
         """None for a boot without a commit that is not on the line."""
         kernel = event.kernel
         variant = (
@@ -227,7 +227,7 @@ def _newest(events: Sequence[Event], kind: type[_E]) -> _E | None:
     for event in reversed(events):
         if isinstance(event, kind):
             return event
-        if isinstance(event, Line):
+        if isinstance(event, CommitLine):
             break
     return None
 
