@@ -12,14 +12,14 @@ from typing import Final
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import EnvironmentFile, read_environment
-from fsjoule.runs.request import Request, choose
+from fsjoule.runs.request import RunRequest, choose
 
 _TURN_LIMIT_S: Final = 3 * 3600.0
 
 
 def quick_ext4(
     results: Path, kernels: str | tuple[str, str], *, repeat: int = 1, boards: int = 1
-) -> tuple[Request, EnvironmentFile]:
+) -> tuple[RunRequest, EnvironmentFile]:
     """Suite quick of ext4, with one seed."""
     environment = read_environment(project_dir() / "env" / "deterministic.yaml")
     choice = choose(

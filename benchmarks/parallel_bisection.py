@@ -28,7 +28,7 @@ from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
-from fsjoule.runs.bisect.search import Search
+from fsjoule.runs.bisect.search import BisectionSearch
 from fsjoule.store.bisection import Asked, CommitLine, MeasuredBoot, bisection_log
 from fsjoule.verdicts.bisection.state import BisectionState
 
@@ -95,7 +95,7 @@ def _bisect(boards: int, commits: Sequence[str], first_bad: str, folder: Path) -
         else:
             alone = BoardBoots(choice, environment, metrics, select, folder / "cards", say, command)
             boots = closing.enter_context(alone)
-        Search(log, builds, boots, environment.profile.name, builds, say, ahead=boards - 1).run()
+        BisectionSearch(log, builds, boots, environment.profile.name, builds, say, ahead=boards - 1).run()
 
 
 def _asked(commits: Sequence[str]) -> Asked:

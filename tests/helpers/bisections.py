@@ -13,7 +13,7 @@ from fsjoule.model.metrics import Metric
 from fsjoule.ports import KernelBoots
 from fsjoule.runs.bisect.bisection import profile_pair
 from fsjoule.runs.bisect.recorded import EarlierRuns
-from fsjoule.runs.bisect.search import Search
+from fsjoule.runs.bisect.search import BisectionSearch
 from fsjoule.statistics.bisection.answer import BisectionAnswer
 from fsjoule.store.bisection import Asked, CommitLine, bisection_log
 from fsjoule.testing import FakeKernelBoots, FakeKernelBuilds
@@ -58,7 +58,7 @@ class Bisection:
                 log.add(asked(self.budget))
             if not any(isinstance(each, CommitLine) for each in log.events):
                 log.add(CommitLine(COMMITS, subjects=SUBJECTS))
-            return Search(
+            return BisectionSearch(
                 log,
                 self.builds,
                 self.boards or self.boots,

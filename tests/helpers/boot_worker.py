@@ -18,7 +18,7 @@ from fsjoule.bench.run import BoardBench
 from fsjoule.bench.tries import fault_of
 from fsjoule.errors import LabError
 from fsjoule.model import Measurement
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
+from fsjoule.runs.parallel.messages import Assignment, BootTask, Done, Ready
 from fsjoule.runs.parallel.processes import Link, serve
 from fsjoule.runs.parallel.worker import BootStore, make_boot
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
@@ -55,14 +55,14 @@ def _wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def _dead(name: str, boot: Boot) -> Done:
+def _dead(name: str, boot: BootTask) -> Done:
     error = LabError(f"the lab's outlet of {name} has died")
     now = "1970-01-01T00:00:00Z"
     fault = fault_of(error, boot.entries[0], started_utc=now, ended_utc=now, steps=())
     return Done(boot.number, replace(boot.run, faults=(fault,)), fault=error, dead=True)
 
 
-def _booted(boot: Boot, link: Link, endless: bool) -> Done:
+def _booted(boot: BootTask, link: Link, endless: bool) -> Done:
     kernel = boot.entries[0].kernel
     if kernel == "dead":
         fault = LabError(f"{kernel} does not boot")

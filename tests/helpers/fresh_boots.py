@@ -20,7 +20,7 @@ from fsjoule.model import Plan, Profile, Run, RunStatus
 from fsjoule.ports import CommandResult
 from fsjoule.runs.pairs import PairedRun, run_pairs
 from fsjoule.runs.plan import planned
-from fsjoule.runs.request import Request
+from fsjoule.runs.request import RunRequest
 from fsjoule.store.folder import RunFolder
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeProfiler, FakeShell
 from fsjoule.verdicts.gate import Enough
@@ -82,12 +82,12 @@ class FreshBoots:
 
     speeds: Mapping[str, float] = field(default_factory=dict[str, float])
     storage: str = BOARD.storage
-    choices: list[Request] = field(default_factory=list[Request])
+    choices: list[RunRequest] = field(default_factory=list[RunRequest])
     profile: Profile | None = None
 
     def measure_pairs(
         self,
-        choice: Request,
+        choice: RunRequest,
         environment: lab.EnvironmentFile,
         *,
         taken: tuple[kernels.TakenKernel, ...] = (),

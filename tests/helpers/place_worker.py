@@ -26,7 +26,7 @@ from fsjoule.bench.boots import boot_key
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import BoardError, LabError
 from fsjoule.model import BoardFacts, LabFacts, Planned, Run, Trace
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Ready
+from fsjoule.runs.parallel.messages import Assignment, BootTask, Done, Ready
 from fsjoule.runs.parallel.processes import Link, serve
 from fsjoule.runs.parallel.worker import BootStore
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell
@@ -89,7 +89,7 @@ def _wait_for_all(results: Path, boards: int) -> None:
         time.sleep(0.05)
 
 
-def _measured(place: Place, boot: Boot, link: Link) -> Done:
+def _measured(place: Place, boot: BootTask, link: Link) -> Done:
     store, fault = BootStore(boot.run, link.send), None
     board = FakeBoard(FakeShell(answer, dict(FILES)), place.facts, IMAGE)
     bench = _bench(place, boot.run, board, store)

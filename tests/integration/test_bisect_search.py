@@ -17,7 +17,7 @@ from fsjoule.errors import ConfigError, LabError, StorageError
 from fsjoule.report.bisection.document import to_document
 from fsjoule.report.bisection.words import facts
 from fsjoule.runs.bisect.question import check_budget
-from fsjoule.runs.bisect.search import Search
+from fsjoule.runs.bisect.search import BisectionSearch
 from fsjoule.statistics.bisection.answer import AnswerKind
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.statistics.evidence import KnownNoise
@@ -241,7 +241,7 @@ def test_of_two_losses_the_larger_is_told_first_and_the_other_on_demand(tmp_path
     assert answer.second is not None
     assert COMMITS.index(answer.second.parent) < 50 <= COMMITS.index(answer.second.commit)
     with bisection_log(tmp_path) as log:
-        Search(log, bisection.builds, bisection.boots, "virtual", bisection, print).go_on()
+        BisectionSearch(log, bisection.builds, bisection.boots, "virtual", bisection, print).go_on()
     assert bisection.answer().commits == (COMMITS[50],)
 
 
@@ -249,7 +249,7 @@ def test_nothing_is_gone_on_with_where_one_loss_explains_all(tmp_path: Path) -> 
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[20])))
     bisection.run()
     with bisection_log(tmp_path) as log, pytest.raises(ConfigError, match="one loss explains all boots"):
-        Search(log, bisection.builds, bisection.boots, "virtual", bisection, print).go_on()
+        BisectionSearch(log, bisection.builds, bisection.boots, "virtual", bisection, print).go_on()
 
 
 def test_the_cost_is_told_before_the_search_and_a_small_budget_is_refused(tmp_path: Path) -> None:

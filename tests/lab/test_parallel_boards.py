@@ -23,14 +23,14 @@ from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.pairs import BootPair, PairedRun, measure_pairs
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
-from fsjoule.runs.request import Request, choose
+from fsjoule.runs.request import RunRequest, choose
 from fsjoule.store.reader import LoadedRun, load_run
 
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
 
 
-def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", "6.1")) -> Request:
+def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", "6.1")) -> RunRequest:
     return choose(
         suite_name="energy-emmc-2025",
         filesystems="ext4",

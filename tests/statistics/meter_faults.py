@@ -30,7 +30,7 @@ from meter_lines import MeterLine
 from output import Report, arguments, told
 from ppk2_frames import metadata
 
-from fsjoule.bench.judge import Evidence, judge
+from fsjoule.bench.judge import WorkFacts, judge
 from fsjoule.meter.energy.iio import CHIPS, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.protocol.agreement import Agreement
@@ -283,7 +283,7 @@ def judged(scene: Scene, trace: Trace) -> Measurement:
     """The bench's verdict; the board's own time is a little shorter than the window, by the programs that mark."""
     plan = bench_of(shell=FakeShell(answer), meter=FakeMeter())
     started_us, stopped_us = scene.marks_us
-    evidence = Evidence(
+    evidence = WorkFacts(
         trace=trace,
         marks=("S1", "E1"),
         idle_s=_IDLE_S,

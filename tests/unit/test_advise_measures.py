@@ -13,7 +13,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
 from fsjoule.model import MIB
-from fsjoule.runs.advise import Question, answered, benches, measure, question
+from fsjoule.runs.advise import AdviceQuestion, answered, benches, measure, question
 from fsjoule.suites.profile import profile_of
 
 PARTS = ("read-64k", "write-4k", "write-4k-fsync1", "write_files-20k")
@@ -27,7 +27,7 @@ def fsjoule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
 def _asked(
     results: Path, fs: str | None = None, *, env: str = "deterministic", storage: str | None = None, profile: str = ""
-) -> Question:
+) -> AdviceQuestion:
     return question(
         *profile_of(profile or "logger"),
         read_environment(project_dir() / "env" / f"{env}.yaml"),

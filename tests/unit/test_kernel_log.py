@@ -11,7 +11,7 @@ import pytest
 from fsjoule.bench.kernel_log import (
     KINDS,
     Level,
-    Part,
+    MessageSubject,
     complaints,
     grep_command,
     is_damaged,
@@ -197,7 +197,7 @@ def test_a_warning_is_told_in_the_same_words_after_each_boot(line: str, named: s
     told = [*remarks(found), *warnings(found)]
     assert (complaints(found), told) == (
         [],
-        [named if found[0].kind.part is Part.KERNEL else f"the kernel reported: {named}"],
+        [named if found[0].kind.part is MessageSubject.KERNEL else f"the kernel reported: {named}"],
     )
 
 
@@ -222,7 +222,7 @@ def test_a_board_without_python_finds_the_same_with_grep() -> None:
 
 
 def test_the_echo_of_the_search_is_no_message_of_a_kernel() -> None:
-    typed = f"root@board:~# {grep_command(Part, Level)}\r\n"
+    typed = f"root@board:~# {grep_command(MessageSubject, Level)}\r\n"
     assert not re.search(PANIC, typed)
     assert list(messages(typed)) == []
 

@@ -21,7 +21,7 @@ import pytest
 from fsjoule.errors import BoardError, LabError, MeterError
 from fsjoule.host.process_ref import ProcessRef, ending, seen
 from fsjoule.lab.meterdriver import ExplainedMeter
-from fsjoule.runs.parallel.worker import PlaceHealth
+from fsjoule.runs.parallel.worker import PoolPlaceHealth
 from fsjoule.testing import FakeMeter
 from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord
 from fsjoule.virtual.lab.health import (
@@ -270,9 +270,9 @@ def test_a_dead_coordinator_is_told_once_by_the_process_of_a_board() -> None:
         def lacks(self) -> tuple[str, ...]:
             raise LabError(f"{dead}: it is not known whether the place 'virtual' is still ours")
 
-    def health(*dead_parts: str) -> PlaceHealth:
+    def health(*dead_parts: str) -> PoolPlaceHealth:
         held: Any = SimpleNamespace(guard=Guard(), faults=lambda: dead_parts)
-        return PlaceHealth(held)
+        return PoolPlaceHealth(held)
 
     error = BoardError("the console's connection was lost after 0 s")
     error.blame_lab([dead])

@@ -22,14 +22,14 @@ from fsjoule.errors import (
 )
 from fsjoule.lab import read_environment, wanted_place
 from fsjoule.runs.parallel.processes import Processes
-from fsjoule.runs.request import Request, choose
+from fsjoule.runs.request import RunRequest, choose
 
 ENVIRONMENTS = Path(__file__).parents[2] / "env"
 
 
 def chosen(
     boards: int, environment: str = "deterministic.yaml", wait: str | None = None, tags: str | None = None
-) -> Request:
+) -> RunRequest:
     return choose(
         suite_name="quick",
         filesystems="ext4",

@@ -75,7 +75,7 @@ class Transcript:
 
 
 @dataclass
-class Booted:
+class CurrentBoot:
     """One boot of the board: its number, its kernel and its root filesystem."""
 
     number: int
@@ -107,10 +107,10 @@ class Boots:
     count: int
     sampled: bool = False
     off_w: float | None = field(default=None, init=False)
-    current: Booted | None = field(default=None, init=False)
+    current: CurrentBoot | None = field(default=None, init=False)
     _on_since_s: float | None = field(default=None, init=False)
 
-    def boot_for(self, entry: Planned) -> Booted:
+    def boot_for(self, entry: Planned) -> CurrentBoot:
         """The current boot if the entry can be measured in it, otherwise a new one."""
         key, booted = boot_key(entry), self.current
         there = booted and (booted.repetition, booted.kernel, booted.provision, booted.root_filesystem)
@@ -128,7 +128,7 @@ class Boots:
             if self.off_w is None and self._is_wired:
                 self.off_w = self._read_off_w()
 
-    def boot(self, entry: Planned) -> Booted:
+    def boot(self, entry: Planned) -> CurrentBoot:
         with self.phases("boot"):
             self._on_since_s = self.clock.now_s()
             if self.profiler is not None:
@@ -146,7 +146,9 @@ class Boots:
                 sampled=self.sampled,
             )
             root = _root_filesystem(entry)
-            self.current = Booted(self.count, entry.repetition, entry.kernel, entry.provision, root, shell, measurer)
+            self.current = CurrentBoot(
+                self.count, entry.repetition, entry.kernel, entry.provision, root, shell, measurer
+            )
         return self.current
 
     def rest(self, seconds: float) -> None:

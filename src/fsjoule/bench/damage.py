@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.bench.judge import Evidence
+from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.measurer import IDLE_S, Measurer
 from fsjoule.bench.onboard import survival as onboard_safety
 from fsjoule.bench.onboard.survival import FROM_POOL, POOL, Promised
@@ -59,10 +59,10 @@ class Survey:
     check_exit: int | None = None
     repaired: bool | None = None
 
-    def run(self, number: int) -> Evidence:
+    def run(self, number: int) -> WorkFacts:
         """Mount, with time and energy measured, and look. A failing program or a panic is a finding."""
         self.fates = onboard_safety.all_refused(self.promised)
-        evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S)
+        evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S)
         try:
             evidence = self._mount(number)
             with self.measurer.phases("survey"):
@@ -79,7 +79,7 @@ class Survey:
         evidence.outcome = self._outcome()
         return evidence
 
-    def _mount(self, number: int) -> Evidence:
+    def _mount(self, number: int) -> WorkFacts:
         device = self.measurer.scratch.device
         checked(self.measurer.shell, "mkdir", "-p", SCRATCH_DIRECTORY)
         argv = self.kind.mount_argv(device, SCRATCH_DIRECTORY)
@@ -174,13 +174,13 @@ class PowerLoss:
             checked(measurer.shell, "sync")
         measurer.shell.start(onboard_safety.writer_argv(self.workload, directory, self.seed))
 
-    def recover(self, measurer: Measurer, cut: Cut) -> Evidence:
+    def recover(self, measurer: Measurer, cut: Cut) -> WorkFacts:
         """Look, after the next boot, for the files that the board had acknowledged on its console."""
         promised = onboard_safety.promised(cut.console)
         with measurer.phases("provisioning"):
             measurer.turn_to(self.entry.storage, onboard_safety.SCRIPTS)
 
-        def look(_kind: Filesystem) -> Evidence:
+        def look(_kind: Filesystem) -> WorkFacts:
             return Survey(measurer, self.kind, promised).run(self.entry.number)
 
         evidence = measurer.around(self.entry, look)
@@ -223,13 +223,13 @@ class Flakey:
     workload: FlakeyWorkload
     seed: int
 
-    def measure(self, measurer: Measurer) -> Evidence:
+    def measure(self, measurer: Measurer) -> WorkFacts:
         """Raises LabError when the board does not answer. The outcome has the filesystem's errors."""
         with measurer.phases("provisioning"):
             measurer.turn_to(self.entry.storage, onboard_safety.SCRIPTS)
         return measurer.around(self.entry, lambda kind: self._measure(measurer, kind))
 
-    def _measure(self, measurer: Measurer, kind: Filesystem) -> Evidence:
+    def _measure(self, measurer: Measurer, kind: Filesystem) -> WorkFacts:
         shell = measurer.shell
         with measurer.phases("provisioning"):
             measurer.load_modules("dm-flakey")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fsjoule.bench import kernel_log
-from fsjoule.bench.onboard.marks import Usage
+from fsjoule.bench.onboard.marks import BoardUsage
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.meter import energy
@@ -34,7 +34,7 @@ _IDLE_MARGIN_US = 150_000.0
 
 
 @dataclass
-class Evidence:
+class WorkFacts:
     """The facts after the work, before it is judged.
 
     `marks` are the texts of the start and the stop mark. The first `idle_s` seconds of the trace show idle power, or
@@ -49,7 +49,7 @@ class Evidence:
     marks: tuple[str, str]
     idle_s: float
     idle_after: bool = False
-    usage: Usage | None = None
+    usage: BoardUsage | None = None
     duration_s: float | None = None
     user_s: float | None = None
     sys_s: float | None = None
@@ -82,7 +82,7 @@ class Metered:
 
 def judge(
     entry: Planned,
-    evidence: Evidence,
+    evidence: WorkFacts,
     *,
     profile: BoardProfile,
     boot: int,
@@ -156,7 +156,7 @@ def judge(
 
 
 def _projected(
-    evidence: Evidence, profile: BoardProfile, energy: Energy | None, duration_s: float | None
+    evidence: WorkFacts, profile: BoardProfile, energy: Energy | None, duration_s: float | None
 ) -> Projection | None:
     """The projection onto the board's card model, if it has one. A boot has none: its counters exceed its window."""
     if profile.card_model is None or evidence.usage is None or duration_s is None or evidence.idle_after:
@@ -187,7 +187,7 @@ def _series_key(entry: Planned, profile: BoardProfile, storage: str, card: Image
     )
 
 
-def _metered(evidence: Evidence, allowed_s: float) -> Metered:
+def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     trace = evidence.trace
     if trace is None:
         return Metered()
@@ -221,7 +221,7 @@ def _window(trace: Trace, marks: tuple[str, str]) -> Window | None:
     return Window(float(start[0]), float(stop[-1])) if start and stop else None
 
 
-def _idle_window(trace: Trace, evidence: Evidence) -> Window:
+def _idle_window(trace: Trace, evidence: WorkFacts) -> Window:
     if not len(trace.times_us):
         return Window(0.0, 0.0)
     length_us = evidence.idle_s * 1e6 - 2 * _IDLE_MARGIN_US

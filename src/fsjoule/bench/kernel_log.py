@@ -25,7 +25,7 @@ class Level(Enum):
     HARMLESS = "healthy boards say so"
 
 
-class Part(StrEnum):
+class MessageSubject(StrEnum):
     """What the message is about. The value says what to look at."""
 
     KERNEL = "the kernel, which is at fault"
@@ -36,7 +36,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MessageKind:
     """A kind of message: `pattern` finds it, `source` is the file of Linux that prints it.
 
     `detail` is a Python pattern whose groups tell two messages of this kind apart, the same in each boot.
@@ -44,7 +44,7 @@ class Kind:
 
     name: str
     level: Level
-    part: Part
+    part: MessageSubject
     pattern: str
     source: str
     detail: str = ""
@@ -68,172 +68,186 @@ _OF_FILESYSTEMS: Final = "|".join(dict.fromkeys(row.errors for row in FILESYSTEM
 KINDS: Final = (
     # ------------------------------------------------------------------------------------------------------- harmless
     # A slot is asked for an SDIO card first, and each card that is none lets that time out.
-    Kind(
+    MessageKind(
         "no SDIO card",
         Level.HARMLESS,
-        Part.STORAGE,
+        MessageSubject.STORAGE,
         r"mmc[0-9]+: error -[0-9]+ whilst initialising SDIO",
         "drivers/mmc/core/core.c",
     ),
     # A drive without a medium.
-    Kind("an empty drive", Level.HARMLESS, Part.STORAGE, r"I/O error.* dev (fd|sr)[0-9]", "drivers/block/floppy.c"),
+    MessageKind(
+        "an empty drive",
+        Level.HARMLESS,
+        MessageSubject.STORAGE,
+        r"I/O error.* dev (fd|sr)[0-9]",
+        "drivers/block/floppy.c",
+    ),
     # -------------------------------------------------------------------------------------------------------- storage
-    Kind(
+    MessageKind(
         "I/O error",
         Level.INVALID,
-        Part.STORAGE,
+        MessageSubject.STORAGE,
         r"I/O error|[^A-Z]IO error|critical [a-z ]+ error, dev|device offline error, dev|lost a?sync page write"
         r"|blk_update_request: [a-z ]+ error|attempt to access beyond end of device",
         "block/blk-core.c, fs/jbd2/commit.c, fs/btrfs/disk-io.c",
     ),
-    Kind(
+    MessageKind(
         "MMC error",
         Level.INVALID,
-        Part.STORAGE,
+        MessageSubject.STORAGE,
         r"mmc(blk)?[0-9]+: .*([Ee]rror|[Tt]imeout|timed out|recovery|left busy state|[Cc]ard stuck"
         r"|Unexpected interrupt|even though no [a-z]+ operation)|mmc_erase: "
         r"|(mmc|sdhci|sdhost)[^ ]* [^ ]+: .*(data error|[Tt]imeout|timed out|fatal err)",
         "drivers/mmc/core/core.c, block.c, host/*.c",
     ),
-    Kind(
+    MessageKind(
         "USB reset",
         Level.INVALID,
-        Part.STORAGE,
+        MessageSubject.STORAGE,
         r"usb [0-9.-]+: reset .*USB device|port[0-9]+: disabled by hub|HC died|[Hh]ost controller .*assume dead",
         "drivers/usb/core/hub.c, drivers/usb/host/xhci-ring.c",
     ),
-    Kind(
+    MessageKind(
         "USB device lost",
         Level.REMARK,
-        Part.STORAGE,
+        MessageSubject.STORAGE,
         r"usb [0-9.-]+: (USB disconnect|device descriptor read/[0-9a-z]+, error|device not accepting)"
         r"|port[0-9]+: over-current",
         "drivers/usb/core/hub.c",
     ),
-    Kind("UAS abort", Level.INVALID, Part.STORAGE, r"uas_(eh|zap)_[a-z_]+", "drivers/usb/storage/uas.c"),
-    Kind(
+    MessageKind(
+        "UAS abort", Level.INVALID, MessageSubject.STORAGE, r"uas_(eh|zap)_[a-z_]+", "drivers/usb/storage/uas.c"
+    ),
+    MessageKind(
         "SCSI error",
         Level.INVALID,
-        Part.STORAGE,
+        MessageSubject.STORAGE,
         r"Sense Key : (Medium|Hardware) Error|Sense Key : Aborted|rejecting I/O to (offline|dead)|FAILED Result: "
         r"|Device offlined|timing out command|ufshcd_(abort|check_errors|err_handler)",
         "drivers/scsi/scsi_logging.c, scsi_error.c, drivers/ufs/core/ufshcd.c",
     ),
-    Kind(
+    MessageKind(
         "NVMe error",
         Level.INVALID,
-        Part.STORAGE,
+        MessageSubject.STORAGE,
         # A healthy drive may say "Shutdown timeout set to 8 seconds".
         r"nvme[^ ]*: .*(timeout,|controller is down|Abort status|Device not ready|[(]sct 0x)"
         r"|nvme nvme[0-9]+: resetting",
         "drivers/nvme/host/pci.c, core.c",
     ),
-    Kind(
+    MessageKind(
         "ATA error",
         Level.INVALID,
-        Part.STORAGE,
+        MessageSubject.STORAGE,
         r"ata[0-9.]+: ((hard|soft) resetting link|failed command|exception Emask|qc timeout|COMRESET failed"
         r"|limiting (SATA link )?speed)",
         "drivers/ata/libata-eh.c",
     ),
     # ----------------------------------------------------------------------------------------------------- filesystem
-    Kind(
+    MessageKind(
         "filesystem error",
         Level.INVALID,
-        Part.FILESYSTEM,
+        MessageSubject.FILESYSTEM,
         rf"{_OF_FILESYSTEMS}|Remounting filesystem read-only|csum failed|[Cc]hecksum (error|mismatch|verify failed)"
         r"|[Aa]borting journal|[Aa]borted journal|forced readonly|Shutting down filesystem|has been shut down"
         r"|has been set read-only|[Dd]ata will be lost|potential data loss|(UBIFS|UBI|ubi[0-9]+|SQUASHFS) error"
         r"|erofs:? [(]device .*(failed to decompress|corrupted)",
         "fs/*/super.c, fs/ext4/inode.c, drivers/mtd/ubi/ubi.h",
     ),
-    Kind(
+    MessageKind(
         "filesystem warning",
         Level.REMARK,
-        Part.FILESYSTEM,
+        MessageSubject.FILESYSTEM,
         r"(EXT4-fs|BTRFS:?|XFS|F2FS-fs|NILFS|UDF-fs|FAT-fs)( \([^)]*\):)? [Ww]arning"
         r"|error count since last fsck|BTRFS .* errs: .* [1-9]",
         "fs/*/super.c",
     ),
     # ----------------------------------------------------------------------------------------------- memory and power
-    Kind(
+    MessageKind(
         "out of memory",
         Level.INVALID,
-        Part.MEMORY,
+        MessageSubject.MEMORY,
         r"[Oo]ut of memory: |invoked oom-killer|oom-kill:",
         "mm/oom_kill.c",
     ),
-    Kind("page allocation failure", Level.REMARK, Part.MEMORY, r"page allocation failure", "mm/page_alloc.c"),
-    Kind(
-        "under-voltage", Level.INVALID, Part.POWER, r"[Uu]nder-?voltage detected", "drivers/hwmon/raspberrypi-hwmon.c"
+    MessageKind(
+        "page allocation failure", Level.REMARK, MessageSubject.MEMORY, r"page allocation failure", "mm/page_alloc.c"
     ),
-    Kind(
+    MessageKind(
+        "under-voltage",
+        Level.INVALID,
+        MessageSubject.POWER,
+        r"[Uu]nder-?voltage detected",
+        "drivers/hwmon/raspberrypi-hwmon.c",
+    ),
+    MessageKind(
         "overheated",
         Level.INVALID,
-        Part.POWER,
+        MessageSubject.POWER,
         r"temperature above threshold|critical temperature reached|clock( is)? throttled",
         "arch/x86/kernel/cpu/mce/therm_throt.c, drivers/thermal/thermal_core.c",
     ),
-    Kind(
+    MessageKind(
         "hardware error",
         Level.REMARK,
-        Part.POWER,
+        MessageSubject.POWER,
         r"\[Hardware Error\]|AER: .*error|PCIe Bus Error|EDAC .*: [0-9]+ [CU]E ",
         "arch/x86/kernel/cpu/mce/core.c, drivers/pci/pcie/aer.c, drivers/edac/edac_mc.c",
     ),
     # --------------------------------------------------------------------------------------------------------- kernel
-    Kind(
+    MessageKind(
         "lockup",
         Level.INVALID,
-        Part.KERNEL,
+        MessageSubject.KERNEL,
         r"BUG: (soft|workqueue) lockup|hard LOCKUP",
         "kernel/watchdog.c",
     ),
-    Kind(
+    MessageKind(
         "hung task",
         Level.INVALID,
-        Part.KERNEL,
+        MessageSubject.KERNEL,
         r"INFO: task .* blocked (for more than|in )",
         "kernel/hung_task.c",
         r"task ([^ :]+)",
     ),
-    Kind(
+    MessageKind(
         "RCU stall",
         Level.INVALID,
-        Part.KERNEL,
+        MessageSubject.KERNEL,
         r"detected (expedited )?stall|kthread starved for [0-9]+ jiffies",
         "kernel/rcu/tree_stall.h",
     ),
-    Kind("lost interrupt", Level.INVALID, Part.KERNEL, r": nobody cared", "kernel/irq/spurious.c"),
-    Kind(
+    MessageKind("lost interrupt", Level.INVALID, MessageSubject.KERNEL, r": nobody cared", "kernel/irq/spurious.c"),
+    MessageKind(
         "clock unstable",
         Level.INVALID,
-        Part.KERNEL,
+        MessageSubject.KERNEL,
         r"Marking clocksource .* as unstable",
         "kernel/time/clocksource.c",
     ),
-    Kind(
+    MessageKind(
         "Oops",
         Level.BOOT,
-        Part.KERNEL,
+        MessageSubject.KERNEL,
         r"8<--- cut here|Oops( -|:| \[#)|Internal error: |Unable to handle kernel|BUG: (unable to handle|kernel NULL)"
         r"|general protection fault|SErr[o]r Int|Kernel panic - not syncing",
         "arch/arm/kernel/traps.c, arch/arm64/kernel/traps.c, arch/x86/mm/fault.c",
     ),
-    Kind(
+    MessageKind(
         "BUG",
         Level.BOOT,
-        Part.KERNEL,
+        MessageSubject.KERNEL,
         # Some drivers have lines that begin with "DEBUG: ".
         r"kernel BUG at |(^|[^A-Z])BUG: ",
         "lib/bug.c, mm/page_alloc.c, mm/kasan/report.c",
         r"BUG at ([^ :]+)|BUG: ([A-Za-z]+(?: [a-z]+)*)",
     ),
     # Newer kernels name the place before the processor.
-    Kind(
+    MessageKind(
         "WARNING",
         Level.REMARK,
-        Part.KERNEL,
+        MessageSubject.KERNEL,
         r"WARNING: (CPU: |[^ ]+:[0-9]+ at |(possible|inconsistent|suspicious|bad|held|lock|Nested|[A-Z]+-safe) )"
         r"|UBSAN: ",
         "kernel/panic.c, kernel/locking/lockdep.c, lib/ubsan.c",
@@ -249,7 +263,7 @@ _DOUBTFUL: Final = (Level.BOOT, Level.INVALID)
 class Message:
     """A line of a kernel log that is of a kind."""
 
-    kind: Kind
+    kind: MessageKind
     line: str
 
     @property
@@ -282,21 +296,23 @@ def complaints(kernel_messages: Iterable[Message]) -> list[str]:
 def remarks(kernel_messages: Iterable[Message]) -> list[str]:
     """What the kernel said besides, once for each, in the same words after each boot."""
     lines = (
-        each.named for each in kernel_messages if each.kind.level is Level.REMARK and each.kind.part is not Part.KERNEL
+        each.named
+        for each in kernel_messages
+        if each.kind.level is Level.REMARK and each.kind.part is not MessageSubject.KERNEL
     )
     return [f"the kernel reported: {each}" for each in dict.fromkeys(lines)]
 
 
 def warnings(kernel_messages: Iterable[Message]) -> tuple[str, ...]:
     """The faults of the kernel itself, once for each: a result that two kernels are compared by."""
-    return tuple(dict.fromkeys(each.named for each in kernel_messages if each.kind.part is Part.KERNEL))
+    return tuple(dict.fromkeys(each.named for each in kernel_messages if each.kind.part is MessageSubject.KERNEL))
 
 
 def is_damaged(kernel_messages: Iterable[Message]) -> bool:
     return any(each.kind.level is Level.BOOT for each in kernel_messages)
 
 
-def grep_command(parts: Container[Part] = Part, levels: Container[Level] = _DOUBTFUL) -> str:
+def grep_command(parts: Container[MessageSubject] = MessageSubject, levels: Container[Level] = _DOUBTFUL) -> str:
     """A shell command that prints those lines of a board's kernel log; it fails if there is none."""
     of_parts = [kind for kind in KINDS if kind.part in parts]
     harmless = [kind.pattern for kind in of_parts if kind.level is Level.HARMLESS]

@@ -10,8 +10,8 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from fsjoule.bench import fio, kernel_log
-from fsjoule.bench.judge import Evidence
-from fsjoule.bench.kernel_log import Level, Part
+from fsjoule.bench.judge import WorkFacts
+from fsjoule.bench.kernel_log import Level, MessageSubject
 from fsjoule.bench.onboard import files as onboard_files
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
@@ -150,7 +150,7 @@ class Measurer:
             lab_step("rm", "-rf", onboard.DIRECTORY),
             lab_step("mkdir", "-p", onboard.DIRECTORY),
             lab_step("mkfifo", onboard.GATE),
-            lab_step("sh", "-c", f"{kernel_log.grep_command((Part.KERNEL,), Level)} || true"),
+            lab_step("sh", "-c", f"{kernel_log.grep_command((MessageSubject.KERNEL,), Level)} || true"),
         ]
         self.boot_log = perform(self.shell, steps)[-1].stdout
         if self.sampled:
@@ -205,7 +205,7 @@ class Measurer:
                     "environment file names the card's (card_device, scratch_device)",
                 )
 
-    def job(self, entry: Planned, workload: FioWorkload, files_bytes: int) -> Evidence:
+    def job(self, entry: Planned, workload: FioWorkload, files_bytes: int) -> WorkFacts:
         """Run an entry's fio job. The evidence has fio's errors, and those of making the filesystem.
 
         If it reads, files of `files_bytes` are laid out, unless it may take those that the job before has read.
@@ -215,15 +215,15 @@ class Measurer:
             files = there
         return self.around(entry, lambda kind: self._fio(entry, kind, workload, files))
 
-    def operation(self, entry: Planned, workload: TimedWorkload) -> Evidence:
+    def operation(self, entry: Planned, workload: TimedWorkload) -> WorkFacts:
         """Do an entry's timed operation. The evidence has its errors, as with `job`."""
 
-        def work(kind: Filesystem) -> Evidence:
+        def work(kind: Filesystem) -> WorkFacts:
             return self._timed(entry.number, TimedWork(self.scratch, kind, workload, self._identity))
 
         return self.around(entry, work)
 
-    def around(self, entry: Planned, work: Callable[[Filesystem], Evidence]) -> Evidence:
+    def around(self, entry: Planned, work: Callable[[Filesystem], WorkFacts]) -> WorkFacts:
         """Do an entry's work with its modules loaded, and keep the kernel's log. Raises LabError."""
         kind = filesystem(entry.filesystem)
         # Parts share names of workloads, and workloads of one part can differ in size only.
@@ -236,11 +236,13 @@ class Measurer:
         try:
             evidence = work(kind)
         except MeasurementInvalid as error:
-            evidence = Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+            evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
         if not evidence.board_lost:
             with self.phases("reading"):
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()
-            said = [each for each in kernel_log.messages(evidence.kernel_log) if each.kind.part is Part.KERNEL]
+            said = [
+                each for each in kernel_log.messages(evidence.kernel_log) if each.kind.part is MessageSubject.KERNEL
+            ]
             self.boot_log += "".join(f"{each.line}\n" for each in said)
             self.damaged |= kernel_log.is_damaged(said)
         return evidence
@@ -296,7 +298,7 @@ class Measurer:
         """The CPU's and the block device's counters, in the form that `onboard.usage` reads."""
         return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
-    def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload, files: _LaidOut) -> Evidence:
+    def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload, files: _LaidOut) -> WorkFacts:
         limit_s = 60.0 + workload.runtime_s + workload.moved_bytes / _SLOWEST_BYTES_PER_S
         with self.phases("provisioning"):
             files = self._with_files(entry, kind, workload, files, limit_s)
@@ -352,7 +354,7 @@ class Measurer:
         perform(self.shell, [*steps, *settling()])
         return files
 
-    def _timed(self, number: int, work: TimedWork) -> Evidence:
+    def _timed(self, number: int, work: TimedWork) -> WorkFacts:
         with self.phases("provisioning"):
             argv = work.prepare()
             perform(self.shell, settling())
@@ -370,7 +372,7 @@ class Measurer:
 
     def timed(
         self, number: int, argv: Sequence[str], *, unmounts: Sequence[str] = (), time_limit_s: float
-    ) -> tuple[Evidence, CommandResult]:
+    ) -> tuple[WorkFacts, CommandResult]:
         """Run and time a program between two marks, and then `unmounts`. The caller judges its exit code."""
         argv = (onboard.TIMED, str(number), shlex.join(unmounts), *argv)
         evidence, done, [text] = self._work(
@@ -387,7 +389,7 @@ class Measurer:
 
     def _work(
         self, number: int, argv: tuple[str, ...], *, phase: str, timeout_s: float, read: tuple[str, ...]
-    ) -> tuple[Evidence, CommandResult, list[bytes]]:
+    ) -> tuple[WorkFacts, CommandResult, list[bytes]]:
         """The evidence of a program's run, its end, and the contents of the files that it is to leave (`read`)."""
         recording = MeterTrace()
         if self.sampled:
@@ -401,7 +403,7 @@ class Measurer:
                     done = self.shell.run(argv, timeout_s=timeout_s)
         line = self.profile.mark_line
         marks = line.heard_as(onboard.start_mark(number)), line.heard_as(onboard.stop_mark(number))
-        evidence = Evidence(trace=recording.trace, marks=marks, idle_s=IDLE_S)
+        evidence = WorkFacts(trace=recording.trace, marks=marks, idle_s=IDLE_S)
         evidence.notes += [recording.note] if recording.note else []
         with self.phases("reading"):
             first, second, *contents = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *read))

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from fsjoule.bench.judge import Evidence
+from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model import SAMPLED, Profile, Symbols
@@ -56,7 +56,7 @@ _KERNEL: Final = "K"
 _UNKNOWN: Final = "other code of programs"
 
 
-def attach_profile(profiler: Profiler, evidence: Evidence) -> None:
+def attach_profile(profiler: Profiler, evidence: WorkFacts) -> None:
     """Put the profile of what was just measured beside its other files; a note says so where there is none."""
     window = evidence.marks[0][1:]
     profile = profiler.take(window) if window else None
@@ -66,7 +66,7 @@ def attach_profile(profiler: Profiler, evidence: Evidence) -> None:
         evidence.attachments[PROFILE_FILE] = encode_profile(profile)
 
 
-def attach_samples(shell: Shell, evidence: Evidence, before: str, after: str) -> None:
+def attach_samples(shell: Shell, evidence: WorkFacts, before: str, after: str) -> None:
     """Put perf's samples between two readings of the counters beside the other files of what was just measured.
 
     Raises LabError if perf cannot tell them.

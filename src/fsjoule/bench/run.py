@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Final, Protocol
 
-from fsjoule.bench.boots import Booted, BootKey, Boots, boot_key
+from fsjoule.bench.boots import BootKey, Boots, CurrentBoot, boot_key
 from fsjoule.bench.damage import Flakey, PowerLoss
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
-from fsjoule.bench.judge import Evidence, judge
+from fsjoule.bench.judge import WorkFacts, judge
 from fsjoule.bench.measurer import IDLE_S, lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.phases import Phases
@@ -368,7 +368,7 @@ class BoardBench:
             self._boots.end_or_say()
         return measurement
 
-    def _work(self, entry: Planned) -> tuple[Booted, Evidence]:
+    def _work(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
         """Do the entry's work; returns the boot that counts for it, and the evidence."""
         match entry.workload:
             case workload if workload.is_boot:
@@ -439,7 +439,7 @@ class BoardBench:
         today = date.fromisoformat(self.clock.utc()[: len("2026-01-01")])
         return [*tick_notes(meter, board.tick_hz), *file_notices(meter, today)]
 
-    def _note_load(self, evidence: Evidence) -> None:
+    def _note_load(self, evidence: WorkFacts) -> None:
         """Record how busy the computer is. An emulated board in real time is slow on a busy one, and says so."""
         average, cores = self.clock.load()
         now = HostLoad(cores, average, average)
@@ -465,7 +465,7 @@ class BoardBench:
             self.run = dataclasses.replace(self.run, meter=meter)
             self.store.update(self.run)
 
-    def _measure_boot(self, entry: Planned) -> tuple[Booted, Evidence]:
+    def _measure_boot(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
         self._boots.prepare(entry)
         with recorded(self.meter, self.say, self._boots.rest) as recording:
             booted = self._boots.boot(entry)
@@ -473,7 +473,7 @@ class BoardBench:
                 self._boots.rest(IDLE_S)
         line = self.profile.mark_line
         marks = line.heard_as(onboard.BOOT_START), line.heard_as(onboard.BOOT_STOP)
-        evidence = Evidence(trace=recording.trace, marks=marks, idle_s=IDLE_S, idle_after=True)
+        evidence = WorkFacts(trace=recording.trace, marks=marks, idle_s=IDLE_S, idle_after=True)
         evidence.notes.append("counters since power-on; idle power from the second after the boot")
         evidence.notes += [recording.note] if recording.note else []
         evidence.kernel_log = booted.measurer.kernel_log()
@@ -483,7 +483,7 @@ class BoardBench:
             evidence.complaints += error.reasons
         return booted, evidence
 
-    def _measure_power_loss(self, entry: Planned, loss: PowerLoss) -> tuple[Booted, Evidence]:
+    def _measure_power_loss(self, entry: Planned, loss: PowerLoss) -> tuple[CurrentBoot, WorkFacts]:
         """Cut the power of a running board and boot it again; the next iteration begins on that boot.
 
         An iteration's boot is the one after its cut, even if the next iteration is another repetition.
@@ -495,7 +495,7 @@ class BoardBench:
         try:
             loss.begin(booted.measurer)
         except MeasurementInvalid as error:
-            return booted, Evidence(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+            return booted, WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
         with self.phases("power-loss"):
             cut = self.board.cut(loss.cut_after_s, loss.seed)
         before = booted.transcript.take()

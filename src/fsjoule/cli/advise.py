@@ -26,7 +26,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.runs.options import DEFAULT_KERNEL
 
 if TYPE_CHECKING:
-    from fsjoule.runs.advise import Benches, Question
+    from fsjoule.runs.advise import AdviceQuestion, Benches
     from fsjoule.verdicts.advice.evidence import AdviceEvidence
 
 app = typer.Typer()
@@ -191,7 +191,7 @@ def _recorded(runs: list[Path], kernel: str | None, storage: str | None, fs: str
     return only(found, wanted) if wanted else found
 
 
-def _measured(asked: Question, wait: str | None, *, dry_run: bool, json_output: bool) -> bool:
+def _measured(asked: AdviceQuestion, wait: str | None, *, dry_run: bool, json_output: bool) -> bool:
     """Say what is missing and what it takes, then measure it; True if that was all. Raises typer.Exit of a bench."""
     from fsjoule.cli.bench import bench_program
     from fsjoule.host.process import to_its_end
@@ -216,7 +216,7 @@ def _measured(asked: Question, wait: str | None, *, dry_run: bool, json_output: 
     return False
 
 
-def _cost_lines(asked: Question, found: Benches) -> list[str]:
+def _cost_lines(asked: AdviceQuestion, found: Benches) -> list[str]:
     from fsjoule.model import CARD, MIB
     from fsjoule.report.numbers import seconds_text
     from fsjoule.verdicts.advice.parts import POWER_LOSS_SUITE

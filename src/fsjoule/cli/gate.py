@@ -42,7 +42,7 @@ from fsjoule.store.index.defaults import VARIABLE
 if TYPE_CHECKING:
     from fsjoule.lab import EnvironmentFile
     from fsjoule.runs.gate import Sides
-    from fsjoule.runs.request import Request
+    from fsjoule.runs.request import RunRequest
     from fsjoule.statistics.policy import Policy
     from fsjoule.verdicts.explanation.changes import Explanation
     from fsjoule.verdicts.gated import Gated
@@ -285,7 +285,7 @@ class MeasureOptions:
     profiled: bool = False
     boards: int = 1
 
-    def choice(self, sides: Sides, policy: Policy) -> Request:
+    def choice(self, sides: Sides, policy: Policy) -> RunRequest:
         """The options with every name checked. Raises ConfigError."""
         from fsjoule.runs.request import choose
 

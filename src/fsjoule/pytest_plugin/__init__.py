@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fsjoule.runs.held_lab import HeldLab  # noqa: F401 - in the type of a stash's key
     from fsjoule.runs.open_run import OpenRun, ReadyRun  # noqa: F401 - in the type of a stash's key
     from fsjoule.runs.plan import RunPlan
-    from fsjoule.runs.request import Request
+    from fsjoule.runs.request import RunRequest
 
 _FAILURES_IN_A_ROW: Final = 2
 # How far a bench has come, step by step.
@@ -164,7 +164,7 @@ def tell_allure(config: pytest.Config, folder: Callable[[], Path | None]) -> Non
         Listener(folder).listen(config)
 
 
-def _asked(config: pytest.Config, file: str) -> tuple[lab.EnvironmentFile, Request]:
+def _asked(config: pytest.Config, file: str) -> tuple[lab.EnvironmentFile, RunRequest]:
     """The environment file with its options, and the request. Raises ConfigError."""
     from fsjoule import lab
 
@@ -185,7 +185,7 @@ def _end_by_signal(config: pytest.Config) -> None:
         session.exitstatus = code
 
 
-def _request(option: Namespace, environment: lab.EnvironmentFile) -> Request:
+def _request(option: Namespace, environment: lab.EnvironmentFile) -> RunRequest:
     from fsjoule.runs.request import check_boards, choose, choose_resumed
 
     boards = 1 if option.boards is None else option.boards

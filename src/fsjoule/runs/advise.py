@@ -16,7 +16,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Planned, Run, RunStatus
 from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
-from fsjoule.runs.request import Request, choose
+from fsjoule.runs.request import RunRequest, choose
 from fsjoule.store.reader import LoadedRun
 from fsjoule.suites import PlanEstimate, estimate, suite
 from fsjoule.suites.profile import UsageProfile
@@ -35,7 +35,7 @@ _SOME_INVALID: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AdviceQuestion:
     """What is asked: a profile by name, on the board of an environment file; every name checked by `question`."""
 
     name: str
@@ -96,10 +96,10 @@ def question(
     repeat: int | None,
     results: Path,
     boards: int = 1,
-) -> Question:
+) -> AdviceQuestion:
     """Check the options. Repetitions default to few boots. Raises ConfigError, which lists the choices."""
     times = repeat or (_BOOTS_IN_GUEST_TIME if environment.profile.guest_time else _BOOTS)
-    asked = Question(name, profile, environment, (), kernel, storage or CARD, times, results, min(boards, times))
+    asked = AdviceQuestion(name, profile, environment, (), kernel, storage or CARD, times, results, min(boards, times))
     lacking = [part.slug for part in parts_of(profile) if part.slug not in _slugs(SUITE)]
     if lacking:
         raise ConfigError(
@@ -130,7 +130,7 @@ def with_board(evidence: AdviceEvidence) -> AdviceEvidence:
     return replace(evidence, no_cuts=no_cuts(environment, evidence.storage)) if known else evidence
 
 
-def benches(asked: Question) -> Benches:
+def benches(asked: AdviceQuestion) -> Benches:
     """What is still to be measured, with its cost. Raises ConfigError for an impossible plan."""
     runs = list(_runs_of(asked))
     rates = earlier_rates(asked.results, asked.environment.profile)
@@ -145,7 +145,7 @@ def benches(asked: Question) -> Benches:
     return Benches(tuple(missing), rates.runs)
 
 
-def measure(asked: Question, missing: Iterable[Missing], bench: Callable[[Sequence[str]], int]) -> int:
+def measure(asked: AdviceQuestion, missing: Iterable[Missing], bench: Callable[[Sequence[str]], int]) -> int:
     """Run the benches one after the other; `bench` takes the options of `fsjoule bench` and returns its exit code.
 
     Returns the exit code of the first one that ended early, else 0: invalid measurements are left out of the answer.
@@ -163,7 +163,7 @@ def measure(asked: Question, missing: Iterable[Missing], bench: Callable[[Sequen
     return _ALL_VALID
 
 
-def answered(asked: Question) -> AdviceEvidence:
+def answered(asked: AdviceQuestion) -> AdviceEvidence:
     """What the board's runs have now. Raises ConfigError if there is nothing."""
     evidence = _evidence(asked, list(_runs_of(asked)))
     if evidence is None:
@@ -171,13 +171,13 @@ def answered(asked: Question) -> AdviceEvidence:
     return replace(evidence, no_cuts=asked.no_cuts, environment=str(asked.environment.path))
 
 
-def _options(asked: Question, one: Missing) -> list[str]:
+def _options(asked: AdviceQuestion, one: Missing) -> list[str]:
     words = ["--suite", one.suite, "--fs", ",".join(one.filesystems), "--workload", ",".join(one.workloads)]
     words += ["--kernel", asked.kernel, "--repeat", str(one.repeat), "--results", str(asked.results)]
     return words if asked.storage == CARD else [*words, "--storage", asked.storage]
 
 
-def _choice(asked: Question, name: str, filesystems: str | None, workloads: Iterable[str] | None) -> Request:
+def _choice(asked: AdviceQuestion, name: str, filesystems: str | None, workloads: Iterable[str] | None) -> RunRequest:
     return choose(
         suite_name=name,
         filesystems=filesystems,
@@ -197,14 +197,14 @@ def _slugs(name: str) -> set[str]:
     return {each.slug for each in chain.from_iterable(leaf.workloads for leaf in suite(name).leaves)}
 
 
-def _runs_of(asked: Question) -> Iterator[LoadedRun]:
+def _runs_of(asked: AdviceQuestion) -> Iterator[LoadedRun]:
     """The board's runs with this kernel alone, the newest first."""
     for one in earlier_runs(asked.results, asked.environment.profile):
         if [kernel.asked for kernel in one.run.kernels] == [asked.kernel]:
             yield one
 
 
-def _evidence(asked: Question, runs: Sequence[LoadedRun]) -> AdviceEvidence | None:
+def _evidence(asked: AdviceQuestion, runs: Sequence[LoadedRun]) -> AdviceEvidence | None:
     """What these runs have of the filesystems, on the newest one's place, meter and kernel; None if nothing."""
     try:
         evidence = evidence_of(runs, storage=asked.storage, like_newest=True)
@@ -214,7 +214,9 @@ def _evidence(asked: Question, runs: Sequence[LoadedRun]) -> AdviceEvidence | No
     return replace(evidence, filesystems=filesystems) if filesystems else None
 
 
-def _lacking(asked: Question, evidence: AdviceEvidence | None) -> Mapping[tuple[str, tuple[str, ...], int], list[str]]:
+def _lacking(
+    asked: AdviceQuestion, evidence: AdviceEvidence | None
+) -> Mapping[tuple[str, tuple[str, ...], int], list[str]]:
     """The workloads that were measured in too few boots, by suite, filesystems and boots to be made."""
     known = {one.name: one for one in evidence.filesystems} if evidence else {}
     lacking: dict[tuple[str, tuple[str, ...], int], list[str]] = {}
@@ -233,7 +235,7 @@ def _lacking(asked: Question, evidence: AdviceEvidence | None) -> Mapping[tuple[
     return lacking
 
 
-def _is_begun(run: Run, choice: Request, asked: Question) -> bool:
+def _is_begun(run: Run, choice: RunRequest, asked: AdviceQuestion) -> bool:
     """Whether a run ended early that had this plan."""
     plan = run.plan
     return (

@@ -16,7 +16,7 @@ from fsjoule.model.kernel import kernels_of
 from fsjoule.model.labels import series_labels
 from fsjoule.model.series import Series
 from fsjoule.runs.pairs import measure_pairs
-from fsjoule.runs.request import Request, matching, with_profiles
+from fsjoule.runs.request import RunRequest, matching, with_profiles
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.objects.address import is_address
 from fsjoule.store.objects.cache import at_hand
@@ -32,7 +32,7 @@ _KEEP: Final = "measure with --profile, on a board in guest time"
 
 
 def explain_measured(
-    choice: Request, environment: lab.EnvironmentFile, *, say: Callable[[str], None], command: tuple[str, ...]
+    choice: RunRequest, environment: lab.EnvironmentFile, *, say: Callable[[str], None], command: tuple[str, ...]
 ) -> tuple[LoadedRun, tuple[Explanation, ...]]:
     """Measure pairs of boots of a paired, profiled choice's two kernels; the run, and what differs.
 

@@ -17,7 +17,7 @@ from fsjoule.report.gating.document import to_document
 from fsjoule.report.run import write_report
 from fsjoule.runs.open_run import Observer
 from fsjoule.runs.pairs import measure_pairs
-from fsjoule.runs.request import Request
+from fsjoule.runs.request import RunRequest
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.files import check_writable
@@ -51,7 +51,7 @@ def build_sides(sides: Sides, tree: Path, config: tuple[str, ...], *, say: Say) 
 
 def gate_measured(
     sides: Sides,
-    choice: Request,
+    choice: RunRequest,
     environment: lab.EnvironmentFile,
     policy: Policy,
     *,
@@ -133,7 +133,7 @@ def _kernel(asked: str, taken: kernels.TakenKernel) -> GateSide:
     return GateSide(facts.label, title, facts.digest)
 
 
-def _known_noise(index: str | None, choice: Request, policy: Policy) -> dict[Test, KnownNoise]:
+def _known_noise(index: str | None, choice: RunRequest, policy: Policy) -> dict[Test, KnownNoise]:
     if index is None:
         return {}
     where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)

@@ -31,7 +31,7 @@ from fsjoule.model.series import Series
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.open_run import Observer, make_ready, open_run
 from fsjoule.runs.plan import plan_run
-from fsjoule.runs.request import Request
+from fsjoule.runs.request import RunRequest
 from fsjoule.statistics.order import Turn
 from fsjoule.verdicts.gate import BootPair, Enough, Test
 
@@ -49,7 +49,7 @@ class PairedRun:
 
 
 def measure_pairs(
-    request: Request,
+    request: RunRequest,
     environment: lab.EnvironmentFile,
     *,
     taken: tuple[TakenKernel, ...] = (),

@@ -32,7 +32,7 @@ from fsjoule.model.labels import counted
 from fsjoule.report.answer import first_decided, progress_text
 from fsjoule.report.oneline import plan_lines
 from fsjoule.runs.held_lab import HeldLab, check_equipment
-from fsjoule.runs.request import MOST_MEASUREMENTS, Request, check_profiled, least_boots
+from fsjoule.runs.request import MOST_MEASUREMENTS, RunRequest, check_profiled, least_boots
 from fsjoule.statistics.order import Turn, interleaved
 from fsjoule.statistics.superiority import SuperiorityRule
 from fsjoule.store.files import check_writable
@@ -127,7 +127,7 @@ class RunPlan:
     planning took, with make's set-up before it.
     """
 
-    request: Request
+    request: RunRequest
     environment: lab.EnvironmentFile
     command: tuple[str, ...]
     plan: Plan
@@ -179,7 +179,7 @@ class RunPlan:
 
 
 def plan_run(
-    request: Request,
+    request: RunRequest,
     held: HeldLab,
     say: Callable[[str], None],
     command: tuple[str, ...],
@@ -220,7 +220,7 @@ def plan_run(
     )
 
 
-def _repetition(request: Request, profile: BoardProfile, plan: Plan, say: Callable[[str], None]) -> Repetition:
+def _repetition(request: RunRequest, profile: BoardProfile, plan: Plan, say: Callable[[str], None]) -> Repetition:
     """The repetitions of a plan that goes on until it is decided. Raises ResultError if it is."""
     resumed = request.resumed
     repetition = Repetition.of(
@@ -235,7 +235,7 @@ def _repetition(request: Request, profile: BoardProfile, plan: Plan, say: Callab
     return repetition
 
 
-def plan_of(request: Request, profile: BoardProfile, labels: tuple[str, ...]) -> Plan:
+def plan_of(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...]) -> Plan:
     """The plan of a request on a board, with these labels of its kernels; a resumed run's. Raises ConfigError."""
     if request.resumed is not None:
 
@@ -261,7 +261,7 @@ def plan_of(request: Request, profile: BoardProfile, labels: tuple[str, ...]) ->
     )
 
 
-def planned(request: Request, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
+def planned(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...]) -> Arranged:
     """The plan's entries (kernels by label), with notes. Raises ConfigError if one is impossible on this board."""
 
     def factor_for(name: str) -> float:
@@ -329,7 +329,7 @@ def check_reach(profile: BoardProfile, kernels: Sequence[str], roots: Sequence[s
         )
 
 
-def _pairs(request: Request, labels: tuple[str, ...]) -> list[tuple[str, str]]:
+def _pairs(request: RunRequest, labels: tuple[str, ...]) -> list[tuple[str, str]]:
     """The labels of baseline and candidate in boot order, pair by pair."""
     label = dict(zip(Turn, labels, strict=True))
     return [(label[first], label[second]) for first, second in interleaved(request.repeat, seed=request.seed)]

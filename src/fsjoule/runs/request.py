@@ -41,7 +41,7 @@ _COUNTED: Final = "armhf"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RunRequest:
     """The user's request, every name checked.
 
     With `paired` the two kernels, baseline and candidate, boot in turn (ABBA), `repeat` times each. `provision` and
@@ -103,7 +103,7 @@ def choose(
     workload: str | None = None,
     select: str | None = None,
     boards: int = 1,
-) -> Request:
+) -> RunRequest:
     """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
 
     Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
@@ -135,7 +135,7 @@ def choose(
         )
     if seed is not None and not 0 <= seed <= _LARGEST_SEED:
         raise ConfigError(f"--seed {seed}: it is out of range", hint=f"choose 0 to {_LARGEST_SEED}")
-    return Request(
+    return RunRequest(
         chosen,
         names,
         kernel_names,
@@ -261,7 +261,7 @@ def choose_resumed(
     profiled: bool = False,
     boards: int = 1,
     environment: lab.EnvironmentFile | None = None,
-) -> Request:
+) -> RunRequest:
     """The request of a run that goes on. `given` has further options of the user, by name: only `--repeat` changes it.
 
     Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
@@ -290,7 +290,7 @@ def choose_resumed(
             f"--repeat {number}: {path} has measurements of {counted(resumed.begun, 'repetition')} already",
             hint=f"choose {resumed.begun} to {_MOST_REPETITIONS}",
         )
-    return Request(
+    return RunRequest(
         chosen,
         plan.filesystems,
         resumed.kernels,
@@ -344,7 +344,7 @@ def check_profiled(environment: lab.EnvironmentFile) -> None:
         raise ConfigError(why, hint=_COUNTING_HINT)
 
 
-def with_profiles(request: Request, environment: lab.EnvironmentFile) -> Request:
+def with_profiles(request: RunRequest, environment: lab.EnvironmentFile) -> RunRequest:
     """The request with profiles: exact if the board's instructions can be counted, or else samples.
 
     The figures of sampled boots do not count.

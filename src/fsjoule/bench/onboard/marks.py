@@ -111,14 +111,14 @@ def counters_argv(block_device: str, *, uptime: bool = False) -> tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class BoardUsage:
     """CPU time and I/O of the board between two readings of its counters."""
 
     cpu_busy_s: float
     device: DeviceCounters
 
 
-def usage(before: str, after: str) -> Usage:
+def usage(before: str, after: str) -> BoardUsage:
     """The difference of two readings of `/proc/stat`, `/proc/schedstat` (if present) and the block device's `stat`.
 
     schedstat counts the nanoseconds in which a task ran; without it ticks of 0.01 s that found the CPU busy count.
@@ -130,7 +130,7 @@ def usage(before: str, after: str) -> Usage:
     disk = [b - a for a, b in zip(disk0, disk1, strict=True)]
     busy = sum(b - a for i, (a, b) in enumerate(zip(cpu0, cpu1, strict=True)) if i not in _CPU_IDLE)
     ran0_ns, ran1_ns = _ran_ns(before), _ran_ns(after)
-    return Usage(
+    return BoardUsage(
         cpu_busy_s=busy / _USER_HZ if ran0_ns is None or ran1_ns is None else (ran1_ns - ran0_ns) / 1e9,
         device=DeviceCounters(
             reads=disk[_DISK_READS],

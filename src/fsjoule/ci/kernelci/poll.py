@@ -32,7 +32,7 @@ from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile
 from fsjoule.model import Run, RunStatus
 from fsjoule.report.kcidb import to_kcidb
-from fsjoule.runs.request import Request
+from fsjoule.runs.request import RunRequest
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 from fsjoule.suites import check_modules
 
@@ -72,7 +72,7 @@ class Lab:
     platform: str
     environment: EnvironmentFile
     results: Path
-    choice: Request
+    choice: RunRequest
     options: tuple[str, ...]
     origin: str
     limit_s: float

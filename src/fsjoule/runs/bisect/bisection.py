@@ -30,9 +30,9 @@ from fsjoule.runs.bisect.kept_culprit import keep_answer
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.question import BisectRequest, asked_of, begin, check_environments, choice_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
-from fsjoule.runs.bisect.search import Search
+from fsjoule.runs.bisect.search import BisectionSearch
 from fsjoule.runs.explain import explain_pair
-from fsjoule.runs.request import Request
+from fsjoule.runs.request import RunRequest
 from fsjoule.store.bisection import BisectionLog, CommitLine, Profiled, bisection_log
 from fsjoule.store.files import check_writable
 from fsjoule.store.index.database import open_index
@@ -85,7 +85,7 @@ def bisect(request: BisectRequest) -> BisectionState:
         _tell_lines(log, builds, line)
         boots = closing.enter_context(_boots(request, choice))
         earlier = EarlierRuns(request.index, choice.suite.name, choice.filesystems) if request.index else None
-        search = Search(
+        search = BisectionSearch(
             *(log, builds, boots, request.environment.profile.name, builds, request.say, request.scan, earlier),
             ahead=request.boards - 1,
         )
@@ -102,7 +102,7 @@ def bisect(request: BisectRequest) -> BisectionState:
         return state
 
 
-def _boots(request: BisectRequest, choice: Request) -> SpareBoards | Pool:
+def _boots(request: BisectRequest, choice: RunRequest) -> SpareBoards | Pool:
     if request.boards > 1:
         folder = request.state / "ahead"
         assigned = PoolAssignment(choice, request.environment, request.metrics, request.select, folder, request.command)
@@ -110,7 +110,7 @@ def _boots(request: BisectRequest, choice: Request) -> SpareBoards | Pool:
     return SpareBoards(_boards(request, choice), request.say)
 
 
-def _boards(request: BisectRequest, choice: Request) -> list[Opening]:
+def _boards(request: BisectRequest, choice: RunRequest) -> list[Opening]:
     def on(environment: lab.EnvironmentFile) -> BoardBoots:
         cards = request.state / "cards"
         return BoardBoots(choice, environment, request.metrics, request.select, cards, request.say, request.command)

@@ -29,7 +29,7 @@ from fsjoule.ports import KernelBoots, LikelyBoots
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.open_run import found_target, make_ready, run_at
 from fsjoule.runs.plan import plan_run
-from fsjoule.runs.request import Request, matching, with_profiles
+from fsjoule.runs.request import RunRequest, matching, with_profiles
 from fsjoule.store.reader import load_run_file
 
 # Both ends, the candidate and its parent, and some of the search, a card or two each.
@@ -52,7 +52,7 @@ class BoardBoots:
     kernels they would fill the cache. Several boards may share the folder.
     """
 
-    request: Request
+    request: RunRequest
     environment: lab.EnvironmentFile
     metrics: tuple[Metric, ...]
     select: str

@@ -22,7 +22,7 @@ from fsjoule.ports import LikelyBoots
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.parallel.boards import lab_of_board
 from fsjoule.runs.parallel.processes import Processes
-from fsjoule.runs.request import Request
+from fsjoule.runs.request import RunRequest
 
 # A boot whose board fails gets another one, once, and so does a kernel that does not work.
 _TRIES: Final = 2
@@ -33,7 +33,7 @@ _WORKER: Final = "fsjoule.runs.bisect.worker"
 class PoolAssignment:
     """To a board's process, first: the arguments of its `BoardBoots`."""
 
-    request: Request
+    request: RunRequest
     environment: EnvironmentFile
     metrics: tuple[Metric, ...]
     select: str

@@ -17,7 +17,7 @@ from fsjoule.model.series import Where
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
 from fsjoule.runs.plan import planned
-from fsjoule.runs.request import Request, check_boards, choose
+from fsjoule.runs.request import RunRequest, check_boards, choose
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.store.bisection import Asked, BisectionLog, Budget, CommitLine
 from fsjoule.store.index.database import open_index
@@ -89,7 +89,7 @@ def check_environments(request: BisectRequest) -> None:
         lab.check_places(each)
 
 
-def choice_of(request: BisectRequest) -> Request:
+def choice_of(request: BisectRequest) -> RunRequest:
     """The plan of each boot; its kernel is replaced by the commit's."""
     recipe = request.environment.profile.recipe
     return choose(
@@ -105,7 +105,7 @@ def choice_of(request: BisectRequest) -> Request:
     )
 
 
-def asked_of(request: BisectRequest, choice: Request, repository: Repository, config: tuple[str, ...]) -> Asked:
+def asked_of(request: BisectRequest, choice: RunRequest, repository: Repository, config: tuple[str, ...]) -> Asked:
     entries = planned(choice, request.environment.profile, choice.kernels).entries
     chosen = {entry.slug: entry for entry in selected(entries, request.select, request.metrics)}
     figures = tuple(
@@ -153,7 +153,7 @@ def check_budget(asked: Asked, line: CommitLine, say: Say) -> None:
 
 
 def _noise(
-    index: str | None, choice: Request, profile: BoardProfile, metrics: tuple[Metric, ...]
+    index: str | None, choice: RunRequest, profile: BoardProfile, metrics: tuple[Metric, ...]
 ) -> dict[str, KnownNoise]:
     """The noise of each figure in earlier boots on this board, by the figure's name."""
     if index is None:

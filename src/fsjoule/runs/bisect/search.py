@@ -61,7 +61,7 @@ class Merges(Protocol):
 
 
 @dataclass
-class Search:
+class BisectionSearch:
     """A bisection under way.
 
     `scan` is how many commits between equal ends are looked at, `earlier` the runs that count as evidence, too.

@@ -24,7 +24,7 @@ from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import BoardFacts, Fault, LabFacts, Planned, PoolPlace, Run
 from fsjoule.runs.held_lab import being_changed, check_room
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
+from fsjoule.runs.parallel.messages import Assignment, BootTask, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.suites import BoardRates, estimate, left_text
 
@@ -43,7 +43,7 @@ class NoBoardError(LabError):
 
 
 @dataclass
-class _Board:
+class _BoardProgress:
     ready: Ready | None = None
     ready_s: float = 0.0
     boot: int | None = None
@@ -69,7 +69,7 @@ class Boards:
     """
 
     processes: Processes
-    boards: dict[int, _Board]
+    boards: dict[int, _BoardProgress]
     pool: bool = False
     places: dict[str, PoolPlace] = field(default_factory=dict[str, PoolPlace])
     on_measured: Callable[[int, int, Measured], None] = lambda _board, _unit, _measured: None
@@ -217,7 +217,7 @@ class Boards:
                 return error
         return None
 
-    def _note_held(self, board: _Board) -> None:
+    def _note_held(self, board: _BoardProgress) -> None:
         """Note how long the place has been held; once, when it is given back."""
         if board.place in self.places and board.ready_s:
             held_s = self.places[board.place].held_s + time.monotonic() - board.ready_s
@@ -334,7 +334,7 @@ class Boards:
                 board.began_s, board.measured, board.measured_s = time.monotonic(), 0, 0.0
                 meter = self.places[board.place].meter if board.place in self.places else None
                 run = replace(self._run, meter=self._run.meter or meter, places=())
-                self.processes.send(number, Boot(board.boot, run, self._boots[board.boot]))
+                self.processes.send(number, BootTask(board.boot, run, self._boots[board.boot]))
 
 
 def _at(place: str, fault: Fault) -> Fault:
@@ -360,7 +360,7 @@ def started_boards(assignment: Assignment, say: Callable[[str], None], *, worker
     if not pool:
         check_room(environment, len(numbers), say)
     lab.remove_left_connections()
-    boards = Boards(Processes(say), {number: _Board() for number in numbers}, pool)
+    boards = Boards(Processes(say), {number: _BoardProgress() for number in numbers}, pool)
     with ExitStack() as closing:
         closing.callback(boards.end)
         for number in numbers:

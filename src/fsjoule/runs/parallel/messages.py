@@ -9,7 +9,7 @@ from fsjoule.errors import FsjouleError
 from fsjoule.kernels import TakenKernel
 from fsjoule.lab import EnvironmentFile
 from fsjoule.model import LabFacts, Measurement, Planned, Run, Trace
-from fsjoule.runs.request import Request
+from fsjoule.runs.request import RunRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,14 @@ class Assignment:
     If the environment's tags choose a place, the process takes one.
     """
 
-    request: Request
+    request: RunRequest
     environment: EnvironmentFile
     kernels: tuple[TakenKernel, ...]
     command: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Boot:
+class BootTask:
     """To a board's process: measure these entries of the run, a boot or a block of boots. None ends the process."""
 
     number: int

@@ -20,7 +20,7 @@ from fsjoule.host.clock import HostClock
 from fsjoule.model import Measurement, Planned, Run, Trace
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.open_run import ReadyRun, found_target, make_ready
-from fsjoule.runs.parallel.messages import Assignment, Boot, Done, Measured, Ready
+from fsjoule.runs.parallel.messages import Assignment, BootTask, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Link, serve
 from fsjoule.runs.plan import plan_run
 
@@ -56,7 +56,7 @@ class BootStore:
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceHealth:
+class PoolPlaceHealth:
     """ports.LabHealth of a place of a pool, which somebody may have taken parts from."""
 
     held: HeldLab
@@ -96,7 +96,7 @@ def _work(link: Link, name: str) -> None:
 def _booted(
     ready: ReadyRun,
     target: Any,  # noqa: ANN401 - a labgrid Target
-    boot: Boot,
+    boot: BootTask,
     link: Link,
 ) -> tuple[Done, Part | None, bool]:
     """A boot or a block of boots, the part of the lab with whose fault it ended, and whether anything was measured."""
@@ -107,7 +107,7 @@ def _booted(
             *(boot.run, plan.profile, parts.board, parts.meter, store, HostClock(), link.say),
             on_measured=lambda _measurement: None,
             take_steps=take_steps,
-            health=PlaceHealth(ready.held),
+            health=PoolPlaceHealth(ready.held),
             profiler=parts.profiler if plan.request.profiled else None,
             sampled=plan.request.sampled,
         )
@@ -116,7 +116,7 @@ def _booted(
     return replace(done, dead=done.fault is not None and part is not None), part, bool(bench.results)
 
 
-def make_boot(bench: BoardBench, boot: Boot, store: BootStore, link: Link) -> Done:
+def make_boot(bench: BoardBench, boot: BootTask, store: BootStore, link: Link) -> Done:
     """Measure the entries of a boot, or of a block of boots. A fault that a second try does not cure ends its boot.
 
     The block goes on with its next boot, unless the board is why. If the process is ended, it sends what is known.
@@ -142,7 +142,7 @@ def make_boot(bench: BoardBench, boot: Boot, store: BootStore, link: Link) -> Do
     return _done(boot, store, fault)
 
 
-def _done(boot: Boot, store: BootStore, fault: LabError | None) -> Done:
+def _done(boot: BootTask, store: BootStore, fault: LabError | None) -> Done:
     return Done(boot.number, store.run, tuple(store.kept), fault)
 
 
