@@ -23,7 +23,7 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.lab import cardwriter
 from fsjoule.lab.cardwriter import StillWritingError, end_writers, write_card, writers_word
-from fsjoule.lab.disk_program import FailedError, Image, Part, compare
+from fsjoule.lab.disk_program import ByteRange, FailedError, ImageStream, compare
 from fsjoule.lab.disks import PROGRAM, SOURCE, BoardsDisk
 from fsjoule.model import MIB
 from fsjoule.virtual.disks.loop_device import LoopDevice
@@ -204,7 +204,7 @@ def test_an_image_that_is_not_its_block_maps_is_told(tmp_path: Path, exporter: E
     packed = gzip.compress(CONTENT[:MIB], mtime=0)
     (tmp_path / "a.img.gz").write_bytes(packed[:-30])
     with pytest.raises(FailedError, match=r"a.img.gz is damaged"):
-        Image(str(tmp_path / "a.img.gz")).skip_to(2 * MIB)
+        ImageStream(str(tmp_path / "a.img.gz")).skip_to(2 * MIB)
     image.write_bytes(CONTENT[: MIB - 1] + b"?")
     with pytest.raises(LabError, match=r"the image is not the one of its block map: bytes 0 to 1048576 differ"):
         write_card(exporter, image, 60, BOARDS)
@@ -218,7 +218,7 @@ def test_an_image_that_is_not_its_block_maps_is_told(tmp_path: Path, exporter: E
 
 def test_a_card_that_has_another_content_than_was_written_is_told(card: Path) -> None:
     """As one that says it has more memory than it has."""
-    good, lost = (Part(begin, MIB, sha256(b"old." * (MIB // 4)).hexdigest()) for begin in (0, 4 * MIB + 512))
+    good, lost = (ByteRange(begin, MIB, sha256(b"old." * (MIB // 4)).hexdigest()) for begin in (0, 4 * MIB + 512))
     with card.open("r+b") as file:
         compare(file.fileno(), [good, lost])
         file.seek(5 * MIB)

@@ -32,7 +32,7 @@ from fsjoule.lab import (
     acquired_place,
     meter,
 )
-from fsjoule.lab.flashers import Card
+from fsjoule.lab.flashers import DiskImage
 from fsjoule.lab.place import Guard
 from fsjoule.lab.strategy import Status
 from fsjoule.model import ImageFacts
@@ -56,9 +56,9 @@ class _Image:
 class _Bench:
     strategy: BoardStrategy
     meter: MeterDriver
-    card: Card
+    card: DiskImage
 
-    def board(self, card: Card | None = None, *, coordinator: str = "") -> LabgridBoard:
+    def board(self, card: DiskImage | None = None, *, coordinator: str = "") -> LabgridBoard:
         assert self.strategy.target is not None
         return LabgridBoard(
             self.strategy.target,

@@ -8,7 +8,7 @@ from labgrid import Target
 
 from fsjoule.errors import ConfigError, LabError, Part
 from fsjoule.lab.facts import board_facts
-from fsjoule.lab.flashers import Card
+from fsjoule.lab.flashers import DiskImage
 from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
@@ -25,7 +25,7 @@ class LabgridBoard:
     def __init__(
         self,
         target: Target,
-        cards: Mapping[tuple[str, str], Card],
+        cards: Mapping[tuple[str, str], DiskImage],
         say: Callable[[str], None] = lambda _text: None,
         set_seed: Callable[[int], None] = lambda _seed: None,
         losses: Callable[[], tuple[str, ...]] = tuple,

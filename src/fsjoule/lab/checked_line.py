@@ -71,7 +71,7 @@ class CheckedLine:
         """A pattern of the end of the answer."""
         return rf"<{self.number}:(\d+):(\d*):([0-9a-f]*):(\d+)>"
 
-    def read(self, before: bytes, end: re.Match[bytes]) -> Answer | None:
+    def read(self, before: bytes, end: re.Match[bytes]) -> LineResult | None:
         """The answer from the console's output up to its end; None if it was damaged."""
         count, code, digest, told = (each.decode() for each in end.groups())
         if str(_sum(f"{count}:{code}:{digest}")) != told:
@@ -81,12 +81,12 @@ class CheckedLine:
         for output in (printed.replace(b"\r\n", b"\n"), printed):
             if not digest or hashlib.sha256(output).hexdigest().startswith(digest):
                 each = output.decode(errors="replace").split(f"<{self.number}\n")
-                return Answer(int(count), int(code) if code else None, (*each, *[""] * (int(count) - len(each))))
+                return LineResult(int(count), int(code) if code else None, (*each, *[""] * (int(count) - len(each))))
         return None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LineResult:
     """How many commands of a line have run, the exit code of the last (None: it was interrupted), and their outputs."""
 
     count: int

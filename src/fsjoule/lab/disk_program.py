@@ -65,7 +65,7 @@ class FailedError(Exception):
         self.transient = transient
 
 
-class Part(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes of an image or of a card, and the digest that they have; empty if it is not known."""
 
     begin: int
@@ -199,7 +199,7 @@ class _Streams:
         return b"".join(parts)
 
 
-class Image:
+class ImageStream:
     """An image, packed or not, that is read once from its begin to its end."""
 
     def __init__(self, path: str) -> None:
@@ -259,7 +259,7 @@ class Image:
         return content
 
 
-def mapped(block_map: str) -> tuple[int, str, list[Part]]:
+def mapped(block_map: str) -> tuple[int, str, list[ByteRange]]:
     """The image's size in bytes, the kind of its digests, and the ranges of a block map (bmap 1.2 to 2.0)."""
     name = Path(block_map).name
     try:
@@ -274,19 +274,21 @@ def mapped(block_map: str) -> tuple[int, str, list[Part]]:
         if version.partition(".")[0] not in {"1", "2"}:
             raise FailedError(f"{name} is of version {version or '(none)'}; versions 1 and 2 are known")
         size, block = int(values["ImageSize"]), int(values["BlockSize"])
-        parts: list[Part] = []
+        parts: list[ByteRange] = []
         for each in root.iter("Range"):
             first, _, last = (each.text or "").strip().partition("-")
             begin, end = int(first) * block, min((int(last or first) + 1) * block, size)
-            parts.append(Part(begin, end - begin, each.get("chksum") or each.get("sha1") or ""))
+            parts.append(ByteRange(begin, end - begin, each.get("chksum") or each.get("sha1") or ""))
     except (OSError, KeyError, ValueError, ET.ParseError) as error:
         raise FailedError(f"{name} is no block map: {error!r}") from error
     return size, kind, parts
 
 
-def write(descriptor: int, image: Image, parts: Iterable[Part], kind: str, size_bytes: int) -> list[Part]:
+def write(
+    descriptor: int, image: ImageStream, parts: Iterable[ByteRange], kind: str, size_bytes: int
+) -> list[ByteRange]:
     """Write these parts of the image; a length of -1 is to its end. Returns what was written, with its SHA-256."""
-    written: list[Part] = []
+    written: list[ByteRange] = []
     unsynced = 0
     for part in parts:
         image.skip_to(part.begin)
@@ -298,7 +300,7 @@ def write(descriptor: int, image: Image, parts: Iterable[Part], kind: str, size_
             if at + len(content) > size_bytes:
                 raise FailedError(f"the image is larger than the disk, which has {size_bytes} bytes")
             _write_at(descriptor, content, at)
-            written.append(Part(at, len(content), hashlib.sha256(content).hexdigest()))
+            written.append(ByteRange(at, len(content), hashlib.sha256(content).hexdigest()))
             if part.digest:
                 whole.update(content)
             at, left, unsynced = at + len(content), left - len(content) if left > 0 else left, unsynced + len(content)
@@ -318,7 +320,7 @@ def _write_at(descriptor: int, content: bytes, at: int) -> None:
         left, at = left[count:], at + count
 
 
-def compare(descriptor: int, written: Iterable[Part]) -> None:
+def compare(descriptor: int, written: Iterable[ByteRange]) -> None:
     """Read what was written from the medium. Raises FailedError if it has another content there."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     with mmap.mmap(-1, _CHUNK_BYTES + 2 * _PAGE_BYTES) as memory:
@@ -352,12 +354,12 @@ def run(request: dict[str, Any], answer: dict[str, Any]) -> None:
     answer["disk"] = disk
     if request["wanted"] is None:
         return
-    size, kind, parts = request["image_bytes"], "sha256", [Part(0, -1)]
+    size, kind, parts = request["image_bytes"], "sha256", [ByteRange(0, -1)]
     if request["map"]:
         size, kind, parts = mapped(request["map"])
     answer["objection"] = objection(disk, request["wanted"], size)
     if request["image"] and not answer["objection"]:
-        image = Image(request["image"])
+        image = ImageStream(request["image"])
         if request["map"] and image.size_bytes not in (-1, size):
             raise FailedError(f"the image has {image.size_bytes} bytes, its block map is of one of {size}")
         written = write(descriptor, image, parts, kind, disk["size_bytes"])

@@ -240,7 +240,7 @@ class SdMuxFlasher(DiskFlasher):
             self.mux.set_mode(mode)
 
 
-class Card(Protocol):
+class DiskImage(Protocol):
     """An image for the card (fsjoule.images makes it)."""
 
     @property
@@ -258,7 +258,7 @@ class NamedCard:
     facts: ImageFacts
 
 
-def check_boots(card: Card, board: str) -> None:
+def check_boots(card: DiskImage, board: str) -> None:
     """Raise ConfigError if `card`, made by fsjoule, has no boot loader; `board` starts the one on its card."""
     facts = card.facts
     if facts.recipe and not facts.has_boot_loader:

@@ -15,7 +15,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 from fsjoule.errors import ConfigError, ExporterError, LabError, PlaceHeldError
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, user
 from fsjoule.lab.environment import EnvironmentFile, missing_resources
-from fsjoule.lab.flashers import Card
+from fsjoule.lab.flashers import DiskImage
 from fsjoule.lab.placenames import check_usable
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.target import labgrid_target
@@ -113,7 +113,7 @@ def restart(environment_file: Path) -> None:
             strategy.power.on()
 
 
-def flash(environment_file: Path, card: Card) -> None:
+def flash(environment_file: Path, card: DiskImage) -> None:
     """Switch the board off and bring an image onto its card. Raises LabError."""
     with labgrid_target(environment_file) as target:
         strategy = _strategy(target)

@@ -25,7 +25,7 @@ from fsjoule.host.interrupts import hang_up, interruptible, nobody_reads, pendin
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, seen
 from fsjoule.lab.coordinator import Coordinator, connected, user
-from fsjoule.lab.notes import Content, Kind, Note, in_use, job_notes, one_run_only
+from fsjoule.lab.notes import Content, Note, NoteKind, in_use, job_notes, one_run_only
 from fsjoule.lab.place import HeldPlace, acquired_for_job
 from fsjoule.lab.placenames import BY_TAGS, find_place
 from fsjoule.lab.reservation import Wanted
@@ -122,7 +122,7 @@ def _recover(coordinator: Coordinator, *, end_s: float, say: Say) -> None:
     failed: LabError | None = None
     for left in job_notes(coordinator.address):
         try:
-            if not in_use(coordinator.address, left.place, Kind.JOB):
+            if not in_use(coordinator.address, left.place, NoteKind.JOB):
                 _clear(coordinator, left.place, end_s, say)
         except LabError as error:
             failed = failed or error
@@ -133,7 +133,7 @@ def _recover(coordinator: Coordinator, *, end_s: float, say: Say) -> None:
 def _clear(coordinator: Coordinator, name: str, end_s: float, say: Say) -> bool:
     """End what a killed job has left, and give its place back; returns whether that worked. Raises LabError."""
     try:
-        with one_run_only(coordinator.address, name, Kind.JOB) as note:
+        with one_run_only(coordinator.address, name, NoteKind.JOB) as note:
             left = note.left
             if left is None:
                 return True
@@ -167,7 +167,7 @@ def _end(address: str, left: Content, end_s: float, say: Say) -> None:
 def _has(address: str, job: Content) -> bool:
     """Whether the job lives and has its place. Another job may have it a moment later."""
     same = any((each.pid, each.place) == (job.pid, job.place) for each in job_notes(address))
-    return same and in_use(address, job.place, Kind.JOB)
+    return same and in_use(address, job.place, NoteKind.JOB)
 
 
 def _ask(address: str, name: str) -> Path:

@@ -34,7 +34,7 @@ _LOOK_S: Final = 0.1
 _GLANCE_S: Final = 1.0
 
 
-class Kind(StrEnum):
+class NoteKind(StrEnum):
     """Whose note it is; the value is the name of the folder."""
 
     RUN = "places"
@@ -92,7 +92,9 @@ class Note:
 
 
 @contextmanager
-def one_run_only(coordinator: str, name: str, kind: Kind = Kind.RUN, *, wait_s: float = _GLANCE_S) -> Generator[Note]:
+def one_run_only(
+    coordinator: str, name: str, kind: NoteKind = NoteKind.RUN, *, wait_s: float = _GLANCE_S
+) -> Generator[Note]:
     """The note of a place, removed at the end unless it tells to release.
 
     Raises PlaceHeldError if another process has it for longer than `wait_s`.
@@ -107,7 +109,7 @@ def one_run_only(coordinator: str, name: str, kind: Kind = Kind.RUN, *, wait_s: 
         yield note
 
 
-def in_use(coordinator: str, name: str, kind: Kind = Kind.RUN) -> bool:
+def in_use(coordinator: str, name: str, kind: NoteKind = NoteKind.RUN) -> bool:
     """Whether a living process on this computer has the note of a place."""
     path = _path(coordinator, name, kind)
     if not path.exists():
@@ -122,7 +124,7 @@ def in_use(coordinator: str, name: str, kind: Kind = Kind.RUN) -> bool:
 def job_notes(coordinator: str) -> list[Content]:
     """What the jobs on this computer, living or dead, have noted of this coordinator's places."""
     found: list[Content] = []
-    for path in sorted(_folder(Kind.JOB).glob(f"{glob.escape(_file(coordinator, ''))}*")):
+    for path in sorted(_folder(NoteKind.JOB).glob(f"{glob.escape(_file(coordinator, ''))}*")):
         try:
             content = _parsed(path.read_bytes())
         except OSError:
@@ -143,11 +145,11 @@ def _of(path: Path, descriptor: int, name: str) -> Generator[Note]:
         os.close(descriptor)
 
 
-def _path(coordinator: str, name: str, kind: Kind) -> Path:
+def _path(coordinator: str, name: str, kind: NoteKind) -> Path:
     return _folder(kind) / _file(coordinator, name)
 
 
-def _folder(kind: Kind) -> Path:
+def _folder(kind: NoteKind) -> Path:
     directory = state_dir() / kind
     directory.mkdir(exist_ok=True)
     return directory

@@ -16,9 +16,9 @@ from fsjoule.errors import ConfigError, ExporterError, FsjouleError, LabError, P
 from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab import states
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, may_use, since, user
-from fsjoule.lab.notes import Kind, Note, in_use, one_run_only
+from fsjoule.lab.notes import Note, NoteKind, in_use, one_run_only
 from fsjoule.lab.placenames import check_usable
-from fsjoule.lab.reservation import AT_ONCE, Turn, Wanted, reserved
+from fsjoule.lab.reservation import AT_ONCE, PlaceTurn, Wanted, reserved
 from fsjoule.model.places import PlaceHealth
 
 _EXPORTER_TIMEOUT_S: Final = 10.0
@@ -85,7 +85,7 @@ def acquired_for_job(
 
     with (
         reserved(wanted, say, name=name, usable=usable) as turn,
-        _held(turn.place, say, turn, Kind.JOB) as (held, note),
+        _held(turn.place, say, turn, NoteKind.JOB) as (held, note),
     ):
         yield held, note
 
@@ -99,7 +99,7 @@ def release_left(name: str, say: Say) -> None:
         held = HeldPlace(name, say)
         with ExitStack() as closing:
             closing.callback(held.close)
-            note = closing.enter_context(one_run_only(held.address, name, Kind.RUN, wait_s=_GLANCE_S))
+            note = closing.enter_context(one_run_only(held.address, name, NoteKind.RUN, wait_s=_GLANCE_S))
             held.give_back_left(note)
     except FsjouleError as error:
         say(f"warning: place {name!r} is not released: {error.what}")
@@ -120,7 +120,9 @@ def _is_ours_unused(coordinator: Coordinator, name: str) -> bool:
 
 
 @contextmanager
-def _held(name: str, say: Say, turn: Turn | None = None, kind: Kind = Kind.RUN) -> Generator[tuple[HeldPlace, Note]]:
+def _held(
+    name: str, say: Say, turn: PlaceTurn | None = None, kind: NoteKind = NoteKind.RUN
+) -> Generator[tuple[HeldPlace, Note]]:
     with ExitStack() as closing:
         held = HeldPlace(name, say)
         closing.callback(held.close)

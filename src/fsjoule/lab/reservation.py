@@ -59,14 +59,14 @@ def reserved(
     usable: Usable = _never,
     line_s: float = _LINE_S,
     expires_s: float = _EXPIRES_S,
-) -> Generator[Turn]:
+) -> Generator[PlaceTurn]:
     """Wait for one of the places that are wanted, or for the one called `name` (`+TOKEN`: the user's own reservation).
 
     `usable` says whether a place needs no reservation, because it is ours already. What is awaited is said every
     `line_s` seconds. The reservation is cancelled at the end of the body at the latest, unless it is the user's own.
     Raises ConfigError if there is no such place, PlaceHeldError or LabError if none is free in time.
     """
-    turn = Turn(wanted, say, name, expires_s)
+    turn = PlaceTurn(wanted, say, name, expires_s)
     try:
         with interruptible():
             turn.wait(usable, line_s)
@@ -76,7 +76,7 @@ def reserved(
             turn.close()
 
 
-class Turn:
+class PlaceTurn:
     """A reservation. `place` is the full name of the place that may be acquired; `allocated`: by the reservation."""
 
     def __init__(self, wanted: Wanted, say: Say, name: str = "", expires_s: float = _EXPIRES_S) -> None:

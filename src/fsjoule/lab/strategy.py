@@ -23,7 +23,7 @@ from fsjoule.errors import BoardError, ConfigError, FsjouleError, LabError, Part
 from fsjoule.lab import arguments
 from fsjoule.lab.boot_watch import BootWatch
 from fsjoule.lab.console import ConsoleRecorder, steady
-from fsjoule.lab.flashers import Card, FlasherProtocol, KernelKeeper, check_boots, named_card
+from fsjoule.lab.flashers import DiskImage, FlasherProtocol, KernelKeeper, check_boots, named_card
 from fsjoule.lab.place import Guard
 from fsjoule.lab.shell import PANIC, BoardShell, LabgridShell
 from fsjoule.lab.ssh import SshConnection, SshServer
@@ -115,7 +115,7 @@ class BoardStrategy(Strategy):
         self.console: Any  # labgrid binds it, as the next two
         self.shell: Any
         self.flasher: Any
-        self.card: Card | None = None
+        self.card: DiskImage | None = None
         self.guard = Guard()
         self.status = Status.unknown
         self.recorder = ConsoleRecorder(self.console)

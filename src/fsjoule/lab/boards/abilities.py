@@ -15,7 +15,7 @@ _COMMAND: Final = re.compile(r"^(\w+)\s+- ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class FlashingWay:
     """A way to write a board's card; `lacks` are what the boot loader has not got for it."""
 
     name: str
@@ -27,7 +27,7 @@ class Way:
 class Abilities:
     """Ways of flashing, and ways to find the kernel. `prompt`, `delay_s`: None if unknown."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[FlashingWay, ...]
     boots: tuple[str, ...]
     prompt: str | None = None
     delay_s: int | None = None
@@ -63,7 +63,7 @@ def parse_config(text: str) -> dict[str, str]:
 
 def abilities_of(config: Mapping[str, str]) -> Abilities:
     there = {option for option, value in config.items() if value == "y"}
-    ways = tuple(Way(name, _lacking(options, there, "CONFIG_"), remark) for name, options, _, remark in _WAYS)
+    ways = tuple(FlashingWay(name, _lacking(options, there, "CONFIG_"), remark) for name, options, _, remark in _WAYS)
     boots = tuple(name for name, options, _ in _BOOTS if any(config.get(option) == "y" for option in options))
     delay = config.get("BOOTDELAY")
     return Abilities(ways, boots, config.get("SYS_PROMPT"), None if delay is None else int(delay))
@@ -84,7 +84,7 @@ def abilities_by_help(help_text: str) -> Abilities:
     """The same from a running U-Boot. Fastboot is one command for all lines."""
     there = commands_in(help_text)
     ways = tuple(
-        Way(
+        FlashingWay(
             name,
             _lacking(commands, there, "the command "),
             _TOLD_BY_HELP if "fastboot" in commands and "fastboot" in there else remark,

@@ -21,7 +21,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.kernels.recipe import BOARDS, Recipe, load_recipe, recipes_folder
 from fsjoule.lab import EnvironmentFile, missing_drivers, read_environment
 from fsjoule.lab.boards.abilities import Abilities
-from fsjoule.lab.boards.files import TO_CHANGE, Console, card_devices, console_of, paths_of
+from fsjoule.lab.boards.files import TO_CHANGE, SerialConsole, card_devices, console_of, paths_of
 from fsjoule.lab.boards.ways import lacks_ssh_server, ssh_advice
 from fsjoule.lab.instruments import MARK_LINE_DRIVER
 from fsjoule.model import MIB
@@ -210,7 +210,7 @@ def _board(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:
             yield Problem(file, what, "correct it if the board has less", _line(file, "memory_mib"))
 
 
-def _marks(environment: EnvironmentFile, console: Console) -> Iterator[Problem]:
+def _marks(environment: EnvironmentFile, console: SerialConsole) -> Iterator[Problem]:
     profile, file = environment.profile, environment.path
     on_console = profile.mark_device == f"/dev/{console.device}"
     if on_console and not profile.marks_on_console:

@@ -43,7 +43,7 @@ _ROOT_HUB: Final = "1d6b"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExporterNeed:
     """Something that an exporter needs: whether it is there, and what to do if not."""
 
     name: str
@@ -55,12 +55,12 @@ class Part:
 class Computer:
     """Findings on this computer. `meters` are serial ports on which a meter was heard."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ExporterNeed, ...]
     devices: tuple[UsbDevice, ...]
     meters: tuple[str, ...]
 
     @property
-    def missing(self) -> list[Part]:
+    def missing(self) -> list[ExporterNeed]:
         return [part for part in self.parts if not part.there]
 
     @property
@@ -98,23 +98,23 @@ def check_computer(
     return Computer((*_programs(environment), _rules(root), *_groups(), *_devices(devices)), tuple(devices), meters)
 
 
-def _programs(environment: Mapping[str, str]) -> Iterator[Part]:
+def _programs(environment: Mapping[str, str]) -> Iterator[ExporterNeed]:
     folders = [str(Path(sys.executable).parent), environment.get("PATH", os.defpath), *_DAEMONS]
     for name, purpose, install in _PROGRAMS:
         found = shutil.which(name, path=os.pathsep.join(folders))
-        yield Part(name, found is not None, found or f"{purpose}: {install}")
+        yield ExporterNeed(name, found is not None, found or f"{purpose}: {install}")
 
 
-def _rules(root: Path) -> Part:
+def _rules(root: Path) -> ExporterNeed:
     files = [file for folder in _RULES for file in sorted((root / folder).glob("*.rules"))]
     found = next((file for file in files if _RULE in file.read_text(errors="replace")), None)
     hint = "without them only root may switch it: apt-get install usbsdmux"
-    return Part("udev's rules for a USB-SD-Mux", found is not None, str(found) if found else hint)
+    return ExporterNeed("udev's rules for a USB-SD-Mux", found is not None, str(found) if found else hint)
 
 
-def _groups() -> Iterator[Part]:
+def _groups() -> Iterator[ExporterNeed]:
     if os.geteuid() == 0:
-        yield Part("groups", there=True, remark="you are root, who needs none")
+        yield ExporterNeed("groups", there=True, remark="you are root, who needs none")
         return
     own = {*os.getgroups(), os.getegid()}
     for name, purpose in _GROUPS.items():
@@ -122,23 +122,25 @@ def _groups() -> Iterator[Part]:
             member = grp.getgrnam(name).gr_gid in own
         except KeyError:
             member = False
-        yield Part(
+        yield ExporterNeed(
             f"group {name}", member, purpose if member else f"{purpose}: sudo usermod -aG {name} $USER, then log in"
         )
 
 
-def _devices(devices: Collection[UsbDevice]) -> Iterator[Part]:
+def _devices(devices: Collection[UsbDevice]) -> Iterator[ExporterNeed]:
     serial = [device for device in devices if device.kind == "serial"]
-    yield Part(
+    yield ExporterNeed(
         "a USB serial adapter",
         bool(serial),
         ", ".join(tty for device in serial for tty in device.ttys) or "the console's and the meter's: plug them in",
     )
     card = [device for device in devices if device.kind not in ("", "serial")]
-    yield Part("an SD mux", bool(card), ", ".join(device.kind for device in card) or "plug it in, if the board has one")
+    yield ExporterNeed(
+        "an SD mux", bool(card), ", ".join(device.kind for device in card) or "plug it in, if the board has one"
+    )
     for device in card:
         if device.is_mux and not device.sgs:
-            yield Part(
+            yield ExporterNeed(
                 f"SCSI device of the mux {device.serial}", there=False, remark="load the kernel's module: modprobe sg"
             )
     for number, times in Counter(device.serial for device in serial).items():
@@ -146,7 +148,9 @@ def _devices(devices: Collection[UsbDevice]) -> Iterator[Part]:
             what = (
                 f"{times} adapters with the serial number {number!r}" if number else "an adapter without serial number"
             )
-            yield Part(what, there=False, remark="match it by its socket instead (ID_PATH, see labgrid-suggest)")
+            yield ExporterNeed(
+                what, there=False, remark="match it by its socket instead (ID_PATH, see labgrid-suggest)"
+            )
 
 
 def _only(devices: Collection[UsbDevice]) -> str:

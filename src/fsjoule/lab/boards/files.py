@@ -10,7 +10,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, StorageError
 from fsjoule.kernels.recipe import LED_MODULE, MARK_LED, Recipe
-from fsjoule.lab.boards.ways import CONSOLE, MUX_RESOURCE, SDMUX, Shell, Way, filled, regular, shell, way
+from fsjoule.lab.boards.ways import CONSOLE, MUX_RESOURCE, SDMUX, CardAccess, ShellConfig, filled, regular, shell, way
 from fsjoule.model import MarkLine
 
 # Stands in a file until somebody writes the true value; `fsjoule board check` finds it.
@@ -58,7 +58,7 @@ class CardDevices:
 
 
 @dataclass(frozen=True, slots=True)
-class Console:
+class SerialConsole:
     device: str
     speed: int
 
@@ -73,14 +73,14 @@ def card_devices(recipe: Recipe) -> CardDevices:
     return CardDevices(found["disk"], f"/dev/{found['disk']}{found['p']}{int(found['number']) + 1}")
 
 
-def console_of(recipe: Recipe) -> Console:
+def console_of(recipe: Recipe) -> SerialConsole:
     """The console that the recipe tells the kernel. Raises ConfigError without one."""
     found = next(filter(None, map(_CONSOLE.fullmatch, recipe.boot.arguments)), None)
     if found is None:
         raise ConfigError(
             f"{recipe.file}: boot.arguments name no console with its speed", hint="add console=ttyS0,115200"
         )
-    return Console(found["device"], int(found["speed"]))
+    return SerialConsole(found["device"], int(found["speed"]))
 
 
 def board_files(
@@ -196,7 +196,7 @@ def _meter(recipe: Recipe, wired: Wired) -> str:
     return f"{driver}{_MARK_LINE}"
 
 
-def _environment(name: str, recipe: Recipe, flashed: Way, reached: Shell, wired: Wired) -> str:
+def _environment(name: str, recipe: Recipe, flashed: CardAccess, reached: ShellConfig, wired: Wired) -> str:
     assert recipe.board is not None
     devices = card_devices(recipe)
     loader = "        boot_loader: true\n" if recipe.boot_loader.pieces else ""

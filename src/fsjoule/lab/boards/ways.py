@@ -25,7 +25,7 @@ _BOARD: Final = "{board}"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class CardAccess:
     """`place` completes "with its card ..."; `drivers` are lines of the environment file, `resource` the exporter's."""
 
     place: str
@@ -33,9 +33,9 @@ class Way:
     resource: str
 
 
-def _mux(place: str, driver: str, resource: str) -> Way:
+def _mux(place: str, driver: str, resource: str) -> CardAccess:
     drivers = f"      {driver}: {{}}\n      USBStorageDriver: {{}}\n      SdMuxFlasher:\n        write_timeout: 900\n"
-    return Way(place, drivers, f"  {resource}:\n    match:\n      ID_SERIAL_SHORT: '{_NAME}'\n")
+    return CardAccess(place, drivers, f"  {resource}:\n    match:\n      ID_SERIAL_SHORT: '{_NAME}'\n")
 
 
 _MUXES: Final = {
@@ -45,14 +45,14 @@ _MUXES: Final = {
 }
 _OF_ANY_BOARD: Final = {
     **_MUXES,
-    KEPT: Way("in the board, written by hand", "      KeptCard: {}\n", ""),
-    IN_PLACE: Way("in the board, written by hand once", "      InPlaceFlasher: {}\n", ""),
+    KEPT: CardAccess("in the board, written by hand", "      KeptCard: {}\n", ""),
+    IN_PLACE: CardAccess("in the board, written by hand once", "      InPlaceFlasher: {}\n", ""),
 }
 MUX_RESOURCE: Final = _MUXES[SDMUX].resource
 WAYS: Final = (*_MUXES, UMS, FASTBOOT, _FASTBOOT_UDP, TFTP, IN_PLACE, KEPT)
 
 
-def way(name: str, board: BoardKind, card: str) -> Way:
+def way(name: str, board: BoardKind, card: str) -> CardAccess:
     """The way of this name for a board, whose kernel calls its card `card` (mmcblk0).
 
     Raises ConfigError for an unknown one, or one that the board cannot do.
@@ -85,7 +85,7 @@ def way(name: str, board: BoardKind, card: str) -> Way:
         disk_link: /dev/disk/by-path/{_NAME}
 """
     resource = "  ## The disk that appears while U-Boot offers the card; labgrid-suggest shows its ID_PATH then.\n"
-    return Way(
+    return CardAccess(
         "in the board, which offers it over USB", drivers,
         f"{resource}  usb:\n    cls: USBMassStorage\n    match:\n      ID_PATH: '{_NAME}'\n",
     )  # fmt: skip
@@ -118,7 +118,7 @@ def _u_boot(board: BoardKind) -> str:
 """
 
 
-def _tftp(board: BoardKind, card: str) -> Way:
+def _tftp(board: BoardKind, card: str) -> CardAccess:
     drivers = f"""\
 {_u_boot(board)}\
       TFTPProviderDriver: {{}}
@@ -131,31 +131,31 @@ def _tftp(board: BoardKind, card: str) -> Way:
     internal: /srv/tftp/{_BOARD}/
     external: {_BOARD}/
 """
-    return Way("in the board, whose U-Boot writes it", drivers, resource)
+    return CardAccess("in the board, whose U-Boot writes it", drivers, resource)
 
 
-def _fastboot(board: BoardKind, line: str, resource: str) -> Way:
+def _fastboot(board: BoardKind, line: str, resource: str) -> CardAccess:
     drivers = f"""\
 {_u_boot(board)}\
       AndroidFastbootDriver: {{}}
       FastbootFlasher:
         command: fastboot {line}
 """
-    return Way("in the board, whose U-Boot writes it", drivers, resource)
+    return CardAccess("in the board, whose U-Boot writes it", drivers, resource)
 
 
 @dataclass(frozen=True, slots=True)
-class Shell:
+class ShellConfig:
     """How programs are started on the board: lines of the environment file."""
 
     resources: str = ""
     drivers: str = ""
 
 
-def shell(name: str, recipe: Recipe) -> Shell:
+def shell(name: str, recipe: Recipe) -> ShellConfig:
     """The shell of this name. Raises ConfigError for an unknown one, and for ssh with a card that has no ssh server."""
     if name == CONSOLE:
-        return Shell()
+        return ShellConfig()
     if name != SSH:
         raise ConfigError.unknown("shell", name, SHELLS)
     if lacking := lacks_ssh_server(recipe):
@@ -166,7 +166,7 @@ def shell(name: str, recipe: Recipe) -> Shell:
       # '': the address is learned after each login. Write it here if it never changes.
       NetworkService: {address: '', username: root}
 """
-    return Shell(resources, f"      SSHDriver: {{}}\n{server}")
+    return ShellConfig(resources, f"      SSHDriver: {{}}\n{server}")
 
 
 def lacks_ssh_server(recipe: Recipe) -> str:
