@@ -18,7 +18,7 @@ from kernelci_server import KBUILD, RUNTIME, TOKEN, KernelCI, digest, kernelci_s
 
 from fsjoule.ci.kernelci import poll as poller
 from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, Api
-from fsjoule.ci.kernelci.job import Job, bring_kernel, check_source, definition_of
+from fsjoule.ci.kernelci.job import KernelCIJob, bring_kernel, check_source, definition_of
 from fsjoule.ci.kernelci.kcidb import Kcidb, kcidb_of
 from fsjoule.errors import ConfigError, KernelCIError, LabError
 from fsjoule.host import process
@@ -84,7 +84,7 @@ def a_poller(
         seed=None,
         environment=environment,
     )
-    lab = poller.Lab(RUNTIME, platform, environment, results, choice, (), "mylab", 3600)
+    lab = poller.KernelCILab(RUNTIME, platform, environment, results, choice, (), "mylab", 3600)
     return poller.Poller(Api(kernelci.api, TOKEN), lab, kcidb, say, again_s=0.01)
 
 
@@ -168,7 +168,7 @@ def test_files_arrive_whole_under_the_names_of_a_build_folder_and_without_a_toke
     sums = {part: digest(tmp_path / url.rpartition("/")[2]) for part, url in parts.items()}
     kernelci.job(7, parts, sha256=sums)
     [name] = [name for name in kernelci.files if "pull_labs_jobs" in name]
-    job = Job("7" * 24, "job", f"{kernelci.url}{name}", "v6.13-rc2/../x", None)
+    job = KernelCIJob("7" * 24, "job", f"{kernelci.url}{name}", "v6.13-rc2/../x", None)
     folder = bring_kernel(job, definition_of(job), tmp_path / "into")
     assert folder == tmp_path / "into" / "kernel"
     assert {each.name: each.read_bytes() for each in folder.iterdir() if each.suffix != ".json"} == {
@@ -293,7 +293,7 @@ def test_a_revision_names_no_folder(kernelci: KernelCI, parts: dict[str, str], t
     kernelci.job(7, parts)
     [name] = [name for name in kernelci.files if "pull_labs_jobs" in name]
     for revision in ("..", "v" * 300):
-        job = Job("7" * 24, "job", f"{kernelci.url}{name}", revision, None)
+        job = KernelCIJob("7" * 24, "job", f"{kernelci.url}{name}", revision, None)
         assert bring_kernel(job, definition_of(job), tmp_path / "into") == tmp_path / "into" / "kernel"
     assert {each.name for each in (tmp_path / "into").iterdir()} == {"kernel"}
 

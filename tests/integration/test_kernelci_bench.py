@@ -15,7 +15,7 @@ from fresh_boots import kernel_folder
 from kernelci_server import KCIDB_TOKEN, RUNTIME, TOKEN, KernelCI, kernelci_server
 
 from fsjoule.ci.kernelci.api import Api
-from fsjoule.ci.kernelci.poll import Lab, Poller
+from fsjoule.ci.kernelci.poll import KernelCILab, Poller
 from fsjoule.errors import KernelCIError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
@@ -64,7 +64,7 @@ class Board:
             environment=environment,
         )
         results = self.folder / "results"
-        lab = Lab(RUNTIME, "qemu", environment, results, choice, options, "mylab", 3600)
+        lab = KernelCILab(RUNTIME, "qemu", environment, results, choice, options, "mylab", 3600)
         return Poller(Api(self.server.api, TOKEN), lab, None, self.said.append, again_s=0.01)
 
     def ended(self, number: str) -> tuple[str, str, str]:

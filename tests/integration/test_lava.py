@@ -18,7 +18,7 @@ from fresh_boots import kernel_folder
 
 from fsjoule.ci.lava import guard, helpers, settings
 from fsjoule.ci.lava.device import device_dictionary, device_template
-from fsjoule.ci.lava.job import Job, suite_job
+from fsjoule.ci.lava.job import LavaJob, suite_job
 from fsjoule.ci.lava.signals import safe
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.process_ref import ProcessRef
@@ -84,7 +84,7 @@ def test_names_are_what_lava_takes() -> None:
 
 
 def test_a_helper_carries_its_settings_and_splits_as_it_was_put_together() -> None:
-    bench = settings.Bench("board 1", Path("/env/a b.yaml"), {"LG_COORDINATOR": "lab:20408", "PATH": "/a b:/c"}, 60)
+    bench = settings.LavaBoard("board 1", Path("/env/a b.yaml"), {"LG_COORDINATOR": "lab:20408", "PATH": "/a b:/c"}, 60)
     device = yaml.safe_load(device_dictionary(bench, Path("/runs"), "imx6ul"))
     assert device["devicetype"] == "imx6ul"
     command = device["commands"]["power_off"]
@@ -103,7 +103,7 @@ def test_a_setting_needs_name_and_value() -> None:
 
 @pytest.mark.parametrize(("text", "priority"), [("high", "high"), ("0", 0), ("100", 100)])
 def test_a_job_has_the_priority_that_lava_takes(text: str, priority: object) -> None:
-    assert yaml.safe_load(suite_job(Job("job", (), "imx6ul", priority=text)))["priority"] == priority
+    assert yaml.safe_load(suite_job(LavaJob("job", (), "imx6ul", priority=text)))["priority"] == priority
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_job_says_what_its_board_does_without(fsjoule: CommandLine, tmp_path: 
     [test] = yaml.safe_load(text)["actions"][-1]["test"]["definitions"]
     assert test["repository"]["metadata"]["description"].endswith(f"; {NO_METER}")
     assert not fsjoule("lava", "job", "--lg-env", ENVIRONMENT).out.startswith("#")
-    bench = settings.Bench("desk", ENVIRONMENT, {})
+    bench = settings.LavaBoard("desk", ENVIRONMENT, {})
     assert device_dictionary(bench, Path("/runs"), "imx6ul", [NO_METER]).startswith(f"# {NO_METER}\n")
     assert f"\n   {NO_METER} #}}" in device_template(bench, Path("/runs"), [NO_METER])
 
@@ -227,12 +227,12 @@ def ours(_place: str) -> bool:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> settings.Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> settings.LavaBoard:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
-    return settings.Bench("desk", ENVIRONMENT, {})
+    return settings.LavaBoard("desk", ENVIRONMENT, {})
 
 
-def test_a_place_of_another_job_is_refused(bench: settings.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_of_another_job_is_refused(bench: settings.LavaBoard, monkeypatch: pytest.MonkeyPatch) -> None:
     me, other = ProcessRef.of(os.getpid()), ProcessRef.of(1)
     assert me is not None
     assert other is not None
@@ -243,7 +243,7 @@ def test_a_place_of_another_job_is_refused(bench: settings.Bench, monkeypatch: p
     assert guard.Record.read("desk") == guard.Record(other, me, {})
 
 
-def test_a_helper_whose_job_has_ended_does_nothing(bench: settings.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_helper_whose_job_has_ended_does_nothing(bench: settings.LavaBoard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAVA_JOB_ID", "7")
     with pytest.raises(LabError, match="the job has ended"):
         guard.watch(bench)
@@ -269,7 +269,7 @@ def is_complete(_name: str, *, wait_s: float) -> None:
 
 
 def test_a_board_whose_outlet_is_not_there_yet_is_switched_off_all_the_same(
-    bench: settings.Bench, monkeypatch: pytest.MonkeyPatch
+    bench: settings.LavaBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "_LOOK_S", 0.0)
     done: list[str] = []
@@ -288,7 +288,7 @@ def test_a_board_whose_outlet_is_not_there_yet_is_switched_off_all_the_same(
 
 
 def test_a_place_is_released_even_if_its_board_cannot_be_switched_off(
-    bench: settings.Bench, monkeypatch: pytest.MonkeyPatch
+    bench: settings.LavaBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released: list[str] = []
 

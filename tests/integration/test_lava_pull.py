@@ -19,7 +19,7 @@ from command_line import CommandLine, command_line
 from results_factory import MadeRun, make_run
 
 from fsjoule.ci.lava.kept import folder_lines, kept_in, measurement_lines, run_lines
-from fsjoule.ci.lava.pull import Server, _log, pull
+from fsjoule.ci.lava.pull import LavaServer, _log, pull
 from fsjoule.ci.lava.signals import Signals
 from fsjoule.errors import ConfigError, LavaError, ResultError
 from fsjoule.host.paths import project_dir
@@ -106,7 +106,7 @@ def test_a_log_without_the_run_folder_gives_all_figures_and_says_that_it_has_no_
 ) -> None:
     made = make_run()
     lava.has(7, log_of(made, tmp_path / "gone"))
-    pulled = pull(Server(lava.url), 7, tmp_path / "results")
+    pulled = pull(LavaServer(lava.url), 7, tmp_path / "results")
     assert (pulled.whole, pulled.known, pulled.measurements) == (False, False, len(made.measurements))
     found = load_run(pulled.path)
     assert found.measurements == made.measurements
@@ -114,7 +114,7 @@ def test_a_log_without_the_run_folder_gives_all_figures_and_says_that_it_has_no_
     assert replace(found.run, job=None, measurements=()) == replace(made.run, measurements=())
     assert found.trace(1) is None
     assert "pulled from its log, without traces" in fsjoule("show", pulled.path).out
-    again = pull(Server(lava.url), 7, tmp_path / "results")
+    again = pull(LavaServer(lava.url), 7, tmp_path / "results")
     assert (again.known, again.whole) == (True, False)
     done = fsjoule("index", "import", pulled.path, "--index", f"sqlite:///{tmp_path}/index.db")
     assert done.code == 0, done.err
@@ -175,7 +175,7 @@ def test_a_server_of_another_kind_is_named(
     lava.has(7, [])
     lava.answers[f"/api/v0.2/{path}"] = answer
     with pytest.raises(LavaError, match=words):
-        pull(Server(lava.url), 7, tmp_path)
+        pull(LavaServer(lava.url), 7, tmp_path)
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path, fsjoule: CommandLine) -> None:
@@ -204,14 +204,14 @@ def test_the_token_is_sent_although_netrc_knows_a_password_for_the_server(
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     lava.has(7, log_of(make_run(), tmp_path / "gone"))
     lava.private = True
-    assert pull(Server(lava.url, TOKEN), 7, tmp_path).measurements
+    assert pull(LavaServer(lava.url, TOKEN), 7, tmp_path).measurements
 
 
 def test_a_server_that_never_comes_to_an_end_is_given_up(lava: Lava, tmp_path: Path) -> None:
     lava.has(7, [])
     lava.byte_s = 0.5
     with pytest.raises(LavaError, match="took longer than 1 s"):
-        pull(Server(lava.url, answer_limit_s=1.0), 7, tmp_path)
+        pull(LavaServer(lava.url, answer_limit_s=1.0), 7, tmp_path)
 
 
 @pytest.mark.parametrize("sign", [b"[", b"{a: ", b"- "])
@@ -224,7 +224,7 @@ def test_a_log_that_is_nested_deep_ends_no_process(sign: bytes) -> None:
 
 def test_a_folder_that_cannot_be_one_is_not_looked_for(lava: Lava, tmp_path: Path) -> None:
     lava.has(7, log_of(make_run(), Path("a\0b")))
-    assert not pull(Server(lava.url), 7, tmp_path).whole
+    assert not pull(LavaServer(lava.url), 7, tmp_path).whole
 
 
 def test_a_run_that_is_being_fetched_is_no_run_yet(lava: Lava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_a_run_that_is_being_fetched_is_no_run_yet(lava: Lava, tmp_path: Path, m
         return load_run(path)
 
     monkeypatch.setattr("fsjoule.ci.lava.pull.load_run", imports_meanwhile)
-    pulled = pull(Server(lava.url), 7, tmp_path)
+    pulled = pull(LavaServer(lava.url), 7, tmp_path)
     assert find_runs([tmp_path]) == ([pulled.path.resolve()], [])
 
 
@@ -302,14 +302,14 @@ def test_a_run_that_a_second_job_has_resumed_is_pulled_whole_and_stays_the_first
     *earlier, last = made.measurements
     begun = replace(made, run=replace(made.run, status=RunStatus.ABORTED), measurements=tuple(earlier))
     lava.has(7, log_of(begun, tmp_path / "gone"))
-    assert pull(Server(lava.url), 7, tmp_path / "results").measurements == len(earlier)
+    assert pull(LavaServer(lava.url), 7, tmp_path / "results").measurements == len(earlier)
     said: list[str] = []
     signals = Signals(said.append)
     signals.opened(replace(of_job(made), measurements=()), tmp_path / "gone", earlier)
     signals.stored(last)
     signals.closed(of_job(made))
     lava.has(8, said)
-    pulled = pull(Server(lava.url), 8, tmp_path / "results")
+    pulled = pull(LavaServer(lava.url), 8, tmp_path / "results")
     found = load_run(pulled.path)
     assert (pulled.known, [each.name for each in (tmp_path / "results").iterdir()]) == (False, [pulled.path.name])
     assert found.measurements == made.measurements
@@ -323,6 +323,6 @@ def test_a_run_folder_with_traces_is_not_given_up_for_a_log_without(lava: Lava, 
     here.add(made.measurements[0], made.traces[made.measurements[0].number], {})
     here.finish(of_job(made))
     lava.has(7, log_of(made, tmp_path / "gone"))
-    pulled = pull(Server(lava.url), 7, tmp_path)
+    pulled = pull(LavaServer(lava.url), 7, tmp_path)
     assert (pulled.path, pulled.known, pulled.whole, pulled.measurements) == (here.path, True, True, 1)
     assert load_run(here.path).trace(made.measurements[0].number) is not None

@@ -16,33 +16,33 @@ from fsjoule.model import RunStatus
 @pytest.mark.parametrize(
     ("code", "run", "output", "outcome"),
     [
-        (0, {"status": RunStatus.COMPLETE}, "", poller.Outcome("pass")),
-        (1, {"status": RunStatus.COMPLETE}, "", poller.Outcome("fail")),
+        (0, {"status": RunStatus.COMPLETE}, "", poller.JobOutcome("pass")),
+        (1, {"status": RunStatus.COMPLETE}, "", poller.JobOutcome("fail")),
         (
             4,
             {"status": RunStatus.COMPLETE},
             "ERROR: old\nERROR: the meter is silent\n  hint\n",
-            poller.Outcome("incomplete", "Infrastructure", "the meter is silent"),
+            poller.JobOutcome("incomplete", "Infrastructure", "the meter is silent"),
         ),
         (
             4,
             {"status": RunStatus.ABORTED, "abort_reason": "no board"},
             "ERROR: x\n",
-            poller.Outcome("incomplete", "Infrastructure", "no board"),
+            poller.JobOutcome("incomplete", "Infrastructure", "no board"),
         ),
         (
             4,
             {"status": RunStatus.ABORTED, "abort_reason": "it did not boot: Kernel panic - x"},
             "",
-            poller.Outcome("fail"),
+            poller.JobOutcome("fail"),
         ),
-        (2, None, "ERROR: no f2fs\n", poller.Outcome("incomplete", "invalid_job_params", "no f2fs")),
-        (70, None, "", poller.Outcome("incomplete", "Infrastructure", "the bench ended with exit code 70")),
-        (None, None, "", poller.Outcome("incomplete", "Infrastructure", "the bench took too long")),
+        (2, None, "ERROR: no f2fs\n", poller.JobOutcome("incomplete", "invalid_job_params", "no f2fs")),
+        (70, None, "", poller.JobOutcome("incomplete", "Infrastructure", "the bench ended with exit code 70")),
+        (None, None, "", poller.JobOutcome("incomplete", "Infrastructure", "the bench took too long")),
     ],
 )
 def test_a_benchs_end_in_kernelcis_words(
-    code: int | None, run: dict[str, Any] | None, output: str, outcome: poller.Outcome, tmp_path: Path
+    code: int | None, run: dict[str, Any] | None, output: str, outcome: poller.JobOutcome, tmp_path: Path
 ) -> None:
     (tmp_path / "bench.log").write_text(output)
     found = None if run is None else dataclasses.replace(make_run().run, **run)

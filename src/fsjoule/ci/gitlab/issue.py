@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from fsjoule.ci.gitlab.note import Job, links
+from fsjoule.ci.gitlab.note import GitLabJob, links
 from fsjoule.ci.gitlab.server import TOKEN_VARIABLE, inert, needed, signed_in
 from fsjoule.errors import ConfigError
 from fsjoule.report.markdown import without_mentions
@@ -45,7 +45,7 @@ def issues_of(variables: Mapping[str, str]) -> Issues | str:
     return Issues(needed(variables, "CI_SERVER_URL"), needed(variables, "CI_PROJECT_ID"), token)
 
 
-def issue_of(told: str, job: Job) -> Issue:
+def issue_of(told: str, job: GitLabJob) -> Issue:
     """The issue of what `fsjoule bisect --markdown` wrote. Raises ConfigError for another text."""
     first, _, rest = told.partition("\n")
     if _MARKER.fullmatch(first) is None:

@@ -57,7 +57,7 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class FetchedRuns:
     """Counts of run folders fetched and already there; `problems` names those left out, and why."""
 
     fetched: int
@@ -99,7 +99,7 @@ def push_runs(where: Registry, paths: Iterable[Path]) -> Pushed:
     return Pushed(uploaded, known_before, tuple(problems))
 
 
-def pull_runs(where: Registry, into: Path, *, most: int, most_bytes: int = _MOST_BYTES) -> Pulled:
+def pull_runs(where: Registry, into: Path, *, most: int, most_bytes: int = _MOST_BYTES) -> FetchedRuns:
     """Download those of the `most` newest run folders that are not in the folder `into` yet.
 
     A folder that has more than `most_bytes`, cannot be unpacked or is not a run is named and left out. Raises
@@ -123,7 +123,7 @@ def pull_runs(where: Registry, into: Path, *, most: int, most_bytes: int = _MOST
                     problems.append(f"{name}: the registry has no {_FILE} of it")
     except OSError as error:
         raise StorageError(f"{into} could not be written: {error.strerror or error}") from error
-    return Pulled(fetched, len(wanted) - len(missing), tuple(problems))
+    return FetchedRuns(fetched, len(wanted) - len(missing), tuple(problems))
 
 
 def _pull(project: Project, name: str, into: Path, most_bytes: int) -> None:

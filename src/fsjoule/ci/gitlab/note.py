@@ -30,7 +30,7 @@ class MergeRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class GitLabJob:
     """Where a note comes from; empty where GitLab does not say."""
 
     url: str = ""
@@ -56,17 +56,17 @@ def merge_request_of(variables: Mapping[str, str]) -> MergeRequest | str:
     )
 
 
-def job_of(variables: Mapping[str, str], url: str, beside: Path) -> Job:
+def job_of(variables: Mapping[str, str], url: str, beside: Path) -> GitLabJob:
     """The pipeline that GitLab's variables name, and the job that measured.
 
     That is `url`, else what the job left beside its answer. Raises ConfigError, ResultError.
     """
     if not url and (left := text_of_a_job(beside.with_name(_JOB_FILE))) and _JOB.fullmatch(left.strip()):
         url = left.strip()
-    return Job(url, variables.get("CI_PIPELINE_URL", ""), variables.get("CI_COMMIT_SHORT_SHA", ""))
+    return GitLabJob(url, variables.get("CI_PIPELINE_URL", ""), variables.get("CI_COMMIT_SHORT_SHA", ""))
 
 
-def note_text(told: str | None, job: Job, annotations: str | None = None) -> str:
+def note_text(told: str | None, job: GitLabJob, annotations: str | None = None) -> str:
     """The note: the gate's text, or why there is none, and links; also those of the job's `annotations`.
 
     Raises ConfigError if they are damaged.
@@ -89,7 +89,7 @@ def _annotated(annotations: str | None) -> Iterator[str]:
         raise ConfigError("the job's annotations are damaged", hint="fsjoule ci verdict writes them") from error
 
 
-def links(job: Job) -> Iterator[str]:
+def links(job: GitLabJob) -> Iterator[str]:
     """Links to a commit, a pipeline and a job, as far as they are known."""
     if job.commit:
         yield f"commit {job.commit}"

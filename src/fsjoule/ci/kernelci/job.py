@@ -51,7 +51,7 @@ class _Test(BaseModel):
     type: str
 
 
-class _Board(BaseModel):
+class _Environment(BaseModel):
     platform: str
     arch: str
 
@@ -65,12 +65,12 @@ class Definition(BaseModel):
 
     artifacts: dict[str, str]
     tests: list[_Test] = Field(default_factory=list[_Test])
-    environment: _Board
+    environment: _Environment
     integrity: _Integrity = Field(default_factory=_Integrity)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class KernelCIJob:
     """A job: its node, the address of its definition, its kernel's revision ("": unknown), and until when it waits."""
 
     node: str
@@ -80,7 +80,7 @@ class Job:
     ends: datetime | None
 
 
-def job_of(event: dict[str, Any], runtime: str, platform: str) -> Job | None:
+def job_of(event: dict[str, Any], runtime: str, platform: str) -> KernelCIJob | None:
     """The job of an event, if it is for this lab and this platform; else None."""
     try:
         node = _Node.model_validate(event.get("node"))
@@ -95,7 +95,9 @@ def job_of(event: dict[str, Any], runtime: str, platform: str) -> Job | None:
     told = data.kernel_revision or {}
     revision = str(told.get("describe") or told.get("commit") or "")
     ends = node.timeout
-    return Job(node.id, node.name, url, revision, ends.replace(tzinfo=UTC) if ends and not ends.tzinfo else ends)
+    return KernelCIJob(
+        node.id, node.name, url, revision, ends.replace(tzinfo=UTC) if ends and not ends.tzinfo else ends
+    )
 
 
 def check_source(api: str, url: str, what: str, *, sha256: str | None = None) -> None:
@@ -109,7 +111,7 @@ def check_source(api: str, url: str, what: str, *, sha256: str | None = None) ->
         raise ConfigError(f"the job's {what} is in the lab's own network: {plain_line(url)[:_SHOWN]}")
 
 
-def definition_of(job: Job) -> Definition:
+def definition_of(job: KernelCIJob) -> Definition:
     """Fetch the definition. Raises KernelCIError if that fails, ConfigError if it is none."""
     found = asked("GET", job.definition, f"fetching the definition of job {job.node}")
     try:
@@ -141,7 +143,7 @@ def check(definition: Definition, platform: str, recipe: Recipe) -> None:
             )
 
 
-def bring_kernel(job: Job, definition: Definition, into: Path) -> Path:
+def bring_kernel(job: KernelCIJob, definition: Definition, into: Path) -> Path:
     """A build folder of the job's kernel below `into`. Raises ConfigError, KernelCIError, StorageError."""
     # The revision names no folder: "..", for example, is another job's. metadata.json tells it.
     folder = into / "kernel"

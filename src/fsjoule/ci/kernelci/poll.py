@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from fsjoule import kernels
 from fsjoule.ci.kernelci.api import EVENTS_AT_ONCE, TOKEN_VARIABLE, Api
-from fsjoule.ci.kernelci.job import Job, bring_kernel, check, check_source, definition_of, job_of
+from fsjoule.ci.kernelci.job import KernelCIJob, bring_kernel, check, check_source, definition_of, job_of
 from fsjoule.ci.kernelci.kcidb import VARIABLE, Kcidb
 from fsjoule.errors import ConfigError, FsjouleError, KernelCIError, LabError, ResultError, also
 from fsjoule.filesystems import modules_of
@@ -62,7 +62,7 @@ _PANIC: Final = "did not boot: Kernel panic"
 
 
 @dataclass(frozen=True, slots=True)
-class Lab:
+class KernelCILab:
     """This lab in KernelCI's words (`runtime`, `platform`), and what it measures: `choice`, as options of the bench.
 
     `origin` is its name in KCIDB. A bench is ended after `limit_s`.
@@ -79,7 +79,7 @@ class Lab:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """The end of a job, in KernelCI's words: `result`, and for an incomplete one `code` and `why`."""
 
     result: str
@@ -87,8 +87,8 @@ class Outcome:
     why: str = ""
 
 
-_ENDED: Final = Outcome("incomplete", "Canceled", "the lab ended the job")
-_LOST: Final = Outcome("incomplete", "Infrastructure", "the lab's program ended while it did the job")
+_ENDED: Final = JobOutcome("incomplete", "Canceled", "the lab ended the job")
+_LOST: Final = JobOutcome("incomplete", "Infrastructure", "the lab's program ended while it did the job")
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Poller:
     """Without `kcidb` the figures stay in the job's folder. A job's end is told again after `again_s` if that fails."""
 
     api: Api
-    lab: Lab
+    lab: KernelCILab
     kcidb: Kcidb | None
     say: Callable[[str], None]
     again_s: float = 30.0
@@ -154,7 +154,7 @@ class Poller:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def _claim(self, job: Job) -> bool:
+    def _claim(self, job: KernelCIJob) -> bool:
         """Write our number into the job. KernelCI has no lock: one poller for a platform of a lab, please."""
         node = self.api.node(job.node)
         data: dict[str, Any] = node.get("data") or {}
@@ -173,18 +173,18 @@ class Poller:
         self.api.update(node)
         return True
 
-    def _left_s(self, job: Job) -> float:
+    def _left_s(self, job: KernelCIJob) -> float:
         if job.ends is None:
             return self.lab.limit_s
         return min(self.lab.limit_s, (job.ends - datetime.now(UTC)).total_seconds() - _BEFORE_S)
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: KernelCIJob) -> None:
         self.say(f"job {job.node}: {job.name}, kernel {job.revision or 'unknown'}")
         folder = self.folder / job.node
         try:
             outcome = self._measured(job, folder)
         except BaseException as error:
-            bug = Outcome("incomplete", "Infrastructure", f"the lab's program failed: {type(error).__name__}")
+            bug = JobOutcome("incomplete", "Infrastructure", f"the lab's program failed: {type(error).__name__}")
             with also(error, f"telling KernelCI the end of job {job.node}"):
                 self._finish(job.node, _ENDED if isinstance(error, KeyboardInterrupt) else bug)
             raise
@@ -193,7 +193,7 @@ class Poller:
         self._finish(job.node, outcome)
         self._send_figures()
 
-    def _measured(self, job: Job, folder: Path) -> Outcome:
+    def _measured(self, job: KernelCIJob, folder: Path) -> JobOutcome:
         try:
             with interrupts.interruptible():
                 check_source(self.api.url, job.definition, "definition")
@@ -209,9 +209,9 @@ class Poller:
                 kernel = bring_kernel(job, definition, folder / "kernel")
                 self._check_kernel(kernel)
         except ConfigError as error:
-            return Outcome("incomplete", "invalid_job_params", error.what)
+            return JobOutcome("incomplete", "invalid_job_params", error.what)
         except FsjouleError as error:
-            return Outcome("incomplete", "Infrastructure", error.what)
+            return JobOutcome("incomplete", "Infrastructure", error.what)
         log = folder / "bench.log"
         code = self._bench(kernel, log, self._left_s(job))
         run = self._run_of(kernel)
@@ -258,7 +258,7 @@ class Poller:
                 continue
         return None
 
-    def _build(self, job: Job) -> str | None:
+    def _build(self, job: KernelCIJob) -> str | None:
         """KCIDB's number of the kernel's build, from the job's ancestors; None if there is none among them."""
         number = job.node
         try:
@@ -273,7 +273,7 @@ class Poller:
             self.say(f"warning: {error.what}; the figures will have a build of their own")
         return None
 
-    def _finish(self, number: str, outcome: Outcome) -> None:
+    def _finish(self, number: str, outcome: JobOutcome) -> None:
         """Tell KernelCI the end of a job of ours. It is kept until KernelCI knows it. Raises KernelCIError."""
         why = f": {outcome.why}" if outcome.why else ""
         self.say(f"job {number}: {outcome.result}{why}")
@@ -292,7 +292,7 @@ class Poller:
             else:
                 return
 
-    def _tell(self, number: str, outcome: Outcome) -> None:
+    def _tell(self, number: str, outcome: JobOutcome) -> None:
         claim = self.folder / number / _CLAIM
         ours = _kept(claim).get("job_id")
         node = self.api.node(number)
@@ -308,7 +308,7 @@ class Poller:
         """Tell the ends that KernelCI does not know yet. A failure is said, and the next round tries again."""
         for claim in sorted(self.folder.glob(f"*/{_CLAIM}")):
             told = _kept(claim.with_name(_OUTCOME))
-            outcome = Outcome(told["result"], told["code"], told["why"]) if told else _LOST
+            outcome = JobOutcome(told["result"], told["code"], told["why"]) if told else _LOST
             number = claim.parent.name
             try:
                 with interrupts.interruptible():
@@ -356,16 +356,16 @@ def _refused(error: KernelCIError) -> bool:
     return not (error.transient or error.denied)
 
 
-def outcome_of(code: int | None, run: Run | None, log: Path) -> Outcome:
+def outcome_of(code: int | None, run: Run | None, log: Path) -> JobOutcome:
     """What a bench's end means for its job: exit code (None: ended by us at its limit), run, and the bench's output."""
     if run is not None and run.status is RunStatus.COMPLETE and code in (0, _FAILED):
-        return Outcome("fail" if code else "pass")
+        return JobOutcome("fail" if code else "pass")
     ended = "the bench took too long" if code is None else f"the bench {ending(code)}"
     why = (run and run.abort_reason) or _last_error(log) or ended
     if _PANIC in why:
-        return Outcome("fail")
+        return JobOutcome("fail")
     wrong = run is None and code == ConfigError.exit_code
-    return Outcome("incomplete", "invalid_job_params" if wrong else "Infrastructure", why)
+    return JobOutcome("incomplete", "invalid_job_params" if wrong else "Infrastructure", why)
 
 
 def _last_error(log: Path) -> str:

@@ -11,7 +11,7 @@ import yaml
 
 from fsjoule.ci.lava.guard import RESULTS_DIR
 from fsjoule.ci.lava.helpers import PROMPT
-from fsjoule.ci.lava.settings import Bench, remarks
+from fsjoule.ci.lava.settings import LavaBoard, remarks
 
 # Names of connections: the board's console and the worker's shell.
 CONSOLE: Final = "uart0"
@@ -43,7 +43,7 @@ actions: {actions}
 """
 
 
-def device_dictionary(bench: Bench, results: Path, device_type: str, without: Sequence[str] = ()) -> str:
+def device_dictionary(bench: LavaBoard, results: Path, device_type: str, without: Sequence[str] = ()) -> str:
     """The device in YAML, as lava-run takes it and a server sends it to a worker. Runs go to `results`.
 
     `without` are remarks: what its board does without.
@@ -87,7 +87,7 @@ def device_dictionary(bench: Bench, results: Path, device_type: str, without: Se
     return remarks(without) + yaml.safe_dump(device, sort_keys=False, width=1000)
 
 
-def device_template(bench: Bench, results: Path, without: Sequence[str] = ()) -> str:
+def device_template(bench: LavaBoard, results: Path, without: Sequence[str] = ()) -> str:
     """The device in jinja2, for a server's /etc/lava-server/dispatcher-config/devices/NAME.jinja2."""
     patience = int(bench.wait_s) + _BEYOND_WAIT_S
     connections = _connections(bench, results)
@@ -111,11 +111,11 @@ def device_template(bench: Bench, results: Path, without: Sequence[str] = ()) ->
 _TAGS: Final = {CONSOLE: ["primary"]}
 
 
-def _connections(bench: Bench, results: Path) -> dict[str, str]:
+def _connections(bench: LavaBoard, results: Path) -> dict[str, str]:
     return {CONSOLE: bench.command("connect"), SHELL: bench.command("bench-shell", str(results.resolve()))}
 
 
-def _actions(bench: Bench) -> dict[str, Any]:
+def _actions(bench: LavaBoard) -> dict[str, Any]:
     return {
         "deploy": {
             "connections": {"serial": None},

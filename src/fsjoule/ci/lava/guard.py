@@ -20,7 +20,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.ci.lava.settings import Bench, program
+from fsjoule.ci.lava.settings import LavaBoard, program
 from fsjoule.errors import LabError, StorageError
 from fsjoule.host import process
 from fsjoule.host.paths import state_dir
@@ -79,7 +79,7 @@ class Record:
         _path(place).write_text(json.dumps(document))
 
 
-def watch(bench: Bench, *, session: str | None = None, folder: Path | None = None) -> None:
+def watch(bench: LavaBoard, *, session: str | None = None, folder: Path | None = None) -> None:
     """Have the job that called this process watched by a guard. Call it before the place is acquired.
 
     `session` names this process's session, which is to end with the job, and `folder` is removed then.
@@ -101,7 +101,7 @@ def watch(bench: Bench, *, session: str | None = None, folder: Path | None = Non
         record.write(bench.place)
 
 
-def guard(bench: Bench, job: int) -> None:
+def guard(bench: LavaBoard, job: int) -> None:
     """Wait until the job behind the descriptor has ended, then end all that it leaves behind. Raises LabError."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -121,7 +121,7 @@ def guard(bench: Bench, job: int) -> None:
             _forget(bench.place, record)
 
 
-def power_off(bench: Bench) -> None:
+def power_off(bench: LavaBoard) -> None:
     """End the bench of a job's shell, switch the board off and release its place. Nothing of it need be there.
 
     LAVA calls it at the end of each job, and first of all when a job is cancelled. Raises LabError.
@@ -158,7 +158,7 @@ def end_session(first: ProcessRef, *, limit_s: float = _END_S) -> None:
     _end(lambda: [each for each in members([first]) if each != first], limit_s)
 
 
-def off_and_free(bench: Bench) -> None:
+def off_and_free(bench: LavaBoard) -> None:
     """Switch the board off and release its place, if LAVA has it. Raises LabError."""
     if not handover.is_ours(bench.place):
         return
@@ -171,7 +171,7 @@ def off_and_free(bench: Bench) -> None:
         handover.release(bench.place)
 
 
-def _switch_off(bench: Bench) -> None:
+def _switch_off(bench: LavaBoard) -> None:
     """Switch the board off. The parts of a place that was acquired just now are there only a moment later."""
     deadline = time.monotonic() + _AGAIN_S
     while True:
@@ -218,7 +218,7 @@ def _await_guard(place: str, record: Record | None) -> None:
         raise LabError(f"an earlier job is still being ended: process {record.guard.pid}", transient=True)
 
 
-def _start(bench: Bench, job: int) -> ProcessRef:
+def _start(bench: LavaBoard, job: int) -> ProcessRef:
     log = _path(bench.place, ".log")
     try:
         descriptor = os.pidfd_open(job)

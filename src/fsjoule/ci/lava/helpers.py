@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from fsjoule.ci.lava.guard import SHELL, watch
-from fsjoule.ci.lava.settings import Bench, program
+from fsjoule.ci.lava.settings import LavaBoard, program
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
@@ -31,13 +31,13 @@ _DOWNLOADS: Final = Path("/var/lib/lava/dispatcher")
 _OVERLAY_TIMEOUT_S: Final = 60.0
 
 
-def take(bench: Bench, say: Callable[[str], None]) -> None:
+def take(bench: LavaBoard, say: Callable[[str], None]) -> None:
     """Acquire the place, or wait for it. Raises PlaceHeldError with who has it."""
     watch(bench)
     handover.acquire(bench.place, wait_s=bench.wait_s, say=say)
 
 
-def connect(bench: Bench, say: Callable[[str], None]) -> None:
+def connect(bench: LavaBoard, say: Callable[[str], None]) -> None:
     """Become a client of the board's console. Raises LabError if the place is not to be had."""
     watch(bench, session="console")
     take(bench, say)
@@ -45,17 +45,17 @@ def connect(bench: Bench, say: Callable[[str], None]) -> None:
     os.execv(client, [client, "-p", bench.place, "console"])  # noqa: S606 - LAVA speaks to this process
 
 
-def power_on(bench: Bench, say: Callable[[str], None]) -> None:
+def power_on(bench: LavaBoard, say: Callable[[str], None]) -> None:
     with _taken(bench, say):
         handover.switch_on(bench.environment)
 
 
-def hard_reset(bench: Bench, say: Callable[[str], None]) -> None:
+def hard_reset(bench: LavaBoard, say: Callable[[str], None]) -> None:
     with _taken(bench, say):
         handover.restart(bench.environment)
 
 
-def flash(bench: Bench, image: Path, say: Callable[[str], None]) -> None:
+def flash(bench: LavaBoard, image: Path, say: Callable[[str], None]) -> None:
     """Bring an image onto the card. Raises ConfigError if it cannot be read, LabError."""
     card = named_file(image.resolve())
     with _taken(bench, say):
@@ -63,7 +63,7 @@ def flash(bench: Bench, image: Path, say: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def _taken(bench: Bench, say: Callable[[str], None]) -> Generator[None]:
+def _taken(bench: LavaBoard, say: Callable[[str], None]) -> Generator[None]:
     """The place is acquired in the body, which ends in order when lava-run has ended."""
     end_with_parent()
     take(bench, say)
@@ -71,7 +71,7 @@ def _taken(bench: Bench, say: Callable[[str], None]) -> Generator[None]:
         yield
 
 
-def open_shell(bench: Bench, results: Path, say: Callable[[str], None]) -> None:
+def open_shell(bench: LavaBoard, results: Path, say: Callable[[str], None]) -> None:
     """Acquire the place and become the shell. Raises LabError if the place is not to be had.
 
     The shell is in a folder of its own that goes with it. FSJOULE_DIR, FSJOULE_RESULTS and LG_ENV tell a job's steps

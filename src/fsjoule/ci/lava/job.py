@@ -25,7 +25,7 @@ _GATE: Final = {0: "pass", 1: "fail", 3: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LavaJob:
     """A job: its measurements (options of the program), and how LAVA treats it. `wait_s` is the wait for its place.
 
     `without` are lines about what the board does without, for the job's readers.
@@ -41,17 +41,17 @@ class Job:
     without: tuple[str, ...] = ()
 
 
-def suite_job(job: Job) -> str:
+def suite_job(job: LavaJob) -> str:
     """The job that measures, in YAML. Raises ConfigError for a wrong priority or an impossible time."""
     return _measuring(job, ["fsjoule", "bench"], "bench", _BENCH)
 
 
-def gate_job(job: Job) -> str:
+def gate_job(job: LavaJob) -> str:
     """The job that runs `fsjoule gate` and has the case `gate` with its verdict. Raises ConfigError as above."""
     return _measuring(job, ["fsjoule", "gate"], "gate", _GATE)
 
 
-def _measuring(job: Job, program: list[str], case: str, answers: Mapping[int, str]) -> str:
+def _measuring(job: LavaJob, program: list[str], case: str, answers: Mapping[int, str]) -> str:
     command = f'{shlex.join([*program, *job.options])} --lg-env "$LG_ENV" --results "$FSJOULE_RESULTS" || code=$?'
     known = " ".join(f"{code}) lava-test-case {case} --result {result} ;;" for code, result in answers.items())
     other = f'*) lava-test-case {case} --result fail; lava-test-raise "{case}-ended-with-exit-code-$code" ;;'
@@ -61,7 +61,7 @@ def _measuring(job: Job, program: list[str], case: str, answers: Mapping[int, st
     return written(job, [*shell_on_worker(job), {"test": {"definitions": [test], "timeout": {"hours": job.hours}}}])
 
 
-def written(job: Job, actions: Sequence[dict[str, Any]]) -> str:
+def written(job: LavaJob, actions: Sequence[dict[str, Any]]) -> str:
     """A job of these actions in YAML. Raises ConfigError for a wrong priority or an impossible time."""
     if job.hours < 1:
         raise ConfigError(f"--hours {job.hours}: a job needs at least one")
@@ -81,7 +81,7 @@ def written(job: Job, actions: Sequence[dict[str, Any]]) -> str:
     return remarks(job.without) + yaml.safe_dump(document, sort_keys=False, width=1000)
 
 
-def shell_on_worker(job: Job) -> list[dict[str, Any]]:
+def shell_on_worker(job: LavaJob) -> list[dict[str, Any]]:
     """The actions that open a shell on the worker, with LAVA's overlay there."""
     return [
         {"deploy": {"to": "overlay", "timeout": {"minutes": AROUND_MINUTES}}},

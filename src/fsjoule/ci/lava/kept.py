@@ -25,7 +25,7 @@ _LINE: Final = re.compile(r"fsjoule-kept (folder|run|measurement) (\d{1,5})/(\d{
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class LogContents:
     """The contents of a log: the run's folder on the worker, its last `run.json`, and its measurements by number."""
 
     folder: str
@@ -45,7 +45,7 @@ def measurement_lines(measurement: Measurement) -> Iterator[str]:
     return _lines("measurement", encode(MEASUREMENT, measurement, f"measurement {measurement.slug}"))
 
 
-def kept_in(lines: Iterable[str], where: str) -> Kept | None:
+def kept_in(lines: Iterable[str], where: str) -> LogContents | None:
     """The run whose documents are among the lines of a log; None if there is none. Raises ResultError for damaged ones.
 
     A run that was resumed in the same job has each of its measurements once. Of several runs it is the last.
@@ -66,7 +66,7 @@ def kept_in(lines: Iterable[str], where: str) -> Kept | None:
                 measurements[found.number] = found
     if run is None:
         return None
-    return Kept(folder, run, tuple(measurements[number] for number in sorted(measurements)))
+    return LogContents(folder, run, tuple(measurements[number] for number in sorted(measurements)))
 
 
 def _lines(kind: str, content: bytes) -> Iterator[str]:

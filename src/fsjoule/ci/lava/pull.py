@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import yaml
 
-from fsjoule.ci.lava.kept import Kept, kept_in
+from fsjoule.ci.lava.kept import LogContents, kept_in
 from fsjoule.errors import ConfigError, LavaError, ResultError, StorageError
 from fsjoule.host.plaintext import plain_line
 from fsjoule.host.web import AnswerError, answered, is_address
@@ -35,7 +35,7 @@ _REFUSALS: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class LavaServer:
     """A LAVA server by its address, and a user's token of it ("": only public jobs).
 
     `answer_limit_s` is how long one whole answer may take.
@@ -59,7 +59,7 @@ def _without_user(url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PulledRun:
     """`path` is the run folder. `whole` tells whether it has the traces, `known` whether it was there already."""
 
     path: Path
@@ -68,7 +68,7 @@ class Pulled:
     known: bool = False
 
 
-def pull(server: Server, job: int, into: Path) -> Pulled:
+def pull(server: LavaServer, job: int, into: Path) -> PulledRun:
     """Bring the run of a finished job into the folder `into`.
 
     Raises LavaError if the server cannot be reached, refuses, has no such job or is of another kind; ResultError if
@@ -100,10 +100,10 @@ def pull(server: Server, job: int, into: Path) -> Pulled:
         raise StorageError(f"{into} cannot be written: {error.strerror or error}") from error
 
 
-def _stored(kept: Kept, facts: JobFacts, into: Path) -> Pulled:
+def _stored(kept: LogContents, facts: JobFacts, into: Path) -> PulledRun:
     name = folder_name(kept.run, "board")
     there = load_run(into / name) if (into / name).exists() else None
-    known = None if there is None else Pulled(there.path, len(there.measurements), _is_whole(there.run), known=True)
+    known = None if there is None else PulledRun(there.path, len(there.measurements), _is_whole(there.run), known=True)
     # Another job may have gone on with it since.
     if known is not None and known.measurements >= len(kept.measurements):
         return known
@@ -118,7 +118,7 @@ def _stored(kept: Kept, facts: JobFacts, into: Path) -> Pulled:
         if known is not None:
             known.path.rename(Path(work) / "before")
         made.rename(into / name)
-    return Pulled(into / name, measurements, whole)
+    return PulledRun(into / name, measurements, whole)
 
 
 def _is_whole(run: Run) -> bool:
@@ -140,7 +140,7 @@ def _links(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if Path(folder, name).is_symlink()]
 
 
-def _rebuilt(kept: Kept, facts: JobFacts, into: Path) -> Path:
+def _rebuilt(kept: LogContents, facts: JobFacts, into: Path) -> Path:
     """A run folder of documents alone."""
     folder = RunFolder(into)
     folder.begin(replace(kept.run, measurements=(), job=facts))
@@ -150,7 +150,7 @@ def _rebuilt(kept: Kept, facts: JobFacts, into: Path) -> Path:
     return folder.path
 
 
-def _version(server: Server) -> str:
+def _version(server: LavaServer) -> str:
     answer = _object(_get(server, "system/version/", "the version"), server, "")
     version = answer.get("version")
     if not isinstance(version, str):
@@ -158,7 +158,7 @@ def _version(server: Server) -> str:
     return plain_line(version)
 
 
-def _object(content: bytes, server: Server, version: str) -> dict[str, Any]:
+def _object(content: bytes, server: LavaServer, version: str) -> dict[str, Any]:
     try:
         found: Any = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -168,7 +168,7 @@ def _object(content: bytes, server: Server, version: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-def _strange(server: Server, version: str) -> LavaError:
+def _strange(server: LavaServer, version: str) -> LavaError:
     of = f"LAVA {version} at {server.url}" if version else server.url
     return LavaError(f"{of} does not answer as LAVA's REST interface v0.2 does", hint=_TRIED)
 
@@ -202,7 +202,7 @@ def _entries(content: bytes) -> Generator[dict[str | None, str | None]]:
             depth += isinstance(each, yaml.CollectionStartEvent)
 
 
-def _get(server: Server, path: str, what: str) -> bytes:
+def _get(server: LavaServer, path: str, what: str) -> bytes:
     token = f"Token {server.token}" if server.token else ""
     url = f"{server.url.rstrip('/')}/{_API}/{path}"
     try:
@@ -213,7 +213,7 @@ def _get(server: Server, path: str, what: str) -> bytes:
         raise LavaError(f"{server.url} {error}") from None
 
 
-def _check(status: int, server: Server, what: str) -> None:
+def _check(status: int, server: LavaServer, what: str) -> None:
     if status in _REFUSALS:
         token = "its token is wrong, or of a user who may not see it" if server.token else "it asks for a token"
         raise LavaError(

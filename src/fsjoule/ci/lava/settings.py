@@ -28,7 +28,7 @@ _CARRIED: Final = ("LG_COORDINATOR", "LG_PROXY", "PATH")
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class LavaBoard:
     """A board as LAVA's helpers reach it: its place, its environment file, and the variables that they set."""
 
     place: str
@@ -46,7 +46,7 @@ class Bench:
 
 def bench_of(
     place: str, environment_file: Path, *, user: str, wait_s: float, job: Mapping[str, str] | None = None
-) -> Bench:
+) -> LavaBoard:
     """The board of a place, with this process's settings. Raises ConfigError for a wrong file or place, LabError.
 
     A place that lacks a resource of the file is a wrong one.
@@ -60,7 +60,7 @@ def bench_of(
     carried |= job or {}
     with lab.variables(carried):
         handover.check_equipped(place, environment)
-    return Bench(place, environment_file.resolve(), carried, wait_s)
+    return LavaBoard(place, environment_file.resolve(), carried, wait_s)
 
 
 def program() -> str:
@@ -82,7 +82,7 @@ def remarks(lines: Iterable[str]) -> str:
     return "".join(f"# {line}\n" for line in lines)
 
 
-def enter(bench: Bench) -> None:
+def enter(bench: LavaBoard) -> None:
     """Take the bench's variables for this process and all that it starts."""
     os.environ.update(bench.variables)
     os.environ["LG_PLACE"] = bench.place

@@ -17,7 +17,7 @@ from typing import Any, Final
 from fsjoule import images, lab
 from fsjoule.bench import kernel_log
 from fsjoule.ci.lava.device import CONSOLE
-from fsjoule.ci.lava.job import AROUND_MINUTES, Job, definition, shell_on_worker, written
+from fsjoule.ci.lava.job import AROUND_MINUTES, LavaJob, definition, shell_on_worker, written
 from fsjoule.ci.lava.signals import case
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile
@@ -36,14 +36,14 @@ _FLASH_MINUTES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class SmokeImage:
     """A card image as LAVA fetches it: an address, and the partition (from 0) that is the root filesystem, ext4."""
 
     url: str
     root_partition: int = 1
 
 
-def smoke_job(job: Job, environment: EnvironmentFile, image: Image) -> str:
+def smoke_job(job: LavaJob, environment: EnvironmentFile, image: SmokeImage) -> str:
     """The smoke job of an environment file's board, in YAML. A board without a meter has no part on the worker.
 
     Raises ConfigError for a wrong priority, and like `login_of`.

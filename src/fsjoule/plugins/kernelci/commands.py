@@ -49,7 +49,7 @@ def poll(
 
     from fsjoule.ci.kernelci.api import TOKEN_VARIABLE, Api
     from fsjoule.ci.kernelci.kcidb import VARIABLE, kcidb_of
-    from fsjoule.ci.kernelci.poll import Lab, Poller
+    from fsjoule.ci.kernelci.poll import KernelCILab, Poller
     from fsjoule.errors import KernelCIError
     from fsjoule.host import interrupts
     from fsjoule.kernels.recipe import load_recipe, recipes_folder
@@ -77,7 +77,7 @@ def poll(
     planned(choice, environment.profile, choice.kernels)
     given = (("--suite", suite), ("--fs", joined(fs)), ("--repeat", repeat))
     options = [word for name, value in given if value is not None for word in (name, str(value))]
-    lab = Lab(runtime, platform, environment, results, choice, (*options, *(more or ())), origin, hours * 3600)
+    lab = KernelCILab(runtime, platform, environment, results, choice, (*options, *(more or ())), origin, hours * 3600)
     poller = Poller(server, lab, database, progress)
     with interrupts.handled(), poller.alone():
         with interrupts.interruptible():

@@ -13,7 +13,7 @@ from fsjoule.cli.gate import FILESYSTEMS as GATED
 from fsjoule.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fsjoule.ci.lava.settings import Bench
+    from fsjoule.ci.lava.settings import LavaBoard
 
 app = typer.Typer(
     no_args_is_help=True, help="Make a labgrid place a LAVA device, and a suite a LAVA job (docs/lava.md)."
@@ -53,13 +53,13 @@ def device(
     import socket
 
     from fsjoule.ci.lava.device import device_dictionary, device_template
-    from fsjoule.ci.lava.pull import Server
+    from fsjoule.ci.lava.pull import LavaServer
     from fsjoule.ci.lava.settings import bench_of
     from fsjoule.host.paths import state_dir
     from fsjoule.lab import read_environment
 
     if server:
-        Server(server)  # refuses what is no address
+        LavaServer(server)  # refuses what is no address
     job = {"DEVICE": name or place, "WORKER": worker or socket.getfqdn(), "SERVER": server}
     told = {f"FSJOULE_LAVA_{each}": text for each, text in job.items() if text}
     bench = bench_of(place, lg_env, user=user, wait_s=_seconds(wait), job=told)
@@ -118,7 +118,7 @@ def job(
     """
     from itertools import product
 
-    from fsjoule.ci.lava.job import Job, bench_options, gate_job, suite_job
+    from fsjoule.ci.lava.job import LavaJob, bench_options, gate_job, suite_job
     from fsjoule.ci.lava.signals import safe
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import listed
@@ -133,7 +133,7 @@ def job(
     if named is None:
         raise ConfigError("a job needs the type of its devices", hint="give --device-type, or --lg-env of one of them")
 
-    def made(filesystems: str | None, kernels: str) -> Job:
+    def made(filesystems: str | None, kernels: str) -> LavaJob:
         choice = choose(
             suite_name=suite,
             filesystems=filesystems or (GATED if gate else None),
@@ -152,7 +152,7 @@ def job(
         on = ",".join(choice.filesystems)
         about = f"gate on {on}: {candidate} against {baseline}" if gate else f"{suite} on {on}, kernel {kernels}"
         name = f"smoke, kernel {kernels}" if smoke else about
-        return Job(
+        return LavaJob(
             f"{'health check: ' if health_check else ''}fsjoule {name}",
             options + tuple(more or ()),
             device_type=named,
@@ -176,10 +176,10 @@ def job(
     elif environment is None:
         raise ConfigError("a smoke job logs in to the board", hint="give --lg-env, the board's environment file")
     else:
-        from fsjoule.ci.lava.smoke import Image, login_of, smoke_job
+        from fsjoule.ci.lava.smoke import SmokeImage, login_of, smoke_job
 
         login_of(environment)  # before an image is built for nothing
-        card = Image(_image(image, kernel, environment.profile.recipe))
+        card = SmokeImage(_image(image, kernel, environment.profile.recipe))
         _write(smoke_job(made(joined(fs), kernel), environment, card), output)
 
 
@@ -212,11 +212,11 @@ def pull(
     """
     import os
 
-    from fsjoule.ci.lava.pull import TOKEN_VARIABLE, Server
+    from fsjoule.ci.lava.pull import TOKEN_VARIABLE, LavaServer
     from fsjoule.ci.lava.pull import pull as pull_run
     from fsjoule.model.labels import counted
 
-    pulled = pull_run(Server(server, os.environ.get(TOKEN_VARIABLE, "").strip()), job, results)
+    pulled = pull_run(LavaServer(server, os.environ.get(TOKEN_VARIABLE, "").strip()), job, results)
     what = "the run folder" if pulled.whole else "from the job's log, without traces"
     there = "there already" if pulled.known else "fetched"
     progress(f"{pulled.path}: {there}, {counted(pulled.measurements, 'measurement')}; {what}")
@@ -300,10 +300,10 @@ def _seconds(wait: str | None) -> float:
     return seconds("--wait", wait or _WAIT)
 
 
-def _entered(place: str, lg_env: Path, wait: str | None, settings: list[str] | None) -> Bench:
+def _entered(place: str, lg_env: Path, wait: str | None, settings: list[str] | None) -> LavaBoard:
     from fsjoule.ci.lava import settings as carried
 
-    bench = carried.Bench(place, lg_env, carried.parsed(settings or []), _seconds(wait))
+    bench = carried.LavaBoard(place, lg_env, carried.parsed(settings or []), _seconds(wait))
     carried.enter(bench)
     return bench
 
