@@ -116,19 +116,19 @@ class Hooks:
         raise NotImplementedError
 
     def fsjoule_commands(self) -> Iterable[Any]:
-        """Commands, or groups of commands, of the command line: `Command`.
+        """Commands, or groups of commands, of the command line: `CliCommand`.
 
         Example::
 
             @hook
             def fsjoule_commands():
-                return [Command("mylab", "mylab.commands:app")]
+                return [CliCommand("mylab", "mylab.commands:app")]
         """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CliCommand:
     """A command by its name. `app` is its `typer.Typer`, as `module:name`; `panel` is its place in the main help.
 
     The app of a single command has one of the same name and `group=False`.

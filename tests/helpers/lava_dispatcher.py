@@ -23,7 +23,7 @@ import yaml
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt
 from fsjoule.host.cache.stages import build_once, cache_key
-from fsjoule.host.debian_archive import Archive, debian_archive
+from fsjoule.host.debian_archive import DebianArchive, debian_archive
 from fsjoule.host.paths import cache_folder
 
 DISPATCHER: Final = ("lava-dispatcher", "lava-common")
@@ -196,7 +196,7 @@ def _logged(out: Path) -> list[dict[str, Any]]:
     return yaml.load(text, yaml.CSafeLoader) or []
 
 
-def archive() -> Archive:
+def archive() -> DebianArchive:
     """Sid. Its lists look expired where a mirror is a few days behind."""
     return debian_archive(SUITE, check_valid_until=False)
 

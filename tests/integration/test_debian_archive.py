@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.host.debian_archive import Archive
+from fsjoule.host.debian_archive import DebianArchive
 
 # What apt 2.6 said of such a mirror in November 2026.
 OUT_OF_STEP = """apt-get failed with exit code 100: Get:1 http://deb.debian.org/debian trixie InRelease [140 kB]
@@ -44,11 +44,11 @@ def _mirror(folder: Path, **codenames: str) -> Generator[str]:
         server.server_close()
 
 
-def _fetch(archive: Archive, *bad: str, text: str = OUT_OF_STEP) -> tuple[list[str], list[str]]:
+def _fetch(archive: DebianArchive, *bad: str, text: str = OUT_OF_STEP) -> tuple[list[str], list[str]]:
     """The suites that were tried and what was said, where the lists of `bad` suites are out of step."""
     tried, said = list[str](), list[str]()
 
-    def attempt(source: Archive) -> None:
+    def attempt(source: DebianArchive) -> None:
         tried.append(source.suite)
         if source.suite in bad:
             raise LabError(text, transient=True)
@@ -62,18 +62,18 @@ def _fetch(archive: Archive, *bad: str, text: str = OUT_OF_STEP) -> tuple[list[s
 
 def test_the_same_release_is_taken_under_its_other_name(tmp_path: Path) -> None:
     with _mirror(tmp_path, trixie="trixie", stable="trixie") as url:
-        tried, [said] = _fetch(Archive(url, "trixie"), "trixie")
+        tried, [said] = _fetch(DebianArchive(url, "trixie"), "trixie")
         assert tried == ["trixie", "stable"]
         assert said == (
             f"{url} serves package lists of trixie that do not belong to its release file; the same release is taken "
             "under its name stable"
         )
-        assert _fetch(Archive(url, "stable"), "stable")[0] == ["stable", "trixie"]
+        assert _fetch(DebianArchive(url, "stable"), "stable")[0] == ["stable", "trixie"]
 
 
 def test_a_mirror_out_of_step_under_both_names_is_the_fault_that_is_told(tmp_path: Path) -> None:
     with _mirror(tmp_path, trixie="trixie", stable="trixie") as url:
-        tried, said = _fetch(Archive(url, "trixie"), "trixie", "stable")
+        tried, said = _fetch(DebianArchive(url, "trixie"), "trixie", "stable")
     assert tried == ["trixie", "stable"]
     assert said[-1].splitlines()[0] == (
         f"{url} serves package lists of trixie that do not belong to its release file: "
@@ -84,12 +84,12 @@ def test_a_mirror_out_of_step_under_both_names_is_the_fault_that_is_told(tmp_pat
 @pytest.mark.parametrize("others", [{}, {"stable": "forky"}], ids=["no other name", "another release has it"])
 def test_another_release_is_never_taken(tmp_path: Path, others: dict[str, str]) -> None:
     with _mirror(tmp_path, trixie="trixie", **others) as url:
-        tried, [said] = _fetch(Archive(url, "trixie"), "trixie")
+        tried, [said] = _fetch(DebianArchive(url, "trixie"), "trixie")
     assert tried == ["trixie"]
     assert "do not belong to its release file: File has unexpected size" in said
 
 
 def test_another_fault_is_told_as_it_is(tmp_path: Path) -> None:
     with _mirror(tmp_path, trixie="trixie", stable="trixie") as url:
-        tried, said = _fetch(Archive(url, "trixie"), "trixie", text="apt-get failed: 404 Not Found")
+        tried, said = _fetch(DebianArchive(url, "trixie"), "trixie", text="apt-get failed: 404 Not Found")
     assert (tried, said) == (["trixie"], ["apt-get failed: 404 Not Found"])

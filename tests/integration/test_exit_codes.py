@@ -20,7 +20,7 @@ from labgrid.remote.common import ResourceEntry
 from fsjoule import cli
 from fsjoule.cli.ended import exit_code_of
 from fsjoule.errors import BoardError, ConfigError, StorageError
-from fsjoule.hooks import Command
+from fsjoule.hooks import CliCommand
 from fsjoule.host.output import guarded
 from fsjoule.runs.request import choose
 from fsjoule.store.files import check_writable
@@ -164,7 +164,7 @@ def test_what_labgrid_stumbles_over_is_the_labs_fault(run: CommandLine, monkeypa
 
 
 def test_a_module_that_cannot_be_imported_is_a_bug(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "_OURS", (Command("absent", "fsjoule.cli.absent:app"),))
+    monkeypatch.setattr(cli, "_OURS", (CliCommand("absent", "fsjoule.cli.absent:app"),))
     assert run("absent").code == 70
 
 

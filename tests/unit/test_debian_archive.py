@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsjoule.host.debian_archive import Archive, debian_mirror
+from fsjoule.host.debian_archive import DebianArchive, debian_mirror
 
 
 def test_the_mirror_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -11,8 +11,8 @@ def test_the_mirror_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_signatures_are_always_checked() -> None:
-    line = Archive("http://mirror.example/debian", "sid", check_valid_until=False).line
+    line = DebianArchive("http://mirror.example/debian", "sid", check_valid_until=False).line
     assert line.startswith("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg ")
     assert line.endswith(" check-valid-until=no] http://mirror.example/debian sid main")
     assert "trusted" not in line
-    assert "check-valid-until" not in Archive("http://mirror.example/debian", "bookworm").line
+    assert "check-valid-until" not in DebianArchive("http://mirror.example/debian", "bookworm").line

@@ -11,7 +11,7 @@ import pytest
 
 from fsjoule import hooks
 from fsjoule.errors import ConfigError
-from fsjoule.hooks import Command, Rows, hook
+from fsjoule.hooks import CliCommand, Rows, hook
 
 
 class _Point:
@@ -34,10 +34,10 @@ def _plugin(*rows: object) -> ModuleType:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rows[Command]]]:
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rows[CliCommand]]]:
     """Installs packages, given how each is loaded, and returns the table of commands."""
 
-    def install(**packages: Callable[[], object]) -> Rows[Command]:
+    def install(**packages: Callable[[], object]) -> Rows[CliCommand]:
         points = [_Point(name, load) for name, load in packages.items()]
 
         def entry_points(group: str) -> list[_Point]:
@@ -45,27 +45,27 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rows[Co
             return points
 
         monkeypatch.setattr(hooks, "entry_points", entry_points)
-        return Rows("command", "fsjoule_commands", Command, lambda: [Command("gate", "fsjoule.cli.gate:app")])
+        return Rows("command", "fsjoule_commands", CliCommand, lambda: [CliCommand("gate", "fsjoule.cli.gate:app")])
 
     hooks._manager.cache_clear()
     yield install
     hooks._manager.cache_clear()
 
 
-def test_ours_come_before_those_of_packages(installed: Callable[..., Rows[Command]]) -> None:
-    rows = installed(a=lambda: _plugin(Command("ours", "a:app")))
+def test_ours_come_before_those_of_packages(installed: Callable[..., Rows[CliCommand]]) -> None:
+    rows = installed(a=lambda: _plugin(CliCommand("ours", "a:app")))
     assert list(rows) == ["gate", "kernelci", "lava", "ours"]
     assert [rows.owner(name) for name in ("gate", "lava", "ours")] == ["fsjoule", "fsjoule", "a 1.0"]
 
 
-def test_a_name_that_is_there_twice_is_refused_with_both_owners(installed: Callable[..., Rows[Command]]) -> None:
-    rows = installed(a=lambda: _plugin(Command("x", "a:app")), b=lambda: _plugin(Command("x", "b:app")))
+def test_a_name_that_is_there_twice_is_refused_with_both_owners(installed: Callable[..., Rows[CliCommand]]) -> None:
+    rows = installed(a=lambda: _plugin(CliCommand("x", "a:app")), b=lambda: _plugin(CliCommand("x", "b:app")))
     with pytest.raises(ConfigError, match=r"command 'x' is there twice: from a 1\.0 and from b 1\.0") as caught:
         list(rows)
     assert "uninstall one of both" in str(caught.value)
     hooks._manager.cache_clear()
     with pytest.raises(ConfigError, match=r"from fsjoule and from a 1\.0"):
-        list(installed(a=lambda: _plugin(Command("lava", "a:app"))))
+        list(installed(a=lambda: _plugin(CliCommand("lava", "a:app"))))
 
 
 def _broken() -> object:
@@ -85,7 +85,7 @@ def _unknown() -> object:
 
 def _failing() -> object:
     def rows() -> Iterator[object]:
-        yield Command("lost", "a:app")
+        yield CliCommand("lost", "a:app")
         raise OSError("no such file")
 
     plugin = ModuleType("stranger")
@@ -106,12 +106,12 @@ def _failing() -> object:
     ],
 )
 def test_a_package_that_fails_is_left_out_with_a_warning(
-    installed: Callable[..., Rows[Command]],
+    installed: Callable[..., Rows[CliCommand]],
     caplog: pytest.LogCaptureFixture,
     load: Callable[[], object],
     complaint: str,
 ) -> None:
-    rows = installed(bad=load, good=lambda: _plugin(Command("kept", "good:app")))
+    rows = installed(bad=load, good=lambda: _plugin(CliCommand("kept", "good:app")))
     with caplog.at_level(logging.WARNING, "fsjoule"):
         assert list(rows) == ["gate", "kernelci", "lava", "kept"]
     [warning] = caplog.messages

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsjoule.host.apt import PrivateApt, parse_packages
-from fsjoule.host.debian_archive import Archive
+from fsjoule.host.debian_archive import DebianArchive
 from fsjoule.images.emulator import parse_version
 
 SHOWN = """\
@@ -53,7 +53,9 @@ def test_a_host_that_takes_unsigned_lists_changes_nothing(tmp_path: Path) -> Non
     host = tmp_path / "host.conf"
     options = ("Acquire::AllowInsecureRepositories", "Acquire::AllowWeakRepositories", "APT::Get::AllowUnauthenticated")
     host.write_text("".join(f'{option} "true";\n' for option in options))
-    PrivateApt(tmp_path / "apt", archive=Archive("http://deb.debian.org/debian", "bookworm"), architecture="armhf")
+    PrivateApt(
+        tmp_path / "apt", archive=DebianArchive("http://deb.debian.org/debian", "bookworm"), architecture="armhf"
+    )
     argv = ("apt-config", "-c", tmp_path / "apt" / "apt.conf", "dump", "--format", "%F=%v%n", *options)
     told = subprocess.run(argv, env=os.environ | {"APT_CONFIG": str(host)}, capture_output=True, text=True, check=True)
     assert {line.strip() for line in told.stdout.splitlines()} == {f"{option}=false" for option in options}

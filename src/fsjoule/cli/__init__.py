@@ -25,32 +25,32 @@ import typer
 from fsjoule.cli.common import err, print_version
 from fsjoule.cli.ended import Group, exit_code_of
 from fsjoule.errors import ConfigError
-from fsjoule.hooks import GROUP, Command, Rows, loaded
+from fsjoule.hooks import GROUP, CliCommand, Rows, loaded
 
 # In the order of the main help, in its panels. Others come from packages: `COMMANDS`.
 _OURS: Final = (
-    *(Command(name, f"fsjoule.cli.{name}:app", "Measure", group=False) for name in ("bench", "gate")),
-    *(Command(name, f"fsjoule.cli.{name}:app", "Measure") for name in ("bisect", "suites")),
-    Command("choices", "fsjoule.cli.ungrouped:app", "Measure", group=False),
-    Command("show", "fsjoule.cli.ungrouped:app", "Look", group=False),
+    *(CliCommand(name, f"fsjoule.cli.{name}:app", "Measure", group=False) for name in ("bench", "gate")),
+    *(CliCommand(name, f"fsjoule.cli.{name}:app", "Measure") for name in ("bisect", "suites")),
+    CliCommand("choices", "fsjoule.cli.ungrouped:app", "Measure", group=False),
+    CliCommand("show", "fsjoule.cli.ungrouped:app", "Look", group=False),
     *(
-        Command(name, f"fsjoule.cli.{name}:app", "Look", group=False)
+        CliCommand(name, f"fsjoule.cli.{name}:app", "Look", group=False)
         for name in ("runs", "compare", "advise", "explain")
     ),
-    *(Command(name, f"fsjoule.cli.{name}:app", "Look") for name in ("trend", "report")),
-    Command("serve", "fsjoule.cli.serve:app", "Look", group=False),
-    Command("export", "fsjoule.cli.ungrouped:app", "Look", group=False),
-    Command("lab", "fsjoule.cli.lab:app", "Lab"),
-    Command("doctor", "fsjoule.cli.doctor:app", "Lab", group=False),
+    *(CliCommand(name, f"fsjoule.cli.{name}:app", "Look") for name in ("trend", "report")),
+    CliCommand("serve", "fsjoule.cli.serve:app", "Look", group=False),
+    CliCommand("export", "fsjoule.cli.ungrouped:app", "Look", group=False),
+    CliCommand("lab", "fsjoule.cli.lab:app", "Lab"),
+    CliCommand("doctor", "fsjoule.cli.doctor:app", "Lab", group=False),
     *(
-        Command(name, f"fsjoule.cli.{name}:app", "Lab")
+        CliCommand(name, f"fsjoule.cli.{name}:app", "Lab")
         for name in ("place", "meter", "board", "exporter", "image", "kernel")
     ),
-    *(Command(name, f"fsjoule.cli.{name}:app", "Keep") for name in ("index", "results")),
-    Command("ci", "fsjoule.cli.ci:app", "CI"),
-    *(Command(name, "fsjoule.cli.ungrouped:app", group=False) for name in ("schema", "version")),  # hidden
+    *(CliCommand(name, f"fsjoule.cli.{name}:app", "Keep") for name in ("index", "results")),
+    CliCommand("ci", "fsjoule.cli.ci:app", "CI"),
+    *(CliCommand(name, "fsjoule.cli.ungrouped:app", group=False) for name in ("schema", "version")),  # hidden
 )
-COMMANDS: Final = Rows("command", "fsjoule_commands", Command, lambda: _OURS)
+COMMANDS: Final = Rows("command", "fsjoule_commands", CliCommand, lambda: _OURS)
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "doctor", "gate", "place")
 
@@ -58,7 +58,7 @@ _ANSWERS: Final = ("bisect", "doctor", "gate", "place")
 _logger = logging.getLogger(__name__)
 
 
-class _Warnings(logging.Handler):
+class _StderrWarnings(logging.Handler):
     """Prints the library's warnings (a silent meter, a second reader) on stderr at once."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -68,7 +68,7 @@ class _Warnings(logging.Handler):
 
 def main() -> None:
     """Run the command line and exit with 0, the command's own answer, or the exit code of what went wrong."""
-    warnings = _Warnings(logging.WARNING)
+    warnings = _StderrWarnings(logging.WARNING)
     logging.getLogger("fsjoule").addHandler(warnings)
     first_word = sys.argv[1] if len(sys.argv) > 1 else ""
 
@@ -108,11 +108,11 @@ def _app(first_word: str) -> typer.Typer:
     return app
 
 
-def _owner(command: Command) -> str:
+def _owner(command: CliCommand) -> str:
     return GROUP if command in _OURS else COMMANDS.owner(command.name)
 
 
-def _commands(first_word: str) -> Sequence[Command]:
+def _commands(first_word: str) -> Sequence[CliCommand]:
     """The command of this name, or all of them. Packages are asked only for what is none of ours."""
     ours = [each for each in _OURS if each.name == first_word]
     if ours:

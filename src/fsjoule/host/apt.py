@@ -11,7 +11,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.host.debian_archive import MIRROR_HINT, Archive
+from fsjoule.host.debian_archive import MIRROR_HINT, DebianArchive
 from fsjoule.host.watched import run_watched, size_mib
 
 _UPDATE_TIMEOUT_S: Final = 300.0
@@ -62,7 +62,7 @@ class Package:
 class PrivateApt:
     """apt for one suite and one architecture, with its whole state below `folder`."""
 
-    def __init__(self, folder: Path, *, archive: Archive, architecture: str) -> None:
+    def __init__(self, folder: Path, *, archive: DebianArchive, architecture: str) -> None:
         self._folder = folder
         self._archive = archive
         self._config = folder / "apt.conf"
@@ -77,7 +77,7 @@ class PrivateApt:
         """Fetch the package lists. Raises a transient LabError if the mirror cannot be reached or is out of step."""
         lists = self._folder / "state" / "lists"
 
-        def attempt(archive: Archive) -> None:
+        def attempt(archive: DebianArchive) -> None:
             (self._folder / "sources.list").write_text(archive.line + "\n")
             self._apt_get(
                 ["update"], _UPDATE_TIMEOUT_S, lambda: f"package lists: {size_mib(lists):.1f} MiB so far", progress
@@ -132,7 +132,7 @@ def unpack_packages(
     tree: Path,
     packages: Sequence[str],
     *,
-    archive: Archive,
+    archive: DebianArchive,
     architecture: str,
     log: Path,
     timeout_s: float,
@@ -145,7 +145,7 @@ def unpack_packages(
     LabError, often for the network.
     """
 
-    def attempt(source: Archive) -> None:
+    def attempt(source: DebianArchive) -> None:
         shutil.rmtree(tree, ignore_errors=True)
         run_watched(
             [

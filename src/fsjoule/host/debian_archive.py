@@ -25,7 +25,7 @@ _RELEASE_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class DebianArchive:
     """A suite of a mirror and its components, signed by Debian's keys."""
 
     mirror: str
@@ -41,7 +41,7 @@ class Archive:
             options.append("check-valid-until=no")
         return f"deb [{' '.join(options)}] {self.mirror} {self.suite} {' '.join(self.components)}"
 
-    def fetch(self, attempt: Callable[[Archive], None], progress: Callable[[str], None]) -> None:
+    def fetch(self, attempt: Callable[[DebianArchive], None], progress: Callable[[str], None]) -> None:
         """Call `attempt`, once more with the release's other name (stable for trixie) if its lists are out of step.
 
         A mirror in the midst of an update serves lists that do not belong to their release file. Caches between it and
@@ -64,7 +64,7 @@ class Archive:
             except LabError:
                 raise fault from error
 
-    def _by_other_name(self) -> Archive | None:
+    def _by_other_name(self) -> DebianArchive | None:
         try:
             release = _release(self.mirror, self.suite)
             names = [release[field] for field in ("Suite", "Codename") if release.get(field, self.suite) != self.suite]
@@ -76,14 +76,16 @@ class Archive:
         return None
 
 
-def debian_archive(suite: str, components: Sequence[str] = ("main",), *, check_valid_until: bool = True) -> Archive:
+def debian_archive(
+    suite: str, components: Sequence[str] = ("main",), *, check_valid_until: bool = True
+) -> DebianArchive:
     """A suite of `debian_mirror()`. Raises LabError if the host has no mirror, or lacks Debian's keys."""
     if not _KEYRING.is_file():
         raise LabError(
             f"Debian's archive keys are missing: {_KEYRING}",
             hint="install Debian's package 'debian-archive-keyring': apt-get install debian-archive-keyring",
         )
-    return Archive(debian_mirror(), suite, tuple(components), check_valid_until)
+    return DebianArchive(debian_mirror(), suite, tuple(components), check_valid_until)
 
 
 def debian_mirror() -> str:

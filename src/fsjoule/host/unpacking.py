@@ -55,7 +55,7 @@ def tar_within(archive: Path | IO[bytes], most_bytes: int) -> Generator[tarfile.
     Its members are not checked: names may lead anywhere, sizes be below 0. Reading raises DAMAGED, OSError.
     """
     with archive.open("rb") if isinstance(archive, Path) else archive as packed, _stream(packed) as content:
-        reader = cast("IO[bytes]", _Bounded(content, most_bytes))
+        reader = cast("IO[bytes]", _BoundedFile(content, most_bytes))
         with tarfile.open(fileobj=reader, mode="r:") as members:
             yield members
 
@@ -80,7 +80,7 @@ def unzstd(content: bytes, *, most_bytes: int = MOST_FILE_BYTES) -> bytes:
     ).stdout
 
 
-class _Bounded:
+class _BoundedFile:
     """A file to read up to a position. tarfile reads a whole extended header at once, whatever size it claims."""
 
     def __init__(self, file: IO[bytes], most_bytes: int) -> None:

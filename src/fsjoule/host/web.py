@@ -40,7 +40,7 @@ class AnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An answer: its status, and its body while it comes, of at most `most_bytes` in `limit_s`."""
 
     status: int
@@ -94,11 +94,11 @@ def answered(
     headers: Mapping[str, str] | None = None,
     query: Mapping[str, str] | None = None,
     document: object = None,
-) -> Generator[Answer]:
+) -> Generator[HttpAnswer]:
     """Send a request, with `document` as JSON; its answer. `authorization` is the header of the address's own server.
 
     A GET follows a few redirects. Raises AnswerError, which does not contain the header, also for what cuts off
-    `Answer.parts`; ConfigError if the lab's own certificates are not there.
+    `HttpAnswer.parts`; ConfigError if the lab's own certificates are not there.
     """
     try:
         with requests.Session() as session:
@@ -106,7 +106,7 @@ def answered(
             session.headers.update(headers or {})
             more = {"params": query, "json": document}
             with _sent(session, method, url, authorization, more) as response:
-                yield Answer(response.status_code, most_bytes, limit_s, response)
+                yield HttpAnswer(response.status_code, most_bytes, limit_s, response)
     except (requests.RequestException, HTTPError, ValueError) as error:
         # The cause is cut off: it carries the request, and so the token.
         cut = isinstance(error, ProtocolError | requests.exceptions.ChunkedEncodingError)

@@ -139,7 +139,7 @@ def _begin(config: pytest.Config, file: str | None) -> None:
     interrupts.install()
     config.add_cleanup(lambda: _end_by_signal(config))
     say = _say(config)
-    handler = _Warnings(say)
+    handler = _ReporterWarnings(say)
     logging.getLogger("fsjoule").addHandler(handler)
     config.add_cleanup(lambda: logging.getLogger("fsjoule").removeHandler(handler))
     from fsjoule.runs.held_lab import HeldLab
@@ -477,7 +477,7 @@ def _by_hand(config: pytest.Config, question: str) -> None:
         capture.resume_global_capture()
 
 
-class _Warnings(logging.Handler):
+class _ReporterWarnings(logging.Handler):
     """Prints the library's warnings (a silent meter, a second try) at once, not in a log at the end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

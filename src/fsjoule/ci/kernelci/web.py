@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fsjoule.errors import KernelCIError, StorageError
 from fsjoule.host.plaintext import plain_line
-from fsjoule.host.web import Answer, AnswerError, answered
+from fsjoule.host.web import AnswerError, HttpAnswer, answered
 
 _ANSWER_S: Final = 300.0
 _DOWNLOAD_S: Final = 1800.0
@@ -70,7 +70,7 @@ def download(
 
 
 @contextmanager
-def _answer(method: str, url: str, what: str, **more: Any) -> Generator[Answer]:  # noqa: ANN401 - as `answered` has it
+def _answer(method: str, url: str, what: str, **more: Any) -> Generator[HttpAnswer]:  # noqa: ANN401 - as `answered` has it
     try:
         with answered(method, url, **more) as answer:
             yield answer

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fsjoule.hooks import Command, hook
+from fsjoule.hooks import CliCommand, hook
 
 
 @hook
-def fsjoule_commands() -> list[Command]:
-    return [Command("lava", "fsjoule.plugins.lava.commands:app", panel="CI")]
+def fsjoule_commands() -> list[CliCommand]:
+    return [CliCommand("lava", "fsjoule.plugins.lava.commands:app", panel="CI")]
