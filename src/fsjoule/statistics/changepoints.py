@@ -68,10 +68,10 @@ def nominate(
 
     A level of fewer than `level` points may be a burst, where points are nights.
     """
-    found = [(index, figure, complaint(figure)) for index, figure in enumerate(figures)]
-    left_out = tuple(f"point {index}: {wrong}" for index, _, wrong in found if wrong)
-    places = [index for index, _, wrong in found if not wrong]
-    values = np.log(np.array([figure for _, figure, wrong in found if not wrong], dtype=np.float64))
+    entries = [(index, figure, complaint(figure)) for index, figure in enumerate(figures)]
+    left_out = tuple(f"point {index}: {wrong}" for index, _, wrong in entries if wrong)
+    places = [index for index, _, wrong in entries if not wrong]
+    values = np.log(np.array([figure for _, figure, wrong in entries if not wrong], dtype=np.float64))
     starts = finder.find(values, level) if len(values) else ()
     edges = [0, *starts, len(values)]
     nominations: list[Nomination] = []

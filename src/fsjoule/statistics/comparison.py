@@ -152,17 +152,17 @@ def _told_by_runs(
 
 def _by_boots(comparisons: Sequence[Comparison[S]], wanted: Criteria) -> tuple[Verdict[S], ...]:
     tested = [_test(comparison, wanted) for comparison in comparisons]
-    known = [t.p for t in tested if t.p is not None]
-    adjusted = iter(_adjusted(known) if known else [])
+    p_values = [t.p for t in tested if t.p is not None]
+    adjusted = iter(_adjusted(p_values) if p_values else [])
     # The level that a lone change among this many comparisons must reach.
     level = min(wanted.alpha, wanted.false_discoveries / max(1, len(tested)))
     return tuple(_judge(t, None if t.p is None else float(next(adjusted)), level, wanted) for t in tested)
 
 
-def _adjusted(known: list[float]) -> list[float]:
+def _adjusted(p_values: list[float]) -> list[float]:
     from scipy.stats import false_discovery_control
 
-    return false_discovery_control(known, method="bh").tolist()
+    return false_discovery_control(p_values, method="bh").tolist()
 
 
 def _test(comparison: Comparison[S], criteria: Criteria) -> _Tested[S]:
@@ -233,9 +233,9 @@ def _of_pair(comparison: Comparison[S], statement: SuperiorityStatement, criteri
 
 
 def _usable(side: str, figures: tuple[Figure, ...]) -> tuple[Floats, tuple[str, ...]]:
-    found = [(number, figure, complaint(figure)) for number, figure in enumerate(figures, start=1)]
-    left_out = tuple(f"{side} {number}: {wrong}" for number, _, wrong in found if wrong)
-    return np.array([figure for _, figure, wrong in found if not wrong], dtype=np.float64), left_out
+    entries = [(number, figure, complaint(figure)) for number, figure in enumerate(figures, start=1)]
+    left_out = tuple(f"{side} {number}: {wrong}" for number, _, wrong in entries if wrong)
+    return np.array([figure for _, figure, wrong in entries if not wrong], dtype=np.float64), left_out
 
 
 def _judge(tested: _Tested[S], q: float | None, level: float, criteria: Criteria) -> Verdict[S]:

@@ -180,7 +180,7 @@ def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Flo
     constant = scale - (np.square(runs) @ weights - np.square(sums) / total) / 2
     linear = runs[..., baseline.shape[-1] :] @ of_candidate - sums * candidates / total
     square = (candidates - np.square(candidates) / total) / 2
-    found = np.empty((*runs.shape[:-1], len(effects), len(_SIGMAS)))
+    likelihoods = np.empty((*runs.shape[:-1], len(effects), len(_SIGMAS)))
     at_once = max(1, _TERMS // constant.size)
     for start in range(0, len(effects), at_once):
         effect = effects[start : start + at_once, None]
@@ -189,8 +189,8 @@ def _log_likelihood(baseline: Floats, candidate: Floats, effects: Floats) -> Flo
         largest = terms.max(axis=-2)
         terms -= largest[..., None, :]
         np.maximum(terms, _NOTHING, out=terms)
-        found[..., start : start + at_once, :] = largest + np.log(np.exp(terms, out=terms).sum(axis=-2))
-    return found
+        likelihoods[..., start : start + at_once, :] = largest + np.log(np.exp(terms, out=terms).sum(axis=-2))
+    return likelihoods
 
 
 @cache

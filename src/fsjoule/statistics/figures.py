@@ -19,7 +19,7 @@ def one_per_boot(figures: Iterable[tuple[Hashable, Figure]]) -> tuple[Figure, ..
     by_boot: dict[Hashable, list[Figure]] = {}
     for boot, figure in figures:
         by_boot.setdefault(boot, []).append(figure)
-    return tuple(_median(found) for found in by_boot.values())
+    return tuple(_median(values) for values in by_boot.values())
 
 
 def complaint(figure: Figure) -> str | None:

@@ -126,11 +126,11 @@ def noise_of(values: Floats) -> float:
 def running_median(values: Floats, around: int) -> Floats:
     """The median of each point and of so many on either side, fewer at the ends; shape (n,)."""
     n, width = len(values), 2 * around + 1
-    found = np.array([np.median(values[max(0, i - around) : i + around + 1]) for i in range(min(n, around))])
+    medians = np.array([np.median(values[max(0, i - around) : i + around + 1]) for i in range(min(n, around))])
     if n >= width:
         inner = np.median(np.lib.stride_tricks.sliding_window_view(values, width), axis=1)
-        found = np.concatenate([found, inner])
-    return np.concatenate([found, [np.median(values[i - around :]) for i in range(len(found), n)]])
+        medians = np.concatenate([medians, inner])
+    return np.concatenate([medians, [np.median(values[i - around :]) for i in range(len(medians), n)]])
 
 
 def robust_line(values: Floats) -> Floats:
@@ -171,11 +171,11 @@ class Levels:
         """
         with_all, without = -math.inf, np.full(len(columns), -math.inf)
         for curve, cost in _CURVES:
-            chosen = [1, *(1 + k for k in curve), *(1 + _FIRST + each for each in columns)]
-            if len(chosen) + 3 > self._n:
+            indices = [1, *(1 + k for k in curve), *(1 + _FIRST + each for each in columns)]
+            if len(indices) + 3 > self._n:
                 break
-            inverse, solution, squares = self._fit(chosen)
-            own = np.arange(len(chosen) - len(columns), len(chosen))
+            inverse, solution, squares = self._fit(indices)
+            own = np.arange(len(indices) - len(columns), len(indices))
             lacking = squares[:, None] + solution[:, own] ** 2 / inverse[:, own, own]
             # With a step the line costs one nat more: a drift is the simpler story.
             with_all = max(with_all, float(self._likelihood(squares, strict=strict)) - cost - (len(curve) == 1))
@@ -186,17 +186,17 @@ class Levels:
         """How well these columns together explain the series, in nats; of two sets the difference is evidence."""
         best = -math.inf
         for curve, cost in _CURVES:
-            chosen = [1, *(1 + k for k in curve), *(1 + _FIRST + each for each in columns)]
-            if len(chosen) + 3 > self._n:
+            indices = [1, *(1 + k for k in curve), *(1 + _FIRST + each for each in columns)]
+            if len(indices) + 3 > self._n:
                 break
-            _, _, squares = self._fit(chosen)
+            _, _, squares = self._fit(indices)
             best = max(best, float(self._likelihood(squares, strict=False)) - cost)
         return best
 
     def drift(self, columns: Sequence[int]) -> tuple[float, float]:
         """The evidence for a line, and its rise over the whole series."""
-        chosen = [1, *(1 + _FIRST + each for each in columns), 2]
-        inverse, solution, squares = self._fit(chosen)
+        indices = [1, *(1 + _FIRST + each for each in columns), 2]
+        inverse, solution, squares = self._fit(indices)
         lacking = squares + solution[:, -1] ** 2 / inverse[:, -1, -1]
         best = int(np.argmax(self._each(squares, strict=False)))
         evidence = self._likelihood(squares, strict=False) - self._likelihood(lacking, strict=False)
@@ -207,10 +207,10 @@ class Levels:
         without = np.full(len(_STEPS), -math.inf)
         with_it = -math.inf
         for curve, cost in _CURVES:
-            chosen = [1, *(1 + k for k in curve), *(1 + _FIRST + each for each in (*columns, new))]
-            if len(chosen) + 3 > self._n:
+            indices = [1, *(1 + k for k in curve), *(1 + _FIRST + each for each in (*columns, new))]
+            if len(indices) + 3 > self._n:
                 break
-            inverse, _, squares = self._fit(chosen)
+            inverse, _, squares = self._fit(indices)
             lacking = squares[:, None] + _STEPS**2 / inverse[:, -1, -1][:, None]
             with_it = max(with_it, float(self._likelihood(squares, strict=False)) - cost)
             without = np.maximum(without, self._likelihood(lacking, strict=False) - cost)
@@ -221,25 +221,25 @@ class Levels:
         """The coefficient of a column, averaged over memories, and how many nights tell as much as one."""
         from scipy.special import stdtrit
 
-        chosen = [1, *(1 + _FIRST + each for each in columns)]
-        inverse, solution, squares = self._fit(chosen)
+        indices = [1, *(1 + _FIRST + each for each in columns)]
+        inverse, solution, squares = self._fit(indices)
         place = 1 + list(columns).index(about_column)
         likely = self._each(squares, strict=True)
         weights = np.exp(likely - likely.max())
         weights /= weights.sum()
-        degrees = max(1, self._n - len(chosen))
+        degrees = max(1, self._n - len(indices))
         variances = squares / degrees * inverse[:, place, place]
         value = float(weights @ solution[:, place])
         spread = float(weights @ (variances + np.square(solution[:, place] - value)))
         half = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(spread)
         return Effect(value, value - half, value + half, max(1.0, spread / float(variances[0] or 1.0)))
 
-    def _fit(self, chosen: Sequence[int]) -> tuple[Floats, Floats, Floats]:
+    def _fit(self, indices: Sequence[int]) -> tuple[Floats, Floats, Floats]:
         """Inverse (memories, c, c), coefficients (memories, c) and residual squares (memories,) of least squares."""
         # The least amount keeps columns apart that are one, such as steps at neighbouring points of a short history.
-        normal: Floats = self._gram[:, chosen][:, :, chosen] + _RIDGE * np.eye(len(chosen))
+        normal: Floats = self._gram[:, indices][:, :, indices] + _RIDGE * np.eye(len(indices))
         inverse: Floats = np.asarray(np.linalg.inv(normal), dtype=np.float64)
-        products = self._gram[:, chosen, 0]
+        products = self._gram[:, indices, 0]
         solution: Floats = np.einsum("gij,gj->gi", inverse, products)
         squares: Floats = self._gram[:, 0, 0] - (products * solution).sum(axis=1)
         return inverse, solution, np.maximum(squares, 0.0)
@@ -277,11 +277,11 @@ def memory_of(values: Floats, starts: Sequence[int]) -> Memory | None:
     # About level nights a steep drift would be drawn in, until memory explains it.
     sloping = Levels(about(scaled, levels(scaled, starts) + slope), columns) if steep else found
     sure, rise = sloping.drift(before)
-    told = found.effect([*before, len(starts)], len(starts))
+    effect = found.effect([*before, len(starts)], len(starts))
     spread = float(np.median(np.abs(scaled - levels(scaled, starts)))) * _MAD_TO_SD
     return Memory(
         noise=noise * max(spread, 1.0),
-        nights=told.nights,
+        nights=effect.nights,
         sees=math.exp(-noise * (found.seen(before, len(starts), enough) + 1 / math.sqrt(_SOON))),
         drift=math.exp(noise * rise) if sure >= needed(n, np.array([])) else None,
         bursts=bursts(scaled),
@@ -319,12 +319,12 @@ def bursts(values: Floats) -> int:
     """How many stretches of three to six nights lie far from the nights around them, and are over; units of noise."""
     n = len(values)
     near = running_median(values, _AROUND)
-    found = 0
+    count = 0
     for sign in (-1, 1):
         edges = np.diff(np.concatenate([[0], (sign * (values - near) > _FAR).astype(np.int64), [0]]))
         begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
-        found += int(np.sum((ends - begins >= LEAST_POINTS) & (ends - begins < LEVEL_NIGHTS) & (ends < n)))
-    return found
+        count += int(np.sum((ends - begins >= LEAST_POINTS) & (ends - begins < LEVEL_NIGHTS) & (ends < n)))
+    return count
 
 
 @cache

@@ -66,9 +66,9 @@ def sides_evidence(values: Floats, second: Sequence[bool]) -> SidesEvidence:
     # Where a third of the nights is at another level, most of them agree and would make it a stall.
     noise = max(noise_of(values - middle), float(np.std(values - middle)) / 2, _LEAST_NOISE)
     calm = about(values / noise, middle / noise)
-    found = Levels(calm, [side])
-    evidence = float(found.evidence([0], strict=True)[0])
-    effect = found.effect([0], 0)
+    levels = Levels(calm, [side])
+    evidence = float(levels.evidence([0], strict=True)[0])
+    effect = levels.effect([0], 0)
     ratio, low, high = (math.exp(noise * each) for each in (effect.value, effect.low, effect.high))
     # Level, side, noise and memory are fitted: few runs say less than their likelihood.
     share = (len(values) - _FITTED) / len(values)
@@ -82,13 +82,13 @@ def nights_verdict(values: Floats, start: int, *, more_is_better: bool) -> Night
     if min(nights) < LEAST_RUNS:
         reason = f"{nights[0]} nights before and {nights[1]} after are too few"
         return NightsVerdict(Outcome.UNDECIDED, math.exp(shift), None, nights, LEVEL_NIGHTS - min(nights), reason)
-    told = sides_evidence(values, (step(len(values), start) == 1).tolist())
+    evidence = sides_evidence(values, (step(len(values), start) == 1).tolist())
     if min(nights) < LEVEL_NIGHTS:
         more = LEVEL_NIGHTS - min(nights)
         reason = f"{min(nights)} nights at one level may be a burst"
-        return NightsVerdict(Outcome.UNDECIDED, told.ratio, told.interval, nights, more, reason)
-    if told.log_e - math.log(len(values)) < -math.log(_ALPHA):
+        return NightsVerdict(Outcome.UNDECIDED, evidence.ratio, evidence.interval, nights, more, reason)
+    if evidence.log_e - math.log(len(values)) < -math.log(_ALPHA):
         reason = "the nights' own memory may look like this"
-        return NightsVerdict(Outcome.UNDECIDED, told.ratio, told.interval, nights, None, reason)
-    outcome = Outcome.IMPROVED if (told.ratio > 1) is more_is_better else Outcome.REGRESSED
-    return NightsVerdict(outcome, told.ratio, told.interval, nights, 0)
+        return NightsVerdict(Outcome.UNDECIDED, evidence.ratio, evidence.interval, nights, None, reason)
+    outcome = Outcome.IMPROVED if (evidence.ratio > 1) is more_is_better else Outcome.REGRESSED
+    return NightsVerdict(outcome, evidence.ratio, evidence.interval, nights, 0)

@@ -181,7 +181,7 @@ def _comparisons(
     in_order: bool,
 ) -> tuple[list[Comparison[Subject]], list[str]]:
     """The comparisons, and notes on metrics that neither side has."""
-    found: list[Comparison[Subject]] = []
+    comparisons: list[Comparison[Subject]] = []
     kernels = kernel_names(cell.kernel for cell in common)
     lacking: dict[Metric, int] = {}
     for cell in common:
@@ -198,12 +198,12 @@ def _comparisons(
                 figures = _pairs if paired else _boots
                 one, two = figures(ours[cell], theirs[cell], metric)
                 runs = _runs(ours[cell], theirs[cell], metric) if in_order else None
-                found.append(Comparison(subject, metric, one, two, paired, runs))
+                comparisons.append(Comparison(subject, metric, one, two, paired, runs))
             elif not metrics and not metric.row.only_writes:
                 lacking[metric] = lacking.get(metric, 0) + 1
-    if metrics and not found:
+    if metrics and not comparisons:
         raise ConfigError(f"no series of the two sides has {' or '.join(metrics)}")
-    return found, [
+    return comparisons, [
         f"{metric}: not compared in {n} series, because neither side has it" for metric, n in lacking.items()
     ]
 

@@ -72,5 +72,5 @@ class Compared:
     @property
     def counts(self) -> dict[Outcome, int]:
         """The number of findings per outcome, in the order of outcomes, without zeros."""
-        found = Counter(one.outcome for one in self.findings)
-        return {outcome: found[outcome] for outcome in Outcome if found[outcome]}
+        counts = Counter(one.outcome for one in self.findings)
+        return {outcome: counts[outcome] for outcome in Outcome if counts[outcome]}

@@ -126,11 +126,11 @@ class _Entered:
     def differences(self) -> list[Floats]:
         """Every two filesystems, the better mean first: the first's against all others begin."""
         sign = 1.0 if self.metric.more_is_better else -1.0
-        found: list[Floats] = []
+        differences: list[Floats] = []
         for better, worse in combinations(self.logarithms.values(), 2):
             boots = [boot for boot in better if boot in worse]
-            found.append(sign * np.array([better[boot] - worse[boot] for boot in boots], dtype=np.float64))
-        return found
+            differences.append(sign * np.array([better[boot] - worse[boot] for boot in boots], dtype=np.float64))
+        return differences
 
     def contest(self, judged: Sequence[SuperiorityStatement], rule: SuperiorityRule) -> Contest:
         first, *others = self.names

@@ -150,8 +150,8 @@ def kernel_warnings(
     sides = (_by_boot(baseline), _by_boot(candidate))
     ours, theirs = sides
     texts = dict.fromkeys(text for side in sides for found in side.values() for text in sorted(found))
-    told = [KernelWarning(text, _boots(ours, text), _boots(theirs, text), len(ours), len(theirs)) for text in texts]
-    return tuple(sorted(told, key=lambda each: (not each.new, not each.candidate)))
+    warnings = [KernelWarning(text, _boots(ours, text), _boots(theirs, text), len(ours), len(theirs)) for text in texts]
+    return tuple(sorted(warnings, key=lambda each: (not each.new, not each.candidate)))
 
 
 def news(warnings: Iterable[KernelWarning]) -> list[str]:
@@ -169,4 +169,4 @@ def _by_boot(side: Iterable[tuple[Hashable, Iterable[str]]]) -> Mapping[Hashable
 
 
 def _boots(side: Mapping[Hashable, set[str]], text: str) -> int:
-    return sum(text in found for found in side.values())
+    return sum(text in messages for messages in side.values())

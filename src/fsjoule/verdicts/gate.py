@@ -127,12 +127,13 @@ class Judge:
         if self._gate is None:
             return f"pair {self.pairs}: not every series has a figure yet"
         states = self._state.tests
-        done = sum(state.decision is not Outcome.UNDECIDED for state in states.values())
+        decided = sum(state.decision is not Outcome.UNDECIDED for state in states.values())
         worst = max(states, key=lambda test: states[test].towards_regressed)
         slowest = min(states, key=lambda test: _farthest(states[test]))
         ratio = "" if states[worst].ratio is None else f" ({states[worst].ratio:.4f})"
         line = (
-            f"pair {self.pairs}: {done} of {len(states)} figures decided; nearest to regressed: {_name(worst)}{ratio}, "
+            f"pair {self.pairs}: {decided} of {len(states)} figures decided; "
+            f"nearest to regressed: {_name(worst)}{ratio}, "
             f"{100 * states[worst].towards_regressed:.0f} % of the evidence it takes"
         )
         if states[slowest].decision is Outcome.UNDECIDED:
@@ -149,9 +150,9 @@ class Judge:
         """Make the gate once its tests are known, and feed it the waiting pairs. Raises ConfigError without a test."""
         if self._gate is None:
             if not self._seen:
-                wanted = ", ".join(self.policy.metrics)
+                metrics = ", ".join(self.policy.metrics)
                 raise ConfigError(
-                    f"no workload has {wanted}: there is nothing to test",
+                    f"no workload has {metrics}: there is nothing to test",
                     hint="choose another suite, or other metrics in the policy",
                 )
             self._gate = Gate(self.policy, list(self._seen), self.known_noise)
@@ -192,7 +193,7 @@ def _outcome(state: SequentialState, interval: Interval | None, metric: Metric) 
 
 def known_noise(points: Mapping[Series, Sequence[Point]], metrics: Sequence[Metric]) -> dict[Test, KnownNoise]:
     """The noise of each test in earlier boots, from the spread of boots of one kernel in one run."""
-    found: dict[Test, KnownNoise] = {}
+    noises: dict[Test, KnownNoise] = {}
     for series, group in points.items():
         for metric in metrics:
             boots: dict[tuple[object, ...], list[float]] = {}
@@ -204,8 +205,8 @@ def known_noise(points: Mapping[Series, Sequence[Point]], metrics: Sequence[Metr
             degrees = sum(len(figures) - 1 for figures in spread)
             if degrees:
                 squares = sum(float(np.square(figures - figures.mean()).sum()) for figures in spread)
-                found[series, metric] = KnownNoise(math.sqrt(squares / degrees), degrees)
-    return found
+                noises[series, metric] = KnownNoise(math.sqrt(squares / degrees), degrees)
+    return noises
 
 
 def _farthest(state: SequentialState) -> float:

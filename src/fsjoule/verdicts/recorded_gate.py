@@ -164,33 +164,33 @@ def _check_interleaved(baseline: Side, candidate: Side, both: Sequence[Mapping[S
     latest: dict[str, int] = {}
     for slot in slots:
         run, _ = slot
-        found = [boot for side in boots for boot in side.get(slot, ())]
-        if min(found) <= latest.get(run, 0):
+        boots_of_slot = [boot for side in boots for boot in side.get(slot, ())]
+        if min(boots_of_slot) <= latest.get(run, 0):
             raise ConfigError(
                 f"the boots of run {run} were not interleaved: its repetitions overlap",
                 hint=f"{_INTERLEAVE}; {_ANYWAY}",
             )
-        latest[run] = max(found)
+        latest[run] = max(boots_of_slot)
 
 
 def _by_repetition(points: Mapping[Series, Sequence[Point]]) -> Slotted:
-    found: dict[_Slot, dict[Series, list[Point]]] = {}
+    slots: dict[_Slot, dict[Series, list[Point]]] = {}
     for series, group in points.items():
         for point in group:
-            found.setdefault((point.run_id, point.repetition), {}).setdefault(series, []).append(point)
-    return found
+            slots.setdefault((point.run_id, point.repetition), {}).setdefault(series, []).append(point)
+    return slots
 
 
 def _by_boot(points: Mapping[Series, Sequence[Point]]) -> Slotted:
     """The boots that measured each series, numbered in the order of time."""
-    found: dict[_Slot, dict[Series, list[Point]]] = {}
+    slots: dict[_Slot, dict[Series, list[Point]]] = {}
     for series, group in points.items():
         boots: dict[tuple[object, ...], list[Point]] = {}
         for point in group:
             boots.setdefault((point.run_id, point.kernel, point.boot), []).append(point)
         for number, measured in enumerate(boots.values()):
-            found.setdefault(("", number), {})[series] = measured
-    return found
+            slots.setdefault(("", number), {})[series] = measured
+    return slots
 
 
 def _in_time(both: Sequence[Mapping[Series, Sequence[Point]]], slotted: Slotted) -> list[_Slot]:
@@ -221,5 +221,5 @@ def _warned(points: Mapping[Series, Sequence[Point]]) -> tuple[str, ...]:
 
 def _figure(points: Sequence[Point], metric: Metric) -> Figure:
     """A boot's figure; None if it is missing or invalid."""
-    found = one_per_boot((0, point.figures.get(metric) if point.valid else None) for point in points)
-    return found[0] if found else None
+    figures = one_per_boot((0, point.figures.get(metric) if point.valid else None) for point in points)
+    return figures[0] if figures else None

@@ -99,10 +99,10 @@ class PlainBootEvidence:
         odds = np.zeros((len(self.metrics), self.question.positions))  # of a loss against none, in each metric
         gains, gained = np.zeros(len(self.metrics)), np.zeros(len(self.metrics), dtype=np.int64)
         for metric, (levels, effect) in enumerate(zip(self.metrics, self.question.effects, strict=True)):
-            found = likelihoods(levels, effect)
-            by_gain = prior + found.gain[rows] - found.none + _GAIN_ODDS
+            evidence = likelihoods(levels, effect)
+            by_gain = prior + evidence.gain[rows] - evidence.none + _GAIN_ODDS
             harmless = np.logaddexp.reduce([*by_gain, _NONE_ODDS])
-            odds[metric] = prior + found.loss[rows] - found.none + _LOSS_ODDS - harmless
+            odds[metric] = prior + evidence.loss[rows] - evidence.none + _LOSS_ODDS - harmless
             gains[metric], gained[metric] = -math.expm1(_NONE_ODDS - harmless), by_gain.argmax()
         each = np.logaddexp.reduce(odds, axis=1)
         leading = int(each.argmax())

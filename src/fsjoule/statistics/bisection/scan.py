@@ -36,15 +36,15 @@ def scan_points(question: BisectionQuestion, evidence: BisectionEvidence, count:
     last = question.positions - 1
     known = {evidence.pools.get(0), evidence.pools.get(last)} - {None}
     free = [position for position in range(1, last) if position not in evidence.untestable]
-    found: list[int] = []
+    points: list[int] = []
     for wanted in np.linspace(0, last, count + 2)[1:-1]:
-        open_ = [each for each in free if each not in found and evidence.pools.get(each) not in known]
+        open_ = [each for each in free if each not in points and evidence.pools.get(each) not in known]
         if not open_:
             break
         nearest = min(open_, key=lambda each: (abs(each - float(wanted)), each))
-        found.append(nearest)
+        points.append(nearest)
         known |= {evidence.pools.get(nearest)} - {None}
-    return tuple(sorted(found))
+    return tuple(sorted(points))
 
 
 def next_scan(

@@ -150,8 +150,8 @@ class _Step:
         return self._ends < least or (only_ends and not shown)
 
     def _end(self, standing: Standing) -> Measure:
-        done = Paired(self._positions.count(0), self._positions.count(self._last))
-        return Measure(self._last if done.turn(self._question.seed) else 0, Purpose.END, standing)
+        pairs = Paired(self._positions.count(0), self._positions.count(self._last))
+        return Measure(self._last if pairs.turn(self._question.seed) else 0, Purpose.END, standing)
 
     def _confirmation(self, standing: Standing, fresh: Paired) -> Measure:
         position = standing.bad if fresh.turn(self._question.seed + standing.bad) else standing.parent

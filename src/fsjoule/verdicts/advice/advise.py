@@ -194,12 +194,12 @@ def _pairs(figures: Sequence[FilesystemFigures], axis: Axis) -> list[tuple[Files
 def _of_boots(figures: Sequence[FilesystemFigures], rule: SuperiorityRule) -> list[Relation]:
     """Relations on the axes that boots pair. Each has a third of the rate: they share it."""
     share = replace(rule, false_discoveries=rule.false_discoveries / len(PAIRED))
-    found: list[Relation] = []
+    relations: list[Relation] = []
     for axis in PAIRED:
         pairs = _pairs(figures, axis)
         judged = statements([[_differences(one, other, axis) for one, other in pairs]], share)[0] if pairs else []
-        found += [_of_statement(axis, *pair, one) for pair, one in zip(pairs, judged, strict=True)]
-    return found
+        relations += [_of_statement(axis, *pair, one) for pair, one in zip(pairs, judged, strict=True)]
+    return relations
 
 
 def _boots(one: FilesystemFigures, axis: Axis) -> Mapping[Boot, float]:
@@ -219,11 +219,11 @@ def _differences(one: FilesystemFigures, other: FilesystemFigures, axis: Axis) -
 
 
 def _of_statement(
-    axis: Axis, one: FilesystemFigures, other: FilesystemFigures, found: SuperiorityStatement
+    axis: Axis, one: FilesystemFigures, other: FilesystemFigures, statement: SuperiorityStatement
 ) -> Relation:
-    less = {Outcome.IMPROVED: one.label, Outcome.REGRESSED: other.label}.get(found.outcome)
-    same = found.outcome is Outcome.UNCHANGED
-    return Relation(axis, one.label, other.label, less, same, found.ratio, found.interval, found.more_boots)
+    less = {Outcome.IMPROVED: one.label, Outcome.REGRESSED: other.label}.get(statement.outcome)
+    same = statement.outcome is Outcome.UNCHANGED
+    return Relation(axis, one.label, other.label, less, same, statement.ratio, statement.interval, statement.more_boots)
 
 
 def _of_cuts(figures: Sequence[FilesystemFigures], criteria: Criteria) -> list[Relation]:
@@ -233,7 +233,7 @@ def _of_cuts(figures: Sequence[FilesystemFigures], criteria: Criteria) -> list[R
         for axis in (Axis.LOSS, Axis.MOUNT)
         for one, other in _pairs(figures, axis)
     ]
-    found: list[Relation] = []
+    relations: list[Relation] = []
     for verdict in compare(comparisons, criteria):
         axis, one, other = verdict.subject
         more = max(verdict.more_baseline or 0, verdict.more_candidate or 0) or None
@@ -242,14 +242,14 @@ def _of_cuts(figures: Sequence[FilesystemFigures], criteria: Criteria) -> list[R
             same = verdict.outcome is Outcome.UNCHANGED
             ratio = verdict.ratio
             measured = (ratio.value, ratio.interval) if ratio else (None, None)
-            found.append(Relation(axis, one.label, other.label, less, same, *measured, more))
+            relations.append(Relation(axis, one.label, other.label, less, same, *measured, more))
             continue
         # Most cuts lose nothing, so that medians of losses tell nothing: the rank test at the same levels decides.
         p, q = verdict.p, verdict.q
         certain = p is not None and q is not None and p <= criteria.alpha and q <= criteria.false_discoveries
         fewer = one if _value(one, axis) < _value(other, axis) else other
-        found.append(Relation(axis, one.label, other.label, fewer.label if certain else None, False, more=more))
-    return found
+        relations.append(Relation(axis, one.label, other.label, fewer.label if certain else None, False, more=more))
+    return relations
 
 
 def _cuts(one: FilesystemFigures, axis: Axis) -> tuple[float, ...]:
@@ -265,20 +265,20 @@ def _scores(figures: Sequence[FilesystemFigures], weights: Mapping[Axis, float])
         return []
     complete = [one for one in figures if all(on_axis(one, axis) is not None for axis in weights)]
     largest = {axis: max((_value(one, axis) for one in complete), default=0.0) for axis in weights}
-    found: list[Score] = []
+    scores: list[Score] = []
     for one in complete:
         parts = [(weight / total, on_axis(one, axis), largest[axis]) for axis, weight in weights.items()]
         known = [(weight / most, estimate) for weight, estimate, most in parts if estimate is not None and most]
         value, low, high = (
             sum(weight * getattr(estimate, bound) for weight, estimate in known) for bound in ("value", "low", "high")
         )
-        found.append(Score(one.label, Estimate(value, low, high, min((e.n for _, e in known), default=0))))
-    return found
+        scores.append(Score(one.label, Estimate(value, low, high, min((e.n for _, e in known), default=0))))
+    return scores
 
 
 def parse_weights(text: str) -> dict[Axis, float]:
     """Weights from `energy=2,loss=1`. Raises ConfigError."""
-    found: dict[Axis, float] = {}
+    weights: dict[Axis, float] = {}
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
         if name not in list(Axis):
@@ -289,9 +289,9 @@ def parse_weights(text: str) -> dict[Axis, float]:
             weight = float("nan")
         if not 0 <= weight < float("inf"):
             raise ConfigError(f"--weights {part.strip()}: not a number from 0 on", hint="for example energy=2,loss=1")
-        if Axis(name) in found:
+        if Axis(name) in weights:
             raise ConfigError(f"--weights names {name} twice", hint="for example energy=2,loss=1")
-        found[Axis(name)] = weight
-    if not sum(found.values()):
+        weights[Axis(name)] = weight
+    if not sum(weights.values()):
         raise ConfigError("--weights: all weights are zero", hint="for example energy=2,loss=1")
-    return {axis: weight for axis, weight in found.items() if weight}
+    return {axis: weight for axis, weight in weights.items() if weight}

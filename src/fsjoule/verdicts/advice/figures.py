@@ -168,12 +168,12 @@ def _totals(
     boots: Mapping[Boot, Rows], parts: Sequence[UsagePart], get: Callable[[PartFigures], float | None]
 ) -> dict[Boot, float]:
     """A day's sum over the parts, one per boot that has the figure of every part."""
-    found: dict[Boot, float] = {}
+    totals: dict[Boot, float] = {}
     for boot, rows in boots.items():
         figures = [(part.per_day, get(rows[part])) for part in parts]
         if all(figure is not None for _, figure in figures):
-            found[boot] = sum(per_day * (figure or 0.0) for per_day, figure in figures)
-    return found
+            totals[boot] = sum(per_day * (figure or 0.0) for per_day, figure in figures)
+    return totals
 
 
 def _idle_s(rows: Rows, profile: UsageProfile) -> float:
@@ -210,17 +210,17 @@ def _waits(boots: Mapping[Boot, Rows], parts: Sequence[UsagePart]) -> tuple[Usag
     waiting = [part for part in parts if part.kind is not UsageKind.FILES]
     longest: dict[Boot, tuple[float, UsageKind]] = {}
     for boot, rows in boots.items():
-        found = [(p99_s, part.kind) for part in waiting if (p99_s := rows[part].p99_s) is not None]
-        if waiting and len(found) == len(waiting):
-            longest[boot] = max(found)
+        waits = [(p99_s, part.kind) for part in waiting if (p99_s := rows[part].p99_s) is not None]
+        if waiting and len(waits) == len(waiting):
+            longest[boot] = max(waits)
     kinds = [kind for _, kind in longest.values()]
     return max(kinds, key=kinds.count, default=None), {boot: wait_s for boot, (wait_s, _) in longest.items()}
 
 
 def _share(part: UsagePart, boots: Mapping[Boot, Rows]) -> Share:
     def mean(get: Callable[[PartFigures], float | None]) -> float:
-        found = estimate_of(tuple(_totals(boots, [part], get).values()))
-        return found.value if found else 0.0
+        estimate = estimate_of(tuple(_totals(boots, [part], get).values()))
+        return estimate.value if estimate else 0.0
 
     return Share(part, mean(lambda row: row.joules), mean(lambda row: row.seconds), mean(lambda row: row.written_mib))
 

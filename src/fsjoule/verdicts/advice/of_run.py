@@ -23,8 +23,8 @@ def advice_of(loaded: LoadedRun) -> tuple[Advice, ...]:
     if not enough:
         return ()
     try:
-        found = evidence_of([loaded])
+        evidence = evidence_of([loaded])
     except ConfigError:
         return ()
-    told = [advise(found, name, one) for name, one in enough]
+    told = [advise(evidence, name, one) for name, one in enough]
     return tuple(one for one in told if sum(bool(figures.shares) for figures in one.figures) >= _LEAST)

@@ -247,9 +247,9 @@ def _presence(times: tuple[float, float], names: Sequence[str], names_too: Seque
 
 
 def _grouped(functions: Iterable[FunctionChange], group: Callable[[FunctionChange], str]) -> tuple[TimeChange, ...]:
-    found: dict[str, list[FunctionChange]] = {}
+    groups: dict[str, list[FunctionChange]] = {}
     for each in functions:
-        found.setdefault(group(each), []).append(each)
+        groups.setdefault(group(each), []).append(each)
     changes = [
         TimeChange(
             name,
@@ -257,6 +257,6 @@ def _grouped(functions: Iterable[FunctionChange], group: Callable[[FunctionChang
             sum(each.candidate_ns for each in members),
             error_ns=math.hypot(*(each.error_ns for each in members)),
         )
-        for name, members in found.items()
+        for name, members in groups.items()
     ]
     return tuple(sorted(changes, key=lambda each: (-abs(each.difference_ns), each.name)))

@@ -89,7 +89,7 @@ def executed(profile: Profile, symbols: Symbols, programs: Mapping[int, str] | N
             program = Function(programs.get(page, _UNKNOWN), PROGRAMS)
             times[program] = times.get(program, 0) + count * profile.instruction_ns
             places[program] = PROGRAMS
-    sorted_names = {function: tuple(sorted(found)) for function, found in names.items()}
+    sorted_names = {function: tuple(sorted(spellings)) for function, spellings in names.items()}
     busy_ns = sum(times.values()) if profile.sampled else profile.busy_ns
     period_ns = profile.instruction_ns if profile.sampled else 0
     return Executed(times, sorted_names, places, profile.window_ns, busy_ns, period_ns)
