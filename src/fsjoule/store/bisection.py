@@ -69,7 +69,7 @@ class Asked:
     def differences(self, other: Asked) -> tuple[str, ...]:
         """The differences of another question, in words; the budget, the seed and the figures' order may differ."""
         names = ("repository", "good", "bad", "board", "suite", "filesystems", "provision", "storages", "select")
-        found = [
+        differences = [
             f"{name}: {_shown(getattr(self, name))}, not {_shown(getattr(other, name))}"
             for name in (*names, "effects")
             if getattr(self, name) != getattr(other, name)
@@ -78,8 +78,8 @@ class Asked:
             ours, theirs = _parts(getattr(self, name)), _parts(getattr(other, name))
             if ours != theirs:
                 only = (f"{_shown(sorted(one - two)[:_SOME])}" for one, two in ((ours, theirs), (theirs, ours)))
-                found.append(f"{name}: {', not '.join(only)}")
-        return tuple(found)
+                differences.append(f"{name}: {', not '.join(only)}")
+        return tuple(differences)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ class RememberedFinder:
             return ()
         key = hashlib.blake2b(values.tobytes() + bytes([level]), digest_size=12).hexdigest()
         kept = self.known.get(key)
-        found = tuple(kept) if _makes_sense(kept, len(values)) else self._finder.find(values, level)
-        self.asked[key] = found
-        return found
+        starts = tuple(kept) if _makes_sense(kept, len(values)) else self._finder.find(values, level)
+        self.asked[key] = starts
+        return starts
 
 
 @contextmanager
@@ -67,15 +67,15 @@ def _method(finder: RupturesFinder) -> str:
 def _read(file: Path) -> dict[str, Any]:
     """The kept answers; empty if the file is absent or damaged."""
     try:
-        found = json.loads(file.read_bytes())
+        document = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 
 
-def _makes_sense(kept: Any, count: int) -> TypeGuard[list[int]]:  # noqa: ANN401 - a cache may contain anything
+def _makes_sense(starts: Any, count: int) -> TypeGuard[list[int]]:  # noqa: ANN401 - a cache may contain anything
     """Whether this can be an answer about `count` values."""
     try:
-        return all(type(after) is int and before < after for before, after in pairwise([0, *kept, count]))
+        return all(type(after) is int and before < after for before, after in pairwise([0, *starts, count]))
     except TypeError:
         return False

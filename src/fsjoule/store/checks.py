@@ -75,8 +75,8 @@ def check_measurement(measurement: Measurement) -> None:
         said |= {"outcome.damaged": m.outcome.damaged, "outcome.messages": m.outcome.messages}
     _refuse(f"{name}: {len(texts)} are too many" for name, texts in said.items() if len(texts) > _MOST_REASONS)
     percentiles = {"latency": m.fio.latency_percentiles_ns, "fsync": m.fio.fsync_percentiles_ns} if m.fio else {}
-    for kind, found in percentiles.items():
-        for name in found:
+    for kind, values in percentiles.items():
+        for name in values:
             if not (name.isascii() and name.replace(".", "", 1).isdigit() and float(name) <= 100):  # noqa: PLR2004
                 raise ValueError(f"fio.{kind}_percentiles_ns: {name[:80]!r} is not a percentile")
 

@@ -78,11 +78,11 @@ def _is_small(text: str, most: int) -> bool:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"{plain(twice[:80])!r} is there twice in one object")
-    return found
+    return members
 
 
 def _integer(digits: str) -> int:

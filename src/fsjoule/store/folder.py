@@ -220,8 +220,8 @@ def board_name(run: Run, folder: Path) -> str:
 
 def measurement_number(name: str) -> int | None:
     """The number at the beginning of the name of a measurement's folder, if any."""
-    found = _NUMBER.match(name)
-    return int(found[0]) if found else None
+    match = _NUMBER.match(name)
+    return int(match[0]) if match else None
 
 
 def is_being_written(path: Path) -> bool:
@@ -266,13 +266,13 @@ def encode_checksums(files: Mapping[str, bytes]) -> bytes:
 
 def decode_checksums(content: bytes) -> dict[str, str]:
     """Read the output of `encode_checksums`: digests by name. Raises ResultError if it is damaged."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for number, text in enumerate(content.decode(errors="replace").splitlines(), start=1):
         line = _CHECKSUM.fullmatch(text)
         if line is None or wrong_name(line[2]):
             raise ResultError(f"{CHECKSUMS_FILE} is damaged: line {number} is no checksum of a file")
-        found[line[2]] = line[1]
-    return found
+        digests[line[2]] = line[1]
+    return digests
 
 
 def altered(content: bytes | None, digest: str | None) -> str | None:

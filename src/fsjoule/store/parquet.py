@@ -51,22 +51,22 @@ def read_table(
     A row takes at most `row_bytes` before compression. `what` is the kind of file, which has at most `most_rows`.
     Raises ResultError with `hint`, which names `path`, if it is damaged or another file.
     """
-    shown = plain_line(str(path))
+    name = plain_line(str(path))
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
             metadata = (file.metadata.metadata or {}).get(key)
             if metadata is None:
-                raise ResultError(f"{shown} is a Parquet file without the metadata of {what}", hint=hint)
+                raise ResultError(f"{name} is a Parquet file without the metadata of {what}", hint=hint)
             value, columns = header(metadata)
             try:
                 _check_pages(content, row_bytes=row_bytes, most_rows=most_rows, what=what)
                 _check_columns(file, columns, row_bytes=row_bytes, most_rows=most_rows, what=what)
             except ValueError as error:
-                raise ResultError(f"{shown}{error}", hint=hint) from error
+                raise ResultError(f"{name}{error}", hint=hint) from error
             return file.read(columns=list(columns)), value
     # Damaged files make pyarrow raise errors of its own, and most of Python's.
     except (OSError, ValueError, LookupError, TypeError, ArithmeticError, MemoryError, pa.ArrowException) as error:
-        raise ResultError(f"{shown} cannot be read: {plain(str(error))}", hint=hint) from error
+        raise ResultError(f"{name} cannot be read: {plain(str(error))}", hint=hint) from error
 
 
 def _check_pages(content: bytes, *, row_bytes: int, most_rows: int | None, what: str) -> None:
@@ -106,12 +106,12 @@ class _Thrift:
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
         """A struct's fields by their numbers. Raises IndexError at the content's end, ValueError for another form."""
-        found: dict[int, Any] = {}
+        fields: dict[int, Any] = {}
         number = 0
         while head := self._byte():
             number = number + (head >> 4) if head >> 4 else self._zigzag()
-            found[number] = self._value(head & 15, depth)
-        return found
+            fields[number] = self._value(head & 15, depth)
+        return fields
 
     def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 - any of Thrift's
         if depth > _DEEPEST:
@@ -142,17 +142,17 @@ class _Thrift:
         return self.content[self.at - 1]
 
     def _varint(self) -> int:
-        found = shift = 0
+        value = shift = 0
         while True:
             byte = self._byte()
-            found |= (byte & 127) << shift
+            value |= (byte & 127) << shift
             shift += 7
             if byte < 128 or shift > 63:  # noqa: PLR2004 - the last byte, and the longest number
-                return found
+                return value
 
     def _zigzag(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
 
 
 def _check_columns(

@@ -102,14 +102,14 @@ class LoadedRun:
 
     def altered(self) -> dict[str, str]:
         """Traces and attachments that are missing or edited, by their paths, with reasons. Reads all of them."""
-        found: dict[str, str] = {}
+        changes: dict[str, str] = {}
         for number, folder in self.folders.items():
             for name in sorted(self.checksums.get(number, ())):
                 try:
                     self._stored(number, name, TRACE_BYTES)
                 except ResultError as error:
-                    found[f"{folder.name}/{name}"] = error.what.replace(f"{shown(folder, name)} ", "")
-        return found
+                    changes[f"{folder.name}/{name}"] = error.what.replace(f"{shown(folder, name)} ", "")
+        return changes
 
     def _stored(self, number: int, name: str, at_most: int) -> bytes | None:
         """A file of a measurement as it was stored; None if there was none. Raises ResultError."""

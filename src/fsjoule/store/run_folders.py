@@ -31,31 +31,31 @@ class FolderFault:
 
 def find_runs(paths: Iterable[Path]) -> tuple[list[Path], list[FolderFault]]:
     """The run folders at and below `paths`, sorted by name, and faults. Raises ConfigError if there is none."""
-    wanted = check_folders(paths)
-    found, faults = runs_below(wanted)
-    if not found and not faults:
-        where = ", ".join(map(str, wanted)) or "(no path)"
+    folders = check_folders(paths)
+    runs, faults = runs_below(folders)
+    if not runs and not faults:
+        where = ", ".join(map(str, folders)) or "(no path)"
         raise ConfigError(f"there is no run folder at or below {where}", hint="give the folder that --results named")
-    return found, faults
+    return runs, faults
 
 
 def runs_below(paths: Iterable[Path]) -> tuple[list[Path], list[FolderFault]]:
     """As `find_runs`, where folders without a run are right too. Raises ConfigError if one is missing."""
-    found: dict[Path, None] = {}
+    runs: dict[Path, None] = {}
     faults: list[FolderFault] = []
     for path in check_folders(paths):
         for folder in _walk(path.resolve(), faults):
-            found[folder] = None
-    return sorted(found, key=lambda folder: (folder.name, folder)), faults
+            runs[folder] = None
+    return sorted(runs, key=lambda folder: (folder.name, folder)), faults
 
 
 def check_folders(paths: Iterable[Path]) -> list[Path]:
     """The folders that `paths` name; a run.json means its folder. Raises ConfigError if one is missing."""
-    wanted = [path.parent if path.name == RUN_FILE else path for path in paths]
-    for path in wanted:
+    folders = [path.parent if path.name == RUN_FILE else path for path in paths]
+    for path in folders:
         if not path.is_dir():
             raise ConfigError(f"{path} is not a folder", hint="give run folders, or folders that contain some")
-    return wanted
+    return folders
 
 
 def _walk(top: Path, faults: list[FolderFault]) -> Iterator[Path]:
@@ -114,15 +114,15 @@ def named_run(name: str | Path | None = None, results: Path = RESULTS) -> Path:
         raise ConfigError(f"there is no run in {results}", hint="name a run folder, or measure: fsjoule bench")
     if text == LAST:
         return runs[0].path
-    chosen = [run for run in runs if text and (run.run_id.startswith(text) or run.path.name.startswith(text))]
-    if len(chosen) == 1 or any(text in (run.run_id, run.path.name) for run in chosen):
-        exact = (run for run in chosen if text in (run.run_id, run.path.name))
-        return next(exact, chosen[0]).path
-    if chosen:
-        more = f" and {len(chosen) - _SHOWN} more" if len(chosen) > _SHOWN else ""
-        names = ", ".join(f"{run.run_id} ({run.path.name})" for run in chosen[:_SHOWN])
+    matching = [run for run in runs if text and (run.run_id.startswith(text) or run.path.name.startswith(text))]
+    if len(matching) == 1 or any(text in (run.run_id, run.path.name) for run in matching):
+        exact = (run for run in matching if text in (run.run_id, run.path.name))
+        return next(exact, matching[0]).path
+    if matching:
+        more = f" and {len(matching) - _SHOWN} more" if len(matching) > _SHOWN else ""
+        names = ", ".join(f"{run.run_id} ({run.path.name})" for run in matching[:_SHOWN])
         raise ConfigError(
-            f"{text!r} names {len(chosen)} runs in {results}", hint=f"write more of the id: {names}{more}"
+            f"{text!r} names {len(matching)} runs in {results}", hint=f"write more of the id: {names}{more}"
         )
     hint = "list the runs: fsjoule runs"
     raise ResultError(f"{text} is not a run folder, and no run's id in {results} starts so", hint=hint)

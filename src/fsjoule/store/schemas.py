@@ -95,16 +95,16 @@ def encode(kind: DocumentKind[T], value: T, name: str) -> bytes:
 
 def decode(kind: DocumentKind[T], content: bytes, schema: str, path: Path) -> T:
     """Read the output of `encode`. Raises ResultError with the path and all errors by field, or for another schema."""
-    shown = plain_line(str(path))
+    name = plain_line(str(path))
     try:
         document, content = kind.parse(content)
     except ValueError as error:
-        raise ResultError(f"{shown} is not JSON of ours: {error}", hint=DAMAGED) from error
-    check_schema(document, schema, shown)
+        raise ResultError(f"{name} is not JSON of ours: {error}", hint=DAMAGED) from error
+    check_schema(document, schema, name)
     try:
         return kind.read(content)
     except ValueError as error:
-        raise ResultError(f"{shown} does not follow {schema}:{error}", hint=DAMAGED) from error
+        raise ResultError(f"{name} does not follow {schema}:{error}", hint=DAMAGED) from error
 
 
 def _listed(error: ValidationError) -> str:

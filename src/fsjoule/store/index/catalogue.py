@@ -36,9 +36,9 @@ class Catalogue:
     def __init__(self, connection: Connection) -> None:
         rows = connection.execute(select(series.c.id, *(series.c[name] for name in COLUMNS)))
         self.series: Final = {number: series_of(*columns) for number, *columns in rows}
-        chosen = select(kernels.c.id, kernels.c.release, kernels.c.version)
+        statement = select(kernels.c.id, kernels.c.release, kernels.c.version)
         self.kernels: Final = {
-            number: Kernel(release, version) for number, release, version in connection.execute(chosen)
+            number: Kernel(release, version) for number, release, version in connection.execute(statement)
         }
 
     def matching(self, where: Where) -> list[int] | None:

@@ -179,8 +179,8 @@ def make_tables(connection: Connection) -> str | None:
 def _check_tables(connection: Connection, url: URL) -> None:
     """Raise ResultError for a view in the place of a table: it may have no end. A trigger would write what it likes."""
     query = "SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')"
-    if found := connection.exec_driver_sql(query).scalar():
-        raise ResultError(f"{_shown(url)} is not an index: it has {plain_line(str(found))!r}", hint=_ANOTHER)
+    if foreign := connection.exec_driver_sql(query).scalar():
+        raise ResultError(f"{_shown(url)} is not an index: it has {plain_line(str(foreign))!r}", hint=_ANOTHER)
 
 
 def index_url(location: str | Path) -> URL:

@@ -26,12 +26,12 @@ _PORTION: Final = 500  # SQLite takes only some thousands of values per statemen
 def kept_verdicts(connection: Connection, question: bytes, numbers: Sequence[int]) -> dict[int, KeptVerdict]:
     """The kept verdicts on some series, by their numbers."""
     columns = (judged_series.c.series, judged_series.c.made_from, judged_series.c.histories)
-    chosen = select(*columns).where(judged_series.c.question == question)
+    statement = select(*columns).where(judged_series.c.question == question)
     return {
         number: KeptVerdict(*row)
         for start in range(0, len(numbers), _PORTION)
         for number, *row in connection.execute(
-            chosen.where(judged_series.c.series.in_(numbers[start : start + _PORTION]))
+            statement.where(judged_series.c.series.in_(numbers[start : start + _PORTION]))
         )
     }
 
@@ -42,8 +42,8 @@ def _may_keep(index: Index) -> bool:
         # SQLite writes its journal beside the file.
         return all(os.access(path, os.W_OK) for path in (index.file, index.file.parent))
     with index.reading() as connection:
-        asked = [func.has_table_privilege(judged_series.name, each) for each in ("INSERT", "UPDATE", "DELETE")]
-        return all(connection.execute(select(*asked)).one())
+        privileges = [func.has_table_privilege(judged_series.name, each) for each in ("INSERT", "UPDATE", "DELETE")]
+        return all(connection.execute(select(*privileges)).one())
 
 
 def keep_verdicts(index: Index, question: bytes, found: Mapping[int, KeptVerdict]) -> None:

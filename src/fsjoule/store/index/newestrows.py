@@ -172,11 +172,11 @@ def _within(series: Series, rows: Sequence[Row], share: int | None) -> NewestRow
 
 
 def run_names(index: Index, numbers: Iterable[int]) -> dict[int, RunNames]:
-    named = (runs.c.id, runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.commit_id, runs.c.path)
-    columns = (*named, runs.c.place, runs.c.exporter, runs.c.meter)
+    names = (runs.c.id, runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.commit_id, runs.c.path)
+    columns = (*names, runs.c.place, runs.c.exporter, runs.c.meter)
     with index.reading() as connection:
         return {
-            row[0]: RunNames(*row[1 : len(named)], origin=Origin(*row[len(named) :]))
+            row[0]: RunNames(*row[1 : len(names)], origin=Origin(*row[len(names) :]))
             for portion in _portions(numbers)
             for row in connection.execute(select(*columns).where(runs.c.id.in_(portion)))
         }

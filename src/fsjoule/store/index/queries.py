@@ -113,8 +113,8 @@ def list_series(index: Index, where: Where = EVERYTHING) -> tuple[SeriesCount, .
     )
     with index.reading() as connection:
         catalogue = Catalogue(connection)
-        chosen = restricted(select(*counts), where, catalogue, invalid_too=True).group_by(columns.series)
-        found = [SeriesCount(catalogue.series[row[0]], *row[1:]) for row in connection.execute(chosen)]
+        statement = restricted(select(*counts), where, catalogue, invalid_too=True).group_by(columns.series)
+        found = [SeriesCount(catalogue.series[row[0]], *row[1:]) for row in connection.execute(statement)]
     return tuple(sorted(found, key=lambda count: count.series.rank))
 
 
@@ -132,15 +132,15 @@ def find_series(index: Index, start: str) -> list[Series]:
         catalogue = Catalogue(connection)
         chosen = catalogue.matching(Where(series=(start,)))
         numbers = catalogue.series if chosen is None else chosen
-        found = [catalogue.series[number] for number in _used(connection, measurements.c.series, list(numbers))]
-    return sorted(found, key=lambda one: one.rank)
+        matching = [catalogue.series[number] for number in _used(connection, measurements.c.series, list(numbers))]
+    return sorted(matching, key=lambda one: one.rank)
 
 
 def run_folders(index: Index, run_ids: Sequence[str]) -> dict[str, Path]:
     """The folder of each run at its last import, perhaps on another machine; newest run first."""
-    chosen = select(runs.c.run_id, runs.c.path).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.started_utc.desc())
+    statement = select(runs.c.run_id, runs.c.path).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.started_utc.desc())
     with index.reading() as connection:
-        return {run_id: Path(path) for run_id, path in connection.execute(chosen)}
+        return {run_id: Path(path) for run_id, path in connection.execute(statement)}
 
 
 def stats(index: Index) -> Stats:
@@ -271,7 +271,7 @@ def _used(connection: Connection, column: Column[Any], numbers: Sequence[int] | 
     """The kernels or series that any measurement has; each takes one look into an index."""
     found: list[int] = []
     for number in numbers:
-        chosen = select(column).where(column == number).limit(1)
-        if connection.execute(chosen).first() is not None:
+        statement = select(column).where(column == number).limit(1)
+        if connection.execute(statement).first() is not None:
             found.append(number)
     return found

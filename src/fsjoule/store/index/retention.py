@@ -86,11 +86,11 @@ def prune(index: Index, retention: Retention, *, watch: Watcher = unwatched) -> 
 
 def _choose(connection: Connection, retention: Retention) -> tuple[tuple[OldRun, ...], dict[KeepReason, int]]:
     columns = (runs.c.run_id, runs.c.started_utc, runs.c.branch, runs.c.path, runs.c.kernel_role)
-    chosen = select(*columns).where(runs.c.started_utc < retention.since_utc).order_by(runs.c.started_utc)
+    statement = select(*columns).where(runs.c.started_utc < retention.since_utc).order_by(runs.c.started_utc)
     evidence = _evidence(connection)
     found: list[OldRun] = []
     kept = dict.fromkeys(KeepReason, 0)
-    for run_id, started_utc, branch, path, role in connection.execute(chosen):
+    for run_id, started_utc, branch, path, role in connection.execute(statement):
         if branch in retention.branches and started_utc >= retention.branches[branch]:
             kept[KeepReason.BRANCH] += 1
         elif role == REFERENCE_KERNEL:

@@ -59,13 +59,13 @@ def count_runs(index: Index, which: WhichRuns) -> int:
 def list_runs(index: Index, which: WhichRuns, *, first: int = 0, count: int) -> list[ListedRun]:
     """So many runs, newest first, without the `first` ones."""
     columns = runs.c
-    named = (columns.started_utc, columns.status, columns.simulated, columns.suite, columns.board)
+    names = (columns.started_utc, columns.status, columns.simulated, columns.suite, columns.board)
     more = (columns.branch, columns.commit_id, columns.job, columns.place, columns.exporter, columns.meter)
-    newest = _chosen(select(columns.id, columns.run_id, columns.path, *named, *more), which)
+    newest = _chosen(select(columns.id, columns.run_id, columns.path, *names, *more), which)
     newest = newest.order_by(columns.started_utc.desc(), columns.id.desc()).offset(first).limit(count)
     with index.reading() as connection:
-        found = connection.execute(newest).all()
-        numbers = [row.id for row in found]
+        rows = connection.execute(newest).all()
+        numbers = [row.id for row in rows]
         labels = select(run_kernels).where(run_kernels.c.run.in_(numbers)).order_by(run_kernels.c.label)
         booted = connection.execute(labels).all()
         counts = (
@@ -83,7 +83,7 @@ def list_runs(index: Index, which: WhichRuns, *, first: int = 0, count: int) -> 
             measurements=counted.get(row.id, (0, 0))[0],
             valid=counted.get(row.id, (0, 0))[1],
         )
-        for row in found
+        for row in rows
     ]
 
 

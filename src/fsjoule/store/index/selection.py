@@ -48,9 +48,9 @@ def booted(index: Index, where: Where) -> list[tuple[str, Kernel]]:
     """The kernels of the runs of some ids or branches, with their labels in the runs."""
     with index.reading() as connection:
         kernels = Catalogue(connection).kernels
-        chosen = select(run_kernels.c.label, run_kernels.c.kernel).join(runs, run_kernels.c.run == runs.c.id)
-        chosen = chosen.where(*run_conditions(where))
-        return [(label, kernels[number]) for label, number in connection.execute(chosen)]
+        statement = select(run_kernels.c.label, run_kernels.c.kernel).join(runs, run_kernels.c.run == runs.c.id)
+        statement = statement.where(*run_conditions(where))
+        return [(label, kernels[number]) for label, number in connection.execute(statement)]
 
 
 def kernels_named(index: Index, names: Iterable[str]) -> tuple[Kernel, ...]:
@@ -58,7 +58,7 @@ def kernels_named(index: Index, names: Iterable[str]) -> tuple[Kernel, ...]:
 
     Raises ConfigError, which lists the kernels, for a name without one.
     """
-    found: dict[Kernel, None] = {}
+    matching: dict[Kernel, None] = {}
     with index.reading() as connection:
         for name in names:
             called_so = _called(connection, name)
@@ -66,16 +66,16 @@ def kernels_named(index: Index, names: Iterable[str]) -> tuple[Kernel, ...]:
                 known = sorted(Catalogue(connection).kernels.values(), key=lambda kernel: kernel.order)
                 hint = f"it has {last_of([kernel.label for kernel in known])}"
                 raise ConfigError(f"the index has no kernel {name!r}", hint=hint)
-            found |= dict.fromkeys(called_so)
-    return tuple(found)
+            matching |= dict.fromkeys(called_so)
+    return tuple(matching)
 
 
 def _run(connection: Connection, name: str) -> Selection | None:
     # A folder's name ends in the id of its run.
-    wanted = {name, PurePath(name).name.rpartition("-")[2]}
-    chosen = select(runs.c.run_id).where(runs.c.run_id.in_(wanted))
-    found = sorted(connection.execute(chosen).scalars(), key=lambda run_id: run_id != name)
-    return Selection("run", f"run {found[0]}", Where(runs=(found[0],))) if found else None
+    ids = {name, PurePath(name).name.rpartition("-")[2]}
+    statement = select(runs.c.run_id).where(runs.c.run_id.in_(ids))
+    matching = sorted(connection.execute(statement).scalars(), key=lambda run_id: run_id != name)
+    return Selection("run", f"run {matching[0]}", Where(runs=(matching[0],))) if matching else None
 
 
 def _kernel(connection: Connection, name: str) -> Selection | None:
@@ -86,21 +86,21 @@ def _kernel(connection: Connection, name: str) -> Selection | None:
 def _called(connection: Connection, name: str) -> set[Kernel]:
     """The measured kernels of this name."""
     catalogue = Catalogue(connection)
-    chosen = select(run_kernels.c.kernel).where(run_kernels.c.label == name).distinct()
-    numbers = set(connection.execute(chosen).scalars())
+    statement = select(run_kernels.c.kernel).where(run_kernels.c.label == name).distinct()
+    numbers = set(connection.execute(statement).scalars())
     named = {number for number, kernel in catalogue.kernels.items() if kernel.is_called(name)}
     return {catalogue.kernels[number] for number in numbers | named if _is_measured(connection, number)}
 
 
 def _is_measured(connection: Connection, kernel: int) -> bool:
-    chosen = select(measurements.c.run).where(measurements.c.kernel == kernel).limit(1)
-    return connection.execute(chosen).first() is not None
+    statement = select(measurements.c.run).where(measurements.c.kernel == kernel).limit(1)
+    return connection.execute(statement).first() is not None
 
 
 def _branch(connection: Connection, name: str) -> Selection | None:
-    chosen = select(runs.c.branch).where(runs.c.branch == name).limit(1)
-    found = connection.execute(chosen).first() is not None
-    return Selection("branch", f"branch {name}", Where(branches=(name,))) if found else None
+    statement = select(runs.c.branch).where(runs.c.branch == name).limit(1)
+    exists = connection.execute(statement).first() is not None
+    return Selection("branch", f"branch {name}", Where(branches=(name,))) if exists else None
 
 
 def _known(connection: Connection) -> str:

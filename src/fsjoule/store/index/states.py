@@ -62,7 +62,7 @@ def take_back(index: Index, states: Iterable[KeptState]) -> None:
 def kept_states(index: Index) -> list[KeptState]:
     """All states, oldest first."""
     before, after = kernels.alias(), kernels.alias()
-    chosen = (
+    statement = (
         select(
             change_states,
             series.c.key,
@@ -77,7 +77,7 @@ def kept_states(index: Index) -> list[KeptState]:
         .order_by(change_states.c.made_utc, change_states.c.id)
     )
     with index.reading() as connection:
-        return [_state(row) for row in connection.execute(chosen).mappings()]
+        return [_state(row) for row in connection.execute(statement).mappings()]
 
 
 def _state(row: RowMapping) -> KeptState:

@@ -120,10 +120,10 @@ class Writer:
             return
         rows = [{"release": k.release, "version": k.version, "sort_key": k.order} for k in missing]
         _insert_if_absent(connection, kernels, rows)
-        chosen = select(kernels.c.id, kernels.c.release, kernels.c.version).where(
+        statement = select(kernels.c.id, kernels.c.release, kernels.c.version).where(
             kernels.c.release.in_([kernel.release for kernel in missing])
         )
-        numbers = {Kernel(release, version): number for number, release, version in connection.execute(chosen)}
+        numbers = {Kernel(release, version): number for number, release, version in connection.execute(statement)}
         self._kernels.update({kernel: numbers[kernel] for kernel in missing})
 
     def _number_series(self, connection: Connection, found: set[Series]) -> None:
@@ -131,15 +131,15 @@ class Writer:
         if not missing:
             return
         _insert_if_absent(connection, series, [series_row(missing[key]) for key in sorted(missing)])
-        chosen = select(series.c.id, series.c.key).where(series.c.key.in_(missing))
-        self._series.update({missing[key]: number for number, key in connection.execute(chosen)})
+        statement = select(series.c.id, series.c.key).where(series.c.key.in_(missing))
+        self._series.update({missing[key]: number for number, key in connection.execute(statement)})
 
 
 def remove_runs(connection: Connection, run_ids: Sequence[str]) -> None:
     """Remove runs with their measurements."""
     # Locked first, because another process may be adding measurements to one of these runs.
-    chosen = select(runs.c.id).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.run_id).with_for_update()
-    numbers = list(connection.execute(chosen).scalars())
+    statement = select(runs.c.id).where(runs.c.run_id.in_(run_ids)).order_by(runs.c.run_id).with_for_update()
+    numbers = list(connection.execute(statement).scalars())
     connection.execute(delete(measurements).where(measurements.c.run.in_(numbers)))
     connection.execute(delete(run_kernels).where(run_kernels.c.run.in_(numbers)))
     connection.execute(delete(runs).where(runs.c.id.in_(numbers)))
@@ -172,9 +172,9 @@ def _claim(connection: Connection, rows: Sequence[Mapping[str, object]]) -> tupl
     # Once is enough, unless another process's rebuild drops a run between the two statements.
     while absent := [row for row in rows if row["run_id"] not in stored]:
         new |= set(connection.execute(_if_absent(connection, runs).returning(runs.c.run_id), absent).scalars())
-        wanted = runs.c.run_id.in_([row["run_id"] for row in absent])
-        chosen = select(runs).where(wanted).order_by(runs.c.run_id).with_for_update()
-        stored |= {row["run_id"]: row for row in connection.execute(chosen).mappings()}
+        condition = runs.c.run_id.in_([row["run_id"] for row in absent])
+        statement = select(runs).where(condition).order_by(runs.c.run_id).with_for_update()
+        stored |= {row["run_id"]: row for row in connection.execute(statement).mappings()}
     return new, stored
 
 

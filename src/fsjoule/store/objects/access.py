@@ -46,15 +46,15 @@ class Access:
 def access_of(variables: Mapping[str, str]) -> Access:
     """The access that the environment describes. Raises ConfigError if it has none, or an unusable one."""
     profile = variables.get("AWS_PROFILE", "").strip()
-    told = _profile(variables, profile or "default")
-    if profile and not told:
+    settings = _profile(variables, profile or "default")
+    if profile and not settings:
         raise ConfigError(f"AWS_PROFILE: there is no profile {profile!r} in ~/.aws", hint=_HINT)
-    endpoint = _first(variables, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or told.get("endpoint_url", "")
+    endpoint = _first(variables, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or settings.get("endpoint_url", "")
     if endpoint and not endpoint.startswith(("http://", "https://")):
         raise ConfigError(f"AWS_ENDPOINT_URL={endpoint!r} is not a URL", hint="for example https://minio.lab:9000")
-    region = _first(variables, "AWS_REGION", "AWS_DEFAULT_REGION") or told.get("region", "") or _REGION
-    bundle = _first(variables, "AWS_CA_BUNDLE") or told.get("ca_bundle", "")
-    keys = _keys(variables, told, profile)
+    region = _first(variables, "AWS_REGION", "AWS_DEFAULT_REGION") or settings.get("region", "") or _REGION
+    bundle = _first(variables, "AWS_CA_BUNDLE") or settings.get("ca_bundle", "")
+    keys = _keys(variables, settings, profile)
     # Only machines of AWS have a role of their own, which obstore asks for.
     elsewhere = bool(endpoint) or variables.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
     if not keys and elsewhere and not _first(variables, *_ROLES):
@@ -62,7 +62,7 @@ def access_of(variables: Mapping[str, str]) -> Access:
     return Access(endpoint.rstrip("/"), region, *keys, certificates=Path(bundle).expanduser() if bundle else None)
 
 
-def _keys(variables: Mapping[str, str], told: Mapping[str, str], profile: str) -> tuple[str, ...]:
+def _keys(variables: Mapping[str, str], settings: Mapping[str, str], profile: str) -> tuple[str, ...]:
     """Key id, secret and token; empty if there are none. Variables come before the profile, as with AWS's programs."""
     given = [variables.get(name.upper(), "").strip() for name in _KEYS]
     if all(given):
@@ -70,10 +70,10 @@ def _keys(variables: Mapping[str, str], told: Mapping[str, str], profile: str) -
     if any(given):
         missing = _KEYS[given.index("")].upper()
         raise ConfigError(f"credentials of the object store: {missing} is not set", hint=_HINT)
-    held = [told.get(name, "") for name in _KEYS]
+    held = [settings.get(name, "") for name in _KEYS]
     if all(held):
-        return (*held, told.get("aws_session_token", ""))
-    if profile or any(name in told for name in _RESOLVED):
+        return (*held, settings.get("aws_session_token", ""))
+    if profile or any(name in settings for name in _RESOLVED):
         export = f"eval $(aws configure export-credentials --profile {profile or 'default'} --format env)"
         raise ConfigError(
             f"the profile {profile or 'default'!r} has no keys of its own",
@@ -100,11 +100,11 @@ def _section(path: Path, *names: str) -> dict[str, str]:
     except (FileFormatError, UnicodeDecodeError) as error:
         # Without the error's own text: it quotes the line, which may be a secret.
         raise ConfigError(f"{path} is not a file of AWS's programs", hint="see: aws configure") from error
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name in names:
         if parser.has_section(name):
-            found |= {key: value.strip() for key, value in parser.items(name)}
-    return found
+            settings |= {key: value.strip() for key, value in parser.items(name)}
+    return settings
 
 
 def _first(variables: Mapping[str, str], *names: str) -> str:

@@ -46,9 +46,9 @@ def is_run_name(name: str) -> bool:
 
 def parse_address(text: str | Path) -> Address:
     """The address that a user has written. A run.json means its run. Raises ConfigError if it is none."""
-    found = _ADDRESS.fullmatch(str(text))
-    parts = [] if found is None else found["path"].split("/")[1:]
-    if found is None or any(part in {".", ".."} for part in parts):
+    match = _ADDRESS.fullmatch(str(text))
+    parts = [] if match is None else match["path"].split("/")[1:]
+    if match is None or any(part in {".", ".."} for part in parts):
         raise ConfigError(
             f"{plain_line(str(text))!r} is not the address of runs in an object store",
             hint="s3://BUCKET/PREFIX, or s3://BUCKET/PREFIX/RUN; a prefix has letters, digits and _ . - /",
@@ -56,4 +56,4 @@ def parse_address(text: str | Path) -> Address:
     if len(parts) > 1 and parts[-1] == RUN_FILE and is_run_name(parts[-2]):
         parts.pop()
     run = parts.pop() if parts and is_run_name(parts[-1]) else None
-    return Address(found["bucket"], "".join(f"{part}/" for part in parts), run)
+    return Address(match["bucket"], "".join(f"{part}/" for part in parts), run)

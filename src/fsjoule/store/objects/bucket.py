@@ -220,8 +220,8 @@ def _check_bucket(error: Exception) -> None:
 
 def _code(error: Exception) -> str:
     """S3's code for an error, or else HTTP's status; empty if there was no answer."""
-    found = _CODE.search(str(error)) or _STATUS.search(str(error))
-    return "" if found is None else found[1]
+    match = _CODE.search(str(error)) or _STATUS.search(str(error))
+    return "" if match is None else match[1]
 
 
 def in_parallel(call: Callable[[T], R], items: Iterable[T]) -> list[R]:

@@ -51,8 +51,8 @@ def prune(bucket: Bucket, keep: timedelta, *, remove: bool) -> PruneReport:
 
 def _began(archive: Archive) -> datetime:
     """When a run began, by its name. A run with an impossible time began when it was sent."""
-    found = RUN_NAME.fullmatch(archive.name)
+    match = RUN_NAME.fullmatch(archive.name)
     try:
-        return datetime.strptime(found[1] if found else "", "%Y%m%dT%H%M%S%z")
+        return datetime.strptime(match[1] if match else "", "%Y%m%dT%H%M%S%z")
     except ValueError:
         return archive.written
