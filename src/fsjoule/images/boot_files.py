@@ -69,15 +69,15 @@ def extlinux_text(kernel_file: str, arguments: str, *, device_tree: bool) -> str
 
 def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str) -> str:
     """The same as a script for a U-Boot that knows no extlinux.conf. Raises ConfigError without load addresses."""
-    found, command = loader.addresses, start_command(kernel_file)
-    lacking = [name for name in _ADDRESSES if name not in found]
+    addresses, command = loader.addresses, start_command(kernel_file)
+    lacking = [name for name in _ADDRESSES if name not in addresses]
     if lacking or command is None:
         what = f"for {kernel_file}" if command is None else f"without {', '.join(lacking)}"
         raise ConfigError(
             f"{recipe.file}: boot.scr cannot be written {what}",
             hint="name the places in the board's memory: [boot_loader] addresses; docs/images.md explains them",
         )
-    at: dict[Address, str] = {name: f"{found[name]:#x}" for name in _ADDRESSES}
+    at: dict[Address, str] = {name: f"{addresses[name]:#x}" for name in _ADDRESSES}
     load = f"load {recipe.boot_loader.script}"
     return boot_commands(load, f"/{kernel_file}", "/board.dtb", "/initrd.img", arguments=arguments, at=at)
 

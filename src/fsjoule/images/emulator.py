@@ -46,8 +46,8 @@ def needed_qemu(recipe: Recipe, release: str) -> str:
 
 def parse_version(text: str) -> tuple[int, ...]:
     """The first dotted number in a text: `QEMU emulator version 7.2.22 (Debian ...)` -> (7, 2, 22)."""
-    found = re.search(r"\d+(?:\.\d+)+", text)
-    return tuple(int(part) for part in found[0].split(".")) if found else ()
+    match = re.search(r"\d+(?:\.\d+)+", text)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def _version_text(program: Path) -> str:

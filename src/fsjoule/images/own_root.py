@@ -121,16 +121,16 @@ def _anchor_links(tree: Path) -> None:
 def check_root(recipe: Recipe, archive: Path, tree: Path) -> None:
     """Raise ConfigError for another architecture, and without a shell or fio. /bin is a link to /usr/bin already."""
     for name in _NEEDED:
-        found = _program(tree, name)
-        if found is None:
+        program = _program(tree, name)
+        if program is None:
             raise ConfigError(
                 f"the root filesystem {archive.name} has no {name}",
                 hint='Buildroot: BR2_PACKAGE_FIO; Yocto: IMAGE_INSTALL:append = " fio"',
             )
-        with found.open("rb") as file:
+        with program.open("rb") as file:
             head = file.read(20)
-        machine, wanted = int.from_bytes(head[18:20], "little"), _MACHINES.get(recipe.architecture)
-        if head.startswith(b"\x7fELF") and wanted is not None and machine != wanted:
+        machine, expected = int.from_bytes(head[18:20], "little"), _MACHINES.get(recipe.architecture)
+        if head.startswith(b"\x7fELF") and expected is not None and machine != expected:
             raise ConfigError(
                 f"the root filesystem {archive.name} is for {_WORDS.get(machine, f'ELF machine {machine}')} ({name}), "
                 f"but {recipe.file} for {recipe.architecture}",
@@ -148,8 +148,8 @@ def fetch_busybox(recipe: Recipe, folder: Path, progress: Progress) -> dict[str,
     [package] = apt.show([_PACKAGE])
     [file] = apt.download([package], work, progress)
     process.run(["dpkg-deb", "--extract", file, work / "tree"], timeout_s=60)
-    found = next(path for place in ("usr/bin", "bin") if (path := work / "tree" / place / "busybox").exists())
-    shutil.copyfile(found, folder / "busybox")
+    program = next(path for place in ("usr/bin", "bin") if (path := work / "tree" / place / "busybox").exists())
+    shutil.copyfile(program, folder / "busybox")
     (folder / "busybox").chmod(0o755)
     shutil.rmtree(work)
     return {package.name: package.version}

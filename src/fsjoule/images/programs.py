@@ -29,15 +29,15 @@ def program_pages(tree: Path) -> dict[int, str]:
 
     A page that several have is the first one's, by path.
     """
-    found: dict[int, str] = {}
+    pages: dict[int, str] = {}
     for path in sorted(tree.rglob("*")):
         if path.is_symlink() or not path.is_file():
             continue
         content = path.read_bytes()
         if content.startswith(_ELF):
             for page in page_hashes(content).tolist():
-                found.setdefault(page, path.name)
-    return found
+                pages.setdefault(page, path.name)
+    return pages
 
 
 def page_hashes(content: bytes) -> npt.NDArray[np.uint64]:

@@ -21,8 +21,8 @@ def is_image(image: bytes) -> bool:
 
 
 def release(image: bytes) -> str | None:
-    found = re.search(rb"Linux version (\S+) \(", image)
-    return found[1].decode() if found else None
+    match = re.search(rb"Linux version (\S+) \(", image)
+    return match[1].decode() if match else None
 
 
 def placed(image: bytes, loaded_at: int) -> tuple[int, int] | None:

@@ -101,8 +101,8 @@ def git_describe(folder: Path) -> str:
     for tree in (folder, source):
         if (tree / "Kbuild").is_file() and (tree / ".git").exists():
             command = ["git", "-C", tree, "describe", "--tags", "--always", "--dirty"]
-            done = process.run(command, timeout_s=_GIT_TIMEOUT_S, check=False)
-            return done.stdout.decode().strip()
+            result = process.run(command, timeout_s=_GIT_TIMEOUT_S, check=False)
+            return result.stdout.decode().strip()
     return ""
 
 
@@ -156,19 +156,21 @@ def _installed(build: BuildFolder, tree: Path) -> Path:
         process.run(["cp", "--archive", source, modules], timeout_s=300)
         return modules / source.name
     unpack_tar(source, tree)
-    found = [path for path in modules.glob("*") if path.is_dir()]
-    if len(found) != 1:
-        raise ConfigError(f"{source} holds the modules of {len(found)} kernels", hint="it must be one: build it again")
-    return found[0]
+    releases = [path for path in modules.glob("*") if path.is_dir()]
+    if len(releases) != 1:
+        raise ConfigError(
+            f"{source} holds the modules of {len(releases)} kernels", hint="it must be one: build it again"
+        )
+    return releases[0]
 
 
-def _device_tree(found: Path | None, dtb: str | None, work: Path) -> Path | None:
-    if found is None or dtb is None or found.name == dtb:
-        return found
-    unpack_tar(found, work)
+def _device_tree(file: Path | None, dtb: str | None, work: Path) -> Path | None:
+    if file is None or dtb is None or file.name == dtb:
+        return file
+    unpack_tar(file, work)
     inside = _first(work.rglob(dtb))
     if inside is None:
-        raise ConfigError(f"{found} holds no {dtb}", hint="enable the board's device tree, then `make dtbs`")
+        raise ConfigError(f"{file} holds no {dtb}", hint="enable the board's device tree, then `make dtbs`")
     return inside
 
 

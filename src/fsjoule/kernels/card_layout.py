@@ -158,18 +158,18 @@ class Region:
 def regions(card: CardLayout, loader: BootLoader, sizes: Mapping[str, int]) -> list[Region]:
     """Everything on a card that has a place of its own. `sizes` are bytes of the loader's pieces, as far as known."""
     per_mib = MIB // SECTOR_BYTES
-    found = [Region("the partition table", 0, card.table_sectors - 1)]
-    found += [
+    areas = [Region("the partition table", 0, card.table_sectors - 1)]
+    areas += [
         Region(f"the partition {name}", start * per_mib, (start + size) * per_mib - 1)
         for name, (start, size) in card.places_mib.items()
     ]
     for name, piece in loader.pieces.items():
         if piece.sector is not None:
             sectors = piece.partition_sectors or max(1, -(-sizes.get(name, 0) // SECTOR_BYTES))
-            found.append(Region(f"the boot loader's {name}", piece.sector, piece.sector + sectors - 1))
+            areas.append(Region(f"the boot loader's {name}", piece.sector, piece.sector + sectors - 1))
     if loader.keep_sectors:
-        found.append(Region("keep_sectors", *loader.keep_sectors))
-    return sorted(found, key=lambda region: region.first)
+        areas.append(Region("keep_sectors", *loader.keep_sectors))
+    return sorted(areas, key=lambda region: region.first)
 
 
 def overlap(card: CardLayout, loader: BootLoader, sizes: Mapping[str, int]) -> str | None:

@@ -176,9 +176,9 @@ def _forget(build: Path, *, since_ns: int) -> None:
 
 def _how_far(log: Path) -> str:
     """The number of compiled files and the present one. The total is unknown: it depends on what is up to date."""
-    made = re.findall(r"^ +(?:CC|AS|LD|AR|DTC)[ \[].*$", log.read_text(errors="replace"), re.MULTILINE)
-    done = f"{counted(len(made), 'file')}, {made[-1].split()[-1]}" if made else "configuring"
-    return f"kernel build: {done}"
+    objects = re.findall(r"^ +(?:CC|AS|LD|AR|DTC)[ \[].*$", log.read_text(errors="replace"), re.MULTILINE)
+    progress = f"{counted(len(objects), 'file')}, {objects[-1].split()[-1]}" if objects else "configuring"
+    return f"kernel build: {progress}"
 
 
 def _is_full(folder: Path) -> bool:

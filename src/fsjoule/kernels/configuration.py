@@ -23,13 +23,13 @@ _OFF: Final = "n"
 
 def parse_config(text: str) -> dict[str, str]:
     """Symbol -> value of a configuration or a fragment; `n` for "is not set". Other lines are ignored."""
-    found: dict[str, str] = {}
+    symbols: dict[str, str] = {}
     for line in text.splitlines():
         if match := _SET.fullmatch(line.strip()):
-            found[match[1]] = match[2].strip()
+            symbols[match[1]] = match[2].strip()
         elif match := _NOT_SET.fullmatch(line.strip()):
-            found[match[1]] = _OFF
-    return found
+            symbols[match[1]] = _OFF
+    return symbols
 
 
 def check_fragment(text: str, *, file: Path | None = None) -> None:

@@ -48,7 +48,7 @@ def change_device_tree(file: Path, recipe: Recipe) -> None:
 def _add_mark_led(file: Path, recipe: Recipe, pin: MarkGpio) -> None:
     """A node for the kernel's `leds-gpio`, which holds the pin: low at first."""
     try:
-        told = process.run(["fdtget", "-t", "u", file, pin.controller, "phandle"], timeout_s=_TIMEOUT_S)
+        result = process.run(["fdtget", "-t", "u", file, pin.controller, "phandle"], timeout_s=_TIMEOUT_S)
     except LabError as error:
         raise ConfigError(
             f"the kernel's device tree {recipe.boot.dtb} has no GPIO controller {pin.controller!r} that can be used",
@@ -58,7 +58,7 @@ def _add_mark_led(file: Path, recipe: Recipe, pin: MarkGpio) -> None:
     process.run(["fdtput", "-cp", file, led], timeout_s=_TIMEOUT_S)
     for node, name, kind, *values in (
         (_LEDS_NODE, "compatible", "s", "gpio-leds"),
-        (led, "gpios", "u", told.stdout.decode().strip(), *map(str, pin.cells)),
+        (led, "gpios", "u", result.stdout.decode().strip(), *map(str, pin.cells)),
         (led, "default-state", "s", "off"),
     ):
         process.run(["fdtput", "-t", kind, file, node, name, *values], timeout_s=_TIMEOUT_S)
@@ -67,10 +67,10 @@ def _add_mark_led(file: Path, recipe: Recipe, pin: MarkGpio) -> None:
 def _apply(file: Path, name: str, source: str, recipe: Recipe) -> None:
     overlay = file.with_name(f"{Path(name).stem}.dtbo")
     try:
-        told = process.run(
+        result = process.run(
             ["dtc", "-q", "-I", "dts", "-O", "dtb", "-@"], input_bytes=source.encode(), timeout_s=_TIMEOUT_S
         )
-        overlay.write_bytes(told.stdout)
+        overlay.write_bytes(result.stdout)
         process.run(["fdtoverlay", "-i", file, "-o", file, overlay], timeout_s=_TIMEOUT_S)
     except LabError as error:
         raise ConfigError(

@@ -147,11 +147,11 @@ def _fetch(recipe: Recipe, name: str, into: Path, tree: Path, progress: Progress
 
 def _run_dkms(tree: Path, log: Path, name: str, release: str, progress: Progress) -> None:
     (config,) = tree.glob("usr/src/*/dkms.conf")
-    found = dict(re.findall(r'^PACKAGE_(NAME|VERSION)="?([^"\s]+)', config.read_text(), re.MULTILINE))
+    fields = dict(re.findall(r'^PACKAGE_(NAME|VERSION)="?([^"\s]+)', config.read_text(), re.MULTILINE))
     jobs = str(os.cpu_count() or 1)
     command: Sequence[str | Path] = [
         *("nice", "env", *_ENVIRONMENT, "chroot", tree),
-        *("dkms", "build", "-m", found["NAME"], "-v", found["VERSION"], "-k", release, "-j", jobs),
+        *("dkms", "build", "-m", fields["NAME"], "-v", fields["VERSION"], "-k", release, "-j", jobs),
     ]
     made = tree / "var" / "lib" / "dkms"
 

@@ -100,12 +100,12 @@ def kernel_entry(
     `built` are additional modules that `collect` brings. `source` goes into the entry's key, beside the recipe. Raises
     ConfigError if the kernel lacks a module in `needs`, or if its parts do not match.
     """
-    wanted = sorted({*wanted_modules(recipe), *built})
+    modules = sorted({*wanted_modules(recipe), *built})
     inputs = {
         "version": STAGE_VERSION,
         **source,
         "device_tree": [recipe.boot.dtb, recipe.boot.device_tree],
-        "modules": wanted,
+        "modules": modules,
     }
     if recipe.boot.overlays:
         inputs["overlays"] = overlay_sources(recipe)
@@ -115,7 +115,7 @@ def kernel_entry(
     def build(folder: Path) -> None:
         work = folder / "work"
         work.mkdir()
-        stored = _take(collect(work), folder, recipe, wanted, needs)
+        stored = _take(collect(work), folder, recipe, modules, needs)
         shutil.rmtree(work)
         (folder / "kernel.json").write_text(json.dumps(stored, indent=2) + "\n")
 
@@ -185,10 +185,10 @@ def _image(file: Path, recipe: Recipe) -> bytes:
             content = unzipped(content)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             raise ConfigError(f"the kernel image {file} is damaged: {error}", hint="build it again") from error
-    found = architecture_of(content)
+    architecture = architecture_of(content)
     # 64-bit ARM's image always has a header.
-    if found != recipe.architecture and (found is not None or recipe.boot.image == _UNPACKED):
-        known = "of an unknown format" if found is None else f"for {found}"
+    if architecture != recipe.architecture and (architecture is not None or recipe.boot.image == _UNPACKED):
+        known = "of an unknown format" if architecture is None else f"for {architecture}"
         raise ConfigError(
             f"the kernel image {file} is {known}, but {recipe.file} for {recipe.architecture}",
             hint=f"build {recipe.boot.image} for the board's processor",

@@ -180,5 +180,5 @@ def own_git(
 
 def _git(tree: Path, *arguments: str, timeout_s: float = QUICK_S) -> str:
     # Its words are looked at, so they are English.
-    done = process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env={**_NO_OTHER, "LC_ALL": "C"})
-    return done.stdout.decode().strip()
+    result = process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env={**_NO_OTHER, "LC_ALL": "C"})
+    return result.stdout.decode().strip()

@@ -81,14 +81,14 @@ def _with_module(parts: Parts, module: BuiltModule) -> Parts:
 
 def _kernel_packages(apt: PrivateApt, metapackage: str, flavour: str) -> list[Package]:
     """The metapackage and all packages of its kernel, in any division; largest last."""
-    found: dict[str, Package] = {}
+    packages: dict[str, Package] = {}
     names = [metapackage]
     while names:
-        shown = apt.show(names)
-        found.update((package.name, package) for package in shown)
-        below = {name for package in shown for name in package.depends}
-        names = sorted(n for n in below - found.keys() if n.startswith("linux-") and n.endswith(f"-{flavour}"))
-    return sorted(found.values(), key=lambda package: package.size_bytes)
+        descriptions = apt.show(names)
+        packages.update((package.name, package) for package in descriptions)
+        below = {name for package in descriptions for name in package.depends}
+        names = sorted(n for n in below - packages.keys() if n.startswith("linux-") and n.endswith(f"-{flavour}"))
+    return sorted(packages.values(), key=lambda package: package.size_bytes)
 
 
 # ----------------------------------------------------------------------------------------------------- package files
@@ -167,12 +167,12 @@ def _with_neighbours(package: PackageFile) -> list[PackageFile]:
         for path in sorted(package.path.parent.glob("linux-*.deb"))
         if path != package.path and (file := _read_package(path)).version == package.version
     }
-    found = [package]
-    for file in found:  # the loop appends to it
-        found += [nearby.pop(name) for name in file.depends if name in nearby]
+    packages = [package]
+    for file in packages:  # the loop appends to it
+        packages += [nearby.pop(name) for name in file.depends if name in nearby]
     # Armbian's image does not depend on its device trees: linux-image-current-sunxi, linux-dtb-current-sunxi.
     trees = (file for name, file in nearby.items() if name.startswith(_TREES))
-    return found + [file for file in trees if package.name.endswith(f"-{file.name.removeprefix(_TREES)}")]
+    return packages + [file for file in trees if package.name.endswith(f"-{file.name.removeprefix(_TREES)}")]
 
 
 def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:

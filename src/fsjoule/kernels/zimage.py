@@ -44,8 +44,8 @@ def is_zimage(image: bytes) -> bool:
 
 def kernel_release(zimage: bytes) -> str | None:
     """The release of the kernel in a zImage; None if its compression is not supported."""
-    found = re.search(rb"Linux version (\S+) \(", _kernel(zimage) or b"")
-    return found[1].decode() if found else None
+    match = re.search(rb"Linux version (\S+) \(", _kernel(zimage) or b"")
+    return match[1].decode() if match else None
 
 
 def _kernel(zimage: bytes) -> bytes | None:

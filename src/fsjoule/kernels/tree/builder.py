@@ -81,9 +81,9 @@ class CommitBuilds:
 
         A failure is kept: the same content fails again.
         """
-        known = self.kept(commit, progress=progress)
-        if known is not None:
-            return known
+        outcome = self.kept(commit, progress=progress)
+        if outcome is not None:
+            return outcome
         try:
             folder = build_revision(
                 self._revision(commit),
@@ -168,8 +168,8 @@ class Builder:
     def outcome(self, commit: Commit) -> BuildOutcome | None:
         """The outcome of a commit; None if it is not built yet, now or in an earlier run."""
         with self._state:
-            found = self._known.get(commit.id)
-        return found or self._kept(commit)
+            outcome = self._known.get(commit.id)
+        return outcome or self._kept(commit)
 
     def wait(self, commit: Commit, timeout_s: float) -> BuildOutcome:
         """The outcome of a commit, which is the most urgent one now.
@@ -178,9 +178,9 @@ class Builder:
         time.
         """
         started = time.monotonic()
-        found = self.outcome(commit)
+        outcome = self.outcome(commit)
         try:
-            while found is None:
+            while outcome is None:
                 interrupts.check()
                 with self._state:
                     if self._failure is not None:
@@ -192,22 +192,22 @@ class Builder:
                         self._wanted = (commit, *(each for each in self._wanted if each != commit))
                         self._state.notify_all()
                     self._state.wait(_POLL_S)
-                    found = self._known.get(commit.id)
+                    outcome = self._known.get(commit.id)
         finally:
             self.waited_s += time.monotonic() - started
-        return found
+        return outcome
 
     def _kept(self, commit: Commit) -> BuildOutcome | None:
-        found = self._builds.kept(commit, progress=self._progress)
-        if found is not None:
+        outcome = self._builds.kept(commit, progress=self._progress)
+        if outcome is not None:
             with self._state:
-                self._known[commit.id] = found
-        return found
+                self._known[commit.id] = outcome
+        return outcome
 
     def _work(self) -> None:
         while (commit := self._next()) is not None:
             try:
-                found = self._builds.build(commit, progress=self._say)
+                outcome = self._builds.build(commit, progress=self._say)
             except _BrokenOffError:
                 continue
             except BaseException as error:  # noqa: BLE001 - told by whoever waits
@@ -215,7 +215,7 @@ class Builder:
                     self._failure, self._wanted = error, ()
             else:
                 with self._state:
-                    self._known[commit.id] = found
+                    self._known[commit.id] = outcome
             finally:
                 with self._state:
                     self._under_way = None

@@ -67,11 +67,11 @@ def without(repository: Repository, tip: str, culprit: str) -> str | Conflict:
 def _merged_tree(repository: Repository, ours: str, theirs: str) -> str | Conflict:
     """The content of both. Raises LabError if git fails for another reason than a conflict."""
     command = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "--allow-unrelated-histories")
-    done = repository.ask(*command, ours, theirs)
-    said = done.stdout.decode(errors="replace").split("\n")
-    if done.returncode not in (0, _CONFLICT):
-        raise LabError(f"git cannot merge {theirs} into {ours}: {done.stderr.decode(errors='replace').strip()}")
-    if done.returncode == _CONFLICT:
+    result = repository.ask(*command, ours, theirs)
+    said = result.stdout.decode(errors="replace").split("\n")
+    if result.returncode not in (0, _CONFLICT):
+        raise LabError(f"git cannot merge {theirs} into {ours}: {result.stderr.decode(errors='replace').strip()}")
+    if result.returncode == _CONFLICT:
         return Conflict(tuple(sorted({path for path in said[1:] if path})))
     return said[0]
 
@@ -185,10 +185,10 @@ def _check(repository: Repository, goods: dict[str, str], bad: str, name: str) -
 
 def _common(repository: Repository, bads: dict[str, str]) -> str:
     """The last commit that all of them have."""
-    found = repository.ask("merge-base", "--octopus", *bads).stdout.decode().split()
-    if not found:
+    bases = repository.ask("merge-base", "--octopus", *bads).stdout.decode().split()
+    if not bases:
         raise ConfigError(f"{' and '.join(bads.values())} share no history", hint="bisect them one at a time")
-    return found[0]
+    return bases[0]
 
 
 def _together(repository: Repository, goods: dict[str, str]) -> str:
@@ -213,11 +213,11 @@ def _described(repository: Repository, commit: str) -> Commit:
 
 
 def _log(repository: Repository, *arguments: str) -> list[Commit]:
-    found: list[Commit] = []
+    commits: list[Commit] = []
     for line in filter(None, repository.git("log", _FORMAT, *arguments, "--").split("\n")):
         commit, content, parents, subject = line.split("\t", 3)
-        found.append(Commit(commit, content, commit, tuple(parents.split()), subject))
-    return found
+        commits.append(Commit(commit, content, commit, tuple(parents.split()), subject))
+    return commits
 
 
 def _on_top(repository: Repository, start: str, commit: Commit) -> Commit:

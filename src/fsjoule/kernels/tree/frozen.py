@@ -38,9 +38,9 @@ def freeze(ends: Sequence[Revision], configuration: Configuration, *, progress: 
     So a symbol that is new at a later end has the value there that it would have had. Raises KernelBuildError for an
     end that cannot be configured.
     """
-    made = [configured(end, configuration, progress=progress, jobs=jobs) for end in ends]
-    values = reduce(lambda known, config: {**config, **known}, made)
-    lost = {wish for config in made for wish in not_granted(configuration.wanted, config)}
+    configs = [configured(end, configuration, progress=progress, jobs=jobs) for end in ends]
+    values = reduce(lambda known, config: {**config, **known}, configs)
+    lost = {wish for config in configs for wish in not_granted(configuration.wanted, config)}
     wishes = (f"{symbol}={value}" for symbol, value in configuration.wanted.items())
     return Frozen(replace(configuration, frozen=_text(values)), tuple(sorted(set(wishes) - lost)))
 

@@ -28,8 +28,8 @@ def changes_of(repository: Repository, line: Sequence[Commit]) -> tuple[tuple[Fi
     None where one of the two has no content (a conflict).
     """
     pairs = dict.fromkeys((one.content, two.content) for one, two in pairwise(line) if one.content and two.content)
-    found = _differences(repository, tuple(pairs))
-    return tuple(found.get((one.content, two.content)) for one, two in pairwise(line))
+    differences = _differences(repository, tuple(pairs))
+    return tuple(differences.get((one.content, two.content)) for one, two in pairwise(line))
 
 
 @lru_cache(maxsize=8)
@@ -40,8 +40,8 @@ def _differences(
     found: dict[tuple[str, str], list[FileChange]] = {pair: [] for pair in pairs}
     if not pairs:
         return {}
-    asked = "".join(f"{one} {two}\n" for one, two in pairs)
-    said = repository.git("diff-tree", "--stdin", "-r", "-z", "--no-renames", "--name-status", given=asked)
+    request = "".join(f"{one} {two}\n" for one, two in pairs)
+    said = repository.git("diff-tree", "--stdin", "-r", "-z", "--no-renames", "--name-status", given=request)
     current: list[FileChange] = []
     words = iter(f"{said}\n".split("\0"))
     for word in words:
@@ -101,10 +101,10 @@ def _is_silent(step: tuple[FileChange, ...] | None, reads: Reads | None) -> bool
 def _reach(changes: Changes, reads: Reads, position: int, direction: int) -> list[int]:
     """The steps that one can take from a position without meeting anything that its build read."""
     steps = range(position, len(changes)) if direction > 0 else range(position - 1, -1, -1)
-    found: list[int] = []
+    positions: list[int] = []
     for step in steps:
         change = changes[step]
         if change is None or reads.first(change) is not None:
             break
-        found.append(step)
-    return found
+        positions.append(step)
+    return positions

@@ -33,8 +33,8 @@ class Repository:
 
     def git(self, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Git's answers about commits, the user's and our own. Raises LabError if it fails."""
-        done = own_git(self.scratch, *arguments, given=given.encode(), environment=environment, timeout_s=CHECKOUT_S)
-        return done.stdout.decode(errors="replace").rstrip("\n")
+        result = own_git(self.scratch, *arguments, given=given.encode(), environment=environment, timeout_s=CHECKOUT_S)
+        return result.stdout.decode(errors="replace").rstrip("\n")
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         """Run git where to fail is an answer, too."""
