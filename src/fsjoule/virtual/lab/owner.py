@@ -7,7 +7,7 @@ import os
 
 from fsjoule.errors import LabError
 from fsjoule.host.computer_lock import command, locker
-from fsjoule.host.paths import state_dir
+from fsjoule.host.paths import place_file
 from fsjoule.virtual.lab.files import LabRecord
 
 
@@ -34,10 +34,9 @@ def refuse_to_touch(record: LabRecord, doing: str, faults: tuple[str, ...]) -> N
 
 
 def _user_of(coordinator: str, place: str) -> int | None:
-    """The process that holds the place's lock of runs (fsjoule.lab.place), 0 if its number is unknown."""
-    path = state_dir() / "places" / f"{coordinator}-{place}"
+    """The process that holds the place's lock of runs (fsjoule.lab.notes), 0 if its number is unknown."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(place_file("places", coordinator, place), os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
     try:
