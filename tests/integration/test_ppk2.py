@@ -33,7 +33,7 @@ from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import PortHeldError, TtyStream
 from fsjoule.model import MarkSource, Window
 from fsjoule.store.traces import read_trace
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 
 LIMIT_S = 60.0
 

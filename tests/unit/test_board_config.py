@@ -20,7 +20,7 @@ from fsjoule.virtual.board.config import (
     NetworkConfig,
     Serial,
 )
-from fsjoule.virtual.board.power_model import PowerCoefficients
+from fsjoule.virtual.board.power import PowerCoefficients
 from fsjoule.virtual.board.qemu import arguments
 from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.disks.card import prepare_disk

@@ -15,7 +15,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, parse_toml
 from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.model import MIB
-from fsjoule.virtual.board.power_model import PowerCoefficients
+from fsjoule.virtual.board.power import PowerCoefficients
 from fsjoule.virtual.disks.lossy_disk import Cache
 
 # sun_path holds 108 bytes, including the final NUL.

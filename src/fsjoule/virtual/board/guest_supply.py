@@ -18,8 +18,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.virtual.board.config import GuestTimeConfig
-from fsjoule.virtual.board.power_model import PowerCoefficients
-from fsjoule.virtual.board.qemu_activity import ActivityReader
+from fsjoule.virtual.board.power import ActivityReader, PowerCoefficients
 
 # As in probe/guest_probe.c: magic, time, busy time, bytes read and written, watts, events sent and dropped.
 _STATE: Final = struct.Struct("<8sqqQQdQQ")

@@ -30,7 +30,7 @@ from fsjoule.virtual.board.mark_pin import MarkPin
 from fsjoule.virtual.board.mark_wire import MarkWire
 from fsjoule.virtual.board.orders import OrderQueue
 from fsjoule.virtual.board.outlet import Outlet, OutletActions
-from fsjoule.virtual.board.power_feed import PowerFeed
+from fsjoule.virtual.board.power import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, Qemu
 from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.board.usb_cable import UsbCable

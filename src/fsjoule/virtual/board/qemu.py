@@ -20,7 +20,7 @@ from fsjoule.virtual.board import confined
 from fsjoule.virtual.board.boot_partition import BootFiles
 from fsjoule.virtual.board.config import BoardConfig, CardConfig, FlashMemoryConfig, NetworkConfig, Serial
 from fsjoule.virtual.board.guest_boot import MAILBOX_INDEX
-from fsjoule.virtual.board.qemu_activity import ActivityReader
+from fsjoule.virtual.board.power import ActivityReader
 from fsjoule.virtual.board.qmp import Qmp
 from fsjoule.virtual.disks.lossy_disk import Cache
 
@@ -153,7 +153,7 @@ def _drive(drive: str, image: Path, place: str) -> list[str]:
     """A drive for the file `image`. Written data survives a kill of QEMU, in the host's memory.
 
     `cache=unsafe`: a flush must not wait for the host's disk. `discard=unmap` keeps the image sparse. `aio=threads`:
-    `qemu_activity` can count these transfers, but not transfers of io_uring.
+    `ActivityReader` can count these transfers, but not transfers of io_uring.
     """
     return ["-drive", f"{place},id={drive},format=raw,cache=unsafe,discard=unmap,aio=threads,file={_escaped(image)}"]
 
