@@ -21,7 +21,7 @@ from fsjoule.model import MIB
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.plan import plan_run
 from fsjoule.virtual.board.config import NetworkConfig
-from fsjoule.virtual.board.host_cpu import HostCpu
+from fsjoule.virtual.board.qemu import HostCpu
 from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.lab.capacity import Room, check_fits
 from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord

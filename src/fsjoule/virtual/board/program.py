@@ -25,13 +25,12 @@ from fsjoule.virtual.board import boot_partition, mux_control
 from fsjoule.virtual.board.config import BoardConfig, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
-from fsjoule.virtual.board.host_cpu import HostCpu
 from fsjoule.virtual.board.mark_pin import MarkPin
 from fsjoule.virtual.board.mark_wire import MarkWire
 from fsjoule.virtual.board.orders import OrderQueue
 from fsjoule.virtual.board.outlet import Outlet, OutletActions
 from fsjoule.virtual.board.power import PowerFeed
-from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, Qemu
+from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, HostCpu, Qemu
 from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.board.usb_cable import UsbCable
 from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk

@@ -103,9 +103,8 @@ class FeedLoad:
         if head <= first:
             self._taken = head
             return
-        records = np.frombuffer(self._map, _RECORDS, FEED_CAPACITY, FEED_RECORDS_OFFSET)[
-            np.arange(first, head) % FEED_CAPACITY
-        ]
+        ring = np.frombuffer(self._map, _RECORDS, FEED_CAPACITY, FEED_RECORDS_OFFSET)
+        records = ring[np.arange(first, head) % FEED_CAPACITY]
         self._times_ns = np.concatenate([self._times_ns, records["time_ns"]])
         self._amperes = np.concatenate([self._amperes, records["amperes"]])
         self._taken = head
