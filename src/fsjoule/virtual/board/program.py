@@ -25,8 +25,7 @@ from fsjoule.virtual.board import boot_partition
 from fsjoule.virtual.board.config import BoardConfig, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
-from fsjoule.virtual.board.mark_pin import MarkPin
-from fsjoule.virtual.board.mark_wire import MarkWire
+from fsjoule.virtual.board.mark_wire import MarkPin, MarkWire
 from fsjoule.virtual.board.orders import MuxControl, OrderQueue, Outlet, OutletActions, claim_control_socket
 from fsjoule.virtual.board.power import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, HostCpu, Qemu
