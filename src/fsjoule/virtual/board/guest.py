@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.host import process
-from fsjoule.virtual.board import boot_partition, guest_boot, guest_card
+from fsjoule.virtual.board import boot_partition, guest_boot
 from fsjoule.virtual.board.boot_partition import BootFiles
 from fsjoule.virtual.board.config import BoardConfig, Boot, GuestTimeConfig
 from fsjoule.virtual.board.guest_supply import GuestSupply, MailboxOnCard
@@ -53,7 +53,7 @@ class Guest:
         process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
         mailbox = None
         if self._boot is not Boot.KERNEL:
-            mailbox = MailboxOnCard(self._config.mailbox, guest_card.prepare(copy, into, self.seed))
+            mailbox = MailboxOnCard(self._config.mailbox, guest_boot.prepare_card(copy, into, self.seed))
         files = boot_partition.boot_files(self._boot, copy, into)
         if files and mailbox is None:
             files = guest_boot.for_guest_time(files)
