@@ -20,9 +20,8 @@ import numpy.typing as npt
 import requests
 
 from fsjoule.host import process
-from fsjoule.virtual.board.config import BoardConfig, CardConfig, WiresConfig
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, CardConfig, WiresConfig
 from fsjoule.virtual.board.power import FEED_CAPACITY, FEED_HEADER, FEED_MAGIC, FEED_RECORDS_OFFSET
-from fsjoule.virtual.board.ready import BoardReady
 
 PROMPT = "root@fsjoule:~# "
 # Generous: the machine may be busy with much else.

@@ -20,9 +20,8 @@ from fsjoule.lab import read_environment
 from fsjoule.model import MIB
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.plan import plan_run
-from fsjoule.virtual.board.config import NetworkConfig
+from fsjoule.virtual.board.config import BoardReady, NetworkConfig
 from fsjoule.virtual.board.qemu import HostCpu
-from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.lab.capacity import Room, check_fits
 from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord
 from fsjoule.virtual.lab.places import write_places

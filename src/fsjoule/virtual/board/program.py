@@ -22,14 +22,13 @@ from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
 from fsjoule.virtual.board import boot_partition
-from fsjoule.virtual.board.config import BoardConfig, Serial
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
 from fsjoule.virtual.board.mark_wire import MarkPin, MarkWire
 from fsjoule.virtual.board.orders import MuxControl, OrderQueue, Outlet, OutletActions, claim_control_socket
 from fsjoule.virtual.board.power import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, HostCpu, Qemu
-from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.board.usb_cable import UsbCable
 from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk

@@ -17,8 +17,7 @@ from typing import Final
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.paths import project_dir
 from fsjoule.host.process import find_tool
-from fsjoule.virtual.board.config import BoardConfig, NetworkConfig, WiresConfig
-from fsjoule.virtual.board.ready import BoardReady
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, NetworkConfig, WiresConfig
 from fsjoule.virtual.lab.files import BoardPaths, BoardRecord, LabPaths, LabRecord, numbered
 from fsjoule.virtual.lab.instruments import programs, resources
 from fsjoule.virtual.lab.ssh import lab_path
