@@ -24,8 +24,7 @@ from fsjoule.virtual.board.config import BoardReady, NetworkConfig
 from fsjoule.virtual.board.qemu import HostCpu
 from fsjoule.virtual.lab.capacity import Room, check_fits
 from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord
-from fsjoule.virtual.lab.places import write_places
-from fsjoule.virtual.lab.services import Service, board_config, board_template, exporters, meter_serial
+from fsjoule.virtual.lab.services import Service, board_config, board_template, exporters, meter_serial, write_places
 
 _PLENTY = Room(memory_bytes=1 << 40, disk_bytes=1 << 40, cpus=4)
 

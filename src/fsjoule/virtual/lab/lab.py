@@ -42,9 +42,15 @@ from fsjoule.virtual.lab.files import (
 from fsjoule.virtual.lab.health import LabState, LabStatus, PlaceStatus, ServiceStatus, faults_of
 from fsjoule.virtual.lab.instruments import variables
 from fsjoule.virtual.lab.owner import refuse_to_touch
-from fsjoule.virtual.lab.places import write_places
-from fsjoule.virtual.lab.services import beside_python, board_config, board_template, free_ports
-from fsjoule.virtual.lab.ssh import lab_path, prepare_ssh
+from fsjoule.virtual.lab.services import (
+    beside_python,
+    board_config,
+    board_template,
+    free_ports,
+    lab_path,
+    prepare_ssh,
+    write_places,
+)
 
 REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "taskset")
