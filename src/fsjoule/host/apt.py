@@ -16,7 +16,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.host.watched import run_watched, size_mib
+from fsjoule.host.process import run_watched, size_mib
 
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _APT_HELPER: Final = "/usr/lib/apt/apt-helper"  # it downloads through the proxies of the host's apt

@@ -20,7 +20,7 @@ from fsjoule.filesystems import dkms_package
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive, unpack_packages
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
-from fsjoule.host.watched import run_watched
+from fsjoule.host.process import run_watched
 from fsjoule.kernels.kernel import wanted_modules
 from fsjoule.kernels.recipe import KernelSource, Recipe
 from fsjoule.model.labels import counted
