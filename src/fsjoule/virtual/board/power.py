@@ -28,7 +28,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from fsjoule.host.realtime import prefer_this_thread
+from fsjoule.host.clock import prefer_this_thread
 from fsjoule.model import MIB
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

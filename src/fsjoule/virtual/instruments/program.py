@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from fsjoule.host.realtime import prefer_this_thread
+from fsjoule.host.clock import prefer_this_thread
 from fsjoule.meter.protocol.ppk2 import FRAME_BYTES
 from fsjoule.virtual.board.config import BoardConfig
 from fsjoule.virtual.instruments.emulator import Emulator, Program, feed, module_program
