@@ -16,7 +16,7 @@ from fsjoule.host.process_ref import ProcessRef
 from fsjoule.lab.notes import Kind, one_run_only
 from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
-from fsjoule.virtual.lab.owner import others_with
+from fsjoule.virtual.lab.lab import others_with
 from fsjoule.virtual.lab.ser2net import on_loopback
 
 
