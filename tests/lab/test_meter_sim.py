@@ -18,7 +18,7 @@ from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.meter.protocol.frames import SamplesFrame
 from fsjoule.model import InputCounts, MarkLine, MarkSource
 from fsjoule.model.mark_line import check_of
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 from fsjoule.virtual.lab import programs
 
 LED = "/sys/class/leds/fsjoule-mark/brightness"

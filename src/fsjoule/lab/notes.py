@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.errors import PlaceHeldError
-from fsjoule.host.paths import state_dir
+from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef
 from fsjoule.model.labels import without_passwords
 
@@ -122,7 +122,8 @@ def in_use(coordinator: str, name: str, kind: Kind = Kind.RUN) -> bool:
 def job_notes(coordinator: str) -> list[Content]:
     """What the jobs on this computer, living or dead, have noted of this coordinator's places."""
     found: list[Content] = []
-    for path in sorted(_folder(Kind.JOB).glob(f"{glob.escape(_file(coordinator, ''))}*")):
+    every = place_file(Kind.JOB, coordinator, "")
+    for path in sorted(every.parent.glob(f"{glob.escape(every.name)}*")):
         try:
             content = _parsed(path.read_bytes())
         except OSError:
@@ -144,17 +145,9 @@ def _of(path: Path, descriptor: int, name: str) -> Generator[Note]:
 
 
 def _path(coordinator: str, name: str, kind: Kind) -> Path:
-    return _folder(kind) / _file(coordinator, name)
-
-
-def _folder(kind: Kind) -> Path:
-    directory = state_dir() / kind
-    directory.mkdir(exist_ok=True)
-    return directory
-
-
-def _file(coordinator: str, name: str) -> str:
-    return f"{coordinator}-{name}".replace("/", "_")
+    path = place_file(kind, coordinator, name)
+    path.parent.mkdir(exist_ok=True)
+    return path
 
 
 def _locked(path: Path) -> int | None:
