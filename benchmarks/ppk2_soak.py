@@ -67,7 +67,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="fsjoule-soak-") as folder:
         link = Path(folder) / "ppk2"
         words = ["--stream-link", link, "--amperes", str(arguments.amperes)]
-        emulator = process.start([sys.executable, "-m", "fsjoule.virtual.instruments.program", *words])
+        emulator = process.start([sys.executable, "-m", "fsjoule.virtual.instruments.ppk2", *words])
         try:
             while not link.exists():
                 time.sleep(0.05)

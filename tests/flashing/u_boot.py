@@ -9,7 +9,7 @@ from typing import Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.host.debian_archive import debian_archive
+from fsjoule.host.apt import debian_archive
 
 _SUITE: Final = "sid"
 _TARGET: Final = "orangepi_pc_plus_defconfig"

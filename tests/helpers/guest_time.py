@@ -20,7 +20,7 @@ from typing import Any, Self
 import requests
 from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, ConsoleUser, wait_until
 
-from fsjoule.virtual.board.executed import read_profile
+from fsjoule.virtual.lab.board import read_profile
 
 
 def telling_commands(card: str) -> tuple[str, ...]:

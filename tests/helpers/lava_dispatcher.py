@@ -21,9 +21,8 @@ from typing import Any, Final
 import yaml
 
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt
+from fsjoule.host.apt import DebianArchive, PrivateApt, debian_archive
 from fsjoule.host.cache.stages import build_once, cache_key
-from fsjoule.host.debian_archive import DebianArchive, debian_archive
 from fsjoule.host.paths import cache_folder
 
 DISPATCHER: Final = ("lava-dispatcher", "lava-common")

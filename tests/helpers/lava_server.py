@@ -25,7 +25,7 @@ from postgres_server import running_server
 from fsjoule.host import process
 from fsjoule.host.cache.stages import build_once, cache_key
 from fsjoule.host.paths import cache_folder
-from fsjoule.host.watched import run_watched, size_mib
+from fsjoule.host.process import run_watched, size_mib
 
 PACKAGES: Final = ("lava-server", "lavacli")
 WORKER: Final = "bench"

@@ -28,7 +28,7 @@ from fsjoule.meter.protocol.frames import (
 )
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 
 LIMIT_S = 120.0
 

@@ -20,9 +20,8 @@ import numpy.typing as npt
 import requests
 
 from fsjoule.host import process
-from fsjoule.virtual.board.config import BoardConfig, CardConfig, WiresConfig
-from fsjoule.virtual.board.feed import CAPACITY, HEADER, MAGIC, RECORDS_OFFSET
-from fsjoule.virtual.board.ready import BoardReady
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, CardConfig, WiresConfig
+from fsjoule.virtual.board.power import FEED_CAPACITY, FEED_HEADER, FEED_MAGIC, FEED_RECORDS_OFFSET
 
 PROMPT = "root@fsjoule:~# "
 # Generous: the machine may be busy with much else.
@@ -206,10 +205,10 @@ class FeedRecords:
 
 def read_feed(path: Path) -> FeedRecords:
     content = path.read_bytes()
-    magic, capacity, _, head = HEADER.unpack_from(content)
-    assert (magic, capacity) == (MAGIC, CAPACITY)
-    ring = np.frombuffer(content, _FEED_RECORD, CAPACITY, RECORDS_OFFSET)
+    magic, capacity, _, head = FEED_HEADER.unpack_from(content)
+    assert (magic, capacity) == (FEED_MAGIC, FEED_CAPACITY)
+    ring = np.frombuffer(content, _FEED_RECORD, FEED_CAPACITY, FEED_RECORDS_OFFSET)
     # The oldest few may be overwritten while the file is read.
-    order = np.arange(max(0, head - CAPACITY + 1000), head) % CAPACITY
+    order = np.arange(max(0, head - FEED_CAPACITY + 1000), head) % FEED_CAPACITY
     records = ring[order]
     return FeedRecords(records["time_ns"], records["volts"], records["amperes"])

@@ -21,7 +21,7 @@ from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, count
 from fsjoule.model import MarkLine, PlainInfo, Window
 from fsjoule.model.mark_line import COUNTED
 from fsjoule.ports import Command, CommandResult
-from fsjoule.virtual.instruments import simulated_counter
+from fsjoule.virtual.lab.board import start_simulated_counter
 
 _BOARDS = "/tmp/fsjoule"
 
@@ -93,7 +93,7 @@ def line(tmp_path: Path) -> MarkLine:
 
 
 def _counter(line: MarkLine, shell: Callable[[], LocalShell | None]) -> BoardCounter:
-    return BoardCounter(line, "pc", shell, lambda here: simulated_counter.start(here, line.device, WATTS))
+    return BoardCounter(line, "pc", shell, lambda here: start_simulated_counter(here, line.device, WATTS))
 
 
 def _zone(line: MarkLine, count: str = "17") -> None:

@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.host.debian_archive import DebianArchive
+from fsjoule.host.apt import DebianArchive
 
 # What apt 2.6 said of such a mirror in November 2026.
 OUT_OF_STEP = """apt-get failed with exit code 100: Get:1 http://deb.debian.org/debian trixie InRelease [140 kB]

@@ -76,7 +76,7 @@ def test_a_note_that_cannot_be_written_keeps_the_answer(run: CommandLine, tmp_pa
     # A folder where nothing can be is said before anything is read or measured.
     refused = run("gate", "--baseline", "6.1", "--candidate", "6.12", "--markdown", "/proc/x/note.md")
     assert refused.code == 2
-    assert "--markdown: there is no folder /proc/x" in refused.err
+    assert "--format markdown: there is no folder /proc/x" in refused.err
 
 
 def test_output_that_fails_is_the_callers_disk() -> None:

@@ -16,7 +16,7 @@ from fsjoule.host import process
 from fsjoule.model import MIB
 from fsjoule.virtual.board.config import Boot, GuestTimeConfig
 from fsjoule.virtual.board.guest import Guest
-from fsjoule.virtual.board.guest_card import prepare
+from fsjoule.virtual.board.guest_boot import prepare_card
 from fsjoule.virtual.board.mailbox import SIZE_BYTES
 
 EXTLINUX = """\
@@ -54,7 +54,7 @@ def prepared(flashed: Path, folder: Path, seed: int) -> tuple[int, Path]:
     folder.mkdir()
     card = folder / "powered.img"
     process.run(["cp", flashed, card], timeout_s=30)
-    return prepare(card, folder, seed), card
+    return prepare_card(card, folder, seed), card
 
 
 def random_words(card: Path, folder: Path) -> list[str]:
@@ -100,7 +100,7 @@ def test_a_card_depends_on_its_seed_alone(tmp_path: Path) -> None:
 def test_a_card_that_cannot_be_prepared_is_told(tmp_path: Path, changed: dict[str, object], says: str) -> None:
     card = flashed(tmp_path, **changed)  # type: ignore[arg-type]
     with pytest.raises(LabError, match=says):
-        prepare(card, tmp_path, 1)
+        prepare_card(card, tmp_path, 1)
 
 
 def test_a_boot_loader_that_firmware_starts_gets_the_device_tree_of_the_changed_card(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import LabError
-from fsjoule.host.watched import run_watched
+from fsjoule.host.process import run_watched
 
 # A program that starts another one, as make and mmdebstrap do; SIGTERM ends the first only.
 PROGRAM = "sleep 300 & echo $! >second; echo $$ >first; wait"
 BUILD = """
 import sys
 from pathlib import Path
-from fsjoule.host.watched import run_watched
+from fsjoule.host.process import run_watched
 run_watched(["sh", "-c", sys.argv[1]], log=Path("log"), timeout_s=300, how_far=str, progress=print, cwd=Path.cwd())
 """
 LIMIT_S = 60.0

@@ -42,10 +42,11 @@ QUESTIONS: tuple[tuple[Where, Order, tuple[Metric, ...], int | None], ...] = (
 )
 
 
-def looked_at(index: Index, where: Where = EVERYTHING, **options: Any) -> Trend:
+def looked_at(index: Index, where: Where = EVERYTHING, finder: RupturesFinder | None = None, **options: Any) -> Trend:
     """The trend, which is checked against judging everything again, and kept."""
     found, anew = (
-        trend_of(trend_reader(index, where, anew=again, **options), all_names=True) for again in (False, True)
+        trend_of(trend_reader(index, where, anew=again, **options), all_names=True, finder=finder)
+        for again in (False, True)
     )
     assert found == anew
     assert len(anew.news.judged) == anew.series

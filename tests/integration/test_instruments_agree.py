@@ -19,7 +19,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.meter.energy import energy
 from fsjoule.meter.instruments import kind_at
 from fsjoule.model import Window
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 
 VOLTS = 5.0
 WINDOWS = 5

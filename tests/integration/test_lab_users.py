@@ -17,7 +17,7 @@ from unprivileged import SOMEBODY_ELSE
 from fsjoule.host import process
 from fsjoule.host.peer import peer_user
 from fsjoule.virtual.board.config import OutletConfig
-from fsjoule.virtual.board.outlet import Outlet
+from fsjoule.virtual.board.orders import Outlet
 from fsjoule.virtual.lab.services import free_ports, listens
 
 LIMIT_S = 60.0

@@ -33,7 +33,7 @@ from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import PortHeldError, TtyStream
 from fsjoule.model import MarkSource, Window
 from fsjoule.store.traces import read_trace
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 
 LIMIT_S = 60.0
 
@@ -81,7 +81,7 @@ class Ppk2Desk:
 def ppk2_desk(*source: str) -> Generator[Ppk2Desk]:
     """The program with a load, `--amperes A` or `--feed PATH`, beside a serial adapter at the board's mark line."""
     devices = Path(tempfile.mkdtemp(prefix="fsjoule-test-", dir="/dev/shm"))
-    program = _started("program", devices, {"stream": "ppk2", "pin": "pin"}, *source)
+    program = _started("ppk2", devices, {"stream": "ppk2", "pin": "pin"}, *source)
     adapter = _started("serial_adapter", devices, {"wire": "wire", "port": "mark-line"})
     try:
         wait(lambda: all((devices / name).exists() for name in ("ppk2", "pin", "wire", "mark-line")), "no PPK2")

@@ -21,7 +21,7 @@ from fsjoule.meter.links.streams import TtyStream
 from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.model import Ina219Trace, MarkSource
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 
 _MS = 1_000_000
 _LOAD = ("--load", "5.0,0.25")

@@ -198,17 +198,3 @@ class TestRoles:
             for statement in ("DROP TABLE runs", "ALTER TABLE runs ADD colour text", "TRUNCATE runs"):
                 with pytest.raises(ResultError, match="refused"), index.writing() as connection:
                     connection.execute(text(statement))
-
-    def test_only_the_owner_migrates_an_older_index(self, of: Callable[[str], str], tmp_path: Path) -> None:
-        with open_index(of("fsjoule_owner"), create=True) as index, index.writing() as connection:
-            connection.execute(text("DROP TABLE judged_series"))
-            connection.execute(text("ALTER TABLE measurements DROP COLUMN kernel_warnings"))
-            connection.execute(text("UPDATE fsjoule_index_version SET version_num = '0006'"))
-        for user in ("bench", "guest"):
-            with pytest.raises(ResultError, match=r"(?s)permission denied.*this user lacks the right"):
-                open_index(of(user))
-        open_index(of("fsjoule_owner")).close()
-        with open_index(of("bench")) as index:
-            assert import_runs(index, [write_run(tmp_path).path]).new == 1
-        with open_index(of("guest")) as index:
-            assert stats(index).runs == 1

@@ -26,7 +26,7 @@ from fsjoule.virtual.disks.loop_device import LoopDevice, attached_file
 from fsjoule.virtual.lab import lab, programs
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 from fsjoule.virtual.lab.health import lab_faults
-from fsjoule.virtual.lab.meter import _served_at
+from fsjoule.virtual.lab.instruments import _served_at
 from fsjoule.virtual.lab.usbsdmux import ask
 
 _LIMIT_S = 60.0

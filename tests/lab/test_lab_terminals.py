@@ -10,7 +10,7 @@ from pathlib import Path
 from meter_process import running
 
 from fsjoule.virtual.lab import programs
-from fsjoule.virtual.lab.terminals import HeldTerminals, remove_links
+from fsjoule.virtual.lab.supervisor import HeldTerminals, remove_links
 
 _LOAD = ("--load", "5.0,0.25")
 

@@ -20,7 +20,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.lab import MeterDriver, acquired_place, meter
 from fsjoule.meter.energy import energy
 from fsjoule.model import Ina219Trace, Window
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 from fsjoule.virtual.lab import lab, programs
 from fsjoule.virtual.lab.files import LabPaths
 

@@ -14,7 +14,7 @@ import pytest
 from command_line import PROGRAM, CommandLine
 from meter_desk import LIMIT_S, Desk
 
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 
 OFFSET_UV, GAIN_PPM, BUS_PPM = 42.0, 7000, -4000
 

@@ -15,7 +15,7 @@ from fsjoule.meter.protocol.frames import FrameDecoder
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import CurrentMonitor, Ina219Trace, Window
 from fsjoule.model.instrument_file import InstrumentFile, Shunt
-from fsjoule.virtual.board.feed import RECORD
+from fsjoule.virtual.board.power import FEED_RECORD
 from fsjoule.virtual.lab import programs
 
 _MS = 1_000_000
@@ -31,7 +31,7 @@ def program() -> Path:
 
 def _replay(program: Path, amperes: list[float], *options: str) -> Ina219Trace:
     """What the meter makes of a load, in A by the millisecond."""
-    records = [RECORD.pack(number * _MS, _VOLTS, value) for number, value in enumerate([0.0, *amperes])]
+    records = [FEED_RECORD.pack(number * _MS, _VOLTS, value) for number, value in enumerate([0.0, *amperes])]
     command = [program, "--replay", "/dev/stdin", "--chip", "ina228", *options]
     done = process.run(command, timeout_s=LIMIT_S, input_bytes=b"".join(records))
     decoder = FrameDecoder()

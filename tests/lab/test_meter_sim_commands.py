@@ -14,7 +14,7 @@ from fsjoule.meter.protocol import commands
 from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.meter.protocol.frames import ReplyFrame
 from fsjoule.model import MarkSource
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 from fsjoule.virtual.lab import programs
 
 

@@ -12,7 +12,7 @@ from fsjoule.host import process
 from fsjoule.meter.protocol.frames import FrameDecoder, SamplesFrame
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
-from fsjoule.virtual.board.feed import RECORD
+from fsjoule.virtual.board.power import FEED_RECORD
 from fsjoule.virtual.lab import programs
 
 _MS = 1_000_000
@@ -35,7 +35,7 @@ def _replay(program: Path, records: bytes, *options: str) -> tuple[Ina219Trace, 
 
 def _records(begin_ns: int, amperes: list[float]) -> bytes:
     values = enumerate([0.0, *amperes])
-    return b"".join(RECORD.pack(begin_ns + number * _MS, 5.0, value) for number, value in values)
+    return b"".join(FEED_RECORD.pack(begin_ns + number * _MS, 5.0, value) for number, value in values)
 
 
 def test_a_replay_has_every_tick_of_the_file(program: Path) -> None:

@@ -15,7 +15,7 @@ from lab_board import strategy_of
 from fsjoule.host import process
 from fsjoule.lab.flashers import NamedCard
 from fsjoule.model import MIB, ImageFacts
-from fsjoule.virtual.board.ready import BoardReady
+from fsjoule.virtual.board.config import BoardReady
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths
 from fsjoule.virtual.lab.services import beside_python

@@ -17,7 +17,7 @@ from virtual_board import BOOT_TIMEOUT_S, PROMPT, BoardProgram, MeterTty, board_
 from fsjoule.host import process
 from fsjoule.images import build_card
 from fsjoule.model import MIB
-from fsjoule.virtual.board.qemu_activity import ActivityReader
+from fsjoule.virtual.board.power import ActivityReader
 from fsjoule.virtual.disks.loop_device import attached_file
 from fsjoule.virtual.lab.services import board_template
 

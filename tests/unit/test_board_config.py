@@ -13,6 +13,7 @@ from fsjoule.model import MIB
 from fsjoule.virtual.board.boot_partition import BootFiles
 from fsjoule.virtual.board.config import (
     BoardConfig,
+    BoardReady,
     Boot,
     DiskConfig,
     FlashMemoryConfig,
@@ -20,9 +21,8 @@ from fsjoule.virtual.board.config import (
     NetworkConfig,
     Serial,
 )
-from fsjoule.virtual.board.power_model import PowerCoefficients
+from fsjoule.virtual.board.power import PowerCoefficients
 from fsjoule.virtual.board.qemu import arguments
-from fsjoule.virtual.board.ready import BoardReady
 from fsjoule.virtual.disks.card import prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fsjoule.host.debian_archive import DebianArchive, debian_mirror
+from fsjoule.host.apt import DebianArchive, debian_mirror
 
 
 def test_the_mirror_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

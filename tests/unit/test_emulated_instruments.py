@@ -14,7 +14,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import instruments as drivers
 from fsjoule.virtual.board.config import BoardConfig
-from fsjoule.virtual.board.feed import FeedWriter
+from fsjoule.virtual.board.power import FeedWriter
 from fsjoule.virtual.instruments.load import FeedLoad, Moments
 from fsjoule.virtual.lab.instruments import programs, resources, variables
 from fsjoule.virtual.lab.services import board_template

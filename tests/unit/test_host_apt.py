@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.host.apt import PrivateApt, parse_packages
-from fsjoule.host.debian_archive import DebianArchive
+from fsjoule.host.apt import DebianArchive, PrivateApt, parse_packages
 from fsjoule.images.emulator import parse_version
 
 SHOWN = """\

@@ -20,13 +20,11 @@ from fsjoule.lab import read_environment
 from fsjoule.model import MIB
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.plan import plan_run
-from fsjoule.virtual.board.config import NetworkConfig
-from fsjoule.virtual.board.host_cpu import HostCpu
-from fsjoule.virtual.board.ready import BoardReady
+from fsjoule.virtual.board.config import BoardReady, NetworkConfig
+from fsjoule.virtual.board.qemu import HostCpu
 from fsjoule.virtual.lab.capacity import Room, check_fits
 from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord
-from fsjoule.virtual.lab.places import write_places
-from fsjoule.virtual.lab.services import Service, board_config, board_template, exporters, meter_serial
+from fsjoule.virtual.lab.services import Service, board_config, board_template, exporters, meter_serial, write_places
 
 _PLENTY = Room(memory_bytes=1 << 40, disk_bytes=1 << 40, cpus=4)
 

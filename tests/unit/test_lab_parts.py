@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef
+from fsjoule.lab.notes import Kind, one_run_only
 from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
+from fsjoule.virtual.lab.lab import others_with
 from fsjoule.virtual.lab.ser2net import on_loopback
 
 
@@ -32,6 +35,27 @@ def test_a_record_survives_being_written_and_read(tmp_path: Path) -> None:
     paths.write(record)
     assert paths.read() == record
     assert json.loads(paths.record.read_text())["schema"] == "fsjoule.virtual-lab/1"
+
+
+def test_a_lab_is_used_by_a_run_that_holds_the_note_of_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    record = LabRecord("x", "2026-01-01T00:00:00+00:00", "/dev/shm/fsjoule-x", "127.0.0.1:1", 2, "meter", "qemu")
+    with one_run_only(record.coordinator, record.boards[0].place):
+        run = os.getpid()
+        assert others_with(record) is None
+        monkeypatch.setattr(os, "getpid", lambda: run + 1)  # another process looks
+        assert f"is used by a run, process {run}" in (others_with(record) or "")
+
+
+def test_a_place_with_a_slash_has_one_file_in_the_folder_of_its_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
+    assert place_file(Kind.RUN, "lab:20408", "rack/1") == tmp_path / "places" / "lab:20408-rack_1"
+    with one_run_only("lab:20408", "rack/1"):
+        assert place_file("places", "lab:20408", "rack/1").is_file()
 
 
 def test_ser2net_is_told_to_listen_on_loopback() -> None:

@@ -4,20 +4,18 @@ import struct
 import time
 from pathlib import Path
 
-from fsjoule.virtual.board.feed import CAPACITY, FeedWriter
-from fsjoule.virtual.board.power_feed import PowerFeed
-from fsjoule.virtual.board.power_model import PowerCoefficients
+from fsjoule.virtual.board.power import FEED_CAPACITY, FeedWriter, PowerCoefficients, PowerFeed
 
 
 def test_layout_and_wrap(tmp_path: Path) -> None:
     path = tmp_path / "feed"
     writer = FeedWriter(path)
-    for number in range(CAPACITY + 2):
+    for number in range(FEED_CAPACITY + 2):
         writer.append(number, 5.0, number / 1000)
     content = path.read_bytes()
     writer.close()
     assert len(content) == 64 + 24 * 16384
-    assert struct.unpack_from("<8sIIQ", content) == (b"FSJFEED1", 16384, 0, CAPACITY + 2)
+    assert struct.unpack_from("<8sIIQ", content) == (b"FSJFEED1", 16384, 0, FEED_CAPACITY + 2)
     assert content[24:64] == bytes(40)
     # The first two records are overwritten by the newest two.
     assert struct.unpack_from("<qdd", content, 64) == (16384, 5.0, 16.384)

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsjoule.model import MIB
-from fsjoule.virtual.board.power_model import NO_ACTIVITY, Activity, PowerCoefficients, PowerModel
-from fsjoule.virtual.board.qemu_activity import activity
+from fsjoule.virtual.board.power import NO_ACTIVITY, Activity, PowerCoefficients, PowerModel, activity
 
 MS_NS = 1_000_000
 STEPS = st.lists(

@@ -40,7 +40,7 @@ from fsjoule.store.profiles import (
 )
 from fsjoule.store.reader import load_run
 from fsjoule.testing import FakeMeter, FakeProfiler, FakeShell, FakeStore
-from fsjoule.virtual.board.executed import read_profile
+from fsjoule.virtual.lab.board import read_profile
 
 PROJECT = Path(__file__).parents[2]
 PATH = Path("profile.parquet")

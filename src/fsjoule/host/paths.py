@@ -52,6 +52,14 @@ def state_dir() -> Path:
     return path
 
 
+def place_file(folder: str, coordinator: str, place: str) -> Path:
+    """The file of the state whose lock says that a process of this computer uses a place. Its folder may be absent.
+
+    `folder` is a value of `fsjoule.lab.notes.Kind`. A place's name may have slashes.
+    """
+    return state_dir() / folder / f"{coordinator}-{place}".replace("/", "_")
+
+
 def meters_dir() -> Path:
     """The folder of instrument files, which need not exist. `FSJOULE_METERS_DIR` overrides it. Raises ConfigError."""
     named = os.environ.get(_METERS) or None

@@ -26,9 +26,8 @@ from typing import Any, Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt
+from fsjoule.host.apt import PrivateApt, debian_archive
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
-from fsjoule.host.debian_archive import debian_archive
 from fsjoule.host.unpacking import DAMAGED, unzipped
 from fsjoule.kernels import arm64image
 from fsjoule.kernels.card_layout import Address, BootLoader, Header, LoaderPiece, overlap

@@ -14,9 +14,8 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt
+from fsjoule.host.apt import PrivateApt, debian_archive
 from fsjoule.host.cache.stages import Progress, file_sha256
-from fsjoule.host.debian_archive import debian_archive
 from fsjoule.kernels.recipe import Recipe
 
 # Raise it when this file changes an entry's content.

@@ -14,10 +14,9 @@ from typing import Final
 from urllib.parse import unquote
 
 from fsjoule.host import process
-from fsjoule.host.apt import unpack_packages
+from fsjoule.host.apt import debian_archive, unpack_packages
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
-from fsjoule.host.debian_archive import debian_archive
-from fsjoule.host.watched import size_mib
+from fsjoule.host.process import size_mib
 from fsjoule.images.own_root import STAGE_VERSION as OWN_ROOT_VERSION
 from fsjoule.images.own_root import archive_sha256, check_root, fetch_busybox, matches, unpack_root
 from fsjoule.kernels.recipe import Recipe, recipes_folder

@@ -25,7 +25,7 @@ from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.host.cache.locks import discard, locked
 from fsjoule.host.cache.stages import CacheEntry, Progress, build_once, cache_key, cached, clean, damage
 from fsjoule.host.json_text import json_text
-from fsjoule.host.watched import size_mib
+from fsjoule.host.process import size_mib
 from fsjoule.kernels.build_folder import NOTES
 from fsjoule.kernels.compilation import ENVIRONMENT, TIMEOUT_S, Compilation, compiler_version
 from fsjoule.kernels.configuration import Configuration, board_configuration, not_granted, parse_config

@@ -19,7 +19,7 @@ from typing import Final
 from fsjoule.errors import FsjouleError, KernelBuildError, LabError, StorageError
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress
-from fsjoule.host.watched import ExitError, run_watched
+from fsjoule.host.process import ExitError, run_watched
 from fsjoule.kernels.configuration import Configuration, parse_config
 from fsjoule.model.labels import counted
 

@@ -18,10 +18,9 @@ from typing import Final
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.filesystems import dkms_package
 from fsjoule.host import process
-from fsjoule.host.apt import PrivateApt, unpack_packages
+from fsjoule.host.apt import PrivateApt, debian_archive, unpack_packages
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
-from fsjoule.host.debian_archive import debian_archive
-from fsjoule.host.watched import run_watched
+from fsjoule.host.process import run_watched
 from fsjoule.kernels.kernel import wanted_modules
 from fsjoule.kernels.recipe import KernelSource, Recipe
 from fsjoule.model.labels import counted

@@ -19,7 +19,7 @@ from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress
 from fsjoule.host.paths import cache_folder
-from fsjoule.host.watched import run_watched
+from fsjoule.host.process import run_watched
 
 QUICK_S: Final = 60.0
 CHECKOUT_S: Final = 900.0

@@ -15,9 +15,8 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
-from fsjoule.host.apt import Package, PrivateApt, control_fields, dependencies
+from fsjoule.host.apt import Package, PrivateApt, control_fields, debian_archive, dependencies
 from fsjoule.host.cache.stages import Progress, file_sha256
-from fsjoule.host.debian_archive import debian_archive
 from fsjoule.kernels.build_folder import BuildFolder, build_folder, folder_kernel
 from fsjoule.kernels.dkms import BuiltModule, built_module, modules_to_build
 from fsjoule.kernels.kernel import KernelFiles, Parts, kernel_entry, wanted_modules

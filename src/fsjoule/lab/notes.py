@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fsjoule.errors import PlaceHeldError
-from fsjoule.host.paths import state_dir
+from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef
 from fsjoule.model.labels import without_passwords
 
@@ -124,7 +124,8 @@ def in_use(coordinator: str, name: str, kind: NoteKind = NoteKind.RUN) -> bool:
 def job_notes(coordinator: str) -> list[Content]:
     """What the jobs on this computer, living or dead, have noted of this coordinator's places."""
     found: list[Content] = []
-    for path in sorted(_folder(NoteKind.JOB).glob(f"{glob.escape(_file(coordinator, ''))}*")):
+    every = place_file(NoteKind.JOB, coordinator, "")
+    for path in sorted(every.parent.glob(f"{glob.escape(every.name)}*")):
         try:
             content = _parsed(path.read_bytes())
         except OSError:
@@ -146,17 +147,9 @@ def _of(path: Path, descriptor: int, name: str) -> Generator[Note]:
 
 
 def _path(coordinator: str, name: str, kind: NoteKind) -> Path:
-    return _folder(kind) / _file(coordinator, name)
-
-
-def _folder(kind: NoteKind) -> Path:
-    directory = state_dir() / kind
-    directory.mkdir(exist_ok=True)
-    return directory
-
-
-def _file(coordinator: str, name: str) -> str:
-    return f"{coordinator}-{name}".replace("/", "_")
+    path = place_file(kind, coordinator, name)
+    path.parent.mkdir(exist_ok=True)
+    return path
 
 
 def _locked(path: Path) -> int | None:

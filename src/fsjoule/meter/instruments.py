@@ -138,7 +138,7 @@ _TABLE: Final = (
         *("ppk2", "ppk2:", "ppk2:PORT,volts=5", "Nordic's Power Profiler Kit II"),
         link_module=f"{_LINKS}.ppk2",
         errors_module=f"{_ENERGY}.ppk2",
-        emulator_module=f"{_EMULATORS}.program",
+        emulator_module=f"{_EMULATORS}.ppk2",
     ),
     InstrumentKind(
         *("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),

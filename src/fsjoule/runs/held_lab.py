@@ -19,7 +19,6 @@ from fsjoule.kernels import TakenKernel
 from fsjoule.lab.states import bad_after
 from fsjoule.model import Profile
 from fsjoule.ports import Meter
-from fsjoule.virtual.instruments import simulated_counter
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import health as lab_health
 from fsjoule.virtual.lab import lab as virtual_lab
@@ -303,7 +302,7 @@ def equipment(
             diagnose_power=partial(lab_health.power_faults, *where),
         )
         meter = lab.board_meter(
-            target, partial(lab_health.meter_faults, *where), lambda: board.shell, simulated_counter.start
+            target, partial(lab_health.meter_faults, *where), lambda: board.shell, lab_board.start_simulated_counter
         )
     return Equipment(board, meter, LabProfiler(*where))
 

@@ -23,8 +23,7 @@ from fsjoule.meter.links.streams import FORMS, Stream, is_terminal, opener
 from fsjoule.model import BoardProfile
 from fsjoule.runs.held_lab import emulator, virtual_lab_of
 from fsjoule.virtual.lab import lab as virtual_lab
-from fsjoule.virtual.lab.instruments import address
-from fsjoule.virtual.lab.meter import meter_opener
+from fsjoule.virtual.lab.instruments import address, meter_opener
 
 KERNEL: Final = "6.1"
 _LAB: Final = "lab:"

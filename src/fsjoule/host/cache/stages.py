@@ -32,7 +32,7 @@ from fsjoule.host.cache.locks import discard, is_locked, locked, unused, use
 from fsjoule.host.inside import ATTACHMENT_BYTES, read_inside
 from fsjoule.host.json_text import json_text
 from fsjoule.host.paths import cache_folder
-from fsjoule.host.watched import size_mib
+from fsjoule.host.process import size_mib
 
 Progress = Callable[[str], None]
 

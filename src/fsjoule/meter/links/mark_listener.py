@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fsjoule.errors import MeterError
-from fsjoule.host.realtime import prefer_this_thread
+from fsjoule.host.clock import prefer_this_thread
 from fsjoule.meter.links.streams import Stream
 
 _READ_S: Final = 0.1

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from serial.tools import list_ports
 
 from fsjoule.errors import ConfigError, MeterError
-from fsjoule.host.realtime import prefer_this_thread
+from fsjoule.host.clock import prefer_this_thread
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.instrument_files import read_instrument_file
 from fsjoule.meter.instruments import SearchResult

@@ -1,4 +1,4 @@
-"""The index's tables. Each change needs another INDEX_VERSION: an index of another one is made anew from the runs.
+"""The index's tables. Each change needs another number in INDEX_VERSION: an index of another one is made anew.
 
 ::
 
@@ -14,6 +14,7 @@ Names of columns end in their unit, as everywhere. Text is compared by bytes on 
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Final
 
 from sqlalchemy import (
@@ -38,7 +39,8 @@ from fsjoule.store.index.columns import figure_columns
 PlainText: Final = Text().with_variant(Text(collation="C"), "postgresql")
 DIGEST_BYTES: Final = 16
 
-INDEX_VERSION: Final = "1"
+# Another metric is another version by itself.
+INDEX_VERSION: Final = f"1.{sha256(' '.join(figure_columns()).encode()).hexdigest()[:8]}"
 
 metadata: Final = MetaData()
 

@@ -1,4 +1,4 @@
-"""The virtual board's config file, `labgrid/virtual/board.toml`."""
+"""The two files of the virtual board's program: its config (as `labgrid/virtual/board.toml`), and its ready file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-from fsjoule.errors import ConfigError
+from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.toml_lines import line_of, parse_toml
 from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.model import MIB
-from fsjoule.virtual.board.power_model import PowerCoefficients
+from fsjoule.virtual.board.power import PowerCoefficients
 from fsjoule.virtual.disks.lossy_disk import Cache
 
 # sun_path holds 108 bytes, including the final NUL.
@@ -382,3 +382,38 @@ def _literal(value: str | float | Path | tuple[str, ...]) -> str:
         return "[" + ", ".join(json.dumps(each) for each in value) + "]"
     # JSON's strings and numbers are valid TOML.
     return json.dumps(str(value) if isinstance(value, Path) else value)
+
+
+@dataclass(frozen=True, slots=True)
+class BoardReady:
+    """The ready file (JSON): written when the board program is ready, removed when it ends.
+
+    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the card's loop device in
+    position `host`; `mux_control` is the control path for `usbsdmux`.
+    """
+
+    pid: int
+    outlet_url: str
+    status_url: str
+    card_device: str
+    mux_control: str
+    console: str
+
+    @classmethod
+    def read(cls, file: Path) -> BoardReady | None:
+        """The file's content, or None if it is missing. Raises LabError for wrong content."""
+        try:
+            return _READY.validate_json(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError as error:
+            raise LabError(f"{file} is not a ready file of a virtual board: {error}") from error
+
+    def write(self, file: Path) -> None:
+        """Write it atomically."""
+        beside = file.with_name(file.name + ".new")
+        beside.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        beside.replace(file)
+
+
+_READY: Final[TypeAdapter[BoardReady]] = TypeAdapter(BoardReady)

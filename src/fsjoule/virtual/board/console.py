@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import LabError
-from fsjoule.host.realtime import prefer_this_thread
+from fsjoule.host.clock import prefer_this_thread
 from fsjoule.virtual.board.mailbox import Mailbox
 
 _CHUNK_BYTES: Final = 65536

@@ -21,18 +21,14 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
-from fsjoule.virtual.board import boot_partition, mux_control
-from fsjoule.virtual.board.config import BoardConfig, Serial
+from fsjoule.virtual.board import boot_partition
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, Serial
 from fsjoule.virtual.board.console import Console
 from fsjoule.virtual.board.guest import Guest
-from fsjoule.virtual.board.host_cpu import HostCpu
-from fsjoule.virtual.board.mark_pin import MarkPin
-from fsjoule.virtual.board.mark_wire import MarkWire
-from fsjoule.virtual.board.orders import OrderQueue
-from fsjoule.virtual.board.outlet import Outlet, OutletActions
-from fsjoule.virtual.board.power_feed import PowerFeed
-from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, Qemu
-from fsjoule.virtual.board.ready import BoardReady
+from fsjoule.virtual.board.mark_wire import MarkPin, MarkWire
+from fsjoule.virtual.board.orders import MuxControl, OrderQueue, Outlet, OutletActions, claim_control_socket
+from fsjoule.virtual.board.power import PowerFeed
+from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, HostCpu, Qemu
 from fsjoule.virtual.board.usb_cable import UsbCable
 from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
@@ -285,14 +281,14 @@ def run(config: BoardConfig) -> None:
     """Run a board in the main thread until SIGTERM or SIGINT. Raises ConfigError, LabError."""
     for tool in (config.qemu.program, PINNING_PROGRAM, "mcopy"):
         process.find_tool(tool)
-    mux_control.claim(config.card.control_socket)
+    claim_control_socket(config.card.control_socket)
     _make_directories(config)
     orders = OrderQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, orders.end)
     with ExitStack() as closing:
         board = VirtualBoard(config, closing)
-        mux = mux_control.MuxControl(
+        mux = MuxControl(
             config.card.control_socket,
             lambda: board.card_position,
             lambda position: orders.do(lambda: board.move_card(position)),

@@ -1,27 +1,28 @@
-"""One run of QEMU: from power on to power off."""
+"""One run of QEMU, from power on to power off: its arguments, its machine protocol, and the CPU of the host for it."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.host.computer_lock import LOCKS, try_lock
 from fsjoule.virtual.board import confined
 from fsjoule.virtual.board.boot_partition import BootFiles
 from fsjoule.virtual.board.config import BoardConfig, CardConfig, FlashMemoryConfig, NetworkConfig, Serial
 from fsjoule.virtual.board.guest_boot import MAILBOX_INDEX
-from fsjoule.virtual.board.qemu_activity import ActivityReader
-from fsjoule.virtual.board.qmp import Qmp
+from fsjoule.virtual.board.power import ActivityReader
 from fsjoule.virtual.disks.lossy_disk import Cache
 
 PINNING_PROGRAM: Final = "taskset"
@@ -36,7 +37,11 @@ _VARIABLES: Final = frozenset({"PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_P
 _START_TIMEOUT_S: Final = 30.0
 _KILL_TIMEOUT_S: Final = 10.0
 _AWAKE_S: Final = 0.05
-_ANSWER_BYTES: Final = 65536
+_CHUNK_BYTES: Final = 65536
+_LEFT_TIMEOUT_S: Final = 1.0
+_CPU_SLOTS: Final = 64
+_CHOICE_WAIT_S: Final = 5.0
+_CHOICE_LOOK_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ def _drive(drive: str, image: Path, place: str) -> list[str]:
     """A drive for the file `image`. Written data survives a kill of QEMU, in the host's memory.
 
     `cache=unsafe`: a flush must not wait for the host's disk. `discard=unmap` keeps the image sparse. `aio=threads`:
-    `qemu_activity` can count these transfers, but not transfers of io_uring.
+    `ActivityReader` can count these transfers, but not transfers of io_uring.
     """
     return ["-drive", f"{place},id={drive},format=raw,cache=unsafe,discard=unmap,aio=threads,file={_escaped(image)}"]
 
@@ -181,7 +186,7 @@ def _keep_awake(connection: socket.socket) -> None:
     """
     with connection, suppress(OSError):
         question = b'{"execute": "qmp_capabilities"}'
-        while connection.recv(_ANSWER_BYTES):
+        while connection.recv(_CHUNK_BYTES):
             time.sleep(_AWAKE_S)
             connection.sendall(question)
             question = b'{"execute": "query-status"}'
@@ -284,3 +289,129 @@ class Qemu:
         except subprocess.TimeoutExpired as error:
             raise LabError(f"QEMU (process {self.pid}) does not end after SIGKILL") from error
         self._control.close()
+
+
+class QmpError(LabError):
+    """QEMU refused a command, does not answer, or is gone."""
+
+
+class Qmp:
+    """QEMU's machine protocol over a connected socket, in command mode: one command at a time, for one thread."""
+
+    def __init__(self, connection: socket.socket, *, timeout_s: float) -> None:
+        """Do the handshake. Raises QmpError after the time limit."""
+        self._connection = connection
+        self._buffer = b""
+        self._receive(time.monotonic() + timeout_s)
+        self.execute("qmp_capabilities", timeout_s=timeout_s)
+
+    def execute(self, command: str, *, timeout_s: float = 5.0, **arguments: str | bool) -> Any:  # noqa: ANN401 - JSON
+        """Run a command. Returns its result. Raises QmpError."""
+        deadline = time.monotonic() + timeout_s
+        message = {"execute": command, "arguments": {key.replace("_", "-"): value for key, value in arguments.items()}}
+        try:
+            self._connection.settimeout(timeout_s)
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise QmpError(f"QEMU does not accept the command {command}: {error}") from error
+        while True:
+            answer = self._receive(deadline)
+            if "error" in answer:
+                raise QmpError(f"QEMU refuses {command}: {answer['error'].get('desc')}")
+            if "return" in answer:
+                return answer["return"]
+
+    def last_event(self, name: str) -> dict[str, Any] | None:
+        """The data of the last unread event of this name from a QEMU that has ended; None without one."""
+        found: dict[str, Any] | None = None
+        while True:
+            try:
+                message = self._receive(time.monotonic() + _LEFT_TIMEOUT_S)
+            except QmpError:
+                return found
+            if message.get("event") == name:
+                found = message["data"]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _receive(self, deadline: float) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                raise QmpError("QEMU does not answer its control socket in time", transient=True)
+            self._connection.settimeout(remaining_s)
+            try:
+                chunk = self._connection.recv(_CHUNK_BYTES)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise QmpError(f"QEMU's control socket broke: {error}") from error
+            if not chunk:
+                raise QmpError("QEMU ended")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return cast(dict[str, Any], json.loads(line))
+
+
+class HostCpu:
+    """A CPU of the host for a board's QEMU: one with the fewest boards of this computer, whichever labs they are in.
+
+    Each board holds the lock of a slot of its CPU while it lives, so the kernel frees the slot however the board ends.
+    Call `close` then.
+    """
+
+    def __init__(self, cpus: Collection[int], locks: Path = LOCKS) -> None:
+        """Choose one of the `cpus`. Without the right to lock, boards may share it though another one is free."""
+        self._slot: int | None = None
+        with _choosing_alone(locks):
+            boards = {cpu: _boards_of(locks, cpu) for cpu in cpus}
+            # Of equals the last one: the first ones have more of the system's own work.
+            self.number: Final = min(boards, key=lambda cpu: (boards[cpu], -cpu))
+            for slot in range(_CPU_SLOTS):
+                with suppress(OSError):
+                    self._slot = try_lock(_slot_name(self.number, slot), locks)
+                if self._slot is not None:
+                    break
+
+    def close(self) -> None:
+        if self._slot is not None:
+            os.close(self._slot)
+            self._slot = None
+
+
+@contextmanager
+def _choosing_alone(locks: Path) -> Generator[None]:
+    """Keep other boards from choosing meanwhile, unless one of them stands still while it chooses."""
+    deadline = time.monotonic() + _CHOICE_WAIT_S
+    lock = None
+    # Without the right to lock there is nothing to wait for.
+    with suppress(OSError):
+        while (lock := try_lock("fsjoule-cpus", locks)) is None and time.monotonic() < deadline:
+            time.sleep(_CHOICE_LOOK_S)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _boards_of(locks: Path, cpu: int) -> int:
+    return sum(_is_slot_held(locks, _slot_name(cpu, slot)) for slot in range(_CPU_SLOTS))
+
+
+def _slot_name(cpu: int, slot: int) -> str:
+    return f"fsjoule-cpu{cpu}-{slot}"
+
+
+def _is_slot_held(locks: Path, name: str) -> bool:
+    if not (locks / name).exists():
+        return False
+    try:
+        lock = try_lock(name, locks)
+    except OSError:
+        # Another user has or had it: it counts as held.
+        return True
+    if lock is not None:
+        os.close(lock)
+    return lock is None

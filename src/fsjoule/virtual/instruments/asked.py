@@ -10,7 +10,7 @@ import select
 import sys
 from pathlib import Path
 
-from fsjoule.host.realtime import prefer_this_thread
+from fsjoule.host.clock import prefer_this_thread
 from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.virtual.instruments.emulator import emulator_of
 from fsjoule.virtual.instruments.load import Moments

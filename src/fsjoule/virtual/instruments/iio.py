@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.virtual.instruments.emulator import VOLTS, Amperes, Emulator
-from fsjoule.virtual.instruments.tcp import served
+from fsjoule.virtual.instruments.terminal import served
 
 # That of libiio's own XML; its library checks it.
 _DTD = (

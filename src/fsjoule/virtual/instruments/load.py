@@ -1,4 +1,4 @@
-"""What a device draws: a constant load, or a virtual board's power feed (`virtual/board/feed.py` has its format)."""
+"""What a device draws: a constant load, or a virtual board's power feed (`virtual/board/power.py` has its format)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.virtual.board.feed import CAPACITY, HEADER, MAGIC, RECORD, RECORDS_OFFSET
+from fsjoule.virtual.board.power import FEED_CAPACITY, FEED_HEADER, FEED_MAGIC, FEED_RECORD, FEED_RECORDS_OFFSET
 
 Floats = npt.NDArray[np.float64]
 
@@ -89,8 +89,8 @@ class FeedLoad:
             self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
         finally:
             os.close(descriptor)
-        magic, capacity, _, _ = HEADER.unpack_from(self._map)
-        if magic != MAGIC or capacity != CAPACITY:
+        magic, capacity, _, _ = FEED_HEADER.unpack_from(self._map)
+        if magic != FEED_MAGIC or capacity != FEED_CAPACITY:
             raise ValueError(f"{self._path} is no power feed of this version")
         self._inode, self._taken = inode, 0
 
@@ -99,11 +99,12 @@ class FeedLoad:
             return
         head = int(np.frombuffer(self._map, "<u8", 1, 16)[0])
         # The first record only says when the writer began.
-        first = max(self._taken, 1, head - CAPACITY + _SPARE)
+        first = max(self._taken, 1, head - FEED_CAPACITY + _SPARE)
         if head <= first:
             self._taken = head
             return
-        records = np.frombuffer(self._map, _RECORDS, CAPACITY, RECORDS_OFFSET)[np.arange(first, head) % CAPACITY]
+        ring = np.frombuffer(self._map, _RECORDS, FEED_CAPACITY, FEED_RECORDS_OFFSET)
+        records = ring[np.arange(first, head) % FEED_CAPACITY]
         self._times_ns = np.concatenate([self._times_ns, records["time_ns"]])
         self._amperes = np.concatenate([self._amperes, records["amperes"]])
         self._taken = head
@@ -126,4 +127,4 @@ class Moments:
             time.sleep(_AWAIT_S)
 
 
-assert RECORD.size == _RECORDS.itemsize
+assert FEED_RECORD.size == _RECORDS.itemsize

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.virtual.instruments.emulator import VOLTS, Amperes, Emulator
-from fsjoule.virtual.instruments.tcp import served
+from fsjoule.virtual.instruments.terminal import served
 
 # A supply's converter integrates over a cycle of the mains.
 _CYCLE_S: Final = 0.02

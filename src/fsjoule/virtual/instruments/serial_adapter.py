@@ -12,7 +12,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from fsjoule.host.realtime import prefer_this_thread
+from fsjoule.host.clock import prefer_this_thread
 from fsjoule.virtual.instruments.terminal import Terminal, end_asked
 
 

@@ -1,13 +1,16 @@
-"""Pseudo terminals of emulated instruments, and the end of their programs."""
+"""How emulated instruments are reached: pseudo terminals and TCP sockets. And the end of their programs."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
+import socketserver
 import termios
+import threading
 import tty
-from contextlib import ExitStack, suppress
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -69,3 +72,19 @@ class Terminal:
         slave = os.open(self._path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
         termios.tcflush(slave, termios.TCIOFLUSH)
         os.close(slave)
+
+
+class _TcpServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+@contextmanager
+def served(conversation: type[socketserver.StreamRequestHandler]) -> Generator[int]:
+    """Hold such a conversation with whoever calls this computer; yields the port, a free one."""
+    with _TcpServer(("127.0.0.1", 0), conversation) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()

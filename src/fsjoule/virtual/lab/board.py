@@ -1,24 +1,51 @@
-"""Requests to a lab's board while the lab is up."""
+"""Requests to a lab's board while the lab is up, and the energy counter that is simulated on it."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import shlex
+import struct
 import urllib.error
 import urllib.parse
 import urllib.request
 from http import HTTPStatus
+from pathlib import PurePosixPath
 from typing import Any, Final
 
-from fsjoule.errors import LabError
+import numpy as np
+
+from fsjoule.errors import LabError, MeterError
 from fsjoule.model import Profile
-from fsjoule.virtual.board.executed import read_profile
+from fsjoule.ports import Shell
 from fsjoule.virtual.lab.files import BoardRecord, LabRecord, lab_at
 
 _STATUS_TIMEOUT_S: Final = 5.0
 _PROFILE_TIMEOUT_S: Final = 60.0
 # A board may end in the middle of an answer.
 _NO_ANSWER: Final = (OSError, http.client.HTTPException)
+# As in probe/guest_profile.c: magic, records, time at the start mark and at the stop mark, busy time in between, time
+# of an instruction.
+_PROFILE_HEADER: Final = struct.Struct("<8sQqqqq")
+_PROFILE_MAGIC: Final = b"FSJPROF\0"
+_PROFILE_RECORD: Final = np.dtype([("address", "<u8"), ("page", "<u8"), ("executed", "<u8")])
+# The emulated processor's vector for an instruction without its memory, which is repeated and so counted twice.
+_DATA_ABORT: Final = 0xFFFF0010
+_COUNTER_PROGRAM: Final = "/tmp/fsjoule-simulated-counter"  # noqa: S108 - on the board, whose /tmp is ours alone
+_COUNTER_UPDATE_S: Final = 0.05
+# That of a package zone with 61 microjoules a step, as Intel's processors have it.
+_COUNTER_RANGE_UJ: Final = 262_143_328_850
+_COUNTER_START_S: Final = 20.0
+# The file is written in place: a reader never finds it empty.
+_COUNTER_TEXT: Final = """\
+cd "$1" && milliwatts=$2
+mkfifo timer && exec 3<> timer
+while :; do
+    { read -r _; read -r _; read -r _ _ ns _; } < /proc/timer_list
+    echo $(((ns / 1000 * milliwatts / 1000) % @RANGE@)) 1<> energy_uj
+    read -r -t @UPDATE@ _ <&3
+done
+"""
 
 
 def board_status(board: BoardRecord) -> dict[str, Any] | None:
@@ -105,3 +132,45 @@ def _started_at(coordinator: str, place: str) -> tuple[LabRecord, BoardRecord] |
     record = lab_at(coordinator)
     board = None if record is None else record.board_at(place)
     return None if record is None or board is None or not board.status_url else (record, board)
+
+
+def read_profile(content: bytes) -> Profile:
+    """The executed instructions of a window, from the probe's answer. Raises LabError for invalid content."""
+    try:
+        magic, records, start_ns, stop_ns, busy_ns, instruction_ns = _PROFILE_HEADER.unpack_from(content)
+        rows = np.frombuffer(content, _PROFILE_RECORD, records, _PROFILE_HEADER.size)
+    except (struct.error, ValueError) as error:
+        raise LabError(f"the probe's profile cannot be read: {error}") from error
+    if magic != _PROFILE_MAGIC or len(content) != _PROFILE_HEADER.size + rows.nbytes:
+        raise LabError("the probe's answer is not a profile")
+    rows = np.sort(rows, order=["address", "page"])
+    return Profile(
+        addresses=rows["address"].copy(),
+        pages=rows["page"].copy(),
+        executed=rows["executed"].copy(),
+        window_ns=stop_ns - start_ns,
+        busy_ns=busy_ns,
+        instruction_ns=instruction_ns,
+        repeated=int(rows["executed"][rows["address"] == _DATA_ABORT].sum()),
+    )
+
+
+def start_simulated_counter(shell: Shell, device: str, watts: float) -> None:
+    """Start a counter of the powercap class on a booted board, which has none: files that a program on it keeps.
+
+    It counts a steady power, twenty times a second, by the kernel's monotonic clock. It ends with the board's power.
+    Raises MeterError if it does not count.
+    """
+    zone = PurePosixPath(device).parent
+    text = _COUNTER_TEXT.replace("@RANGE@", str(_COUNTER_RANGE_UJ)).replace("@UPDATE@", str(_COUNTER_UPDATE_S))
+    shell.put(_COUNTER_PROGRAM, text.encode())
+    at = shlex.quote(str(zone))
+    command = (
+        f"mkdir -p {at} && echo simulated > {at}/name && echo {_COUNTER_RANGE_UJ} > {at}/max_energy_range_uj "
+        f"&& echo {_COUNTER_UPDATE_S * 1e6:.0f} > {at}/simulated || exit 1; "
+        f"busybox sh {_COUNTER_PROGRAM} {at} {round(watts * 1000)} < /dev/null > {at}/log 2>&1 & "
+        f"until [ -s {shlex.quote(device)} ]; do sleep 0.1; done"
+    )
+    done = shell.run(("sh", "-c", command), timeout_s=_COUNTER_START_S)
+    if done.exit_code != 0:
+        raise MeterError(f"the simulated counter {device} cannot be made: {done.stdout.strip()[-200:]}")

@@ -1,7 +1,8 @@
-"""Programs of a virtual lab that have died or are stopped, in words: the first cause of a failure in it.
+"""How a virtual lab is: its faults, and the status of the whole as `fsjoule lab status` tells it.
 
-Each wait for the board or its card asks for them every few seconds, because no wait brings a dead part back. A lab on
-another computer and a real lab have no faults to tell.
+Faults are programs that have died or are stopped, in words: the first cause of a failure in it. Each wait for the board
+or its card asks for them every few seconds, because no wait brings a dead part back. A lab on another computer and a
+real lab have no faults to tell.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fsjoule.host.process_ref import ProcessRef, Seen, ending, family, seen
 from fsjoule.meter.instruments import INSTRUMENTS
@@ -34,6 +35,9 @@ _NOTED_WITHIN_S: Final = 1.5
 _POLL_S: Final = 0.1
 _LOG_TAIL_LINES: Final = 15
 _LONGEST: Final = 300
+_WIDTH: Final = 12
+
+LabState = Literal["up", "degraded", "down"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +261,73 @@ def _stopped(what: str, process: Seen, part: str = "") -> LabFault:
 def _state(process: ProcessRef) -> Seen | None:
     now = seen(process.pid)
     return None if now is None or now.ended or now.process != process else now
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStatus:
+    """One program of the lab. `ended` says when and how it died, if known."""
+
+    name: str
+    pid: int
+    alive: bool
+    log: str
+    ended: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceStatus:
+    """A place of the lab. `holder` is HOST/USER of its owner, None if it is free. `board` is the board's own status."""
+
+    name: str
+    holder: str | None
+    board: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """The state of a lab. `degraded`: it is up but a service died. `board` and `holder` are those of the first place.
+
+    Holders are None if the coordinator does not answer (`holder_known`). `kind` names the boards' config. `faults` are
+    sentences: dead and stopped parts, or why the lab is down.
+    """
+
+    name: str
+    state: LabState
+    directory: str
+    services: tuple[ServiceStatus, ...] = ()
+    coordinator: str | None = None
+    started_utc: str | None = None
+    owner_pid: int | None = None
+    holder: str | None = None
+    holder_known: bool = True
+    board: dict[str, Any] | None = None
+    faults: tuple[str, ...] = ()
+    kind: str = ""
+    places: tuple[PlaceStatus, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.state != "down"
+
+    def text(self) -> str:
+        if not self.running:
+            return "\n  ".join((f"lab {self.name!r} is down", *self.faults))
+        lines = [f"lab {self.name!r} is {self.state} since {self.started_utc}, coordinator {self.coordinator}"]
+        lines += [
+            f"  {each.name:<{_WIDTH}} {f'process {each.pid}' if each.alive else f'DIED ({each.ended}), see {each.log}'}"
+            for each in self.services
+        ]
+        lines += [f"  FAULT        {fault}" for fault in self.faults]
+        for place in self.places:
+            held = f"is {f'held by {place.holder}' if place.holder else 'free'}"
+            if not self.holder_known:
+                held = "may be held: its coordinator does not answer"
+            lines.append(f"  place {place.name!r} {held}")
+            if place.board is not None:
+                card, supply = place.board["card"]["position"], place.board["supply"]["watts"]
+                lines.append(
+                    f"  {'board':<{_WIDTH}} {place.board['message']}, card at {card}, {supply:.3f} W (simulated)"
+                )
+        if self.owner_pid is not None:
+            lines.append(f"  ends with its owner, process {self.owner_pid}")
+        return "\n".join(lines)

@@ -8,6 +8,7 @@ several labs run at once, by name. Nothing outlives the lab (`guardian.py`).
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -23,7 +24,9 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
+from fsjoule.host.computer_lock import command, locker
 from fsjoule.host.interrupts import interruptible
+from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef, wait_gone
 from fsjoule.model.labels import counted
 from fsjoule.virtual.board.config import BoardConfig, NetworkConfig
@@ -39,13 +42,17 @@ from fsjoule.virtual.lab.files import (
     lab_names,
     make_devices_directory,
 )
-from fsjoule.virtual.lab.health import faults_of
+from fsjoule.virtual.lab.health import LabState, LabStatus, PlaceStatus, ServiceStatus, faults_of
 from fsjoule.virtual.lab.instruments import variables
-from fsjoule.virtual.lab.owner import refuse_to_touch
-from fsjoule.virtual.lab.places import write_places
-from fsjoule.virtual.lab.services import beside_python, board_config, board_template, free_ports
-from fsjoule.virtual.lab.ssh import lab_path, prepare_ssh
-from fsjoule.virtual.lab.status import LabState, LabStatus, PlaceStatus, ServiceStatus
+from fsjoule.virtual.lab.services import (
+    beside_python,
+    board_config,
+    board_template,
+    free_ports,
+    lab_path,
+    prepare_ssh,
+    write_places,
+)
 
 REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "taskset")
@@ -414,3 +421,43 @@ def _holders(paths: LabPaths, record: LabRecord) -> dict[str, str] | None:
         return None
     rows = [line.split() for line in shown.stdout.decode(errors="replace").splitlines()[1:]]
     return {place: f"{host}/{who}" for who, host, place, *_ in rows}
+
+
+def others_with(record: LabRecord) -> str | None:
+    """Another user of the lab, in words: its living owner, or a run on one of its places. None if there is none.
+
+    The owner is the process that the lab ends with. Nobody else than a lab's users may remove it.
+    """
+    owner = record.owner
+    if owner is not None and owner.pid != os.getpid() and owner.alive():
+        return f"belongs to process {owner.pid} ({command(owner.pid)}), which still runs"
+    for board in record.boards:
+        user = _user_of_place(record.coordinator, board.place)
+        if user is not None and user != os.getpid():
+            return f"is used by a run, process {user} ({command(user)})" if user else "is used by a run"
+    return None
+
+
+def refuse_to_touch(record: LabRecord, doing: str, faults: tuple[str, ...]) -> None:
+    """Raise LabError if another process uses the lab; the message includes the lab's `faults`."""
+    if who := others_with(record):
+        wrong = f"; {'; '.join(faults)}" if faults else ""
+        raise LabError(
+            f"the lab {record.name!r} cannot be {doing}: it {who}{wrong}",
+            hint=f"wait for its end, or force it: fsjoule lab down --force --name {record.name}",
+        )
+
+
+def _user_of_place(coordinator: str, place: str) -> int | None:
+    """The process that holds the place's lock of runs (fsjoule.lab.notes), 0 if its number is unknown."""
+    try:
+        descriptor = os.open(place_file("places", coordinator, place), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return locker(os.fstat(descriptor).st_ino)
+    finally:
+        os.close(descriptor)
+    return None

@@ -1,27 +1,36 @@
-"""The programs of a virtual lab: the command of each, and the sign that it is ready."""
+"""The programs of a virtual lab: the command of each, the sign that it is ready, and the files that it starts from.
+
+labgrid writes images through ssh to the exporter's host. In the virtual lab this host is 127.0.0.1, with its own ssh
+server, and labgrid finds the lab's `ssh` first on its PATH. The user's ssh configuration is neither read nor changed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
 import hashlib
+import os
+import pwd
 import random
+import shlex
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from string import Template
+from typing import Any, Final
+
+import yaml
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.paths import project_dir
-from fsjoule.host.process import find_tool
-from fsjoule.virtual.board.config import BoardConfig, NetworkConfig, WiresConfig
-from fsjoule.virtual.board.ready import BoardReady
+from fsjoule.host.process import find_tool, run
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, NetworkConfig, WiresConfig
+from fsjoule.virtual.lab import usbsdmux
 from fsjoule.virtual.lab.files import BoardPaths, BoardRecord, LabPaths, LabRecord, numbered
 from fsjoule.virtual.lab.instruments import programs, resources
-from fsjoule.virtual.lab.ssh import lab_path
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _START_TIMEOUT_S: Final = 60.0
@@ -29,6 +38,10 @@ _START_TIMEOUT_S: Final = 60.0
 _SERIAL_IN_GUEST_TIME: Final = "SIM-guest-time"
 _LOWEST_PORT: Final = 10000
 _KERNELS_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_PLACES_FILE: Final = "places.yaml"
+_PRIVILEGE_SEPARATION: Final = Path("/run/sshd")
+_KEYGEN_TIMEOUT_S: Final = 20.0
+_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,3 +279,80 @@ def _text(log: Path) -> str:
 def beside_python(program: str) -> str:
     """A program of labgrid from this Python environment."""
     return find_tool(str(Path(sys.executable).parent / program))
+
+
+def write_places(paths: LabPaths, record: LabRecord, template: BoardConfig) -> None:
+    """Write the coordinator's file of places: one for each board, with tags by which a run can choose it.
+
+    It is in the coordinator's working directory, where it reads the file when it starts.
+    """
+    places = {each.place: _place_entry(each, record, template.soc) for each in record.boards}
+    (paths.coordinator / _PLACES_FILE).write_text(yaml.safe_dump(places))
+
+
+def _place_entry(board: BoardRecord, record: LabRecord, soc: str) -> dict[str, Any]:
+    exporter = record.exporter_name(record.exporter_of(board.number))
+    return {
+        "aliases": [],
+        "comment": f"an emulated {soc} with its card, outlet, console and meter",
+        "tags": {"board": "virtual", "kind": record.board, "soc": soc, "number": str(board.number)},
+        "matches": [{"exporter": exporter, "group": board.place, "cls": "*"}],
+        "created": 0.0,
+        "changed": 0.0,
+    }
+
+
+def lab_path(paths: LabPaths) -> str:
+    """PATH of all programs in the lab: its own wrappers first, then the caller's, then the system's."""
+    return ":".join((str(paths.bin), os.environ.get("PATH", ""), _SYSTEM_PATH))
+
+
+def prepare_ssh(paths: LabPaths, port: int) -> None:
+    """Write keys of ssh (once), both configurations and the wrappers. Raises MissingToolError."""
+    for key in ("host_key", "client_key"):
+        if not (paths.ssh / key).exists():
+            _make_key(paths.ssh / key)
+    host_key = (paths.ssh / "host_key.pub").read_text()
+    (paths.ssh / "known_hosts").write_text(f"fsjoule-lab {host_key}")
+    values = {
+        "port": str(port),
+        "user": pwd.getpwuid(os.getuid()).pw_name,
+        "ssh_dir": str(paths.ssh),
+        "bin": str(paths.bin),
+        "use_pam": "yes" if _needs_pam() else "no",
+    }
+    templates = project_dir() / "labgrid" / "virtual"
+    for name in ("sshd_config", "ssh_config"):
+        (paths.ssh / name).write_text(Template((templates / name).read_text()).substitute(values))
+    with_path = f'export PATH={shlex.quote(lab_path(paths))}; exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"'
+    _write_program(paths.bin / "lab-command", with_path)
+    _wrap(paths.bin / "ssh", [find_tool("ssh"), "-F", str(paths.ssh / "ssh_config")])
+    usbsdmux.install(paths.bin)
+    _wrap(paths.bin / "ser2net", [sys.executable, "-m", "fsjoule.virtual.lab.ser2net", find_tool("ser2net")])
+    if os.getuid() == 0:
+        # Debian's service manager makes this only for the system's own sshd, which need not run.
+        _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
+
+
+def _make_key(path: Path) -> None:
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "fsjoule-lab", "-f", path], timeout_s=_KEYGEN_TIMEOUT_S)
+
+
+def _needs_pam() -> bool:
+    """Without PAM, sshd refuses root if root's password is locked with '!' (a system with only sudo)."""
+    if os.getuid() != 0:
+        return False
+    for line in Path("/etc/shadow").read_text().splitlines():
+        name, password = line.split(":")[:2]
+        if name == "root":
+            return password.startswith("!")
+    return False
+
+
+def _wrap(path: Path, command: list[str]) -> None:
+    _write_program(path, f'exec {shlex.join(command)} "$@"')
+
+
+def _write_program(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
