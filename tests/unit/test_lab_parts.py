@@ -13,7 +13,7 @@ import pytest
 
 from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef
-from fsjoule.lab.notes import Kind, one_run_only
+from fsjoule.lab.notes import NoteKind, one_run_only
 from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 from fsjoule.virtual.lab.lab import others_with
@@ -53,7 +53,7 @@ def test_a_place_with_a_slash_has_one_file_in_the_folder_of_its_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path))
-    assert place_file(Kind.RUN, "lab:20408", "rack/1") == tmp_path / "places" / "lab:20408-rack_1"
+    assert place_file(NoteKind.RUN, "lab:20408", "rack/1") == tmp_path / "places" / "lab:20408-rack_1"
     with one_run_only("lab:20408", "rack/1"):
         assert place_file("places", "lab:20408", "rack/1").is_file()
 
