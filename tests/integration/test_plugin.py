@@ -54,7 +54,7 @@ backend-path = ["."]
 HOOKS = """\
 from pathlib import Path
 
-from fsjoule.hooks import Command, hook
+from fsjoule.hooks import CliCommand, hook
 
 
 @hook
@@ -95,7 +95,7 @@ def failed(verdict):
 
 @hook
 def fsjoule_commands():
-    return [Command("mylab", "mylab.commands:app")]
+    return [CliCommand("mylab", "mylab.commands:app")]
 """
 
 # It tells its counter of microjoules in eight bytes. The power of the load is in a file.
