@@ -21,6 +21,7 @@ from fsjoule.lab.coordinator import user
 from fsjoule.model import RunStatus
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.lab import lab
+from fsjoule.virtual.lab.health import coordinator_faults
 
 _CLIENT = Path(sys.executable).parent / "labgrid-client"
 _ADA = {"LG_HOSTNAME": "otherhost", "LG_USERNAME": "ada"}
