@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.images.boot_files import extlinux_text, kernel_arguments
 from fsjoule.images.card import copy_data
@@ -132,7 +132,7 @@ def test_an_xfs_prototype_has_every_file_with_its_mode(tmp_path: Path) -> None:
 
 def test_names_that_an_xfs_prototype_cannot_hold_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a name").touch()
-    with pytest.raises(LabError, match="a name"):
+    with pytest.raises(HostError, match="a name"):
         xfs_prototype(tmp_path)
 
 

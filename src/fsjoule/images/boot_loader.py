@@ -197,8 +197,8 @@ class Loader:
 def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
     """The boot loader of the recipe's cards; without one in the recipe it has no files.
 
-    Raises ConfigError if a file is missing, is not for this board or has no room on the card, LabError (transient) if a
-    package cannot be fetched.
+    Raises ConfigError if a file is missing, is not for this board or has no room on the card, HostError (transient) if
+    a package cannot be fetched.
     """
     wanted = recipe.boot_loader
     fetched = {name: piece for name, piece in wanted.pieces.items() if piece.package}
@@ -248,7 +248,7 @@ def package_files(
 ) -> Path:
     """A folder with files of Debian's packages: name -> package and file in it. `packages.json` has their versions.
 
-    Boards with the same files share it. Raises ConfigError if a package has no such file or a damaged one, LabError
+    Boards with the same files share it. Raises ConfigError if a package has no such file or a damaged one, HostError
     (transient) if it cannot be fetched.
     """
     inputs = {

@@ -49,7 +49,7 @@ def release(image: bytes) -> str | None:
 
 
 def unpacked(image: bytes) -> bytes | None:
-    """The vmlinux in a bzImage; None if unsupported or without PVH entry. Raises MissingToolError, LabError."""
+    """The vmlinux in a bzImage; None if unsupported or without PVH entry. Raises MissingToolError, HostError."""
     (sectors,) = _SETUP_SECTORS.unpack_from(image, _SETUP_SECTORS_OFFSET)
     offset, length = _PAYLOAD.unpack_from(image, _PAYLOAD_OFFSET)
     start = (sectors + 1) * _SECTOR_BYTES + offset

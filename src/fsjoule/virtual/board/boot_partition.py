@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError, LabError
 from fsjoule.host import process
 from fsjoule.virtual.board.config import Boot
 
@@ -148,5 +148,5 @@ def _copy(task: str, partition: str, source: str | Path, target: str | Path) -> 
     argv = ["mcopy", "-n", "-o", "-i", partition, source, target]
     try:
         process.run(argv, timeout_s=_COPY_TIMEOUT_S, env={"SOURCE_DATE_EPOCH": "0", "TZ": "UTC"})
-    except LabError as error:
+    except HostError as error:
         raise LabError(f"cannot {task} the card's boot partition: {error.what}") from error

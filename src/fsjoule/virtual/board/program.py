@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import ConfigError, FsjouleError, LabError
+from fsjoule.errors import ConfigError, FsjouleError, InfrastructureError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
 from fsjoule.virtual.board import boot_partition
@@ -244,7 +244,7 @@ class VirtualBoard:
             else:
                 power_on = self._guest.power_on(image, loaded)
                 self._boot(power_on.files, power_on.card, power_on.qemu)
-        except LabError as error:
+        except InfrastructureError as error:
             self._no_boot(error.what)
         finally:
             # QEMU has loaded the files by now.
@@ -261,7 +261,7 @@ class VirtualBoard:
             self._pin.connect(qemu.pin)
         try:
             self._feed.follow(qemu.attach())
-        except (LabError, OSError) as error:
+        except (InfrastructureError, OSError) as error:
             qemu.kill()
             self._feed.halted()
             self._become(BoardState.ENDED, f"QEMU did not start: {error}; see {log}")

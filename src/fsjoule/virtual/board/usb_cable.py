@@ -10,7 +10,7 @@ import logging
 import re
 from typing import Final
 
-from fsjoule.errors import LabError
+from fsjoule.errors import InfrastructureError
 from fsjoule.virtual.disks.card import Card
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
@@ -52,7 +52,7 @@ class UsbCable:
                 self._card.show_on_usb()
             else:
                 self._card.leave_usb()
-        except LabError as error:
+        except InfrastructureError as error:
             self._offered = False
             _log.warning("USB: %s", error.what)
         else:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError, LabError
 from fsjoule.host import process
 from fsjoule.host.computer_lock import command, locker
 from fsjoule.host.interrupts import interruptible
@@ -415,7 +415,7 @@ def _holders(paths: LabPaths, record: LabRecord) -> dict[str, str] | None:
     command = [beside_python("labgrid-client"), "who"]
     try:
         shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
-    except LabError:
+    except HostError:
         return None
     if shown.returncode:
         return None
