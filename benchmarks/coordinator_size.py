@@ -23,7 +23,6 @@ from subprocess import Popen
 from typing import Final
 
 import yaml
-from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.host import process
 from fsjoule.lab.coordinator import Coordinator, connected
@@ -69,11 +68,8 @@ def _measured(running: Popen[bytes], times: int, watching: int) -> dict[str, flo
 
 
 def _acquire_and_release(coordinator: Coordinator) -> None:
-    acquire, release = (
-        kind(placename="board-0") for kind in (messages.AcquirePlaceRequest, messages.ReleasePlaceRequest)
-    )
-    coordinator.call(coordinator.stub.AcquirePlace, acquire, "acquiring")
-    coordinator.call(coordinator.stub.ReleasePlace, release, "releasing")
+    coordinator.acquire("board-0")
+    coordinator.release("board-0")
 
 
 def _cost_ms(running: Popen[bytes], act: Callable[[], None], times: int) -> float:

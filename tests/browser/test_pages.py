@@ -25,11 +25,12 @@ from fsjoule.model.series import Order, Where
 from fsjoule.report.advice.page import render_page as advice_page
 from fsjoule.report.comparison.page import render_page as comparison_page
 from fsjoule.report.gating.page import render_page as gate_page
+from fsjoule.report.gating.words import headline
 from fsjoule.report.places.page import render_page as lab_page
 from fsjoule.report.run import write_report
 from fsjoule.report.trend.page import link_from, trend_page
-from fsjoule.runs.gate import keep_gate
 from fsjoule.statistics.policy import Policy
+from fsjoule.store.gate import keep_gate
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.trend import trend_reader
@@ -68,7 +69,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     with Sources("") as sources:
         read = partial(sources.side, where=Where(), metrics=tuple(Metric))
         answer = gate_recorded(f"6.1@{gated}", f"6.12@{gated}", read, policy, command=())
-    keep_gate(answer, gated)
+    keep_gate(answer, headline(answer), gated)
     risky = {"ext4": PLAIN, "ext4:nobarrier": changed("write-4k-fsync1", joules=0.4, seconds=0.3, p99_ms=4.0)}
     folders["advised"] = advised = write_parts(here / "advised", "a1", risky | {"btrfs": PLAIN})
     cuts = write_cuts(here / "cuts", "c1", {"ext4": (0,) * 10, "ext4:nobarrier": (3,) * 10})

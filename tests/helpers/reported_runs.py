@@ -12,14 +12,14 @@ from whole_runs import write_whole
 
 from fsjoule.model import Fault, IoPattern, LabStep, Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric
-from fsjoule.runs.gate import keep_gate
+from fsjoule.report.gating.words import headline
 from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
+from fsjoule.store.finding import Finding, Subject
+from fsjoule.store.gate import Gated, GateSide, GateVerdict, keep_gate
 from fsjoule.store.schemas import STEPS_FILE, encode_steps
-from fsjoule.verdicts.finding import Finding, Subject
-from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 
 BUILDS = 12
 STEP_AT = 8
@@ -122,4 +122,4 @@ def write_gate(run_folder: Path, subjects: tuple[Subject, ...]) -> None:
         findings=findings,
         command=("fsjoule", "gate", "--baseline", "main", "--candidate", "HEAD"),
     )
-    keep_gate(gated, run_folder)
+    keep_gate(gated, headline(gated), run_folder)

@@ -12,7 +12,7 @@ from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator
 
 from fsjoule.errors import LabError, PlaceHeldError
 from fsjoule.host import process
-from fsjoule.lab import handover
+from fsjoule.lab import lease
 from fsjoule.lab.coordinator import connected
 from fsjoule.virtual.lab.services import beside_python
 
@@ -60,19 +60,19 @@ def test_an_acquisition_that_was_cut_off_is_completed_when_the_exporter_is_there
 ) -> None:
     # labgrid lets a place be acquired without its resources: so it is left when its exporter dies meanwhile.
     coordinator.client("acquire", "--allow-unmatched")
-    assert (handover.is_ours("bench"), _resources()) == (True, 0)
+    assert (lease.is_ours("bench"), _resources()) == (True, 0)
     with pytest.raises(LabError, match="lacks a resource"):
-        handover.complete("bench", wait_s=0)
+        lease.complete("bench", wait_s=0)
     coordinator.client("acquire", "--allow-unmatched")
     with exporter(tmp_path):
-        handover.complete("bench", wait_s=LIMIT_S)
-        assert (handover.is_ours("bench"), _resources()) == (True, 1)
-        handover.release("bench")
+        lease.complete("bench", wait_s=LIMIT_S)
+        assert (lease.is_ours("bench"), _resources()) == (True, 1)
+        lease.release("bench")
 
 
 def test_somebody_who_was_faster_keeps_the_place(coordinator: BareCoordinator, tmp_path: Path) -> None:
     coordinator.client("acquire", "--allow-unmatched", user="ada")
-    handover.complete("bench", wait_s=LIMIT_S)
-    assert not handover.is_ours("bench")
+    lease.complete("bench", wait_s=LIMIT_S)
+    assert not lease.is_ours("bench")
     with exporter(tmp_path), pytest.raises(PlaceHeldError, match="otherhost/ada"):
-        handover.acquire("bench", wait_s=0, say=print)
+        lease.acquire("bench", wait_s=0, say=print)

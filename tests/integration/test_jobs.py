@@ -15,7 +15,7 @@ from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 from fsjoule.errors import LabError
 from fsjoule.lab import find_places, jobs, wanted_place
 from fsjoule.lab.coordinator import Coordinator
-from fsjoule.lab.place import acquired_for_job
+from fsjoule.lab.lease import acquired_for_job
 from fsjoule.lab.reservation import AT_ONCE
 
 FSJOULE = Path(sys.executable).with_name("fsjoule")
@@ -77,7 +77,7 @@ def test_whoever_ends_a_job_does_not_wait_for_the_next_one(coordinator: BareCoor
 
 _KILLED_AT_ONCE = """
 import os, signal
-from fsjoule.lab.place import acquired_for_job
+from fsjoule.lab.lease import acquired_for_job
 from fsjoule.lab.reservation import AT_ONCE
 
 def say(line):

@@ -22,7 +22,7 @@ from fsjoule.ci.lava.job import LavaJob, suite_job
 from fsjoule.ci.lava.signals import safe
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.process_ref import ProcessRef
-from fsjoule.lab import handover
+from fsjoule.lab import lease, target
 
 ENVIRONMENT = Path(__file__).parents[2] / "env" / "virtual.yaml"
 GATE = ("--baseline", "6.1", "--candidate", "6.12")
@@ -279,10 +279,10 @@ def test_a_board_whose_outlet_is_not_there_yet_is_switched_off_all_the_same(
         if len(done) < 3:
             raise LabError("no NetworkPowerPort resource found", transient=True)
 
-    monkeypatch.setattr(handover, "is_ours", ours)
-    monkeypatch.setattr(handover, "complete", is_complete)
-    monkeypatch.setattr(handover, "switch_off", switch_off)
-    monkeypatch.setattr(handover, "release", done.append)
+    monkeypatch.setattr(lease, "is_ours", ours)
+    monkeypatch.setattr(lease, "complete", is_complete)
+    monkeypatch.setattr(target, "switch_off", switch_off)
+    monkeypatch.setattr(lease, "release", done.append)
     guard.off_and_free(bench)
     assert done == ["off", "off", "off", "desk"]
 
@@ -295,10 +295,10 @@ def test_a_place_is_released_even_if_its_board_cannot_be_switched_off(
     def switch_off(_environment: Path) -> None:
         raise LabError("the outlet does not answer")
 
-    monkeypatch.setattr(handover, "is_ours", ours)
-    monkeypatch.setattr(handover, "complete", is_complete)
-    monkeypatch.setattr(handover, "switch_off", switch_off)
-    monkeypatch.setattr(handover, "release", released.append)
+    monkeypatch.setattr(lease, "is_ours", ours)
+    monkeypatch.setattr(lease, "complete", is_complete)
+    monkeypatch.setattr(target, "switch_off", switch_off)
+    monkeypatch.setattr(lease, "release", released.append)
     with pytest.raises(LabError, match="outlet"):
         guard.off_and_free(bench)
     assert released == ["desk"]

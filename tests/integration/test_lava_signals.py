@@ -17,8 +17,8 @@ from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
-from fsjoule.verdicts.finding import Finding, Subject
-from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
+from fsjoule.store.finding import Finding, Subject
+from fsjoule.store.gate import Gated, GateSide, GateVerdict
 
 FOLDER = Path("/srv/runs/a-run")
 # Like LAVA's own programs: they print what they are told as one line. The real ones are in tests/lab/test_lava.py.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
@@ -202,15 +201,15 @@ def test_faults_in_a_row_make_a_board_bad_and_its_pool_goes_on_without_it(coordi
 
 
 class _Slow(Coordinator):
-    """A connection in whose first request another program does something."""
+    """A connection before whose first tag another program does something."""
 
     meanwhile: Callable[[], object] | None = None
 
-    def call(self, method: Callable[..., Any], request: object, doing: str, limit_s: float = LIMIT_S) -> Any:
+    def set_tags(self, name: str, tags: Mapping[str, str]) -> None:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        return super().call(method, request, doing, limit_s)
+        super().set_tags(name, tags)
 
 
 def test_boards_that_fail_at_once_are_all_bad(coordinator: BareCoordinator) -> None:

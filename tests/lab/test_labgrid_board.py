@@ -33,7 +33,7 @@ from fsjoule.lab import (
     meter,
 )
 from fsjoule.lab.flashers import DiskImage
-from fsjoule.lab.place import Guard
+from fsjoule.lab.lease import Guard
 from fsjoule.lab.strategy import Status
 from fsjoule.model import ImageFacts
 from fsjoule.virtual.lab import health as lab_health

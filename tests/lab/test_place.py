@@ -16,7 +16,7 @@ from bench_runs import ENVIRONMENT, PROJECT, command
 from interruptible import interruptible
 
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError, PlaceLostError
-from fsjoule.lab import Guard, acquired_place, find_places
+from fsjoule.lab import acquired_place, find_places
 from fsjoule.lab.coordinator import user
 from fsjoule.model import RunStatus
 from fsjoule.store.reader import load_run
@@ -289,11 +289,11 @@ _HOLDER = """
 import os, signal, sys
 from fsjoule.lab import acquired_place, coordinator
 if sys.argv[1] == "between":
-    call = coordinator.Coordinator.call
-    def killed(self, method, request, doing):
-        call(self, method, request, doing)
+    acquire = coordinator.Coordinator.acquire
+    def killed(self, name):
+        acquire(self, name)
         os.kill(os.getpid(), signal.SIGKILL)
-    coordinator.Coordinator.call = killed
+    coordinator.Coordinator.acquire = killed
 with acquired_place("virtual"):
     print("held", flush=True)
     sys.stdin.readline()
@@ -364,7 +364,12 @@ def test_a_coordinator_that_is_gone_leaves_it_open_whose_the_place_is(
 @pytest.mark.slow
 def test_of_a_coordinator_that_stands_still_nobody_waits_twice(lab_: _Lab) -> None:
     [coordinator] = [each.pid for each in lab.status("virtual").services if each.name == "coordinator"]
-    with acquired_place("virtual") as place:
+    known: list[bool] = []
+
+    def faults(address: str, name: str) -> tuple[str, ...]:
+        return coordinator_faults(address, name) if known else ()
+
+    with acquired_place("virtual", faults=faults) as place:
         place.check()
         os.kill(coordinator, signal.SIGSTOP)
         try:
@@ -382,7 +387,7 @@ def test_of_a_coordinator_that_stands_still_nobody_waits_twice(lab_: _Lab) -> No
         assert told[0][1] < 30
         assert max(waited_s for _, waited_s in told[1:]) < 5
         place.check()
-        Guard([place]).spare(lambda: coordinator_faults(place.address, "virtual"))
+        known.append(True)
         os.kill(coordinator, signal.SIGSTOP)
         try:
             with pytest.raises(LabError, match=r"^the lab's coordinator \(process \d+\) was stopped"):

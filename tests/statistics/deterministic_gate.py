@@ -25,8 +25,8 @@ from output import Cell, Report, Row, Share
 from fsjoule.runs.pairs import BootPair, measure_pairs
 from fsjoule.runs.request import choose
 from fsjoule.statistics.policy import Policy, parse_policy
+from fsjoule.store.gate import GateVerdict
 from fsjoule.verdicts.gate import Judge
-from fsjoule.verdicts.gated import GateVerdict
 
 PROJECT: Final = Path(__file__).parents[2]
 _SIZE_MIB: Final = 16

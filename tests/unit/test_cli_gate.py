@@ -24,12 +24,11 @@ from fsjoule.errors import (
 )
 from fsjoule.lab import read_environment
 from fsjoule.model import FioWorkload, Measurement
-from fsjoule.report.gating.document import from_document, to_document
 from fsjoule.report.run import write_report
-from fsjoule.runs.gate import Sides, keep_gate
+from fsjoule.runs.gate import Sides
 from fsjoule.runs.plan import planned
 from fsjoule.statistics.policy import Policy
-from fsjoule.verdicts.gated import GateVerdict
+from fsjoule.store.gate import GateVerdict, from_document, keep_gate, to_document
 
 VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
 
@@ -83,7 +82,7 @@ def test_a_loss_is_a_regression_and_the_rest_is_told(run: CommandLine, tmp_path:
 def test_what_is_kept_is_read_back_as_it_was(run: CommandLine, tmp_path: Path) -> None:
     done = gate(run, recorded(tmp_path, 0.9), "--json")
     read = from_document(done.out.encode())
-    assert json.loads(json.dumps(to_document(read))) == done.document
+    assert json.loads(json.dumps(to_document(read, done.document["headline"]))) == done.document
     ratio = re.sub(r'"ratio": [\d.]+', '"ratio": RATIO', done.out, count=1)
     effect = done.out.replace('"smallest_effect": 0.05', '"smallest_effect": 1.0')
     numbers = [ratio.replace("RATIO", number) for number in ("0", "-1", "NaN", "Infinity", '"x"')]
@@ -330,7 +329,7 @@ def test_its_page_and_the_report_of_its_run_begin_with_the_verdict(run: CommandL
     assert f'<p class="answer bad">{headline.replace(" %", chr(160) + "%")}</p>' in page
     assert "Throughput: change, more is better (simulated)" in page
     assert page.count("<h2>What matters") == 1
-    keep_gate(from_document(done.out.encode()), folder)
+    keep_gate(from_document(done.out.encode()), headline, folder)
     report = write_report(folder).read_text()
     assert f'<p class="answer bad">Gate: {headline}</p>' in report
     assert report.index("Gate: regressed") < report.index("<main>") < report.index("<h2>What matters")

@@ -24,6 +24,8 @@ from fsjoule.runs.explain import explain_gated
 from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
+from fsjoule.store.finding import Finding, Subject
+from fsjoule.store.gate import Gated, GateSide, GateVerdict
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series, stats
@@ -33,8 +35,6 @@ from fsjoule.store.reader import load_run
 from fsjoule.store.trend_rows import ChangeState
 from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, Presence, Windows, explain
 from fsjoule.verdicts.explanation.functions import KERNEL, Function, base_name, executed, subsystems
-from fsjoule.verdicts.finding import Finding, Subject
-from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 
 PROJECT = Path(__file__).parents[2]
 PROGRAM_PAGE = 77

@@ -25,8 +25,8 @@ from fsjoule.statistics.comparison import Verdict
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Interval, Ratio
+from fsjoule.store.finding import Finding, Subject, important_first
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
-from fsjoule.verdicts.finding import Finding, Subject, important_first
 from fsjoule.verdicts.remarks import single_notes
 
 

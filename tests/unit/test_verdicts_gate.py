@@ -15,8 +15,8 @@ from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.series import Point, Series
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
+from fsjoule.store.gate import GateVerdict
 from fsjoule.verdicts.gate import BootPair, Judge, Test, known_noise
-from fsjoule.verdicts.gated import GateVerdict
 
 POLICY = Policy(metrics=(Metric.THROUGHPUT, Metric.ENERGY), budget_pairs=8)
 Sides = tuple[Figure, Figure]

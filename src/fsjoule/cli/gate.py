@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from fsjoule.runs.gate import Sides
     from fsjoule.runs.request import RunRequest
     from fsjoule.statistics.policy import Policy
+    from fsjoule.store.gate import Gated
     from fsjoule.verdicts.explanation.changes import Explanation
-    from fsjoule.verdicts.gated import Gated
 
 app = typer.Typer()
 FILESYSTEMS: Final = "ext4,btrfs"

@@ -44,7 +44,8 @@ def page(
 
     Example: fsjoule report page; fsjoule report page abc123
     """
-    from fsjoule.report.run import gate_of, write_report
+    from fsjoule.report.run import write_report
+    from fsjoule.store.gate import gate_of
     from fsjoule.store.objects.address import is_address
     from fsjoule.store.reader import load_run
     from fsjoule.store.run_folders import named_run

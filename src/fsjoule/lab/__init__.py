@@ -25,9 +25,9 @@ from fsjoule.lab.fastboot import FastbootFlasher
 from fsjoule.lab.flashers import FlasherProtocol, KeptCard, SdMuxFlasher
 from fsjoule.lab.in_place import InPlaceFlasher
 from fsjoule.lab.instruments import InstrumentBase, InstrumentDriver, MarkLineDriver, Ppk2Driver
+from fsjoule.lab.lease import Guard, acquired_place, acquired_places, note_end, release_left
 from fsjoule.lab.loader_help import loader_help
 from fsjoule.lab.meterdriver import MeterDriver, board_counter, board_meter, has_meter, instrument, meter
-from fsjoule.lab.place import Guard, acquired_place, acquired_places, note_end, release_left
 from fsjoule.lab.placenames import find_places, is_name, place_variables
 from fsjoule.lab.reservation import RESERVED, Wanted, wanted_place
 from fsjoule.lab.shell import LabgridShell

@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from getpass import getuser
@@ -25,7 +25,7 @@ from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as services
 from labgrid.util import labgrid_version
 from labgrid.util.proxy import ProxyError, proxymanager
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, LabError, PlaceHeldError
 
 _DEFAULT_PORT: Final = 20408
 _DEFAULT_ADDRESS: Final = f"127.0.0.1:{_DEFAULT_PORT}"
@@ -85,12 +85,12 @@ class Coordinator:
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._channel = grpc.insecure_channel(_target(self.address), options=_OPTIONS)
-        self.stub: Any = services.CoordinatorStub(self._channel)
+        self._stub: Any = services.CoordinatorStub(self._channel)
         for request in _subscription():
             self._requests.put(request)
-        self._call: Any = self.stub.ClientStream(self._sent())
+        self._stream: Any = self._stub.ClientStream(self._sent())
         self._stream_ended = threading.Event()
-        if not self._call.add_callback(self._end_of_stream):
+        if not self._stream.add_callback(self._end_of_stream):
             self._stream_ended.set()
         listening = threading.Thread(target=self._listen, daemon=True, name="fsjoule-coordinator")
         self._threads.add(listening)
@@ -114,7 +114,7 @@ class Coordinator:
         why = "cannot be reached" if self._broken.is_set() else f"does not answer within {limit_s:.0f} s"
         raise LabError(f"the labgrid coordinator at {self.address} {why}", transient=True, hint=_HINT)
 
-    def call(self, method: Callable[..., Any], request: object, doing: str, limit_s: float = _CALL_TIMEOUT_S) -> Any:  # noqa: ANN401 - gRPC's
+    def _ask(self, method: Callable[..., Any], request: object, doing: str, limit_s: float = _CALL_TIMEOUT_S) -> Any:  # noqa: ANN401 - gRPC's
         """Send a request and wait until its changes are known. Raises RefusedError, or LabError without answer."""
         try:
             answer = method(request, timeout=limit_s)
@@ -136,7 +136,7 @@ class Coordinator:
         """
         self.sync(limit_s)
         request = messages.GetPlacesRequest()
-        self.call(self.stub.GetPlaces, request, "asking for the places", _SETTLE_TIMEOUT_S)
+        self._ask(self._stub.GetPlaces, request, "asking for the places", _SETTLE_TIMEOUT_S)
 
     def place(self, name: str) -> Place:
         """Raises ConfigError with the known names for an unknown one."""
@@ -162,9 +162,66 @@ class Coordinator:
         """Whether the connection is known to have ended. Its places may have changed since."""
         return self._broken.is_set()
 
+    def acquire(self, name: str) -> None:
+        """Acquire the place for this user. Raises PlaceHeldError if another user was faster, RefusedError, LabError."""
+        try:
+            request = messages.AcquirePlaceRequest(placename=name)
+            self._ask(self._stub.AcquirePlace, request, f"acquiring {name!r}")
+        except RefusedError:
+            self.check_usable(self.place(name))
+            raise
+
+    def release(self, name: str) -> None:
+        """Release the place, which this user has: nobody else's. Raises RefusedError, LabError."""
+        request = messages.ReleasePlaceRequest(placename=name, fromuser=user())
+        self._ask(self._stub.ReleasePlace, request, f"releasing {name!r}")
+
+    def check_usable(self, place: Place) -> None:
+        """Raise PlaceHeldError, with its user and advice, if the place is another user's."""
+        me = user()
+        if place.acquired:
+            if may_use(place):
+                return
+            host, _, who = place.acquired.partition("/")
+            if who == me.partition("/")[2]:
+                hint = f"release it on {host}, which is yours; if {host} is gone: "
+                hint += f"labgrid-client -p {place.name} release -k"
+            else:
+                hint = f"ask {who}, who may also share it (labgrid-client -p {place.name} allow {me}); to wait for it: "
+                hint += "--wait 30m"
+            raise PlaceHeldError(place.name, place.acquired, since=since(place), hint=hint)
+        if place.reservation:
+            reservation = self.reservation(place.reservation)
+            if reservation is not None and reservation.owner != me:
+                hint = "labgrid-client reservations shows all; --wait 30m waits"
+                raise PlaceHeldError(place.name, reservation.owner, verb="reserved for", hint=hint)
+
+    def set_tags(self, name: str, tags: Mapping[str, str]) -> None:
+        """Set these tags of the place, and remove those that are "". Raises RefusedError, LabError."""
+        request = messages.SetPlaceTagsRequest(placename=name, tags=tags)
+        self._ask(self._stub.SetPlaceTags, request, f"setting the state of {name!r}")
+
+    def reserve(self, tags: Mapping[str, str], priority: float, what: str) -> Reservation:
+        """Reserve a place with these tags: `what`, in words. Raises RefusedError, LabError."""
+        wanted = messages.Reservation.Filter(filter=tags)
+        request = messages.CreateReservationRequest(filters={"main": wanted}, prio=priority)
+        answer = self._ask(self._stub.CreateReservation, request, f"reserving {what}")
+        return Reservation.from_pb2(answer.reservation)
+
+    def poll_reservation(self, token: str, what: str) -> Reservation:
+        """The reservation, which is kept alive. Raises RefusedError if there is none with this token, LabError."""
+        request = messages.PollReservationRequest(token=token)
+        answer = self._ask(self._stub.PollReservation, request, f"waiting for {what}")
+        return Reservation.from_pb2(answer.reservation)
+
+    def cancel_reservation(self, token: str) -> None:
+        """Raises RefusedError if there is no reservation with this token, LabError."""
+        request = messages.CancelReservationRequest(token=token)
+        self._ask(self._stub.CancelReservation, request, "cancelling the reservation")
+
     def reservations(self) -> list[Reservation]:
         """All reservations. Raises LabError."""
-        answer = self.call(self.stub.GetReservations, messages.GetReservationsRequest(), "listing the reservations")
+        answer = self._ask(self._stub.GetReservations, messages.GetReservationsRequest(), "listing the reservations")
         return [Reservation.from_pb2(each) for each in answer.reservations]
 
     def reservation(self, token: str) -> Reservation | None:
@@ -178,7 +235,7 @@ class Coordinator:
         for which the stream's destructor then waits for ever: the program would never exit.
         """
         self._requests.put(None)
-        self._call.cancel()
+        self._stream.cancel()
         self._channel.close()
         deadline = time.monotonic() + _THREADS_TIMEOUT_S
         self._stream_ended.wait(_THREADS_TIMEOUT_S)
@@ -198,7 +255,7 @@ class Coordinator:
 
     def _listen(self) -> None:
         try:
-            for message in self._call:
+            for message in self._stream:
                 for update in message.updates:
                     self._take(update)
                 if message.HasField("sync"):

@@ -17,16 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
-
 from fsjoule.errors import LabError, PlaceHeldError, PlaceLostError
 from fsjoule.host import process
 from fsjoule.host.interrupts import hang_up, interruptible, nobody_reads, pending
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, seen
 from fsjoule.lab.coordinator import Coordinator, connected, user
+from fsjoule.lab.lease import Lease, acquired_for_job
 from fsjoule.lab.notes import Content, Note, NoteKind, in_use, job_notes, one_run_only
-from fsjoule.lab.place import HeldPlace, acquired_for_job
 from fsjoule.lab.placenames import BY_TAGS, find_place
 from fsjoule.lab.reservation import Wanted
 
@@ -55,9 +53,9 @@ def hold(name: str | None, argv: Sequence[str], wanted: Wanted, *, end_s: float,
     process.check_program(argv[0])
     found = BY_TAGS if wanted.tags else find_place(name, wanted)
     recover = partial(_recover, end_s=end_s, say=say)
-    with acquired_for_job(found, wanted, say=say, recover=recover) as (held, note):
-        code, off = _run(argv, held, note, end_s, say)
-    return code or (0 if off and held.freed else LabError.exit_code)
+    with acquired_for_job(found, wanted, say=say, recover=recover) as (lease, note):
+        code, off = _run(argv, lease, note, end_s, say)
+    return code or (0 if off and lease.freed else LabError.exit_code)
 
 
 def release(name: str | None, *, end: bool, end_s: float, say: Say) -> bool:
@@ -83,14 +81,14 @@ def release(name: str | None, *, end: bool, end_s: float, say: Say) -> bool:
     return done
 
 
-def _run(argv: Sequence[str], held: HeldPlace, note: Note, end_s: float, say: Say) -> tuple[int, bool]:
+def _run(argv: Sequence[str], lease: Lease, note: Note, end_s: float, say: Say) -> tuple[int, bool]:
     """The command's exit code as a shell's, and whether the board was switched off."""
-    _asked(held.address, held.name)  # nobody has asked this job
-    program, go = process.held_back(argv, env={"LG_PLACE": held.name})
+    _asked(lease.address, lease.name)  # nobody has asked this job
+    program, go = process.held_back(argv, env={"LG_PLACE": lease.name})
     assert note.left is not None, "taking the place has written it"
     content = dataclasses.replace(
         note.left,
-        place=held.name,
+        place=lease.name,
         number=os.environ.get(_NUMBER, ""),
         leader=ProcessRef.of(program.pid),
         boot=_boot(),
@@ -102,17 +100,17 @@ def _run(argv: Sequence[str], held: HeldPlace, note: Note, end_s: float, say: Sa
         go()
         with interruptible():
             while program.poll() is None:
-                held.watch()
+                lease.watch()
                 if nobody_reads(_STDERR):
                     # Its runner was killed. Nobody would cancel the job or end it at its limit.
                     hang_up()
                 time.sleep(_LOOK_S)
     finally:
-        if pending() and (by := _asked(held.address, held.name)):
+        if pending() and (by := _asked(lease.address, lease.name)):
             say(f"the job is ended by {by}")
         _end_group(content, end_s, say)
         program.wait()
-        off = _switched_off_if_ours(held, say)
+        off = _switched_off_if_ours(lease, say)
     code = program.returncode
     return (code if code >= 0 else 128 - code), off
 
@@ -139,11 +137,10 @@ def _clear(coordinator: Coordinator, name: str, end_s: float, say: Say) -> bool:
                 return True
             _end_group(left, end_s, say)
             place, off = coordinator.places.get(name), True
-            if place is not None and left.acquired and place.acquired == user() and left.left_by(place.changed):
+            if place is not None and note.acquired(place):
                 say(f"place {name!r} is given back: {_told(left)} was killed")
                 off = _switch_off(name, say)
-                request = messages.ReleasePlaceRequest(placename=name, fromuser=user())
-                coordinator.call(coordinator.stub.ReleasePlace, request, f"releasing {name!r}")
+                coordinator.release(name)
             note.write()
             return off
     except PlaceHeldError:
@@ -224,15 +221,15 @@ def _lives(group: int) -> bool:
     return False
 
 
-def _switched_off_if_ours(held: HeldPlace, say: Say) -> bool:
+def _switched_off_if_ours(lease: Lease, say: Say) -> bool:
     try:
-        held.check()
+        lease.check()
     except PlaceLostError:
         return False  # hands off; it is said when the place is not released
     except LabError as error:
         say(f"warning: the board is not switched off: {error.what}")
         return False
-    return _switch_off(held.name, say)
+    return _switch_off(lease.name, say)
 
 
 def _switch_off(name: str, say: Say) -> bool:

@@ -22,9 +22,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from labgrid.remote.common import Place
+
 from fsjoule.errors import PlaceHeldError
 from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef
+from fsjoule.lab.coordinator import user
 from fsjoule.model.labels import without_passwords
 
 _LONGEST: Final = 100_000
@@ -75,6 +78,10 @@ class Note:
     def __init__(self, descriptor: int, name: str) -> None:
         self._descriptor, self._name = descriptor, name
         self.left = _parsed(os.pread(descriptor, _LONGEST, 0))
+
+    def acquired(self, place: Place) -> bool:
+        """Whether this user has the place now, and an earlier process that wrote the note has acquired it."""
+        return place.acquired == user() and self.left is not None and self.left.left_by(place.changed)
 
     def write(self, *, acquired: bool = False, before: float = 0.0, after: float = 0.0) -> None:
         """Replace what an earlier process left, or say more of this process's place."""

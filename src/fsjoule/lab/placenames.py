@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from string import Template
 from typing import Final
 
-from labgrid.remote.common import Place
-
-from fsjoule.errors import ConfigError, PlaceHeldError
-from fsjoule.lab.coordinator import Coordinator, connected, may_use, since, user
+from fsjoule.errors import ConfigError
+from fsjoule.lab.coordinator import Coordinator, connected, may_use, user
 from fsjoule.lab.reservation import AT_ONCE, RESERVED, Wanted, check_free, check_some
 
 _VARIABLE: Final = "LG_PLACE"
@@ -71,7 +69,7 @@ def find_place(named: str | None, wanted: Wanted = AT_ONCE) -> str:
             return RESERVED + _token(named)
         name = _matching(coordinator, named) if named else _only(coordinator)
         if not wanted.wait_s:
-            check_usable(coordinator, coordinator.places[name])
+            coordinator.check_usable(coordinator.places[name])
         return name
 
 
@@ -140,23 +138,3 @@ def _only(coordinator: Coordinator) -> str:
         )
     names = sorted(mine or places)
     raise ConfigError("no place is named", hint=f"set LG_PLACE to one of: {', '.join(names)}")
-
-
-def check_usable(coordinator: Coordinator, place: Place) -> None:
-    """Raise PlaceHeldError, with its user and advice, if the place is another user's."""
-    me = user()
-    if place.acquired:
-        if may_use(place):
-            return
-        host, _, who = place.acquired.partition("/")
-        if who == me.partition("/")[2]:
-            hint = f"release it on {host}, which is yours; if {host} is gone: labgrid-client -p {place.name} release -k"
-        else:
-            hint = f"ask {who}, who may also share it (labgrid-client -p {place.name} allow {me}); to wait for it: "
-            hint += "--wait 30m"
-        raise PlaceHeldError(place.name, place.acquired, since=since(place), hint=hint)
-    if place.reservation:
-        reservation = coordinator.reservation(place.reservation)
-        if reservation is not None and reservation.owner != me:
-            hint = "labgrid-client reservations shows all; --wait 30m waits"
-            raise PlaceHeldError(place.name, reservation.owner, verb="reserved for", hint=hint)

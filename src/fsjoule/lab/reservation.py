@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from labgrid.remote.common import TAG_KEY, Place, Reservation, ReservationState
-from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import ConfigError, LabError, PlaceHeldError
 from fsjoule.host.interrupts import interruptible, shielded
@@ -121,8 +120,7 @@ class PlaceTurn:
         if not token or not self._own:
             return
         try:
-            request = messages.CancelReservationRequest(token=token)
-            self._coordinator.call(self._coordinator.stub.CancelReservation, request, "cancelling the reservation")
+            self._coordinator.cancel_reservation(token)
         except RefusedError:
             pass  # it has expired
         except LabError as error:
@@ -172,7 +170,7 @@ class PlaceTurn:
 
     def _allocated(self) -> bool:
         """Whether the reservation has a place. Raises RefusedError if there is no such reservation, LabError."""
-        found = self._poll() if self._token else self._reserve()
+        found = self._coordinator.poll_reservation(self._token, self._what) if self._token else self._reserve()
         self._connected_anew, self._polled_s = False, time.monotonic()
         if not self._own:
             self._filter = dict(found.filters["main"])
@@ -218,19 +216,10 @@ class PlaceTurn:
         self._changed.set()
 
     def _reserve(self) -> Reservation:
-        wanted = messages.Reservation.Filter(filter=self._filter)
-        request = messages.CreateReservationRequest(filters={"main": wanted}, prio=self._wanted.priority)
         with shielded():
-            create = self._coordinator.stub.CreateReservation
-            answer = self._coordinator.call(create, request, f"reserving {self._what}")
-            found = Reservation.from_pb2(answer.reservation)
-            self._token = found.token
-        return found
-
-    def _poll(self) -> Reservation:
-        request = messages.PollReservationRequest(token=self._token)
-        answer = self._coordinator.call(self._coordinator.stub.PollReservation, request, f"waiting for {self._what}")
-        return Reservation.from_pb2(answer.reservation)
+            reservation = self._coordinator.reserve(self._filter, self._wanted.priority, self._what)
+            self._token = reservation.token
+        return reservation
 
     def _connect_again(self, error: LabError) -> None:
         """Connect to a coordinator that was away; the next look tries once more."""

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 from labgrid.remote.common import Place
-from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import ConfigError, Part
 from fsjoule.lab.coordinator import Coordinator
@@ -101,7 +100,7 @@ def set_state(coordinator: Coordinator, name: str, state: PlaceHealth, why: str 
         tags[SINCE] = "" if none else f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     if state is not PlaceHealth.BAD or faults:
         tags[FAULTS] = str(faults or "")
-    _set_tags(coordinator, name, tags)
+    coordinator.set_tags(name, tags)
 
 
 def judge(coordinator: Coordinator, name: str, *, good: bool, why: str = "") -> PlaceHealth:
@@ -128,11 +127,11 @@ def note_end(coordinator: Coordinator, name: str, part: Part | None, bad_after: 
     if state_of(place) is PlaceHealth.MAINTENANCE or (part is None and not before):
         return ""
     if part is None:
-        _set_tags(coordinator, name, {FAULTS: ""})
+        coordinator.set_tags(name, {FAULTS: ""})
         return f"place {name!r}: its {counted(before, 'fault')} in a row {'is' if before == 1 else 'are'} over"
     count = before + 1
     if not bad_after or count < bad_after or state_of(place) is PlaceHealth.BAD:
-        _set_tags(coordinator, name, {FAULTS: str(count)})
+        coordinator.set_tags(name, {FAULTS: str(count)})
         limit = f" of {bad_after} that make it bad" if bad_after and state_of(place) is not PlaceHealth.BAD else ""
         return f"place {name!r}: fault {count}{limit}, in a row ({part})"
     why = f"{counted(count, 'fault of the lab', 'faults of the lab')} in a row, the last: {part}"
@@ -159,8 +158,3 @@ def fit(places: Iterable[Place], wanted: Mapping[str, str]) -> dict[str, str]:
         return dict(wanted)
     found = [place for place in list(places) if wanted.items() <= place.tags.items()]
     return {**wanted, STATE: PlaceHealth.GOOD} if any(STATE in place.tags for place in found) else dict(wanted)
-
-
-def _set_tags(coordinator: Coordinator, name: str, tags: Mapping[str, str]) -> None:
-    request = messages.SetPlaceTagsRequest(placename=name, tags=tags)
-    coordinator.call(coordinator.stub.SetPlaceTags, request, f"setting the state of {name!r}")

@@ -24,7 +24,7 @@ from fsjoule.lab import arguments
 from fsjoule.lab.boot_watch import BootWatch
 from fsjoule.lab.console import ConsoleRecorder, steady
 from fsjoule.lab.flashers import DiskImage, FlasherProtocol, KernelKeeper, check_boots, named_card
-from fsjoule.lab.place import Guard
+from fsjoule.lab.lease import Guard
 from fsjoule.lab.shell import PANIC, BoardShell, LabgridShell
 from fsjoule.lab.ssh import SshConnection, SshServer
 from fsjoule.lab.translate import lab_errors, time_limit

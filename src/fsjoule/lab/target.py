@@ -21,12 +21,14 @@ from labgrid.util.ssh import sshmanager
 
 from fsjoule.errors import ConfigError, Part
 from fsjoule.lab.environment import EnvironmentFile, board_target, let_labgrid_run
-from fsjoule.lab.place import Guard
+from fsjoule.lab.flashers import DiskImage
+from fsjoule.lab.lease import Guard
 from fsjoule.lab.placenames import find_places
 from fsjoule.lab.strategy import BoardStrategy
-from fsjoule.lab.translate import lab_errors
+from fsjoule.lab.translate import lab_errors, time_limit
 
 _KILLED_S: Final = 30.0
+_POWER_TIMEOUT_S: Final = 30.0
 PROCESS_FOLDER: Final = "lg-fsj-"  # begins a folder of a board's process, which has its connections'
 _FOLDERS: Final = ("lg-con-", "lg-ssh-", PROCESS_FOLDER)
 # A connection that is closed, or just being made, has a folder and no socket, and its process, which may be another
@@ -81,6 +83,46 @@ def labgrid_target(environment_file: Path) -> Generator[Target]:
         with lab_errors("finding the board's resources", Part.EXPORTER):
             target = environment.get_target(name)
         yield target
+
+
+def switch_off(environment_file: Path) -> None:
+    """Switch the board of an environment file off. This user must have its place. Raises LabError."""
+    with _strategy(environment_file) as strategy:
+        strategy.transition("off")
+
+
+def switch_on(environment_file: Path) -> None:
+    """Switch the board on, whatever is on its card. This user must have its place. Raises LabError."""
+    with _strategy(environment_file) as strategy:
+        _power_on(strategy)
+
+
+def restart(environment_file: Path) -> None:
+    """Switch the board off, for as long as it needs, and on again. Raises LabError."""
+    with _strategy(environment_file) as strategy:
+        strategy.transition("off")
+        time.sleep(strategy.off_time)
+        _power_on(strategy)
+
+
+def flash(environment_file: Path, card: DiskImage) -> None:
+    """Switch the board off and bring an image onto its card. Raises LabError."""
+    with _strategy(environment_file) as strategy:
+        strategy.card = card
+        strategy.transition("flashed")
+
+
+@contextmanager
+def _strategy(environment_file: Path) -> Generator[BoardStrategy]:
+    with labgrid_target(environment_file) as target:
+        yield target.get_driver("BoardStrategy")
+
+
+def _power_on(strategy: BoardStrategy) -> None:
+    doing = "switching the board on"
+    with time_limit(_POWER_TIMEOUT_S, doing), lab_errors(doing):
+        cast("Target", strategy.target).activate(strategy.power)
+        strategy.power.on()
 
 
 def read_again(config: Any) -> None:  # noqa: ANN401 - pytest's; it is not known here

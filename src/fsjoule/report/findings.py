@@ -14,9 +14,9 @@ from fsjoule.report.numbers import ABSENT, range_text, signed
 from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.report.words import counts_text, means
 from fsjoule.statistics.outcome import Outcome
+from fsjoule.store.finding import F, Finding, important_first
+from fsjoule.store.gate import Tested
 from fsjoule.verdicts.comparison import Judged
-from fsjoule.verdicts.finding import F, Finding, important_first
-from fsjoule.verdicts.gated import Tested
 
 _SHOWN: Final = 10
 _WHOLE: Final = 10  # percent; no decimals from here on

@@ -14,7 +14,7 @@ from fsjoule.report import style
 from fsjoule.report.svg import Rows, draw, specification, stacked
 from fsjoule.report.table import shortened
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.verdicts.finding import Finding, important_first
+from fsjoule.store.finding import Finding, important_first
 
 _WIDTH: Final = 300
 _ROW: Final = 18

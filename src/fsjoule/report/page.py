@@ -38,10 +38,10 @@ from fsjoule.report.tables import (
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.trace_chart import trace_chart
 from fsjoule.report.words import ALTERED
+from fsjoule.store.gate import Gated
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.verdicts.advice.advise import Advice
 from fsjoule.verdicts.filesystems import contests
-from fsjoule.verdicts.gated import Gated
 
 # A trace is drawn twice, for a desk and for a phone, so that letters keep their size; the style sheet shows one.
 _WIDE: Final = 860

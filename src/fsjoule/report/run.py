@@ -14,12 +14,12 @@ from fsjoule.report.answer import answer
 from fsjoule.report.summary import Summary, summarise
 from fsjoule.report.text import print_summary
 from fsjoule.store.folder import GATE_FILE, PAGE
+from fsjoule.store.gate import gate_of
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.verdicts.filesystems import contests
 
 if TYPE_CHECKING:
     from fsjoule.report.site import Site
-    from fsjoule.verdicts.gated import Gated
 
 # Drawing one takes 0.1 s, and whoever asks a service for a page waits for it.
 _MOST_TRACES: Final = 60
@@ -63,16 +63,6 @@ def _not_drawn(_number: int) -> Trace | None:
     raise ResultError(
         f"traces of runs of more than {_MOST_TRACES} measurements are not drawn here; fsjoule report page draws them"
     )
-
-
-def gate_of(loaded: LoadedRun) -> Gated | None:
-    """The answer of the gate that measured the run; None if no gate did. Raises ResultError if it is damaged."""
-    content = loaded.document(GATE_FILE)
-    if content is None:
-        return None
-    from fsjoule.report.gating.document import from_document  # noqa: PLC0415 - as above
-
-    return from_document(content)
 
 
 def show_run(loaded: LoadedRun, console: Console, *, wide: bool = False) -> None:

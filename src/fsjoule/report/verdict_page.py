@@ -19,9 +19,9 @@ from fsjoule.report.site import Site
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.template import marked_up, render
 from fsjoule.report.words import means
+from fsjoule.store.finding import important_first
 from fsjoule.store.folder import PAGE
 from fsjoule.verdicts.explanation.changes import Explanation
-from fsjoule.verdicts.finding import important_first
 
 Lines = list[tuple[str, str]]
 _MOST_LINKS: Final = 100

@@ -14,11 +14,11 @@ from fsjoule.report.renderers import CaseState, VerdictCase, VerdictView
 
 if TYPE_CHECKING:
     from fsjoule.report.forge import Forge
+    from fsjoule.store.finding import Finding
+    from fsjoule.store.gate import Gated
     from fsjoule.verdicts.bisection.state import BisectionState
     from fsjoule.verdicts.comparison import Compared
     from fsjoule.verdicts.explanation.changes import Explanation
-    from fsjoule.verdicts.finding import Finding
-    from fsjoule.verdicts.gated import Gated
     from fsjoule.verdicts.trend.trend import Trend
 
 Explain = Callable[[], "tuple[Explanation, ...]"]
@@ -123,7 +123,7 @@ class GateView(VerdictView):
     @property
     def cases(self) -> Sequence[VerdictCase]:
         from fsjoule.report.findings import evidence_text
-        from fsjoule.verdicts.gated import GateVerdict
+        from fsjoule.store.gate import GateVerdict
 
         if self.gated.findings:
             return [
@@ -139,9 +139,9 @@ class GateView(VerdictView):
         return [*map(str, self.gated.kernel_warnings), *self.gated.notes, *self.gated.faults]
 
     def document(self) -> dict[str, object]:
-        from fsjoule.report.gating.document import to_document
+        from fsjoule.store.gate import to_document
 
-        return to_document(self.gated)
+        return to_document(self.gated, self.headline)
 
     def markdown(self) -> str:
         from fsjoule.report.gating.markdown import to_markdown

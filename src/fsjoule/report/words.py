@@ -8,7 +8,7 @@ from typing import Final
 
 from fsjoule.report.numbers import advantage_text
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.verdicts.finding import FAR_FROM_EQUAL, Finding, important_first
+from fsjoule.store.finding import FAR_FROM_EQUAL, Finding, important_first
 
 ALTERED: Final = "Files that are not as they were stored"
 _NAMED: Final = 3

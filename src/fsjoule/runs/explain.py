@@ -18,6 +18,7 @@ from fsjoule.model.series import Series
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import RunRequest, matching, with_profiles
 from fsjoule.statistics.outcome import Outcome
+from fsjoule.store.gate import Gated
 from fsjoule.store.objects.address import is_address
 from fsjoule.store.objects.cache import at_hand
 from fsjoule.store.profiles import PROFILE_FILE
@@ -26,7 +27,6 @@ from fsjoule.store.trend_rows import ChangeState, KeptState
 from fsjoule.verdicts.comparison import Compared
 from fsjoule.verdicts.explanation.changes import Explanation, Windows, explain
 from fsjoule.verdicts.explanation.functions import Executed, executed
-from fsjoule.verdicts.gated import Gated
 
 _KEEP: Final = "measure with --profile, on a board in guest time"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from fsjoule import kernels, lab
-from fsjoule.errors import FsjouleError, KernelBuildError, StorageError
+from fsjoule.errors import FsjouleError, KernelBuildError
 from fsjoule.filesystems import modules_of
-from fsjoule.host.files import write_file
 from fsjoule.model.series import Where
-from fsjoule.report.gating.document import to_document
+from fsjoule.report.gating.words import headline
 from fsjoule.report.run import write_report
 from fsjoule.runs.open_run import Observer
 from fsjoule.runs.pairs import measure_pairs
@@ -21,11 +19,11 @@ from fsjoule.runs.request import RunRequest
 from fsjoule.statistics.evidence import KnownNoise
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.files import check_writable
-from fsjoule.store.folder import GATE_FILE, PAGE
+from fsjoule.store.folder import PAGE
+from fsjoule.store.gate import Gated, GateSide, GateVerdict, keep_gate
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
 from fsjoule.verdicts.gate import BootPair, Judge, Test, known_noise
-from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 
 Say = Callable[[str], None]
 
@@ -106,25 +104,13 @@ def gate_measured(
         command=command,
         folders={run.folder.name: run.folder},
     )
-    keep_gate(gated, run.folder)
+    keep_gate(gated, headline(gated), run.folder)
     try:
         # The session wrote it before there was an answer.
         write_report(run.folder)
     except FsjouleError as error:
         say(f"{PAGE} lacks the gate's answer: {error.what}")
     return gated
-
-
-def keep_gate(gated: Gated, folder: Path) -> None:
-    """Store the answer in the run folder. Raises StorageError: a verdict that nobody can look up must not block."""
-    file = folder / GATE_FILE
-    try:
-        write_file(file, (json.dumps(to_document(gated), indent=2) + "\n").encode())
-    except OSError as error:
-        raise StorageError(
-            f"{file} could not be stored: {error.strerror}; the answer was: {gated.verdict.value}",
-            hint="make room on that disk; the measurements are whole",
-        ) from error
 
 
 def _kernel(asked: str, taken: kernels.TakenKernel) -> GateSide:

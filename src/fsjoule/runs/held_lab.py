@@ -176,13 +176,13 @@ class HeldLab:
             with self._explained(), ExitStack() as opening:
                 wanted = self.environment.wanted
                 try:
-                    self.guard = opening.enter_context(lab.acquired_places(self._places, say=self.say, wanted=wanted))
+                    acquired = lab.acquired_places(self._places, say=self.say, wanted=wanted, faults=coordinator_faults)
+                    self.guard = opening.enter_context(acquired)
                 except ExporterError as error:
                     if not self._own:
                         lab.note_end(error.place, error.part, self._bad_after, self.say)
                     raise
                 self._places = self.guard.places
-                self.guard.spare(partial(coordinator_faults, *self.where))
                 opening.enter_context(lab.variables(lab.place_variables(self.environment.places, self._places)))
                 self._held = opening.pop_all()
 

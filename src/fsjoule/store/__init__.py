@@ -15,6 +15,7 @@ Called by: `bench`, `runs`, `verdicts`, `report`, `meter` (recordings), `ci`, `c
 May call: `host`, `model`, `errors`.
 
 Entry points: `folder.RunFolder` writes a run, `reader.load_run` reads one, damaged or not. `recordings.Recording`
-writes a trace that belongs to no run. `schemas.py` has the JSON models and their schemas. `index/` makes the
-database of all runs. `objects/` keeps runs in an object store.
+writes a trace that belongs to no run. `schemas.py` has the JSON models and their schemas. `gate.py`, `bisection.py` and
+`confirmations.py` have the documents of verdicts. `index/` makes the database of all runs. `objects/` keeps runs in an
+object store.
 """

@@ -11,5 +11,5 @@ May call: `store` (its documents, never an index), `suites`, `filesystems`, `sta
 
 Entry points: `compare.compare_sides` judges two sides that `store/sides.py` has read. A `gate.Judge` takes pairs of
 boots, fresh or from `recorded_gate.recorded_pairs`, until it has seen enough. `trend/` judges histories, `advice/` the
-filesystems of a device. `finding.py` has the answer per figure that compare, gate and reports share.
+filesystems of a device. `store.finding` has the answer per figure that compare, gate and reports share.
 """

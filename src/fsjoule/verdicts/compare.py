@@ -15,8 +15,8 @@ from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_p
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.ratios import Floats
+from fsjoule.store.finding import Finding, Subject, kernel_warnings
 from fsjoule.verdicts.comparison import Compared, Judged
-from fsjoule.verdicts.finding import Finding, Subject, kernel_warnings
 from fsjoule.verdicts.remarks import (
     Boot,
     Comparable,

@@ -10,7 +10,7 @@ from pathlib import Path
 from fsjoule.statistics.comparison import Verdict
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.verdicts.finding import Finding, KernelWarning, Subject
+from fsjoule.store.finding import Finding, KernelWarning, Subject
 
 Judged = Finding[Verdict[Subject]]
 """A figure of both sides with its verdict."""

@@ -18,7 +18,7 @@ from fsjoule.statistics.figures import complaint
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Floats
 from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, SuperiorityRule, SuperiorityStatement, statements
-from fsjoule.verdicts.finding import Finding, Subject
+from fsjoule.store.finding import Finding, Subject
 
 # Forty variants in eight operations have 12,480 pairs.
 MOST_PAIRS: Final = 20_000

@@ -18,8 +18,8 @@ from fsjoule.statistics.gate import Gate, GateState, SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import Interval
-from fsjoule.verdicts.finding import Finding, KernelWarning, Subject, kernel_warnings
-from fsjoule.verdicts.gated import GateVerdict, Tested
+from fsjoule.store.finding import Finding, KernelWarning, Subject, kernel_warnings
+from fsjoule.store.gate import GateVerdict, Tested
 
 Test = tuple[Series, Metric]
 Figures = Mapping[Test, tuple[Figure, Figure]]

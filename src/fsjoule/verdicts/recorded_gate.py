@@ -11,9 +11,9 @@ from fsjoule.model.metrics import Figure, Metric, metrics_of_series
 from fsjoule.model.series import Point, Series, Side, comparable
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.statistics.policy import Policy
+from fsjoule.store.gate import Gated, GateSide, GateVerdict
 from fsjoule.store.selection import UnknownNameError
 from fsjoule.verdicts.gate import BootPair, Judge, Test
-from fsjoule.verdicts.gated import Gated, GateSide, GateVerdict
 from fsjoule.verdicts.remarks import check_boards, origin_notes, single_notes
 
 

@@ -12,8 +12,8 @@ from fsjoule.model import REVISION
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.labels import series_labels
 from fsjoule.model.series import Point, Series, Side
+from fsjoule.store.finding import FAR_FROM_EQUAL, GUEST_TIME_SPREAD, Finding
 from fsjoule.verdicts.comparison import ComparedSide, Invalid
-from fsjoule.verdicts.finding import FAR_FROM_EQUAL, GUEST_TIME_SPREAD, Finding
 
 Boot = tuple[str, Kernel | None, int]
 

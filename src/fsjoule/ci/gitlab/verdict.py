@@ -9,11 +9,10 @@ from typing import Final
 
 from fsjoule.errors import ResultError
 from fsjoule.report.allure.documents import TRENDS
-from fsjoule.report.gating.document import from_document
-from fsjoule.store.folder import GATE_FILE, PAGE
+from fsjoule.store.folder import PAGE
+from fsjoule.store.gate import Gated, gate_of
 from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import find_runs
-from fsjoule.verdicts.gated import Gated
 
 METRICS: Final = "metrics.txt"
 ANNOTATIONS: Final = "annotations.json"
@@ -24,18 +23,15 @@ def newest_gate(results: Path) -> tuple[Path, Gated] | None:
 
     Raises ConfigError without a run folder, ResultError if the answer is damaged.
     """
-    gates: list[tuple[str, Path, bytes]] = []
-    for folder in find_runs([results])[0]:
-        run = load_run(folder)
-        if (content := run.document(GATE_FILE)) is not None:
-            gates.append((run.run.started_utc, folder, content))
-    if not gates:
-        return None
-    _, folder, content = max(gates, key=lambda gate: gate[0])
-    try:
-        return folder, from_document(content)
-    except ResultError as error:
-        raise ResultError(f"{folder}: {error.what}") from error
+    runs = map(load_run, find_runs([results])[0])
+    for run in sorted(runs, key=lambda run: run.run.started_utc, reverse=True):
+        try:
+            gated = gate_of(run)
+        except ResultError as error:
+            raise ResultError(f"{run.path}: {error.what}") from error
+        if gated is not None:
+            return run.path, gated
+    return None
 
 
 def metrics_text(gated: Gated) -> str:

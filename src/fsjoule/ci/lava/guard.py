@@ -25,7 +25,7 @@ from fsjoule.errors import LabError, StorageError
 from fsjoule.host import process
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, wait_gone
-from fsjoule.lab import handover
+from fsjoule.lab import lease, target
 
 # Where LAVA's overlay goes, on the worker; %s is the job's number. LAVA's own folder is root's, as its jobs are.
 RESULTS_DIR: Final = "/var/lib/lava/fsjoule-%s"
@@ -160,15 +160,15 @@ def end_session(first: ProcessRef, *, limit_s: float = _END_S) -> None:
 
 def off_and_free(bench: LavaBoard) -> None:
     """Switch the board off and release its place, if LAVA has it. Raises LabError."""
-    if not handover.is_ours(bench.place):
+    if not lease.is_ours(bench.place):
         return
     try:
         # A helper that was killed while it acquired the place has left it without an outlet.
-        handover.complete(bench.place, wait_s=_FREED_S)
+        lease.complete(bench.place, wait_s=_FREED_S)
         _switch_off(bench)
     finally:
         # A board that stays on is for the next holder to see; a place that stays acquired is for nobody.
-        handover.release(bench.place)
+        lease.release(bench.place)
 
 
 def _switch_off(bench: LavaBoard) -> None:
@@ -176,7 +176,7 @@ def _switch_off(bench: LavaBoard) -> None:
     deadline = time.monotonic() + _AGAIN_S
     while True:
         try:
-            handover.switch_off(bench.environment)
+            target.switch_off(bench.environment)
         except LabError as error:
             if not error.transient or time.monotonic() >= deadline:
                 raise

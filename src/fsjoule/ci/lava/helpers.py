@@ -23,7 +23,7 @@ from fsjoule.errors import LabError
 from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
 from fsjoule.host.process_ref import end_with_parent
-from fsjoule.lab import handover
+from fsjoule.lab import lease, target
 from fsjoule.lab.flashers import named_file
 
 PROMPT: Final = "fsjoule-bench# "
@@ -34,7 +34,7 @@ _OVERLAY_TIMEOUT_S: Final = 60.0
 def take(bench: LavaBoard, say: Callable[[str], None]) -> None:
     """Acquire the place, or wait for it. Raises PlaceHeldError with who has it."""
     watch(bench)
-    handover.acquire(bench.place, wait_s=bench.wait_s, say=say)
+    lease.acquire(bench.place, wait_s=bench.wait_s, say=say)
 
 
 def connect(bench: LavaBoard, say: Callable[[str], None]) -> None:
@@ -47,19 +47,19 @@ def connect(bench: LavaBoard, say: Callable[[str], None]) -> None:
 
 def power_on(bench: LavaBoard, say: Callable[[str], None]) -> None:
     with _taken(bench, say):
-        handover.switch_on(bench.environment)
+        target.switch_on(bench.environment)
 
 
 def hard_reset(bench: LavaBoard, say: Callable[[str], None]) -> None:
     with _taken(bench, say):
-        handover.restart(bench.environment)
+        target.restart(bench.environment)
 
 
 def flash(bench: LavaBoard, image: Path, say: Callable[[str], None]) -> None:
     """Bring an image onto the card. Raises ConfigError if it cannot be read, LabError."""
     card = named_file(image.resolve())
     with _taken(bench, say):
-        handover.flash(bench.environment, card)
+        target.flash(bench.environment, card)
 
 
 @contextmanager

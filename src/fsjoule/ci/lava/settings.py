@@ -18,7 +18,8 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.host.paths import cache_dir, state_dir
-from fsjoule.lab import handover
+from fsjoule.lab.coordinator import connected
+from fsjoule.lab.environment import missing_resources
 
 WAIT_S: Final = 600.0
 USER: Final = "lava"
@@ -59,8 +60,26 @@ def bench_of(
     carried |= {"FSJOULE_CACHE_DIR": str(cache_dir()), "FSJOULE_STATE_DIR": str(state_dir())}
     carried |= job or {}
     with lab.variables(carried):
-        handover.check_equipped(place, environment)
+        _check_equipped(place, environment)
     return LavaBoard(place, environment_file.resolve(), carried, wait_s)
+
+
+def _check_equipped(name: str, environment: lab.EnvironmentFile) -> None:
+    """Raise ConfigError if a driver of the file needs a resource that the place does not have.
+
+    While an exporter of the place is away, nothing can be said of it. Raises LabError without a coordinator.
+    """
+    with connected() as coordinator:
+        place = coordinator.place(name)
+        if coordinator.unmatched(place) is not None:
+            return
+        lacking = missing_resources(environment, coordinator.offered(place))
+    if lacking:
+        raise ConfigError(
+            f"the place {name!r} lacks what {environment.path} uses: {'; '.join(lacking)}",
+            hint="export it and add it to the place (labgrid-client add-match), or take the driver out of the file: "
+            "docs/lava.md tells how a board without a meter or an SD mux is measured",
+        )
 
 
 def program() -> str:

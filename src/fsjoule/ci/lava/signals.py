@@ -17,7 +17,7 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric, figure_of, metrics_of
-from fsjoule.verdicts.gated import Gated
+from fsjoule.store.gate import Gated
 
 _CASE: Final = "lava-test-case"
 _SET: Final = "lava-test-set"

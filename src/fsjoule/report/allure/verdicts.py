@@ -8,14 +8,12 @@ from fsjoule.model.labels import counted
 from fsjoule.report.allure.documents import REGRESSION, UNDECIDED, AllureStatus, Result
 from fsjoule.report.allure.tests import milliseconds, uuid_of
 from fsjoule.report.findings import figure_text
-from fsjoule.report.gating.document import from_document
 from fsjoule.report.gating.words import command, headline
 from fsjoule.report.markdown import named_list, plain
 from fsjoule.report.numbers import advantage_text
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.store.folder import GATE_FILE
+from fsjoule.store.gate import Gated, Tested, gate_of
 from fsjoule.store.reader import LoadedRun
-from fsjoule.verdicts.gated import Gated, Tested
 
 _STATUS: Final = {Outcome.REGRESSED: AllureStatus.FAILED, Outcome.UNDECIDED: AllureStatus.SKIPPED}
 _BEGINNING: Final = {Outcome.REGRESSED: REGRESSION, Outcome.UNDECIDED: UNDECIDED}
@@ -23,11 +21,8 @@ _BEGINNING: Final = {Outcome.REGRESSED: REGRESSION, Outcome.UNDECIDED: UNDECIDED
 
 def gate_tests(loaded: LoadedRun) -> list[Result]:
     """The tests of the gate that measured this run; empty if no gate did. Raises ResultError if damaged."""
-    content = loaded.document(GATE_FILE)
-    if content is None:
-        return []
-    gated = from_document(content)
-    return [_test(loaded, gated, one) for one in gated.findings]
+    gated = gate_of(loaded)
+    return [] if gated is None else [_test(loaded, gated, one) for one in gated.findings]
 
 
 def _test(loaded: LoadedRun, gated: Gated, one: Tested) -> Result:

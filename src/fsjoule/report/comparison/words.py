@@ -10,8 +10,8 @@ from fsjoule.report.words import counts_text, named
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.nights import LEAST_RUNS
 from fsjoule.statistics.outcome import Outcome
+from fsjoule.store.finding import news
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
-from fsjoule.verdicts.finding import news
 
 _ALL: Final = "all"
 # More boots than these are no advice.

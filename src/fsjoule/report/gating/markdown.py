@@ -8,7 +8,7 @@ from pathlib import Path
 from fsjoule.report.findings import notable, note_table, rest_text
 from fsjoule.report.gating import words
 from fsjoule.report.markdown import folded, named_list, plain, table_lines
-from fsjoule.verdicts.gated import Gated
+from fsjoule.store.gate import Gated
 
 
 def to_markdown(gated: Gated, *, checkout: Path) -> str:

@@ -10,8 +10,8 @@ from fsjoule.report.findings import gate_table, notable, rest_text
 from fsjoule.report.gating import words
 from fsjoule.report.table import Tone
 from fsjoule.report.verdict_page import VerdictPage
+from fsjoule.store.gate import Gated, GateVerdict
 from fsjoule.verdicts.explanation.changes import Explanation
-from fsjoule.verdicts.gated import Gated, GateVerdict
 
 TONES: Final = {
     GateVerdict.REGRESSED: Tone.BAD,

@@ -11,7 +11,7 @@ from rich.text import Text
 from fsjoule.report.findings import gate_table, more_text, most_important, shown_text
 from fsjoule.report.gating import words
 from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
-from fsjoule.verdicts.gated import Gated, GateVerdict
+from fsjoule.store.gate import Gated, GateVerdict
 
 _STYLES: Final = {
     GateVerdict.REGRESSED: "bold red",

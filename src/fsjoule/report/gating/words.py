@@ -10,8 +10,8 @@ from typing import Final
 from fsjoule.model.labels import counted
 from fsjoule.report.words import named
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.verdicts.finding import news
-from fsjoule.verdicts.gated import Gated, GateVerdict
+from fsjoule.store.finding import news
+from fsjoule.store.gate import Gated, GateVerdict
 
 _OUTPUTS: Final = ("--results", "--markdown", "--html")
 

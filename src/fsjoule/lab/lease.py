@@ -1,4 +1,9 @@
-"""Holding a labgrid place: the lock gives the right to use a board, and is checked before each use."""
+"""The lease of a labgrid place: who has it may use its board, and is asked before each use.
+
+A run and a job hold a place for as long as their process lives (`acquired_place`, `acquired_for_job`). Programs that
+hold it one after the other, as a LAVA job's helpers do, share it as one user: one acquires it, others use it, the last
+one releases it (`acquire`, `complete`, `release`). Such a place counts for a run as acquired beforehand.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +15,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from labgrid.remote.common import Place
-from labgrid.remote.generated import labgrid_coordinator_pb2 as messages
 
 from fsjoule.errors import ConfigError, ExporterError, FsjouleError, LabError, Part, PlaceHeldError, PlaceLostError
 from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab import states
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, may_use, since, user
 from fsjoule.lab.notes import Note, NoteKind, in_use, one_run_only
-from fsjoule.lab.placenames import check_usable
 from fsjoule.lab.reservation import AT_ONCE, PlaceTurn, Wanted, reserved
 from fsjoule.model.places import PlaceHealth
 
@@ -30,18 +33,28 @@ _CONNECT_TIMEOUT_S: Final = 10.0
 _SILENT_FOR_S: Final = 30.0
 _GLANCE_S: Final = 1.0
 _ASK_S: Final = 5.0
+# A place that somebody else has is tried again.
+_ACQUIRE_S: Final = 2.0
 # Whoever had the place before has released it, and ends in a moment.
 _ENDING_S: Final = 20.0
 
 Say = Callable[[str], None]
+# Why nobody can answer at a coordinator's address, for a place, in words: it is not asked then.
+Faults = Callable[[str, str], tuple[str, ...]]
 
 
 def _nothing(_line: str) -> None:
     """Say nothing."""
 
 
+def _none(_address: str, _place: str) -> tuple[str, ...]:
+    return ()
+
+
 @contextmanager
-def acquired_place(name: str, *, say: Say = _nothing, wanted: Wanted = AT_ONCE) -> Generator[HeldPlace]:
+def acquired_place(
+    name: str, *, say: Say = _nothing, wanted: Wanted = AT_ONCE, faults: Faults = _none
+) -> Generator[Lease]:
     """Hold the place `name` of LG_COORDINATOR's coordinator, and release it at the end.
 
     A place that this user acquired before on this computer (`labgrid-client acquire`), or that its holder allows
@@ -54,18 +67,21 @@ def acquired_place(name: str, *, say: Say = _nothing, wanted: Wanted = AT_ONCE) 
     if not name and not wanted.tags:
         raise ConfigError("no place is named", hint="set LG_PLACE to one that `labgrid-client places` lists")
     if not wanted.reserves:
-        with _held(name, say) as (held, _):
-            yield held
+        with _held(name, say, faults=faults) as (lease, _):
+            yield lease
         return
 
-    with reserved(wanted, say, name=name, usable=_is_ours_unused) as turn, _held(turn.place, say, turn) as (held, _):
-        yield held
+    with (
+        reserved(wanted, say, name=name, usable=_is_ours_unused) as turn,
+        _held(turn.place, say, turn, faults=faults) as (lease, _),
+    ):
+        yield lease
 
 
 @contextmanager
 def acquired_for_job(
     name: str, wanted: Wanted, *, say: Say, recover: Callable[[Coordinator], None]
-) -> Generator[tuple[HeldPlace, Note]]:
+) -> Generator[tuple[Lease, Note]]:
     """Hold a place for a job, within which runs use it. Before and while it waits, `recover` is called.
 
     A job's place is never one that was acquired before: another job of this user may have it. Raises like
@@ -85,9 +101,9 @@ def acquired_for_job(
 
     with (
         reserved(wanted, say, name=name, usable=usable) as turn,
-        _held(turn.place, say, turn, NoteKind.JOB) as (held, note),
+        _held(turn.place, say, turn, NoteKind.JOB) as (lease, note),
     ):
-        yield held, note
+        yield lease, note
 
 
 def release_left(name: str, say: Say) -> None:
@@ -96,11 +112,11 @@ def release_left(name: str, say: Say) -> None:
     Nothing is done to a place that another run has or that was acquired in another way. No signal interrupts it.
     """
     try:
-        held = HeldPlace(name, say)
-        with ExitStack() as closing:
-            closing.callback(held.close)
-            note = closing.enter_context(one_run_only(held.address, name, NoteKind.RUN, wait_s=_GLANCE_S))
-            held.give_back_left(note)
+        with connected() as coordinator, one_run_only(coordinator.address, name) as note:
+            if note.acquired(coordinator.place(name)):
+                coordinator.release(name)
+                note.write()
+                say(f"place {name!r} was left acquired and is released")
     except FsjouleError as error:
         say(f"warning: place {name!r} is not released: {error.what}")
 
@@ -121,32 +137,33 @@ def _is_ours_unused(coordinator: Coordinator, name: str) -> bool:
 
 @contextmanager
 def _held(
-    name: str, say: Say, turn: PlaceTurn | None = None, kind: NoteKind = NoteKind.RUN
-) -> Generator[tuple[HeldPlace, Note]]:
+    name: str, say: Say, turn: PlaceTurn | None = None, kind: NoteKind = NoteKind.RUN, faults: Faults = _none
+) -> Generator[tuple[Lease, Note]]:
     with ExitStack() as closing:
-        held = HeldPlace(name, say)
-        closing.callback(held.close)
+        lease = Lease(name, say, faults)
+        closing.callback(lease.close)
         allocated = turn is not None and turn.allocated
         with interruptible():
             wait_s = _ENDING_S if allocated else _GLANCE_S
-            note = closing.enter_context(one_run_only(held.address, name, kind, wait_s=wait_s))
+            note = closing.enter_context(one_run_only(lease.address, name, kind, wait_s=wait_s))
         try:
-            held.take(note, fresh=allocated)
+            lease.take(note, fresh=allocated)
             if turn is not None:
                 turn.close()  # a reservation that outlives the release would keep the place from others for a minute
-            yield held, note
+            yield lease, note
         finally:
             with shielded():
-                held.give_back(note)
+                lease.give_back(note)
 
 
-class HeldPlace:
+class Lease:
     """A place that this run holds. The coordinator reports at once when it is taken away."""
 
-    def __init__(self, name: str, say: Say = _nothing) -> None:
+    def __init__(self, name: str, say: Say = _nothing, faults: Faults = _none) -> None:
         """Connect. Raises ConfigError for an unknown place, LabError if the coordinator cannot be reached."""
         self.name = name
         self._say = say
+        self._faults = faults
         self._lost = threading.Event()
         self._holder: str | None = None
         self._changed = 0.0
@@ -154,8 +171,6 @@ class HeldPlace:
         self._silence = ""
         self._silent_until_s = 0.0
         self._ask_at_s = 0.0
-        # Lists why nobody at the coordinator can answer: it is not asked then. `Guard.spare` sets it.
-        self.dead: Callable[[], tuple[str, ...]] = tuple
         self.freed = True  # False: it was to be released, and that failed
         self._coordinator = Coordinator(self._notice)
         try:
@@ -216,15 +231,14 @@ class HeldPlace:
         place = self._coordinator.place(self.name)
         if states.state_of(place) in {PlaceHealth.BAD, PlaceHealth.MAINTENANCE}:
             self._say(f"place {self.name!r} has the state {states.state_of(place)}, and is used because it was named")
-        check_usable(self._coordinator, place)
+        self._coordinator.check_usable(place)
         if place.acquired and fresh:
             note.write()
             hint = "another program of yours acquired it without waiting for it; start again"
             raise PlaceHeldError(self.name, place.acquired, since=since(place), hint=hint)
         if place.acquired:
-            left = note.left
-            if left is not None and place.acquired == user() and left.left_by(place.changed):
-                note.write(acquired=True, before=left.before, after=place.changed)
+            if note.left is not None and note.acquired(place):
+                note.write(acquired=True, before=note.left.before, after=place.changed)
                 self._say(f"place {self.name!r} was left acquired by an earlier run and is taken over")
             else:
                 note.write()
@@ -235,12 +249,10 @@ class HeldPlace:
         with shielded():
             # Written before the request, so that a kill in between is covered.
             note.write(acquired=True, before=place.changed)
-            request = messages.AcquirePlaceRequest(placename=self.name)
             try:
-                self._coordinator.call(self._coordinator.stub.AcquirePlace, request, f"acquiring {self.name!r}")
-            except RefusedError:
+                self._coordinator.acquire(self.name)
+            except (PlaceHeldError, RefusedError):
                 note.write()
-                check_usable(self._coordinator, place)  # another user was faster
                 raise
             self._watch(self._coordinator.place(self.name))
             note.write(acquired=True, before=place.changed, after=self._changed)
@@ -253,8 +265,7 @@ class HeldPlace:
         try:
             if self._holder is not None:
                 self.check()
-            request = messages.ReleasePlaceRequest(placename=self.name, fromuser=user())
-            self._coordinator.call(self._coordinator.stub.ReleasePlace, request, f"releasing {self.name!r}")
+            self._coordinator.release(self.name)
         except PlaceLostError as lost:
             self._say(f"place {self.name!r} is not released: {lost.now}")
             note.write()
@@ -268,24 +279,9 @@ class HeldPlace:
                 self._say(f"place {self.name!r} released")
 
     def note_end(self, part: Part | None, bad_after: int) -> None:
-        """Note at the place how a run ended: `part` failed, or None did. A failure to do so is only reported."""
-        if self._holder is None or self._lost.is_set():
-            return
-        try:
-            line = states.note_end(self._coordinator, self.name, part, bad_after)
-            self.look()
-        except LabError as error:
-            line = f"warning: how the run ended is not noted at the place {self.name!r}: {error.what}"
-        if line:
-            self._say(line)
-
-    def give_back_left(self, note: Note) -> None:
-        """Release the place if the killed run that wrote the note had acquired it."""
-        place = self._coordinator.place(self.name)
-        if place.acquired == user() and note.left is not None and note.left.left_by(place.changed):
-            self.give_back(note)
-            if self.freed:
-                self._say(f"place {self.name!r} was left acquired and is released")
+        """As the function `note_end`; nothing is noted at a place that is not ours any more."""
+        if self._holder is not None and not self._lost.is_set():
+            note_end(self.name, part, bad_after, self._say)
 
     def close(self) -> None:
         self._holder = None
@@ -307,7 +303,7 @@ class HeldPlace:
             self._changed = place.changed
 
     def _check_answers(self) -> None:
-        if causes := self.dead():
+        if causes := self._faults(self.address, self.name):
             what = f"it is not known whether the place {self.name!r} is still ours"
             raise LabError(f"{'; '.join(causes)}: {what}", transient=True)
 
@@ -366,37 +362,32 @@ class HeldPlace:
 class Guard:
     """All places of an environment, to be checked before anything is done to its board."""
 
-    def __init__(self, places: Iterable[HeldPlace] = ()) -> None:
-        self._places = tuple(places)
+    def __init__(self, leases: Iterable[Lease] = ()) -> None:
+        self._leases = tuple(leases)
 
     @property
     def places(self) -> tuple[str, ...]:
         """The places' full names."""
-        return tuple(place.name for place in self._places)
-
-    def spare(self, dead: Callable[[], tuple[str, ...]]) -> None:
-        """Ask no coordinator of which `dead` tells that it cannot answer."""
-        for place in self._places:
-            place.dead = dead
+        return tuple(lease.name for lease in self._leases)
 
     def check(self) -> None:
         """Raise PlaceLostError if a place is not ours any more, LabError if that is unknown."""
-        for place in self._places:
-            place.check()
+        for lease in self._leases:
+            lease.check()
 
     def lacks(self) -> tuple[str, ...]:
         """Each place's first resource that no exporter has now, in words. Raises LabError."""
-        return tuple(lacking for place in self._places if (lacking := place.lacks()))
+        return tuple(lacking for lease in self._leases if (lacking := lease.lacks()))
 
     def look(self) -> None:
         """Raise PlaceLostError if a place is known to be lost. It costs nothing."""
-        for place in self._places:
-            place.look()
+        for lease in self._leases:
+            lease.look()
 
     def note_end(self, part: Part | None, bad_after: int) -> None:
-        """Note at the board's place how a run ended, as HeldPlace."""
-        for place in self._places[:1]:
-            place.note_end(part, bad_after)
+        """Note at the board's place how a run ended."""
+        for lease in self._leases[:1]:
+            lease.note_end(part, bad_after)
 
 
 def note_end(name: str, part: Part | None, bad_after: int, say: Say) -> None:
@@ -411,6 +402,87 @@ def note_end(name: str, part: Part | None, bad_after: int, say: Say) -> None:
 
 
 @contextmanager
-def acquired_places(names: Iterable[str], *, say: Say = _nothing, wanted: Wanted = AT_ONCE) -> Generator[Guard]:
+def acquired_places(
+    names: Iterable[str], *, say: Say = _nothing, wanted: Wanted = AT_ONCE, faults: Faults = _none
+) -> Generator[Guard]:
+    """As `acquired_place`, for all places of an environment file."""
     with ExitStack() as closing:
-        yield Guard([closing.enter_context(acquired_place(name, say=say, wanted=wanted)) for name in names])
+        yield Guard(
+            [closing.enter_context(acquired_place(name, say=say, wanted=wanted, faults=faults)) for name in names]
+        )
+
+
+def is_ours(name: str) -> bool:
+    """Whether this user has acquired the place. Raises ConfigError if there is no such place, LabError."""
+    with connected() as coordinator:
+        return coordinator.place(name).acquired == user()
+
+
+def acquire(name: str, *, wait_s: float, say: Say) -> None:
+    """Acquire the place for this user, beyond this process. A place that this user has is left so.
+
+    Waits up to `wait_s` for somebody else, or for a resource that an exporter has yet to offer.
+    Raises PlaceHeldError or LabError after that; ConfigError if there is no such place.
+    """
+    _acquire_within(name, wait_s, say, lambda error: isinstance(error, PlaceHeldError) or error.transient)
+
+
+def release(name: str) -> None:
+    """Release the place, if this user has it. Raises LabError."""
+    with connected() as coordinator:
+        if coordinator.place(name).acquired == user():
+            coordinator.release(name)
+
+
+def complete(name: str, *, wait_s: float) -> None:
+    """Acquire a place of ours again whose acquisition was cut off: labgrid names us, but has taken no resource.
+
+    labgrid's coordinator frees what it had taken only when it looks for such resources, and the exporter may have to
+    start anew: this waits up to `wait_s` for both. Call it only while no other program acquires the place. Raises
+    PlaceHeldError if somebody else is faster, LabError.
+    """
+    with connected() as coordinator:
+        place = coordinator.place(name)
+        if place.acquired != user() or place.acquired_resources:
+            return
+        coordinator.release(name)
+    _acquire_within(name, wait_s, _nothing, lambda error: error.transient and not isinstance(error, PlaceHeldError))
+
+
+def _acquire_within(name: str, wait_s: float, say: Say, passes: Callable[[LabError], bool]) -> None:
+    """Acquire the place; an error that `passes` ends it only after `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    told = ""
+    while True:
+        try:
+            with connected() as coordinator:
+                _acquire(coordinator, name)
+        except LabError as error:
+            if not passes(error):
+                raise
+            if time.monotonic() >= deadline:
+                error.add_note(f"it was not free within {wait_s:.0f} s")
+                raise
+            if error.what != told:
+                told = error.what
+                say(f"{error.what}: waiting up to {deadline - time.monotonic():.0f} s")
+            time.sleep(_ACQUIRE_S)
+        else:
+            return
+
+
+def _acquire(coordinator: Coordinator, name: str) -> None:
+    place = coordinator.place(name)
+    if place.acquired == user():
+        return
+    coordinator.check_usable(place)
+    if place.acquired:
+        # Its holder lets us use it, but it would not be ours to switch off and to release in the end.
+        raise PlaceHeldError(name, place.acquired, hint="it is shared with you; a job needs a place of its own")
+    if (missing := coordinator.unmatched(place)) is not None:
+        raise ExporterError(name, missing)
+    try:
+        coordinator.acquire(name)
+    except RefusedError:
+        if coordinator.place(name).acquired != user():  # or another helper of ours was faster
+            raise
