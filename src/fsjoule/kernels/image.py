@@ -63,7 +63,7 @@ def unpacked_kernel(image: bytes, *, memory_base: int | None, name: str) -> tupl
     """File name and content of the unpacked kernel: a vmlinux of x86, or U-Boot's legacy image of an ARM's.
 
     `memory_base` is the start of the board's memory, because a legacy image contains the kernel's address. None if it
-    cannot be unpacked; the image itself boots, too. Raises MissingToolError, LabError.
+    cannot be unpacked; the image itself boots, too. Raises MissingToolError, HostError.
     """
     if _BZIMAGE.fits(image):
         vmlinux = _vmlinux(image)
