@@ -61,8 +61,8 @@ class PoolPlaceHealth:
 
     held: HeldLab
 
-    def faults(self) -> tuple[str, ...]:
-        dead = self.held.faults()
+    def faults(self, part: Part | None = None) -> tuple[str, ...]:
+        dead = self.held.faults(part)
         try:
             return (*dead, *self.held.guard.lacks())
         except LabError as error:
