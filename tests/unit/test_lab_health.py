@@ -22,7 +22,7 @@ from fsjoule.errors import BoardError, LabError, MeterError, Part
 from fsjoule.host.process_ref import ProcessRef, ending, seen
 from fsjoule.lab.meterdriver import ExplainedMeter
 from fsjoule.runs.parallel.worker import PoolPlaceHealth
-from fsjoule.testing import FakeMeter
+from fsjoule.testing import FakeHealth, FakeMeter
 from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord
 from fsjoule.virtual.lab.health import (
     PlaceFaults,
@@ -276,7 +276,7 @@ def test_a_dead_coordinator_is_told_once_by_the_process_of_a_board() -> None:
             raise LabError(f"{dead}: it is not known whether the place 'virtual' is still ours")
 
     def health(*dead_parts: str) -> PoolPlaceHealth:
-        held: Any = SimpleNamespace(guard=Guard(), faults=lambda _part: dead_parts)
+        held: Any = SimpleNamespace(guard=Guard(), faults=FakeHealth([dead_parts]).faults)
         return PoolPlaceHealth(held)
 
     error = BoardError("the console's connection was lost after 0 s")

@@ -29,8 +29,7 @@ from fsjoule.virtual.board.mark_wire import MarkPin, MarkWire
 from fsjoule.virtual.board.orders import MuxControl, OrderQueue, Outlet, OutletActions, claim_control_socket
 from fsjoule.virtual.board.power import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, HostCpu, Qemu
-from fsjoule.virtual.board.usb_cable import UsbCable
-from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk
+from fsjoule.virtual.disks.card import Card, CardPosition, UsbCable, prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
