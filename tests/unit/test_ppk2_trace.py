@@ -234,15 +234,6 @@ def test_an_instrument_file_replaces_the_makers_limits() -> None:
     assert better.offset_w == pytest.approx(1e-5 * 5.0 / np.sqrt(3))
 
 
-def test_an_older_trace_keeps_the_limits_that_it_was_measured_with() -> None:
-    """The settings as they were written until November 2026: in percent, under other names."""
-    older = {"volts_percent": 0.1, "volts_offset": 0.001, "amperes_percent": 0.5, "amperes_offset": 1e-5}
-    found = instrument_of(dataclasses.replace(INFO, settings=INFO.settings | older)).steady(5.0, 0.2)
-    assert found.gain == pytest.approx(np.hypot(1e-3, 5e-3) / np.sqrt(3))
-    assert found.bus_rounding_w == pytest.approx(0.001 * 0.2 / np.sqrt(3))
-    assert found.offset_w == pytest.approx(1e-5 * 5.0 / np.sqrt(3))
-
-
 @pytest.mark.parametrize(("current", "resolution"), [(10e-6, 0.2e-6), (1e-3, 5e-6), (0.2, 1e-3), (0.0, 0.2e-6)])
 def test_the_resolution_is_that_of_the_range(current: float, resolution: float) -> None:
     assert instrument_of(INFO).steady(3.0, current).offset_w == pytest.approx(resolution * 3.0 / np.sqrt(3))

@@ -27,8 +27,6 @@ AMPERES_STEP: Final = "amperes_step"
 WATTS_STEP: Final = "watts_step"
 RESISTOR_SHARE: Final = "resistor_share"
 
-# Of every chip, until November 2026: such infos do not say it.
-_OFFSET_AT_V: Final = 12.0
 _SQRT3: Final = math.sqrt(3)
 
 
@@ -47,7 +45,7 @@ def steady_errors(told: Mapping[str, float], volts: float, amperes: float) -> St
 
     The offset of the voltage counts as rounding of the bus, as it weighs with the current.
     """
-    change_v = volts - told.get(OFFSET_AT_V, _OFFSET_AT_V)
+    change_v = volts - told.get(OFFSET_AT_V, 0.0)
     offset_a = math.hypot(told[AMPERES_OFFSET], told.get(AMPERES_PER_VOLT, 0.0) * change_v)
     return SteadyErrors(
         shunt_rounding_w=math.hypot(told.get(AMPERES_STEP, 0.0) * volts, told.get(WATTS_STEP, 0.0)) / 2 / _SQRT3,
