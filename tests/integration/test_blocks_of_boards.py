@@ -12,7 +12,7 @@ import pytest
 
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts
-from fsjoule.lab import read_environment, wanted_place
+from fsjoule.lab import place_request, read_environment
 from fsjoule.model import Measurement, Plan, Run, RunStatus
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import run_pairs
@@ -60,7 +60,7 @@ class Scene:
 
 @contextmanager
 def places(run: Run, results: Path, *, boards: int = 2, kept: tuple[Measurement, ...] = ()) -> Generator[Scene]:
-    environment = read_environment(PROJECT / "env" / "virtual.yaml", wanted_place("soc=imx6ul", None, None))
+    environment = read_environment(PROJECT / "env" / "virtual.yaml", place_request("soc=imx6ul", None, None))
     choice = choose(
         BenchOptions(
             suite="quick",

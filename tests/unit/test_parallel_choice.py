@@ -20,7 +20,7 @@ from fsjoule.errors import (
     PlaceHeldError,
     PlaceLostError,
 )
-from fsjoule.lab import read_environment, wanted_place
+from fsjoule.lab import place_request, read_environment
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.request import RunRequest, choose
@@ -33,7 +33,7 @@ def chosen(
 ) -> RunRequest:
     return choose(
         BenchOptions(suite="quick", fs="ext4", repeat=1, results=Path("results"), seed=1, boards=boards),
-        read_environment(ENVIRONMENTS / environment, wanted_place(tags, wait, None)),
+        read_environment(ENVIRONMENTS / environment, place_request(tags, wait, None)),
         pair=("6.1", "6.12"),
     )
 

@@ -100,13 +100,13 @@ def advise(asked: AdviseOptions) -> None:
         refuse("RUNS are answered from as they are, without", given_options(asked, _Measuring), hint=hint)
         evidence = _recorded(asked.runs, asked.kernel, asked.storage, asked.fs)
     else:
-        from fsjoule.lab import read_environment, wanted_place
+        from fsjoule.lab import place_request, read_environment
         from fsjoule.runs.advise import answered, question
 
         about = question(
             name,
             usage,
-            read_environment(asked.lg_env or guest_time_board(), wanted_place(None, asked.wait, None)),
+            read_environment(asked.lg_env or guest_time_board(), place_request(None, asked.wait, None)),
             filesystems=asked.fs,
             kernel=asked.kernel or DEFAULT_KERNEL,
             storage=asked.storage,

@@ -90,8 +90,8 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import BisectRequest
 
-    wanted = asked.wanted()
-    environments = tuple(read_environment(each, wanted) for each in asked.lg_env or [guest_time_board()])
+    place = asked.place_request()
+    environments = tuple(read_environment(each, place) for each in asked.lg_env or [guest_time_board()])
     state = run(
         BisectRequest(
             environment=environments[0],

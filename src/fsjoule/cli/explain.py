@@ -105,7 +105,7 @@ def _measured(asked: ExplainOptions, lg_env: Path) -> tuple[LoadedRun, tuple[Exp
     from fsjoule.runs.explain import explain_measured
     from fsjoule.runs.request import choose
 
-    environment = read_environment(lg_env, asked.wanted())
+    environment = read_environment(lg_env, asked.place_request())
     options = BenchOptions(
         suite=asked.suite,
         fs=joined(asked.fs),

@@ -168,7 +168,7 @@ def _measured(names: tuple[str, str], tree: Path | None, lg_env: Path, asked: Ga
     from fsjoule.runs.request import check_profiled, choose
 
     signals = signals_of(os.environ, progress)
-    environment = read_environment(lg_env, asked.wanted())
+    environment = read_environment(lg_env, asked.place_request())
     options = BenchOptions(
         fs=joined(asked.fs) or FILESYSTEMS,
         suite=asked.suite or SUITE,

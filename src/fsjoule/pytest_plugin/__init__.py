@@ -168,7 +168,7 @@ def _asked(config: pytest.Config, file: str) -> tuple[lab.EnvironmentFile, RunRe
     from fsjoule.runs.request import choose
 
     option = options_of(config)
-    environment = lab.read_environment(Path(file), option.wanted())
+    environment = lab.read_environment(Path(file), option.place_request())
     request = choose(option, environment)
     if request.resumed is not None and not request.pooled:
         environment = request.resumed.where_it_began(environment)

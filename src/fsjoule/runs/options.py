@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from fsjoule.lab.reservation import Wanted
+    from fsjoule.lab.reservation import PlaceRequest
 
 DEFAULT_SUITE: Final = "quick"
 DEFAULT_KERNEL: Final = "6.1"
@@ -104,11 +104,11 @@ class PlaceOptions:
         "N", "who waits with the highest priority gets a place first (default: 0)", parse=float
     )
 
-    def wanted(self) -> Wanted:
+    def place_request(self) -> PlaceRequest:
         """The place, as the lab takes it. Raises ConfigError."""
-        from fsjoule.lab import wanted_place  # noqa: PLC0415 - help must not wait for labgrid
+        from fsjoule.lab import place_request  # noqa: PLC0415 - help must not wait for labgrid
 
-        return wanted_place(self.place_tag, self.wait, self.priority)
+        return place_request(self.place_tag, self.wait, self.priority)
 
 
 @dataclass(frozen=True, kw_only=True)
