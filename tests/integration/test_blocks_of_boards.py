@@ -12,7 +12,7 @@ import pytest
 
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts
-from fsjoule.lab import read_environment, wanted_place
+from fsjoule.lab import place_request, read_environment
 from fsjoule.model import Measurement, Plan, Run, RunStatus
 from fsjoule.runs.pairs import run_pairs
 from fsjoule.runs.parallel.bench import PoolBench
@@ -59,7 +59,7 @@ class Scene:
 
 @contextmanager
 def places(run: Run, results: Path, *, boards: int = 2, kept: tuple[Measurement, ...] = ()) -> Generator[Scene]:
-    environment = read_environment(PROJECT / "env" / "virtual.yaml", wanted_place("soc=imx6ul", None, None))
+    environment = read_environment(PROJECT / "env" / "virtual.yaml", place_request("soc=imx6ul", None, None))
     choice = choose(
         suite_name="quick",
         filesystems="ext4",

@@ -20,7 +20,7 @@ from fsjoule.errors import (
     PlaceHeldError,
     PlaceLostError,
 )
-from fsjoule.lab import read_environment, wanted_place
+from fsjoule.lab import place_request, read_environment
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.request import RunRequest, choose
 
@@ -38,7 +38,7 @@ def chosen(
         provision=None,
         results=Path("results"),
         seed=1,
-        environment=read_environment(ENVIRONMENTS / environment, wanted_place(tags, wait, None)),
+        environment=read_environment(ENVIRONMENTS / environment, place_request(tags, wait, None)),
         boards=boards,
     )
 

@@ -15,7 +15,7 @@ from traces import INFO, trace_of
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, InstrumentError, LabError, ResultError
-from fsjoule.lab import EnvironmentFile, Wanted, wanted_place
+from fsjoule.lab import EnvironmentFile, PlaceRequest, place_request
 from fsjoule.model import BoardFacts, Exporter, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.runs.request import choose_resumed
 from fsjoule.runs.resume import Resumed, resume
@@ -191,10 +191,10 @@ def test_another_place_is_refused_with_what_differs(aborted: Path) -> None:
     moved = dataclasses.replace(LAB, coordinator="elsewhere:1", user="b@c", meter=None)
     resumed.check_lab(moved, said.append)
     # Tags choose no other place than the run's.
-    pool = EnvironmentFile(Path("board.yaml"), PROFILE, None, wanted=wanted_place("soc=imx6ul", "1h", None))
+    pool = EnvironmentFile(Path("board.yaml"), PROFILE, None, wanted=place_request("soc=imx6ul", "1h", None))
     assert resumed.where_it_began(pool).wanted.tags == (("soc", "imx6ul"), ("name", "virtual"))
     assert resumed.where_it_began(pool).wanted.wait_s == 3600
-    named = dataclasses.replace(pool, wanted=Wanted())
+    named = dataclasses.replace(pool, wanted=PlaceRequest())
     assert resumed.where_it_began(named) == named
     assert not said
     for now, words in (

@@ -126,13 +126,13 @@ def advise(
         refuse("RUNS are answered from as they are, without", given, hint="leave RUNS out to measure what is missing")
         found = _recorded(runs, kernel, storage, fs)
     else:
-        from fsjoule.lab import read_environment, wanted_place
+        from fsjoule.lab import place_request, read_environment
         from fsjoule.runs.advise import answered, question
 
         asked = question(
             name,
             usage,
-            read_environment(lg_env or guest_time_board(), wanted_place(None, wait, None)),
+            read_environment(lg_env or guest_time_board(), place_request(None, wait, None)),
             filesystems=fs,
             kernel=kernel or DEFAULT_KERNEL,
             storage=storage,

@@ -146,12 +146,12 @@ def bisect(
     if lacking := [name for name, value in missing.items() if not value]:
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert tree is not None
-    from fsjoule.lab import read_environment, wanted_place
+    from fsjoule.lab import place_request, read_environment
     from fsjoule.report.verdict_views import BisectionView
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import BisectRequest
 
-    wanted = wanted_place(place_tag, wait, priority)
+    wanted = place_request(place_tag, wait, priority)
     environments = tuple(read_environment(each, wanted) for each in lg_env or [guest_time_board()])
     found = run(
         BisectRequest(

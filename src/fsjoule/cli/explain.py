@@ -105,11 +105,11 @@ def explain(
         kernels = (baseline, candidate)
         found = explain_run(loaded, *kernels, filesystems=listed(fs), select=select)
     else:
-        from fsjoule.lab import read_environment, wanted_place
+        from fsjoule.lab import place_request, read_environment
         from fsjoule.runs.explain import explain_measured
         from fsjoule.runs.request import choose
 
-        environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
+        environment = read_environment(lg_env, place_request(place_tag, wait, priority))
         drawn = secrets.randbits(32) if seed is None else seed
         choice = choose(
             suite_name=suite or _SUITE,

@@ -190,12 +190,12 @@ def gate(
         refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
         from fsjoule.ci.lava.signals import signals_of
         from fsjoule.kernels import kernel_choices
-        from fsjoule.lab import check_places, read_environment, wanted_place
+        from fsjoule.lab import check_places, place_request, read_environment
         from fsjoule.runs.gate import Sides, build_sides, gate_measured
 
         signals = signals_of(os.environ, progress)
         drawn = secrets.randbits(32) if seed is None else seed
-        environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
+        environment = read_environment(lg_env, place_request(place_tag, wait, priority))
         options = MeasureOptions(
             environment,
             joined(fs) or FILESYSTEMS,

@@ -169,7 +169,7 @@ def _asked(config: pytest.Config, file: str) -> tuple[lab.EnvironmentFile, RunRe
     from fsjoule import lab
 
     option = options_of(config)
-    environment = lab.read_environment(Path(file), lab.wanted_place(option.place_tag, option.wait, option.priority))
+    environment = lab.read_environment(Path(file), lab.place_request(option.place_tag, option.wait, option.priority))
     request = _request(option, environment)
     if request.resumed is not None and not request.pooled:
         environment = request.resumed.where_it_began(environment)
