@@ -282,12 +282,12 @@ def _confirm(
 ) -> list[Again]:
     if environment is None:
         raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
-    from fsjoule.lab import place_request, read_environment
+    from fsjoule.lab import read_environment, wanted_place
     from fsjoule.model.labels import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
     from fsjoule.statistics.policy import read_policy
 
-    board = read_environment(environment, place_request(*place))
+    board = read_environment(environment, wanted_place(*place))
     fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain, boards)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
