@@ -215,8 +215,8 @@ def test_the_truth_is_within_twice_the_uncertainty(source: bool) -> None:
         true_a = rng.uniform(0.06, 0.2) + rng.uniform(0.02, 0.3) * busy
         nordics = instrument_of(info, MarkSource.RISING)
         assert isinstance(nordics, Ppk2)
-        read_a = true_a * (1 + rng.uniform(-1, 1) * nordics.told[AMPERES_SHARE]) + rng.uniform(-1, 1) * 1e-3
-        true_v = VOLTS * (1 + rng.uniform(-1, 1) * nordics.told[VOLTS_SHARE])
+        read_a = true_a * (1 + rng.uniform(-1, 1) * nordics.limits[AMPERES_SHARE]) + rng.uniform(-1, 1) * 1e-3
+        true_v = VOLTS * (1 + rng.uniform(-1, 1) * nordics.limits[VOLTS_SHARE])
         trace = dataclasses.replace(_fed(_encoded(np.maximum(read_a, 0))).take(), info=info)
         at_us = trace.times_us[0] + edge_s * 1e6
         idle = Window(float(trace.times_us[0]), float(trace.times_us[0]) + 140_000)

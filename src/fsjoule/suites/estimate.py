@@ -89,8 +89,8 @@ def learned(runs: Iterable[tuple[Run, Sequence[Measurement]]]) -> BoardRates:
         around.append(max(0.0, spent_s - sum(m.duration_s or 0.0 for m in measurements)) / len(measurements))
     guess = BoardRates()
     return BoardRates(
-        mib_per_s={key: fmean(found) for key, found in speeds.items()},
-        timed_s={key: fmean(found) for key, found in times.items()},
+        mib_per_s={key: fmean(values) for key, values in speeds.items()},
+        timed_s={key: fmean(values) for key, values in times.items()},
         boot_s=fmean(boots) if boots else guess.boot_s,
         around_s=fmean(around) if around else guess.around_s,
         power_w=fmean(watts) if watts else guess.power_w,
@@ -136,11 +136,11 @@ class Pace:
 
     def note(self, number: int, seconds: float, booting_s: float) -> None:
         """Entry `number` was stored, `seconds` after the one before; `booting_s` of them were boots of the board."""
-        found = next((i for i, entry in enumerate(self.entries) if entry.number == number), None)
-        if found is None:
+        at = next((i for i, entry in enumerate(self.entries) if entry.number == number), None)
+        if at is None:
             return
-        entry, working_s = self.entries[found], max(0.0, seconds - booting_s)
-        self._done, self._noted = found + 1, self._noted + 1
+        entry, working_s = self.entries[at], max(0.0, seconds - booting_s)
+        self._done, self._noted = at + 1, self._noted + 1
         for key in ((entry.workload, entry.storage), (entry.workload, entry.storage, entry.filesystem)):
             self._like.setdefault(key, []).append(working_s)
         self._took_s += working_s

@@ -43,7 +43,7 @@ class Ppk2(Stated):
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """See `InstrumentErrors`."""
         offset_a = next(limit for least, limit in _RESOLUTION_A if amperes >= least)
-        return steady_errors({**self.told, AMPERES_OFFSET: offset_a}, volts, amperes)
+        return steady_errors({**self.limits, AMPERES_OFFSET: offset_a}, volts, amperes)
 
 
 def errors(info: PlainInfo, marks: MarkSource) -> InstrumentErrors:
