@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from fsjoule.cli.common import Budget, Filesystems, Select, Storages, guest_time_board, joined, progress
+from fsjoule.cli.common import Budget, Filesystems, Select, Storages, guest_time_board, joined
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.options import AnswerOptions, BoardsOptions, argument, file_option, with_options
 from fsjoule.cli.outputs import outputs
@@ -118,7 +118,6 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
             scan=_at_least(asked.scan, "--scan", 0),
             explained=asked.explain,
             jobs=_at_least(asked.jobs, "--jobs", 1),
-            say=progress,
         )
     )
     shown.show(BisectionView(state, partial(_why, state), asked.everything, asked.wide), answers=True)

@@ -288,7 +288,7 @@ def _confirm(
     from fsjoule.statistics.policy import read_policy
 
     board = read_environment(environment, place_request(*place))
-    fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain, boards)
+    fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), explain, boards)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured again: {reason}")
