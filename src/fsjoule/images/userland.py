@@ -102,7 +102,7 @@ def _build(folder: Path, recipe: Recipe) -> None:
         architecture=recipe.architecture,
         log=log,
         timeout_s=_TIMEOUT_S,
-        keep_archives=True,
+        keep_archives=True,  # only their file names tell the unpacked versions
     )
     archives = tree / "var" / "cache" / "apt" / "archives"
     unpacked = dict(_name_and_version(file) for file in sorted(archives.glob("*.deb")))
