@@ -147,7 +147,7 @@ def bisect(
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert tree is not None
     from fsjoule.lab import read_environment, wanted_place
-    from fsjoule.report.verdict_views import BisectionView
+    from fsjoule.report.bisection.view import BisectionView
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import BisectRequest
 
@@ -210,14 +210,14 @@ def show(
 
     Example: fsjoule bisect show bisection --all
     """
-    from fsjoule.report.verdict_views import BisectionView
+    from fsjoule.report.bisection.view import BisectionView
     from fsjoule.store.bisection import read_bisection
     from fsjoule.verdicts.bisection.state import BisectionState
 
     shown = outputs(form, printed={"json": json_output}, files={"page": html, "markdown": markdown})
     found = BisectionState.of(read_bisection(state))
     if git:
-        from fsjoule.report.bisection.document import git_log
+        from fsjoule.report.bisection.view import git_log
 
         typer.echo(git_log(found), nl=False)
         return

@@ -93,7 +93,7 @@ def compare(
             sources.side(text, where, wanted or tuple(Metric), within=within) for text in (baseline, candidate or LAST)
         ]
     compared = compare_sides(sides[0], sides[1], limits.criteria(), metrics=wanted, across_boards=across_boards)
-    from fsjoule.report.verdict_views import ComparisonView
+    from fsjoule.report.comparison import ComparisonView
 
     view = ComparisonView(compared, only_changes, everything, wide, partial(_explained, compared))
     shown.show(view)
@@ -125,7 +125,7 @@ class ComparisonLimits:
 
 
 def _write_chart(compared: Compared, file: Path) -> None:
-    from fsjoule.report.comparison.words import sides
+    from fsjoule.report.comparison import sides
     from fsjoule.report.forest_chart import forest_chart
 
     title = f"Change, {sides(compared.baseline, compared.candidate)}"

@@ -231,7 +231,7 @@ def gate(
         )
         if signals is not None:
             signals.judged(gated)
-    from fsjoule.report.verdict_views import GateView
+    from fsjoule.report.gate import GateView
 
     checkout = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
     view = GateView(gated, checkout, everything, wide)
