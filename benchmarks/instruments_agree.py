@@ -32,17 +32,21 @@ import numpy.typing as npt
 from fsjoule.errors import FsjouleError
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
+from fsjoule.lab.environment import read_environment
 from fsjoule.meter.energy import energy
+from fsjoule.meter.instruments import INSTRUMENTS as KINDS
 from fsjoule.model import Mark, Trace, Window
 from fsjoule.store.reader import load_run
 from fsjoule.store.traces import read_trace
 
 Floats = npt.NDArray[np.float64]
 
-# The environment file of each, its lab and that lab's board.
+# The environment file of each. The PPK2 has a board of its own.
+_PPK2: Final = "ppk2"
 INSTRUMENTS: Final = {
-    "ppk2": ("virtual-ppk2", "ppk2"),
-    **dict.fromkeys(("iio", "joulescope", "powercap", "scpi"), ("virtual-instruments", "instruments")),
+    name: "virtual-ppk2" if name == _PPK2 else "virtual-instrument"
+    for name, row in KINDS.items()
+    if row.emulator_module
 }
 # Boot, mkfs, mount, unmount and both writes: windows of one second to ten.
 _WORDS: Final = (
@@ -131,8 +135,7 @@ def _recorded(lab: str, path: Path) -> Generator[None]:
             recorder.wait(_SHORT_S)
 
 
-def _bench(name: str, results: Path, words: Sequence[str]) -> Path:
-    environment = project_dir() / "env" / f"virtual-{name}.yaml"
+def _bench(environment: Path, results: Path, words: Sequence[str]) -> Path:
     command = [sys.executable, "-m", "pytest", "tests/bench", "-q", "--lg-env", str(environment)]
     # A measurement may be invalid, and then the bench ends with 1: its trace counts all the same.
     process.run([*command, "--results", str(results), *words], cwd=project_dir(), timeout_s=_BENCH_S, check=False)
@@ -244,12 +247,16 @@ def main() -> None:
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="instruments-agree-") as temporary:
         for name in chosen.only.split(","):
-            lab, board = INSTRUMENTS[name]
+            os.environ["LG_INSTRUMENT"] = name  # the environment file takes it from there
+            environment = read_environment(project_dir() / "env" / f"{INSTRUMENTS[name]}.yaml")
+            assert environment.virtual_lab is not None
+            assert environment.virtual_board is not None
             folder = (chosen.keep or Path(temporary)) / name
             folder.mkdir(parents=True)
             began_s, recording = time.monotonic(), folder / "meter.parquet"
-            with _lab(lab, board), _recorded(lab, recording):
-                run = _bench(name, folder / "runs", words)
+            lab = environment.virtual_lab
+            with _lab(lab, environment.virtual_board), _recorded(lab, recording):
+                run = _bench(environment.path, folder / "runs", words)
             results.append(compare(name, run, read_trace(recording)))
             results[-1].seconds = time.monotonic() - began_s
             print(f"{name}: {results[-1].figures()}", file=sys.stderr, flush=True)

@@ -4,15 +4,17 @@
 
     FsjouleError              what happened, to what, what to do next
      +- ConfigError           the user's input: file, line, value, what would be right (exit code 2)
-     +- LabError              the lab's fault, `transient` or not (exit code 4); `part` is the lab's part that failed
-     |   +- MissingToolError  a program is not installed; names the package
-     |   +- BoardError        the board hung, panicked or gave no login; carries the console's last lines
-     |   +- MeterError        the meter is silent, unplugged or speaks another version
-     |   |   +- InstrumentError another meter measures than the run's, or it has other settings; ends the run
-     |   +- ExporterError     no exporter offers a resource of the place
-     |   +- PlaceHeldError    somebody else holds the place
-     |   +- PlaceLostError    the place was taken away during the run; ends the run
-     |   +- StorageError      a result could not be stored; ends the run
+     +- InfrastructureError   neither the user's nor the kernel's fault, `transient` or not (exit code 4)
+     |   +- HostError         this computer's: a program fails, a limit is reached, an archive is away
+     |   |   +- MissingToolError  a program is not installed; names the package (exit code 2)
+     |   |   +- StorageError      the disk is full or cannot be written; ends the run
+     |   +- LabError          the lab's; `part` is the lab's part that failed
+     |       +- BoardError        the board hung, panicked or gave no login; carries the console's last lines
+     |       +- MeterError        the meter is silent, unplugged or speaks another version
+     |       |   +- InstrumentError another meter measures than the run's, or it has other settings; ends the run
+     |       +- ExporterError     no exporter offers a resource of the place
+     |       +- PlaceHeldError    somebody else holds the place
+     |       +- PlaceLostError    the place was taken away during the run; ends the run
      +- KernelBuildError      a kernel's source does not build (exit code 6)
      +- MeasurementInvalid    measured, but invalid (exit code 5)
      +- ResultError           a run, here or in an object store, is missing, damaged or of another schema (exit code 2)
@@ -107,23 +109,34 @@ class Part(StrEnum):
     LAB = "lab"
 
 
-class LabError(FsjouleError):
-    """The lab's fault. A `transient` fault may pass on a second try; others need a person.
+class InfrastructureError(FsjouleError):
+    """This computer or the lab failed. A `transient` fault may pass on a second try; others need a person.
 
     After a fault with `ends_run` the run measures nothing more, because every further entry would fail too.
-    `part` is the part of the place that has certainly failed; None if a kernel, a card or a setting of the user's may
-    be why.
+    `part` is the part of the place that has certainly failed; None if it is this computer, or if a kernel, a card or a
+    setting of the user's may be why.
     """
 
     exit_code = 4
     ends_run = False
     part: Part | None = None
 
+    def __init__(self, what: str, *, transient: bool = False, hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.transient = transient
+
+
+class HostError(InfrastructureError):
+    """This computer's fault: a program fails or takes too long, a limit is reached, an archive cannot be reached."""
+
+
+class LabError(InfrastructureError):
+    """The lab's fault."""
+
     def __init__(
         self, what: str, *, transient: bool = False, hint: str | None = None, part: Part | None = None
     ) -> None:
-        super().__init__(what, hint=hint)
-        self.transient = transient
+        super().__init__(what, transient=transient, hint=hint)
         if part is not None:
             self.part = part
 
@@ -134,8 +147,8 @@ class LabError(FsjouleError):
             self.part = Part.LAB
 
 
-class MissingToolError(LabError):
-    """A program is not installed. A second try would not find it either, so it is not the lab's exit code."""
+class MissingToolError(HostError):
+    """A program is not installed. A second try would not find it either: the user installs it."""
 
     exit_code = ConfigError.exit_code
 
@@ -194,7 +207,7 @@ class InstrumentError(MeterError):
     part = None
 
 
-class StorageError(LabError):
+class StorageError(HostError):
     """A result could not be stored: the disk is full or cannot be written. Earlier results are whole."""
 
     ends_run = True

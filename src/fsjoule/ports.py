@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from fsjoule.errors import Part
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
 
@@ -153,8 +154,11 @@ class Meter(Protocol):
 class LabHealth(Protocol):
     """Knows which parts of the lab have failed, as the cause of an error or before one shows."""
 
-    def faults(self) -> tuple[str, ...]:
-        """What the board needs and its lab has lost, in words; empty if it has all."""
+    def faults(self, part: Part | None = None) -> tuple[str, ...]:
+        """What the board needs and its lab has lost, in words; empty if it has all.
+
+        With POWER or METER only what keeps the outlet from switching, or the meter silent.
+        """
         ...
 
 

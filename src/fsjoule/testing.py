@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
-from fsjoule.errors import BoardError, LabError, MeterError, PlaceLostError
+from fsjoule.errors import BoardError, LabError, MeterError, Part, PlaceLostError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
 from fsjoule.ports import Command, CommandResult, Cut, LikelyBoots
@@ -40,7 +40,7 @@ class FakeHealth:
 
     answers: list[tuple[str, ...]]
 
-    def faults(self) -> tuple[str, ...]:
+    def faults(self, part: Part | None = None) -> tuple[str, ...]:  # noqa: ARG002
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 

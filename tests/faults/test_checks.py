@@ -41,7 +41,7 @@ place 'virtual' released
 ==================================== ERRORS ====================================
 _____________ ERROR at setup of test_measurement[04-r1-ext4-mkfs] ______________
 
-self = <fsjoule.lab.place.HeldPlace object at 0x7fc2640da1d0>
+self = <fsjoule.lab.lease.Lease object at 0x7fc2640da1d0>
 
         raise LabError(f"the lab's {kind} (process 17) was stopped; the cache cannot be written; No space left")
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.host.apt import debian_archive
 
@@ -30,7 +30,7 @@ _NEEDED: Final = (
 
 
 def fastboot_u_boot(folder: Path) -> Path:
-    """SPL and U-Boot in one file; FSJOULE_U_BOOT names a finished one. Raises LabError if it cannot be built."""
+    """SPL and U-Boot in one file; FSJOULE_U_BOOT names a finished one. Raises HostError if it cannot be built."""
     if finished := os.environ.get("FSJOULE_U_BOOT"):
         return Path(finished)
     (folder / "lists" / "partial").mkdir(parents=True)
@@ -55,7 +55,7 @@ def fastboot_u_boot(folder: Path) -> Path:
             config.write(_OPTIONS)
         process.run([*make, "olddefconfig"], cwd=source, timeout_s=_TIMEOUT_S, env=env)
         process.run([*make, f"-j{os.cpu_count()}"], cwd=source, timeout_s=_TIMEOUT_S, env=env)
-    except LabError as error:
+    except HostError as error:
         error.hint = _NEEDED
         raise
     return made / _LOADER

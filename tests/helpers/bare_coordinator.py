@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsjoule.errors import LabError
+from fsjoule.errors import InfrastructureError
 from fsjoule.host import process
 from fsjoule.lab.coordinator import connected
 from fsjoule.virtual.lab.services import beside_python
@@ -77,7 +77,7 @@ def within(done: Callable[[], bool], why: Callable[[], object] = lambda: "") -> 
         try:
             if done():
                 return
-        except LabError:
+        except InfrastructureError:
             if time.monotonic() >= deadline:
                 raise
         assert time.monotonic() < deadline, why()

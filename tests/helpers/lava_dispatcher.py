@@ -117,7 +117,7 @@ class Dispatcher:
         return [*start, f"PATH={_PATH}", f"PYTHONPATH={self.modules}"]
 
     def check(self, device: str, job: str) -> None:
-        """Check both strictly, as a server does with what is submitted to it. Raises LabError with what is wrong."""
+        """Check both strictly, as a server does with what is submitted to it. Raises HostError with what is wrong."""
         given = json.dumps({"device": yaml.safe_load(device), "job": yaml.safe_load(job)})
         self._python(_CHECK, given)
 
@@ -138,7 +138,7 @@ class Dispatcher:
 
 @contextmanager
 def dispatcher() -> Generator[Dispatcher]:
-    """The dispatcher of the cache, fetched if it is not there. Raises LabError."""
+    """The dispatcher of the cache, fetched if it is not there. Raises HostError."""
     key = cache_key({"packages": PACKAGES, "suite": SUITE})
     root = build_once("packages", "lava", key, unpack, progress=print, root=cache_folder("lava"))
     with home():
@@ -201,7 +201,7 @@ def archive() -> DebianArchive:
 
 
 def unpack(folder: Path, packages: Sequence[str] = PACKAGES) -> None:
-    """Fetch packages and unpack them into a folder. Raises LabError."""
+    """Fetch packages and unpack them into a folder. Raises HostError."""
     work = folder / "work"
     architecture = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
     apt = PrivateApt(work / "apt", archive=archive(), architecture=architecture)

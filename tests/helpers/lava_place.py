@@ -49,7 +49,7 @@ class LavaPlace:
         return done.stdout.decode()
 
     def told(self, *words: str, **variables: str) -> str:
-        """What `fsjoule lava` tells on stderr. Raises LabError with it if it fails."""
+        """What `fsjoule lava` tells on stderr. Raises HostError with it if it fails."""
         done = process.run([FSJOULE, "lava", *words], timeout_s=LIMIT_S, env=self.environment | variables)
         return done.stderr.decode()
 

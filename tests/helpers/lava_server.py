@@ -80,7 +80,7 @@ class Server:
     token: str = _SECRET
 
     def manage(self, *words: str) -> str:
-        """`lava-server manage`. Raises LabError."""
+        """`lava-server manage`. Raises HostError."""
         done = process.run([*self.inside, "lava-server", "manage", *words], timeout_s=_LIMIT_S)
         return done.stdout.decode()
 
@@ -166,7 +166,7 @@ class Server:
 
 @contextmanager
 def server(folder: Path) -> Generator[Server]:
-    """A server with a scheduler and a worker, named WORKER, below `folder`. All ends with the body. Raises LabError.
+    """A server with a scheduler and a worker, named WORKER, below `folder`. All ends with the body. Raises HostError.
 
     The system is fetched if the cache does not have it.
     """

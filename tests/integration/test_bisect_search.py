@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from bisections import COMMITS, Bisection, asked, figures
 
-from fsjoule.errors import ConfigError, LabError, StorageError
+from fsjoule.errors import ConfigError, HostError, LabError, StorageError
 from fsjoule.report.bisection.view import BisectionView
 from fsjoule.report.bisection.words import facts
 from fsjoule.runs.bisect.question import check_budget
@@ -156,7 +156,7 @@ def test_a_line_that_was_cut_short_is_measured_again_and_counted_once(tmp_path: 
 def test_two_processes_do_not_write_one_log(tmp_path: Path) -> None:
     with (
         bisection_log(tmp_path),
-        pytest.raises(LabError, match="another process works on the bisection"),
+        pytest.raises(HostError, match="another process works on the bisection"),
         bisection_log(tmp_path),
     ):
         raise AssertionError

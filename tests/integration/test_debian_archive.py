@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host.apt import DebianArchive
 
 # What apt 2.6 said of such a mirror in November 2026.
@@ -51,11 +51,11 @@ def _fetch(archive: DebianArchive, *bad: str, text: str = OUT_OF_STEP) -> tuple[
     def attempt(source: DebianArchive) -> None:
         tried.append(source.suite)
         if source.suite in bad:
-            raise LabError(text, transient=True)
+            raise HostError(text, transient=True)
 
     try:
         archive.fetch(attempt, said.append)
-    except LabError as error:
+    except HostError as error:
         said.append(str(error))
     return tried, said
 

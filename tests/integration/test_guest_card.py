@@ -14,9 +14,9 @@ from virtual_board import board_config
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.model import MIB
+from fsjoule.virtual.board.boot_partition import prepare_card
 from fsjoule.virtual.board.config import Boot, GuestTimeConfig
 from fsjoule.virtual.board.guest import Guest
-from fsjoule.virtual.board.guest_boot import prepare_card
 from fsjoule.virtual.board.mailbox import SIZE_BYTES
 
 EXTLINUX = """\

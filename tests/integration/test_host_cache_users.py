@@ -15,7 +15,7 @@ from cache_damage import built, in_memory
 from command_line import PROGRAM, CommandLine, command_line
 from unprivileged import run_unprivileged
 
-from fsjoule.errors import LabError, StorageError
+from fsjoule.errors import HostError, StorageError
 from fsjoule.host import process
 from fsjoule.host.cache import locks
 from fsjoule.host.cache.stages import build_once, cached, clean, damage, drop
@@ -64,7 +64,7 @@ def test_what_another_process_uses_is_kept_and_the_rest_removed(run: CommandLine
     built(root, "kernel", [])
     with user(root):
         cleaned = run("image", "clean")
-        assert cleaned.code == LabError.exit_code
+        assert cleaned.code == HostError.exit_code
         assert "kept card a: another process uses it" in cleaned.err
         assert [(each.stage, each.damage) for each in cached(root)] == [("card", None)]
     assert run("image", "clean").code == 0
@@ -119,7 +119,7 @@ for _ in range(8):
     builders = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(5)]
     try:
         while any(builder.poll() is None for builder in builders):
-            with suppress(LabError):  # it is used right now
+            with suppress(HostError):  # it is used right now
                 clean(cached(memory), progress=lambda _line: None)
         said = [builder.communicate()[0].decode() for builder in builders]
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host.process import run_watched
 
 # A program that starts another one, as make and mmdebstrap do; SIGTERM ends the first only.
@@ -88,7 +88,7 @@ def test_a_build_that_is_killed_as_soon_as_it_runs_leaves_no_process(tmp_path: P
 
 
 def test_a_build_that_takes_too_long_leaves_no_process(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="took longer than 2 s"):
+    with pytest.raises(HostError, match="took longer than 2 s"):
         run_watched(
             ["sh", "-c", PROGRAM], log=tmp_path / "log", timeout_s=2.0, how_far=str, progress=print, cwd=tmp_path
         )

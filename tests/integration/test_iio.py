@@ -22,9 +22,9 @@ from fsjoule.model import MarkSource, PlainTrace, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile, Shunt
 from fsjoule.model.meter import READ_S, TURN_S
 from fsjoule.store.traces import read_trace
-from fsjoule.virtual.instruments.iio import Device, Iiod, iiod, ina226, ina228
+from fsjoule.virtual.instruments.iio import Iiod, IioDevice, iiod, ina226, ina228
 
-SENSOR = Device("iio:device7", "bmp280", {"temp": {"input": "25000"}})
+SENSOR = IioDevice("iio:device7", "bmp280", {"temp": {"input": "25000"}})
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def test_an_instrument_file_knows_better() -> None:
 
 def test_without_its_accuracy_nothing_is_measured() -> None:
     channels = {"voltage0": {"raw": "5000", "scale": "1"}, "current0": {"raw": "250", "offset": "10", "scale": "1"}}
-    with iiod(Device("iio:device0", "heliometer", channels, {"sampling_frequency": "200"})) as server:
+    with iiod(IioDevice("iio:device0", "heliometer", channels, {"sampling_frequency": "200"})) as server:
         with pytest.raises(ConfigError, match="nothing is known of the accuracy of heliometer iio:device0") as caught:
             IioMeter(server.uri)
         assert "heliometer_iio_device0_SIM-IIO-1.toml" in (caught.value.hint or "")

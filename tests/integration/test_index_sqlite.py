@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from index_runs import write_run
 
-from fsjoule.errors import ConfigError, LabError, ResultError
+from fsjoule.errors import ConfigError, HostError, ResultError
 from fsjoule.store.index.database import index_url, open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import stats
@@ -77,7 +77,7 @@ def test_an_index_that_somebody_else_keeps_writing_is_busy(tmp_path: Path) -> No
     holder = sqlite3.connect(file, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with open_index(f"sqlite:///{file}?timeout=0.1") as index:
-        with pytest.raises(LabError, match=r"held by another process for 0\.1 s") as caught:
+        with pytest.raises(HostError, match=r"held by another process for 0\.1 s") as caught:
             import_runs(index, [run])
         assert caught.value.transient
         assert stats(index).runs == 0
@@ -90,7 +90,7 @@ def test_a_writer_waits_when_it_begins_and_not_halfway(tmp_path: Path) -> None:
     """SQLite refuses at once, whatever the time it may wait, who has read and then wants to write beside a writer."""
     file = tmp_path / "index.sqlite"
     with open_index(file, create=True) as index, open_index(f"sqlite:///{file}?timeout=0.1") as other:
-        with index.writing(), pytest.raises(LabError, match="held by another process"), other.writing():
+        with index.writing(), pytest.raises(HostError, match="held by another process"), other.writing():
             pass
         with other.writing():
             pass

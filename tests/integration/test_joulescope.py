@@ -26,11 +26,11 @@ from fsjoule.meter.tools import recorder
 from fsjoule.model import MarkSource, PlainTrace, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile
 from fsjoule.store.traces import read_trace
-from fsjoule.virtual.instruments.joulescope import Device, EmulatedDriver, Floats
+from fsjoule.virtual.instruments.joulescope import EmulatedDriver, Floats, Js220
 
 
 @contextmanager
-def joulescopes(monkeypatch: pytest.MonkeyPatch, *devices: Device) -> Generator[None]:
+def joulescopes(monkeypatch: pytest.MonkeyPatch, *devices: Js220) -> Generator[None]:
     """The maker's driver with these devices at USB."""
     with monkeypatch.context() as patched:
         patched.setattr("pyjoulescope_driver.Driver", type("Driver", (EmulatedDriver,), {"devices": devices}))
@@ -103,7 +103,7 @@ def test_every_joule_of_a_full_rate_stream_is_in_the_ticks(monkeypatch: pytest.M
     def load(seconds: Floats) -> Floats:
         return 1.0 + (np.floor(seconds / 0.003) % 7)
 
-    device = Device(load, decimate=2)
+    device = Js220(load, decimate=2)
     with joulescopes(monkeypatch, device):
         trace = _recorded(0.5)
     counts = (trace.ticks[:, None] * 2000 + np.arange(0, 2000, 2)).astype(np.int64)
@@ -128,7 +128,7 @@ def test_edges_of_input_0_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(seconds: Floats) -> Floats:
         return np.where(high(seconds), 2.5, 0.5)
 
-    device = Device(load, gpi=high)
+    device = Js220(load, gpi=high)
     with joulescopes(monkeypatch, device):
         trace = _recorded(1.0, planned)
     edges = [mark for mark in trace.marks if mark.source is not MarkSource.HOST]
@@ -143,7 +143,7 @@ def test_edges_of_input_0_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("known")
 def test_host_marks_are_put_into_the_instruments_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(steady, drift=0.01)
+    device = Js220(steady, drift=0.01)
     with joulescopes(monkeypatch, device), JoulescopeMeter(NAME) as meter:
         meter.arm()
         marked_s = time.monotonic()
@@ -155,7 +155,7 @@ def test_host_marks_are_put_into_the_instruments_clock(monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("known")
 def test_samples_that_did_not_arrive_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick with half of its samples is known by them; of the others nothing is, and a window may miss 1 %."""
-    device = Device(steady)
+    device = Js220(steady)
 
     def planned() -> None:
         now_s = time.monotonic()
@@ -173,7 +173,7 @@ def test_samples_that_did_not_arrive_are_missed(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("known")
 def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(lambda seconds: 1 + np.sin(seconds * 20))
+    device = Js220(lambda seconds: 1 + np.sin(seconds * 20))
     pieces: list[PlainTrace] = []
     with joulescopes(monkeypatch, device), JoulescopeMeter(NAME) as meter:
         meter.arm()
@@ -192,7 +192,7 @@ def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_its_accuracy_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    device = Device(steady)
+    device = Js220(steady)
     with joulescopes(monkeypatch, device), pytest.raises(ConfigError, match="accuracy of the Joulescope") as caught:
         JoulescopeMeter(NAME)
     assert str(folder / "SIM001.toml") in (caught.value.hint or "")
@@ -201,20 +201,20 @@ def test_without_its_accuracy_nothing_is_measured(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.usefixtures("known")
 def test_one_that_is_absent_busy_or_of_a_later_model_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    with joulescopes(monkeypatch, Device(steady), Device(steady, "u/js999/1")):
+    with joulescopes(monkeypatch, Js220(steady), Js220(steady, "u/js999/1")):
         with pytest.raises(MeterError, match="there is no Joulescope 'js220/2'") as caught:
             JoulescopeMeter("js220/2")
         assert "joulescope:js220/SIM001, joulescope:js999/1" in (caught.value.hint or "")
         with pytest.raises(MeterError, match="js999/1 is a model that this version does not know"):
             JoulescopeMeter("js999/1")
-    busy = joulescopes(monkeypatch, Device(steady, busy=True))
+    busy = joulescopes(monkeypatch, Js220(steady, busy=True))
     with busy, pytest.raises(MeterError, match=r"SIM001 cannot be opened: .*IN_USE"):
         JoulescopeMeter(NAME)
 
 
 @pytest.mark.usefixtures("known")
 def test_it_is_left_closed_and_its_streams_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(steady)
+    device = Js220(steady)
     with joulescopes(monkeypatch, device):
         trace = _recorded(0.1)
     assert device.opened == 0
@@ -227,7 +227,7 @@ def test_it_is_left_closed_and_its_streams_off(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("known")
 def test_one_that_falls_silent_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Device(steady)
+    device = Js220(steady)
     with joulescopes(monkeypatch, device), JoulescopeMeter(NAME) as meter:
         meter.arm()
         device.silent.set()
@@ -238,7 +238,7 @@ def test_one_that_falls_silent_is_said_to(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("known")
 def test_the_commands_take_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fsjoule: CommandLine) -> None:
     address = ("--meter", f"joulescope:{NAME}")
-    with joulescopes(monkeypatch, Device(steady)):
+    with joulescopes(monkeypatch, Js220(steady)):
         watched = fsjoule("meter", "watch", *address, "--seconds", "1", "--json").out.splitlines()
         assert json.loads(watched[-1])["volts"] == pytest.approx(5.0)
         kept = tmp_path / "trace.parquet"
@@ -258,7 +258,7 @@ def test_a_recording_ends_and_tells_what_did_not_arrive(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fsjoule: CommandLine
 ) -> None:
     """It would wait for a second of samples for ever if none arrives."""
-    device = Device(steady, lost=[(0.0, time.monotonic() + 1e9)])
+    device = Js220(steady, lost=[(0.0, time.monotonic() + 1e9)])
     monkeypatch.setattr(recorder, "_LATE_S", 0.5)
     address = ("--meter", f"joulescope:{NAME}")
     with joulescopes(monkeypatch, device):
@@ -278,7 +278,7 @@ def test_what_was_recorded_before_it_went_is_kept(
             device.unplugged.set()
         return steady(seconds)
 
-    device = Device(load)
+    device = Js220(load)
     kept = tmp_path / "trace.parquet"
     with joulescopes(monkeypatch, device):
         done = fsjoule("meter", "record", "--meter", f"joulescope:{NAME}", "--seconds", "30", "-o", str(kept))

@@ -15,7 +15,7 @@ import pytest
 from kernel_trees import commit, git
 from toy_kernel import changed, new_kernel, tools_for_it
 
-from fsjoule.errors import KernelBuildError, LabError, StorageError
+from fsjoule.errors import HostError, KernelBuildError, StorageError
 from fsjoule.kernels.build import clean_kernels
 from fsjoule.kernels.configuration import board_configuration
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
@@ -205,12 +205,12 @@ def test_a_builder_that_is_killed_leaves_no_process_and_no_half_file(tree: Path,
     ("recipe", "error", "said"),
     [
         ("echo 'as: cannot write: No space left on device' >&2; false", StorageError, "the disk is full"),
-        ("echo 'gcc: fatal error: Killed signal terminated program cc1' >&2; false", LabError, "the memory is not"),
-        ("no-such-program", LabError, "needs the program 'no-such-program'"),
+        ("echo 'gcc: fatal error: Killed signal terminated program cc1' >&2; false", HostError, "the memory is not"),
+        ("no-such-program", HostError, "needs the program 'no-such-program'"),
     ],
 )
 def test_a_fault_of_this_machine_is_no_fault_of_the_commit(
-    recipe: str, error: type[LabError], said: str, tree: Path, tmp_path: Path
+    recipe: str, error: type[HostError], said: str, tree: Path, tmp_path: Path
 ) -> None:
     flag = tmp_path / "mended"
     rule = f"all: fault zImage\nfault:\n\t@[ -e {flag} ] || {{ {recipe}; }}\nold: zImage"
@@ -236,7 +236,7 @@ def test_a_kernel_that_the_board_cannot_boot_is_the_commits_fault(tree: Path) ->
 def test_who_waits_too_long_is_told(tree: Path, tmp_path: Path) -> None:
     slow(tree, tmp_path / "go")
     line, builds = line_of(tree)
-    with Builder(builds, print) as builder, pytest.raises(LabError, match=r"no kernel of .* after 1 s"):
+    with Builder(builds, print) as builder, pytest.raises(HostError, match=r"no kernel of .* after 1 s"):
         builder.wait(line[1], 1.0)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from program_board import program_board
 
-from fsjoule.errors import BoardError, LabError
-from fsjoule.lab import BoardStrategy, loader_help
+from fsjoule.errors import BoardError, LabError, Part
+from fsjoule.lab import loader_help
 from fsjoule.lab.u_boot import without_power
 
 # It says something, and shows its prompt at a key.
@@ -64,11 +65,11 @@ def test_a_board_that_talks_for_ever_is_named(board: Any) -> None:
 def test_a_lab_that_fails_while_the_board_is_silent_is_noticed(board: Any) -> None:
     begin = time.monotonic()
 
-    def diagnose() -> tuple[str, ...]:
+    def faults(_part: Part | None = None) -> tuple[str, ...]:
         return ("ser2net is dead",) if time.monotonic() > begin + 1 else ()
 
-    strategy: BoardStrategy = board.get_driver("BoardStrategy", activate=False)
-    strategy.diagnose = diagnose
+    strategy: Any = board.get_driver("BoardStrategy", activate=False)
+    strategy.health = SimpleNamespace(faults=faults)
     with pytest.raises(BoardError, match="ser2net is dead"):
         loader_help(board, "=> ")
     assert time.monotonic() - begin < 300
@@ -79,12 +80,12 @@ def test_a_failed_search_for_the_cause_does_not_hide_what_failed(board: Any, tmp
     strategy: Any = board.get_driver("BoardStrategy")
     strategy.transition("off")
 
-    def diagnose() -> tuple[str, ...]:
+    def faults(_part: Part | None = None) -> tuple[str, ...]:
         if "UMS: LUN" in strategy.recorder.text():
             raise LabError("the lab does not answer")
         return ()
 
-    strategy.diagnose = diagnose
+    strategy.health = SimpleNamespace(faults=faults)
     (tmp_path / "card.img").write_bytes(b"image")
     with pytest.raises(LabError, match=r"USB disk did not appear on the exporter within 0 s") as caught:
         strategy.flasher.flash(tmp_path / "card.img", strategy)
@@ -113,7 +114,7 @@ def test_half_a_number_is_not_the_size_that_u_boot_offers(board: Any, tmp_path: 
 
 @pytest.mark.parametrize("board", [(SILENT, 60)], indirect=True)
 def test_an_outlet_that_cannot_tell_whether_it_is_on_is_no_bug(board: Any) -> None:
-    strategy: BoardStrategy = board.get_driver("BoardStrategy")
+    strategy: Any = board.get_driver("BoardStrategy")
     strategy.transition("off")
     assert without_power(strategy) == ()
     with pytest.raises(LabError, match="ExternalPowerDriver cannot tell"):

@@ -15,8 +15,9 @@ from fsjoule.lab import board_meter, lab_facts
 from fsjoule.meter.energy import energy
 from fsjoule.model import MarkSource, PlainInfo, Window
 from fsjoule.runs.meter import find_meters
+from fsjoule.virtual.board.config import BoardConfig
 
-KINDS = ("iio", "joulescope", "powercap", "scpi")
+KINDS = BoardConfig.from_toml(PROJECT / "labgrid" / "virtual" / "instruments.toml").instruments
 # What the board draws when it is on and finds nothing to boot.
 IDLE_W = 1.1
 
@@ -29,8 +30,11 @@ def instruments(module_state: Path) -> Generator[InstrumentLab]:  # noqa: ARG001
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_measures_what_the_board_draws(instruments: InstrumentLab, kind: str) -> None:
-    labgrid = labgrid_of(f"virtual-{kind}")
+def test_each_measures_what_the_board_draws(
+    instruments: InstrumentLab, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LG_INSTRUMENT", kind)
+    labgrid = labgrid_of("virtual-instrument")
     target = labgrid.get_target()
     power = target.get_driver("NetworkPowerDriver")
     power.on()  # without a card it finds nothing to boot, and its power is known
@@ -61,9 +65,12 @@ def test_each_measures_what_the_board_draws(instruments: InstrumentLab, kind: st
     labgrid.cleanup()
 
 
-def test_what_the_board_said_before_anybody_listened_is_no_mark(instruments: InstrumentLab) -> None:
+def test_what_the_board_said_before_anybody_listened_is_no_mark(
+    instruments: InstrumentLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A doctor that listens after the boot must not hear the marks of the boot."""
-    labgrid = labgrid_of("virtual-iio")
+    monkeypatch.setenv("LG_INSTRUMENT", "iio")
+    labgrid = labgrid_of("virtual-instrument")
     target = labgrid.get_target()
     instruments.board_says("Sboot")
     time.sleep(0.5)
@@ -83,9 +90,10 @@ def test_the_list_has_all_of_them() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bench_has_its_joules(state: Path, tmp_path: Path, kind: str) -> None:
+def test_a_bench_has_its_joules(state: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LG_INSTRUMENT", kind)
     results = tmp_path / "results"
-    environment = patient_environment(results, PROJECT / "env" / f"virtual-{kind}.yaml")
+    environment = patient_environment(results, PROJECT / "env" / "virtual-instrument.yaml")
     done = run_bench(results, *SMALL, "--kernel", "6.1", "--repeat", "1", environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     run = only_run(results)

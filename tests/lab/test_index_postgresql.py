@@ -16,7 +16,7 @@ from index_runs import measurement_file, write_run
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, insert, select, text
 
-from fsjoule.errors import IndexServerError, LabError, ResultError
+from fsjoule.errors import HostError, IndexServerError, ResultError
 from fsjoule.model.series import Where
 from fsjoule.store.index.database import index_url, make_tables, open_index, state_of
 from fsjoule.store.index.importer import import_runs
@@ -214,6 +214,6 @@ def test_a_lock_that_another_holds_is_waited_for_as_long_as_asked(server: Postgr
     with open_index(location, create=True) as index, open_index(f"{location}&timeout=0.5") as other:
         with index.writing() as holding:
             holding.execute(text("LOCK TABLE runs IN ACCESS EXCLUSIVE MODE"))
-            with pytest.raises(LabError, match=r"has been held by another process for 0.5 s"):
+            with pytest.raises(HostError, match=r"has been held by another process for 0.5 s"):
                 stats(other)
         assert stats(other).runs == 0

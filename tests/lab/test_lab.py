@@ -21,7 +21,7 @@ from fsjoule.host import process
 from fsjoule.host.process_ref import wait_gone
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths, LabRecord, lab_names
-from fsjoule.virtual.lab.health import lab_faults
+from fsjoule.virtual.lab.health import PlaceFaults
 
 _LIMIT_S = 60.0
 
@@ -216,8 +216,10 @@ def test_nothing_is_left_however_the_lab_ends_and_it_says_how(state: Path, kille
     else:
         _kill(killed)
     assert_nothing_left(state, devices)
-    assert lab_faults(handle.environment["LG_COORDINATOR"], "virtual")[0].startswith(
-        f"the lab 'virtual' has ended: {told}"
+    assert (
+        PlaceFaults(handle.environment["LG_COORDINATOR"], "virtual")
+        .faults()[0]
+        .startswith(f"the lab 'virtual' has ended: {told}")
     )
     assert not LabPaths.of("virtual").record.exists()
     assert lab.status("virtual").state == "down"

@@ -25,7 +25,7 @@ from fsjoule.virtual.disks import loop_device
 from fsjoule.virtual.disks.loop_device import LoopDevice, attached_file
 from fsjoule.virtual.lab import lab, programs
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
-from fsjoule.virtual.lab.health import lab_faults
+from fsjoule.virtual.lab.health import PlaceFaults
 from fsjoule.virtual.lab.instruments import _served_at
 from fsjoule.virtual.lab.usbsdmux import ask
 
@@ -118,14 +118,16 @@ def test_each_service_is_named_and_nothing_is_left(state: Path, sig: signal.Sign
     coordinator = handle.environment["LG_COORDINATOR"]
     _client(handle, "acquire")
     _switch_on()
-    assert lab_faults(coordinator, "virtual") == ("the board has nothing to boot: the card has no partition table",)
+    assert PlaceFaults(coordinator, "virtual").faults() == (
+        "the board has nothing to boot: the card has no partition table",
+    )
     ask(f"{_record().devices}/mux", "host")
     for name in _SERVICES:
         pid = _service(name).pid
         os.kill(pid, sig)
         begin = time.monotonic()
         text = f"the lab's {name} (process {pid}) "
-        while not (told := [fault for fault in lab_faults(coordinator, "virtual") if fault.startswith(text)]):
+        while not (told := [fault for fault in PlaceFaults(coordinator, "virtual").faults() if fault.startswith(text)]):
             assert time.monotonic() < begin + _LIMIT_S
         assert ("SIGSTOP" in told[0]) == (sig is _STOP)
         assert ("SIGKILL" in told[0]) == (sig is _KILL)

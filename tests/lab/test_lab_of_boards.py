@@ -18,7 +18,7 @@ from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
-from fsjoule.virtual.lab.health import lab_faults
+from fsjoule.virtual.lab.health import PlaceFaults
 
 pytestmark = pytest.mark.slow
 
@@ -136,16 +136,16 @@ def test_waiters_are_served_by_priority_although_the_first_is_killed(running: la
 def test_a_dead_part_is_a_fault_of_the_boards_that_need_it(running: lab.LabHandle, tmp_path: Path) -> None:
     """The last test with this lab."""
     coordinator = running.environment["LG_COORDINATOR"]
-    assert [lab_faults(coordinator, place) for place in _PLACES] == [(), (), ()]
+    assert [PlaceFaults(coordinator, place).faults() for place in _PLACES] == [(), (), ()]
     pids = {service.name: service.process.pid for service in _record().services}
     servers = Path(f"/proc/{pids['exporter']}/task/{pids['exporter']}/children").read_text().split()
     console = next(pid for pid in servers if b"/2/console" in Path(f"/proc/{pid}/cmdline").read_bytes())
     os.kill(int(console), signal.SIGSTOP)
-    assert [bool(lab_faults(coordinator, place)) for place in _PLACES] == [False, True, False]
+    assert [bool(PlaceFaults(coordinator, place).faults()) for place in _PLACES] == [False, True, False]
     os.kill(int(console), signal.SIGCONT)
     os.kill(pids["board-3"], signal.SIGKILL)
     deadline = time.monotonic() + _LIMIT_S
-    while not (told := lab_faults(coordinator, "virtual-3")):
+    while not (told := PlaceFaults(coordinator, "virtual-3").faults()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert told[0].startswith(f"the lab's board-3 (process {pids['board-3']}) was killed by SIGKILL")
@@ -153,10 +153,10 @@ def test_a_dead_part_is_a_fault_of_the_boards_that_need_it(running: lab.LabHandl
     assert "place 'virtual-3': fault 1 of 3 that make it bad, in a row (power)" in said
     assert "faults=1" in _client(running, "-p", "virtual-3", "show")
     os.kill(pids["exporter"], signal.SIGKILL)
-    while not lab_faults(coordinator, "virtual") or not lab_faults(coordinator, "virtual-2"):
+    while not PlaceFaults(coordinator, "virtual").faults() or not PlaceFaults(coordinator, "virtual-2").faults():
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert len(lab_faults(coordinator, "virtual-3")) == 1
+    assert len(PlaceFaults(coordinator, "virtual-3").faults()) == 1
     assert lab.status(_NAME).state == "degraded"
 
 

@@ -36,10 +36,10 @@ from fsjoule.lab.flashers import DiskImage
 from fsjoule.lab.lease import Guard
 from fsjoule.lab.strategy import Status
 from fsjoule.model import ImageFacts
-from fsjoule.virtual.lab import health as lab_health
 from fsjoule.virtual.lab import lab
 from fsjoule.virtual.lab.board import board_status
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
+from fsjoule.virtual.lab.health import PlaceFaults
 
 _KERNEL = "6.1"
 _DAC_OVERRIDE = 1 << 1  # capability.h
@@ -64,8 +64,7 @@ class _Bench:
             self.strategy.target,
             {(_KERNEL, "ext4"): card or self.card},
             print,
-            diagnose=lambda: lab_health.lab_faults(coordinator, "virtual"),
-            diagnose_power=lambda: lab_health.power_faults(coordinator, "virtual"),
+            health=PlaceFaults(coordinator, "virtual"),
         )
 
     @property
@@ -225,7 +224,7 @@ def test_a_writer_that_stands_still_is_named_and_ended_within_seconds(
     took_s = time.monotonic() - stopped[0]
     stops.join()
     assert took_s < 60, "it may write for 900 s"
-    assert lab_health.lab_faults(environment["LG_COORDINATOR"], "virtual") == ()
+    assert PlaceFaults(environment["LG_COORDINATOR"], "virtual") == ()
     assert _card_position() == "dut"
     board.prepare(_KERNEL, "ext4")
 

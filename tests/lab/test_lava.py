@@ -19,7 +19,7 @@ from bench_runs import PROJECT
 from lava_dispatcher import Dispatcher, dispatcher, output, results
 from lava_place import FREE_WITHIN_S, FSJOULE, LIMIT_S, LavaPlace, figures_of, wait_for
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.model import JobFacts, RunStatus
 from fsjoule.store.reader import load_run
@@ -168,9 +168,9 @@ def test_a_place_that_is_not_there_or_lacks_what_its_file_uses_is_no_device(plac
     for words in (["create"], *(["add-match", f"*/*/{match}"] for match in matches)):
         process.run([*client, *words], timeout_s=LIMIT_S, env=place.environment)
     try:
-        with pytest.raises(LabError, match=r"the place 'bare' lacks what .*: MeterDriver needs .* named 'meter'"):
+        with pytest.raises(HostError, match=r"the place 'bare' lacks what .*: MeterDriver needs .* named 'meter'"):
             place.fsjoule("device", "bare", "--lg-env", place.lg_env)
-        with pytest.raises(LabError, match=r"unknown place 'shed'\s+hint: choose from: bare, virtual"):
+        with pytest.raises(HostError, match=r"unknown place 'shed'\s+hint: choose from: bare, virtual"):
             place.fsjoule("device", "shed", "--lg-env", place.lg_env)
         assert NO_METER in place.fsjoule("device", "bare", "--lg-env", unmetered(place, tmp_path), "--template")
         # The place has a name of its own for the resource.
@@ -179,7 +179,7 @@ def test_a_place_that_is_not_there_or_lacks_what_its_file_uses_is_no_device(plac
         file = tmp_path / "named.yaml"
         file.write_text(Path(place.lg_env).read_text().replace("port: meter", "port: joules"))
         assert place.fsjoule("device", "bare", "--lg-env", str(file)).startswith("hostname: bare")
-        with pytest.raises(LabError, match="named 'meter'"):
+        with pytest.raises(HostError, match="named 'meter'"):
             place.fsjoule("device", "bare", "--lg-env", place.lg_env)
     finally:
         process.run([*client, "delete"], timeout_s=LIMIT_S, env=place.environment)

@@ -21,7 +21,7 @@ from fsjoule import images
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.host import process
 from fsjoule.images import CardImage
-from fsjoule.kernels.zimage import unpacked_kernel
+from fsjoule.kernels.image import unpacked_kernel
 from fsjoule.lab import BoardStrategy, loader_help, second_slot
 from fsjoule.lab.boards.abilities import abilities_by_help
 from fsjoule.lab.flashers import boot_partition
@@ -121,7 +121,7 @@ def _with_a_kernel_that_is_too_large(image: Path) -> None:
     ).stdout
     unpacked = unpacked_kernel(packed, memory_base=0x4000_0000, name="6.1")
     assert unpacked is not None
-    kernel.write_bytes(unpacked)
+    kernel.write_bytes(unpacked[1])
     process.run(["mdel", "-i", f"{image}@@{BOOT_START}", "::zImage"], timeout_s=30)
     process.run(["mcopy", "-i", f"{image}@@{BOOT_START}", kernel, "::zImage"], timeout_s=60)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsjoule.model import MIB
-from fsjoule.virtual.board.usb_cable import UsbCable
-from fsjoule.virtual.disks.card import Card
+from fsjoule.virtual.disks.card import Card, UsbCable
 
 OFFER = b"=> ums 0 usb 0\r\nUMS: LUN 0, dev usb 0, hwpart 0, sector 0x0, count 0x200000\r\nUSB EHCI 1.00\r\n|\b/\b"
 

@@ -20,7 +20,7 @@ from bench_runs import PROJECT
 from lava_place import FREE_WITHIN_S, LIMIT_S, LavaPlace, figures_of, wait_for
 from lava_server import DEVICE, SHELL_SECRET, USER, WORKER, RefusedError, Server
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.host.process_ref import descendants
 from fsjoule.model import JobFacts, RunStatus
@@ -106,13 +106,13 @@ def test_a_jobs_run_is_pulled_from_its_folder_and_from_its_log(lava: Server, pla
     assert log.measurements == whole.measurements
     assert whole.run.job is not None
     assert log.run == replace(whole.run, job=replace(whole.run.job, pulled=True))
-    with pytest.raises(LabError, match="has no job 9999"):
+    with pytest.raises(HostError, match="has no job 9999"):
         pull(tmp_path, job=9999)
-    with pytest.raises(LabError, match="its token is wrong"):
+    with pytest.raises(HostError, match="its token is wrong"):
         pull(tmp_path, token="wrong")
     smoke = [each["id"] for each in lava.get("jobs/?limit=1000")["results"] if each["health_check"]]
     for each in smoke[:1]:
-        with pytest.raises(LabError, match="has no measurements of fsjoule"):
+        with pytest.raises(HostError, match="has no measurements of fsjoule"):
             pull(tmp_path, job=each)
 
 
@@ -176,13 +176,13 @@ def test_a_job_that_is_cancelled_leaves_board_off_and_place_free_and_its_run_goe
 
 
 def test_a_server_refuses_a_wrong_token_and_a_job_that_is_none(lava: Server) -> None:
-    with pytest.raises(LabError, match="Unable to submit"):
+    with pytest.raises(HostError, match="Unable to submit"):
         lava.submit("job_name: nothing\n")
     token, lava.token = lava.token, "wrong"
     try:
         with pytest.raises(RefusedError, match="Invalid token"):
             lava.get("jobs/")
-        with pytest.raises(LabError):
+        with pytest.raises(HostError):
             lava.lavacli("jobs", "list")
     finally:
         lava.token = token

@@ -12,10 +12,9 @@ from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.images.boot_loader import Loader, LoaderFile, collision
 from fsjoule.images.card import _assemble
-from fsjoule.kernels.arm64image import placed
 from fsjoule.kernels.card_layout import SECTOR_BYTES, overlap
 from fsjoule.kernels.device_tree import change_device_tree, overlay_sources
-from fsjoule.kernels.image import kernel_release
+from fsjoule.kernels.image import arm64_run_place, kernel_release
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe, recipe_files, recipes_folder
 from fsjoule.model import MIB
 
@@ -102,7 +101,7 @@ def test_a_kernel_that_needs_more_room_than_its_file_is_refused() -> None:
     assert "the kernel has 36.9 MiB, but in the board's memory there are 36.0 MiB between it (moved to the next" in says
     assert problem(0x24F0000, flags=0) is None  # its place depends on where the memory begins
     assert kernel_release(image(size=MIB, file=MIB)) == "6.12.107"
-    assert placed(image(size=1, file=100, text_offset=0x80000), 0x80000) == (0x80000, 1)
+    assert arm64_run_place(image(size=1, file=100, text_offset=0x80000), 0x80000) == (0x80000, 1)
 
 
 # ------------------------------------------------------------------------------------------------------------ overlays

@@ -128,7 +128,7 @@ class _Hostile(VerdictView):
         return ""
 
     def page(self, place: Path) -> str:
-        return str(file)
+        return str(place)
 
     def print(self, console: object) -> None:
         pass

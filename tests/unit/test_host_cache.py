@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host.cache.stages import (
     CacheEntry,
     build_once,
@@ -64,9 +64,9 @@ def test_a_stage_is_built_once(tmp_path: Path) -> None:
 def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     def fail(folder: Path) -> None:
         (folder / "half").touch()
-        raise LabError("no network")
+        raise HostError("no network")
 
-    with pytest.raises(LabError, match="no network"):
+    with pytest.raises(HostError, match="no network"):
         build_once("card", "a", "key", fail, progress=silent, root=tmp_path)
     assert sorted(path.name for path in (tmp_path / "card").iterdir()) == [".a-key.lock", ".a-key.use"]
     assert not cached(tmp_path)
@@ -111,7 +111,7 @@ def test_what_a_killed_builder_left_is_not_used_and_goes_away(tmp_path: Path) ->
 
 def test_a_second_builder_waits_says_for_whom_and_gives_up_in_time(tmp_path: Path) -> None:
     said: list[str] = []
-    with builder_at_half(tmp_path) as pid, pytest.raises(LabError, match=rf"pid {pid}.* building card a") as caught:
+    with builder_at_half(tmp_path) as pid, pytest.raises(HostError, match=rf"pid {pid}.* building card a") as caught:
         build_once("card", "a", "key", never_called, progress=said.append, root=tmp_path, lock_timeout_s=0.5)
     assert caught.value.transient
     assert said == [f"waiting for another process (pid {pid}), which is building card a"]
@@ -123,7 +123,7 @@ def test_a_builder_in_the_same_process_is_not_called_another_one(tmp_path: Path)
     def second(_folder: Path) -> None:
         build_once("card", "a", "key", never_called, progress=said.append, root=tmp_path, lock_timeout_s=0.5)
 
-    with pytest.raises(LabError, match=r"a build of this process has been building card a"):
+    with pytest.raises(HostError, match=r"a build of this process has been building card a"):
         build_once("card", "a", "key", second, progress=silent, root=tmp_path)
     assert said == ["waiting for a build of this process, which is building card a"]
 

@@ -10,7 +10,7 @@ import pytest
 from cache_damage import KEY, KINDS, NAME, built, fill_a_hole, flip_a_byte, in_memory
 from command_line import CommandLine, command_line
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host.cache import locks
 from fsjoule.host.cache.contents import file_digest, fingerprint
 from fsjoule.host.cache.locks import discard
@@ -113,7 +113,7 @@ def test_a_bit_that_the_disk_lost_is_seen_by_who_reads(tmp_path: Path) -> None:
     entry.with_name(f".{entry.name}.checked").write_text(fingerprint(entry))
     assert damage(entry) is None
     assert damage(entry, read=True) == "card.img has changed"
-    with pytest.raises(LabError, match=r"card\.img has changed"):
+    with pytest.raises(HostError, match=r"card\.img has changed"):
         check_whole(entry)
     assert built(tmp_path, "card", said, read=True) == entry
     assert said == [f"the cached card {NAME} is damaged: card.img has changed; building it again"]

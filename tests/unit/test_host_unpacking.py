@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.host.unpacking import unpack_tar, unzipped, unzstd
 
@@ -89,5 +89,5 @@ def zstd(content: bytes) -> bytes:
 def test_a_file_that_expands_too_far_is_refused(pack: Callable[[bytes], bytes], unpack: Callable[..., bytes]) -> None:
     content = bytes(MIB)
     assert unpack(pack(content), most_bytes=MIB) == content
-    with pytest.raises((ValueError, LabError)):
+    with pytest.raises((ValueError, HostError)):
         unpack(pack(content), most_bytes=MIB // 8)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.images.boot_files import extlinux_text, kernel_arguments
 from fsjoule.images.card import copy_data
@@ -17,9 +17,9 @@ from fsjoule.images.initramfs import CpioArchive
 from fsjoule.images.partition import fill_holes, xfs_prototype
 from fsjoule.images.partition_table import partition_table
 from fsjoule.kernels.card_layout import SECTOR_BYTES, CardLayout, overlap
+from fsjoule.kernels.image import text_offset, unpacked_kernel
 from fsjoule.kernels.legacy_image import legacy_image
 from fsjoule.kernels.recipe import Recipe, RootFilesystem, load_recipe
-from fsjoule.kernels.zimage import text_offset, unpacked_kernel
 from fsjoule.model import MIB
 
 RECIPE = load_recipe(Path(__file__).parents[2] / "images")
@@ -132,7 +132,7 @@ def test_an_xfs_prototype_has_every_file_with_its_mode(tmp_path: Path) -> None:
 
 def test_names_that_an_xfs_prototype_cannot_hold_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a name").touch()
-    with pytest.raises(LabError, match="a name"):
+    with pytest.raises(HostError, match="a name"):
         xfs_prototype(tmp_path)
 
 
@@ -162,8 +162,10 @@ def test_an_offset_that_is_not_certain_is_none(instructions: list[int]) -> None:
 
 
 def test_a_kernel_is_unpacked_and_says_where_it_belongs() -> None:
-    image = unpacked_kernel(zimage([0xE2844982]), memory_base=0x8000_0000, name="6.1.0-armmp")
-    assert image is not None
+    unpacked = unpacked_kernel(zimage([0xE2844982]), memory_base=0x8000_0000, name="6.1.0-armmp")
+    assert unpacked is not None
+    file, image = unpacked
+    assert file == "uImage"
     assert image[64:] == KERNEL
     assert image == legacy_image(KERNEL, load_address=0x8020_8000, name="6.1.0-armmp")
     magic, checksum, _time, size, load, entry, data_checksum = struct.unpack_from(">7I", image)

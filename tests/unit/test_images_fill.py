@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.images.card import copy_data
 from fsjoule.images.partition import _boot, _scratch_device, fill_on_board
 from fsjoule.kernels.kernel import KernelFiles
@@ -31,7 +31,7 @@ def test_a_board_that_is_done_is_switched_off(tmp_path: Path) -> None:
 )
 def test_a_board_that_fails_is_named_with_its_last_words(tmp_path: Path, said: str) -> None:
     words = said.removeprefix("echo ").partition(";")[0]
-    with pytest.raises(LabError, match=f"(?s)did not fill the root partition.*{words}"):
+    with pytest.raises(HostError, match=f"(?s)did not fill the root partition.*{words}"):
         _boot(["sh", "-c", said], tmp_path / "log")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.images.emulator import needed_qemu
 from fsjoule.kernels.build_folder import BuildFolder, build_folder, folder_kernel
@@ -51,7 +51,7 @@ def package(folder: Path, name: str, *, architecture: str = "armhf", version: st
 def test_a_device_tree_that_is_not_in_the_package_is_named_with_similar_ones(tmp_path: Path) -> None:
     folder = tmp_path / "usr" / "lib" / "linux-image-6.1" / "dtbs"
     folder.mkdir(parents=True)
-    with pytest.raises(LabError, match=r"no device tree: am335x-bonblack\.dtb anywhere in linux\.deb"):
+    with pytest.raises(HostError, match=r"no device tree: am335x-bonblack\.dtb anywhere in linux\.deb"):
         _device_tree(tmp_path, "am335x-bonblack.dtb", [Path("linux.deb")], "6.1")
     for name in ("am335x-boneblack.dtb", "imx6ul-14x14-evk.dtb"):
         (folder / name).touch()

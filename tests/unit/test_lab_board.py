@@ -17,7 +17,7 @@ from profiles import written
 from fsjoule.errors import LabError
 from fsjoule.virtual.lab.board import board_status, losses, profile_next, set_seed, take_profile
 from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord, lab_names
-from fsjoule.virtual.lab.health import lab_faults
+from fsjoule.virtual.lab.health import PlaceFaults
 
 _COORDINATOR = "127.0.0.1:20408"
 _PLACE = "virtual"
@@ -147,4 +147,4 @@ def test_what_is_no_lab_is_none_and_hinders_nobody(tmp_path: Path, monkeypatch: 
     assert lab_names() == ("one", "unreadable")
     assert LabPaths.of("unreadable").read() is None
     assert losses(_COORDINATOR, _PLACE) == ()
-    assert lab_faults(_COORDINATOR, _PLACE) == ()
+    assert PlaceFaults(_COORDINATOR, _PLACE).faults() == ()

@@ -109,6 +109,21 @@ def test_the_deterministic_board() -> None:
     assert environment.profile.card_model.name == "emmc"
 
 
+def test_one_file_takes_the_instrument_that_a_variable_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = _VIRTUAL.with_name("virtual-instrument.yaml")
+    for name in ("iio", "scpi"):
+        monkeypatch.setenv("LG_INSTRUMENT", name)
+        environment = read_environment(file)
+        assert environment.profile.name == f"virtual-{name}"
+        assert [each.bindings for each in environment.drivers if each.cls == "InstrumentDriver"] == [
+            {"instrument": name}
+        ]
+    monkeypatch.delenv("LG_INSTRUMENT")
+    with pytest.raises(ConfigError, match="LG_INSTRUMENT") as caught:
+        read_environment(file)
+    assert caught.value.line == _line(file, "virtual-$LG_INSTRUMENT")
+
+
 def test_an_unknown_card_model_is_named_with_its_line(tmp_path: Path) -> None:
     file = _changed(tmp_path, "        simulated: true\n", "        simulated: true\n        card_model: floppy\n")
     with pytest.raises(ConfigError, match="no card model 'floppy'") as caught:
@@ -117,7 +132,8 @@ def test_an_unknown_card_model_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", sorted((project_dir() / "env").glob("*.yaml")), ids=lambda file: file.stem)
-def test_every_file_in_env_is_right(file: Path) -> None:
+def test_every_file_in_env_is_right(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LG_INSTRUMENT", "iio")
     environment = read_environment(file)
     assert environment.profile.scratch_device.startswith(f"/dev/{environment.profile.card_device}")
     assert environment.profile.simulated == (environment.virtual_lab is not None)

@@ -18,17 +18,16 @@ from typing import Any
 
 import pytest
 
-from fsjoule.errors import BoardError, LabError, MeterError
+from fsjoule.errors import BoardError, LabError, MeterError, Part
 from fsjoule.host.process_ref import ProcessRef, ending, seen
 from fsjoule.lab.meterdriver import ExplainedMeter
 from fsjoule.runs.parallel.worker import PoolPlaceHealth
-from fsjoule.testing import FakeMeter
+from fsjoule.testing import FakeHealth, FakeMeter
 from fsjoule.virtual.lab.files import BoardRecord, Ended, LabPaths, LabRecord, ServiceRecord
 from fsjoule.virtual.lab.health import (
+    PlaceFaults,
     coordinator_faults,
     faults_of,
-    lab_faults,
-    meter_faults,
 )
 
 _PLACE = "virtual"
@@ -94,16 +93,16 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[_Lab]:
 
 def test_of_a_sound_lab_and_of_one_elsewhere_nothing_is_said(lab: _Lab) -> None:
     assert faults_of(lab.note()) == ()
-    assert lab_faults(lab.coordinator, _PLACE) == ()
+    assert PlaceFaults(lab.coordinator, _PLACE).faults() == ()
     lab.signal("board", signal.SIGKILL)
-    assert lab_faults("farm:20408", _PLACE) == ()
+    assert PlaceFaults("farm:20408", _PLACE).faults() == ()
 
 
 def test_a_dead_program_is_named_with_its_signal_or_exit_code(lab: _Lab) -> None:
     pid = lab.signal("board", signal.SIGKILL)
     lab.note(board=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
     text = f"the lab's board (process {pid}) was killed by SIGKILL; its log is /log/board"
-    assert lab_faults(lab.coordinator, _PLACE) == (text,)
+    assert PlaceFaults(lab.coordinator, _PLACE).faults() == (text,)
     assert [ending(3), ending(None)] == ["ended with exit code 3", "died"]
 
 
@@ -115,17 +114,19 @@ def test_a_program_that_gave_up_is_told_with_the_last_line_of_its_log(lab: _Lab,
     services = tuple(dataclasses.replace(each, log=str(log)) for each in record.services)
     lab.paths.write(dataclasses.replace(record, services=services))
     said = "ended with exit code 255: Privilege separation user sshd does not exist"
-    assert lab_faults(lab.coordinator, _PLACE) == (f"the lab's board (process {pid}) {said}; its log is {log}",)
+    assert PlaceFaults(lab.coordinator, _PLACE).faults() == (
+        f"the lab's board (process {pid}) {said}; its log is {log}",
+    )
 
 
 @pytest.mark.parametrize("ready", [True, False], ids=["ready", "while the exporter starts"])
 def test_a_coordinator_that_closed_its_port_is_named_before_it_ends(lab: _Lab, ready: bool) -> None:
     here = lab.coordinator
     lab.paths.write(dataclasses.replace(lab.note(), ready=ready))
-    assert lab_faults(here, _PLACE) == ()
+    assert PlaceFaults(here, _PLACE).faults() == ()
     lab.port.close()
     pid = lab.programs["coordinator"].pid
-    assert lab_faults(here, _PLACE) == (
+    assert PlaceFaults(here, _PLACE).faults() == (
         f"the lab's coordinator (process {pid}) does not answer; its log is /log/coordinator",
     )
 
@@ -135,13 +136,13 @@ def test_a_coordinator_that_is_still_starting_is_not_called_silent(lab: _Lab) ->
     before = tuple(each for each in record.services if each.part != "exporter")
     lab.paths.write(dataclasses.replace(record, services=before))
     lab.port.close()
-    assert lab_faults(here, _PLACE) == ()
+    assert PlaceFaults(here, _PLACE).faults() == ()
 
 
 def test_no_wait_outlasts_a_part_that_died_whatever_it_is_for(lab: _Lab) -> None:
     """A board in guest time even stands still with its meter."""
     lab.signal("meter", signal.SIGKILL)
-    assert "the lab's meter" in lab_faults(lab.coordinator, _PLACE)[0]
+    assert "the lab's meter" in PlaceFaults(lab.coordinator, _PLACE).faults()[0]
 
 
 def _of_lab(lab: _Lab) -> tuple[str, ...]:
@@ -171,11 +172,11 @@ def test_a_stopped_program_of_the_run_keeps_the_card_from_being_written_but_none
             lab.paths.write(dataclasses.replace(lab.note(), guardian=_reference(guardian)))
             os.kill(service, signal.SIGSTOP)
             _wait_state(service, "T")
-            assert lab_faults(lab.coordinator, _PLACE) == ()
+            assert PlaceFaults(lab.coordinator, _PLACE).faults() == ()
             ssh.send_signal(signal.SIGSTOP)
             _wait_state(ssh.pid, "T")
             text = f"sleep of this run (process {ssh.pid}) was stopped (SIGSTOP) and does nothing"
-            assert lab_faults(lab.coordinator, _PLACE) == (text,)
+            assert PlaceFaults(lab.coordinator, _PLACE).faults() == (text,)
         finally:
             os.kill(service, signal.SIGKILL)
             guardian.kill()
@@ -211,15 +212,15 @@ def test_a_boards_faults_are_those_of_what_it_needs(lab: _Lab) -> None:
     services = tuple(dataclasses.replace(each, boards=mine.get(each.name, ())) for each in record.services)
     lab.paths.write(dataclasses.replace(record, boards=boards, services=services))
     pid = lab.signal("meter", signal.SIGKILL)
-    assert meter_faults(lab.coordinator, "virtual") == ()
-    assert lab_faults(lab.coordinator, "virtual") == ()
-    [told] = meter_faults(lab.coordinator, "virtual-2")
+    assert PlaceFaults(lab.coordinator, "virtual").faults(Part.METER) == ()
+    assert PlaceFaults(lab.coordinator, "virtual").faults() == ()
+    [told] = PlaceFaults(lab.coordinator, "virtual-2").faults(Part.METER)
     assert told.startswith(f"the lab's meter (process {pid}) died")
-    assert lab_faults(lab.coordinator, "elsewhere") == (told,)
+    assert PlaceFaults(lab.coordinator, "elsewhere").faults() == (told,)
     lab.signal("exporter", signal.SIGKILL)
-    assert [len(lab_faults(lab.coordinator, each)) for each in ("virtual", "virtual-2")] == [1, 2]
+    assert [len(PlaceFaults(lab.coordinator, each).faults()) for each in ("virtual", "virtual-2")] == [1, 2]
     lab.signal("coordinator", signal.SIGKILL)
-    assert any("the lab's coordinator" in each for each in lab_faults(lab.coordinator, "virtual-2"))
+    assert any("the lab's coordinator" in each for each in PlaceFaults(lab.coordinator, "virtual-2").faults())
     assert len(coordinator_faults(lab.coordinator, "virtual")) == 1
 
 
@@ -228,17 +229,21 @@ def test_a_lab_that_has_ended_says_why_until_the_next_begins(lab: _Lab) -> None:
     lab.paths.bury(record, "its supervisor was killed by SIGKILL")
     lab.paths.bury(record, "it was taken down")
     lab.signal("coordinator", signal.SIGKILL)
-    assert lab_faults(lab.coordinator, _PLACE) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
+    assert PlaceFaults(lab.coordinator, _PLACE).faults() == (
+        "the lab 'x' has ended: its supervisor was killed by SIGKILL",
+    )
     lab.paths.record.unlink()
-    assert lab_faults(lab.coordinator, _PLACE) == ("the lab 'x' has ended: its supervisor was killed by SIGKILL",)
+    assert PlaceFaults(lab.coordinator, _PLACE).faults() == (
+        "the lab 'x' has ended: its supervisor was killed by SIGKILL",
+    )
     lab.paths.make()
-    assert lab_faults(lab.coordinator, _PLACE) == ()
+    assert PlaceFaults(lab.coordinator, _PLACE).faults() == ()
 
 
 def test_a_silent_meters_error_tells_first_that_its_program_died(lab: _Lab) -> None:
     pid = lab.signal("meter", signal.SIGKILL)
     lab.note(meter=Ended("2026-01-01T00:00:01+00:00", -signal.SIGKILL))
-    meter = ExplainedMeter(FakeMeter(), lambda: meter_faults(lab.coordinator, _PLACE))
+    meter = ExplainedMeter(FakeMeter(), PlaceFaults(lab.coordinator, _PLACE))
     for use in (meter.info, meter.arm, meter.disarm):
         with pytest.raises(MeterError, match=rf"^the lab's meter \(process {pid}\) was killed by SIGKILL; .*silent"):
             use()
@@ -271,7 +276,7 @@ def test_a_dead_coordinator_is_told_once_by_the_process_of_a_board() -> None:
             raise LabError(f"{dead}: it is not known whether the place 'virtual' is still ours")
 
     def health(*dead_parts: str) -> PoolPlaceHealth:
-        held: Any = SimpleNamespace(guard=Guard(), faults=lambda: dead_parts)
+        held: Any = SimpleNamespace(guard=Guard(), faults=FakeHealth([dead_parts]).faults)
         return PoolPlaceHealth(held)
 
     error = BoardError("the console's connection was lost after 0 s")

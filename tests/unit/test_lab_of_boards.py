@@ -15,7 +15,7 @@ import yaml
 from labgrid.remote.config import ResourceConfig
 
 from fsjoule.errors import ConfigError, LabError, MissingToolError
-from fsjoule.host.computer_lock import try_lock
+from fsjoule.host.locks import try_lock
 from fsjoule.lab import read_environment
 from fsjoule.model import MIB
 from fsjoule.runs.held_lab import HeldLab

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import ConfigError, LabError, StorageError
+from fsjoule.errors import ConfigError, HostError, StorageError
 from fsjoule.host import process
 from fsjoule.host.limits import of_system
 from fsjoule.virtual.lab.capacity import check_fits
@@ -29,7 +29,7 @@ def limited(number: int, value: int) -> Generator[None]:
 
 def _told(error: BaseException) -> str:
     known = of_system(error)
-    assert isinstance(known, LabError)
+    assert isinstance(known, HostError)
     assert known.exit_code == 4
     return str(known)
 
@@ -70,7 +70,7 @@ def test_a_file_too_large_for_us_and_for_a_program(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="File too large") as caught, (tmp_path / "ours").open("wb") as file:
             file.truncate(5000)
         assert "this shell allows 4 KiB in a file (ulimit -f)" in _told(caught.value)
-        with pytest.raises(LabError, match=r"cp .* was killed by SIGXFSZ, as it wrote more to a file .*ulimit -f\)$"):
+        with pytest.raises(HostError, match=r"cp .* was killed by SIGXFSZ, as it wrote more to a file .*ulimit -f\)$"):
             process.run(["cp", tmp_path / "large", tmp_path / "copy"], timeout_s=10)
 
 

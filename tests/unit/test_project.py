@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,28 @@ ALWAYS_THERE = {"apt", "dpkg", "util-linux", "gcc", "mount", "tar"}
 def test_every_program_that_a_bench_starts_has_its_package_in_the_list() -> None:
     listed = {line.split("#")[0].strip() for line in (PROJECT / "packages.txt").read_text().splitlines()}
     assert set(process.PACKAGES.values()) - ALWAYS_THERE <= listed
+
+
+def test_files_that_name_the_supported_host_name_the_same_debian() -> None:
+    host = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["fsjoule"]["host"]
+    for file, pattern, name in (
+        ("README.md", r"Debian (\d+)", str(host["release"])),
+        ("docs/first-bench.md", r"Debian (\d+)", str(host["release"])),
+        ("templates/fsjoule.yml", r"debian:(\w+)", host["suite"]),
+        ("labgrid/runner/config.toml", r"debian:(\w+)", host["suite"]),
+    ):
+        named = set(re.findall(pattern, (PROJECT / file).read_text()))
+        assert named == {name}, f"{file} names another Debian than tool.fsjoule.host of pyproject.toml"
+    # It takes the name from pyproject.toml.
+    [line] = re.findall(r"^suite=.*$", (PROJECT / "tests/fresh/run").read_text(), re.MULTILINE)
+    made = subprocess.run(
+        ["bash", "-c", f"{line}; echo $suite", "tests/fresh/run"],
+        cwd=PROJECT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert made.stdout.strip() == host["suite"]
 
 
 def test_the_configuration_folder_does_not_shadow_labgrid() -> None:

@@ -17,7 +17,7 @@ import pytest
 from results_factory import MadeRun, make_run, make_trace
 from whole_runs import write_whole
 
-from fsjoule.errors import LabError, ResultError
+from fsjoule.errors import HostError, ResultError
 from fsjoule.model import JobFacts, Measurement, RunStatus, Value
 from fsjoule.model.labels import without_folders, without_passwords
 from fsjoule.store.folder import RunFolder
@@ -174,7 +174,7 @@ def test_what_is_being_written_or_was_just_withdrawn_is_no_damage_of_a_run_that_
 def test_a_run_whose_end_cannot_be_written_reads_as_aborted(made: MadeRun, tmp_path: Path) -> None:
     folder = _store(made, tmp_path / "results", finish=False)
     (folder.path / "run.json.partial").mkdir()  # as a full disk does, it keeps the file from being written
-    with pytest.raises(LabError, match=r"run\.json could not be stored"):
+    with pytest.raises(HostError, match=r"run\.json could not be stored"):
         folder.finish(made.run)
     assert load_run(folder.path).run.status is RunStatus.ABORTED
 
@@ -325,7 +325,7 @@ sys.path.insert(0, sys.argv[1])
 from dataclasses import replace
 from pathlib import Path
 from results_factory import make_run, make_trace
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.store.folder import RunFolder
 made = make_run(repeat=1)
 folder = RunFolder(Path(sys.argv[2]))
@@ -336,7 +336,7 @@ if sys.argv[3] == "limit":
 try:
     for number in range(2, 100):
         folder.add(replace(made.measurements[0], number=number), made.traces[1], {"console.log": b"x" * 60_000})
-except LabError as error:
+except HostError as error:
     print(error)
 else:
     sys.exit("the disk never filled")
@@ -386,7 +386,7 @@ def test_a_file_size_limit_leaves_what_is_stored_whole(made: MadeRun, tmp_path: 
 
 def test_a_folder_that_cannot_be_written_is_a_lab_error(made: MadeRun, tmp_path: Path) -> None:
     (tmp_path / "results").write_text("a file, not a folder")
-    with pytest.raises(LabError, match=r"(?s)could not be stored.*--results"):
+    with pytest.raises(HostError, match=r"(?s)could not be stored.*--results"):
         RunFolder(tmp_path / "results").begin(made.run)
 
 

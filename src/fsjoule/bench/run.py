@@ -21,6 +21,7 @@ from fsjoule.bench.tries import Tries, fault_of
 from fsjoule.errors import (
     BoardError,
     FsjouleError,
+    InfrastructureError,
     LabError,
     MeasurementInvalid,
     MeterError,
@@ -85,7 +86,7 @@ class Bench(Protocol):
         ...
 
     def measure(self, entry: Planned) -> Measurement:
-        """The entry's measurement, valid or not, when it is stored. Raises LabError when the lab fails."""
+        """The entry's measurement, valid or not, when it is stored. Raises InfrastructureError when the lab fails."""
         ...
 
     def finish(
@@ -138,7 +139,7 @@ class BoardBench:
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
-    last_fault: LabError | None = field(default=None, init=False)
+    last_fault: InfrastructureError | None = field(default=None, init=False)
     _boots: Boots = field(init=False)
     _over: str | None = field(default=None, init=False)
     _asked_in: int = field(default=0, init=False)
@@ -146,7 +147,7 @@ class BoardBench:
     _tries: Tries = field(init=False)
     # In guest time: what was measured since its boot began, and the boots that have failed.
     _made: list[Planned] = field(default_factory=list[Planned], init=False)
-    _failed: dict[BootKey, LabError] = field(default_factory=dict[BootKey, LabError], init=False)
+    _failed: dict[BootKey, InfrastructureError] = field(default_factory=dict[BootKey, InfrastructureError], init=False)
     # Cards that do not boot for good, by kernel, provision and root filesystem.
     _never: dict[tuple[str, Provision, str], BoardError] = field(
         default_factory=dict[tuple[str, Provision, str], BoardError], init=False
@@ -198,8 +199,8 @@ class BoardBench:
         """Measure and store one entry, booting as needed; a transient fault of the lab gets a second try.
 
         A card that does not boot for good is not booted again. A kept measurement is returned as it is. An invalid
-        measurement is returned and stored like any other. Raises LabError when the lab fails, in guest time also for
-        each entry that the boot still owed.
+        measurement is returned and stored like any other. Raises InfrastructureError when the lab or this computer
+        fails, in guest time also for each entry that the boot still owed.
         """
         if (stored := self._kept_or_given_up(entry)) is not None:
             return stored
@@ -213,11 +214,11 @@ class BoardBench:
                 measurement = self._measure(entry)
             except Exception as error:
                 self._check_lost(entry, started_utc, error)
-                if isinstance(error, LabError):
+                if isinstance(error, InfrastructureError):
                     self._take(error, entry)
                 # Every error is noted, a bug too.
                 self._note(entry, started_utc, error)
-                if not isinstance(error, LabError):
+                if not isinstance(error, InfrastructureError):
                     raise
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 self._over = error.what if error.ends_run else self._over
@@ -234,7 +235,7 @@ class BoardBench:
         raise AssertionError("unreachable")
 
     def _kept_or_given_up(self, entry: Planned) -> Measurement | None:
-        """What a resumed run has of the entry. Raises LabError if its boot is known to fail."""
+        """What a resumed run has of the entry. Raises InfrastructureError if its boot is known to fail."""
         for earlier in self.kept:
             if earlier.number == entry.number and earlier.number not in self.again:
                 return earlier
@@ -262,9 +263,10 @@ class BoardBench:
         """What is measured whole: in guest time a boot, else the entry alone."""
         return boot_key(entry) if self.profile.guest_time else entry.number
 
-    def _take(self, error: LabError, entry: Planned) -> None:
+    def _take(self, error: InfrastructureError, entry: Planned) -> None:
         """Name what is dead in the lab, switch the board off, and decide what a second try is good for."""
-        error.blame_lab(self._lab_faults())
+        if isinstance(error, LabError):
+            error.blame_lab(self._lab_faults())
         self.last_fault = error
         if self._boots.current is None and isinstance(error, BoardError) and not error.transient:
             self._never[boot_key(entry)[1:]] = error
@@ -325,7 +327,7 @@ class BoardBench:
                 reason = self._lost.what
         except FsjouleError as error:
             reason = reason or f"the board could not be switched off: {error.what}"
-            self.last_fault = error if isinstance(error, LabError) else self.last_fault
+            self.last_fault = error if isinstance(error, InfrastructureError) else self.last_fault
         self.run = closed(self.run, reason, ended_early, self.clock.utc(), self.phases)
         self.store.finish(self.run)
         return self.run
@@ -389,7 +391,7 @@ class BoardBench:
 
     def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
         """Raise PlaceLostError if the board was taken away, because that explains every other error."""
-        if not isinstance(error, LabError) or isinstance(error, StorageError):
+        if not isinstance(error, InfrastructureError) or isinstance(error, StorageError):
             return
         try:
             self.board.check_ours()
@@ -398,7 +400,7 @@ class BoardBench:
             self.last_fault = lost
             self._note(entry, started_utc, lost)
             raise lost from error
-        except LabError:
+        except InfrastructureError:
             return  # the first error is the one to report
 
     def _note(self, entry: Planned, started_utc: str, error: Exception) -> None:
@@ -410,7 +412,7 @@ class BoardBench:
             self.say(f"{entry.slug}: the fault is not in the run folder: {full.what}")
 
     def _learn_facts(self, entry: Planned) -> BoardFacts:
-        """Record board, card and meter in each boot. Raises LabError for another kernel or board.
+        """Record board, card and meter in each boot. Raises InfrastructureError for another kernel or board.
 
         All boots have the same questions behind them: none differs from the others by having been asked.
         """

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from fsjoule.errors import FsjouleError, LabError
+from fsjoule.errors import FsjouleError, InfrastructureError
 from fsjoule.model import Fault, LabStep, Measurement, Planned, Trace
 from fsjoule.ports import ResultStore
 
@@ -76,11 +76,11 @@ def fault_of(
         started_utc=started_utc,
         ended_utc=ended_utc,
         what=known.what if known else _traceback(error),
-        transient=isinstance(error, LabError) and error.transient,
-        bug=not isinstance(error, LabError),
+        transient=isinstance(error, InfrastructureError) and error.transient,
+        bug=not isinstance(error, InfrastructureError),
         hint=(known.hint or "") if known else "",
         steps=steps,
-        part=error.part if isinstance(error, LabError) else None,
+        part=error.part if isinstance(error, InfrastructureError) else None,
     )
 
 

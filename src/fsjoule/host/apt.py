@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.host.process import run_watched, size_mib
 
@@ -83,22 +83,22 @@ class DebianArchive:
 
         A mirror in the midst of an update serves lists that do not belong to their release file. Caches between it and
         this machine may go on for days, often under one of the release's names alone. apt checks the signature either
-        way. Raises what `attempt` raises, a transient LabError if both names are out of step.
+        way. Raises what `attempt` raises, a transient HostError if both names are out of step.
         """
         try:
             attempt(self)
-        except LabError as error:
+        except HostError as error:
             if not (said := _OUT_OF_STEP.search(str(error))):
                 raise
             what = f"{self.mirror} serves package lists of {self.suite} that do not belong to its release file"
             hint = f"it may be in the midst of an update: wait an hour, or {MIRROR_HINT}"
-            fault = LabError(f"{what}: {said[0]}", hint=hint, transient=True)
+            fault = HostError(f"{what}: {said[0]}", hint=hint, transient=True)
             if (other := self._by_other_name()) is None:
                 raise fault from error
             progress(f"{what}; the same release is taken under its name {other.suite}")
             try:
                 attempt(other)
-            except LabError:
+            except HostError:
                 raise fault from error
 
     def _by_other_name(self) -> DebianArchive | None:
@@ -108,7 +108,7 @@ class DebianArchive:
             # The mirror may have moved the name to the next release already.
             if names and _release(self.mirror, names[0]).get("Codename") == release.get("Codename"):
                 return replace(self, suite=names[0])
-        except LabError:
+        except HostError:
             pass  # the first cause is what the user reads
         return None
 
@@ -116,9 +116,9 @@ class DebianArchive:
 def debian_archive(
     suite: str, components: Sequence[str] = ("main",), *, check_valid_until: bool = True
 ) -> DebianArchive:
-    """A suite of `debian_mirror()`. Raises LabError if the host has no mirror, or lacks Debian's keys."""
+    """A suite of `debian_mirror()`. Raises HostError if the host has no mirror, or lacks Debian's keys."""
     if not _KEYRING.is_file():
-        raise LabError(
+        raise HostError(
             f"Debian's archive keys are missing: {_KEYRING}",
             hint="install Debian's package 'debian-archive-keyring': apt-get install debian-archive-keyring",
         )
@@ -126,7 +126,7 @@ def debian_archive(
 
 
 def debian_mirror() -> str:
-    """The Debian mirror that the host's own apt uses, or `FSJOULE_DEBIAN_MIRROR`. Raises LabError if there is none."""
+    """The Debian mirror that the host's own apt uses, or `FSJOULE_DEBIAN_MIRROR`. Raises HostError if there is none."""
     if named := os.environ.get("FSJOULE_DEBIAN_MIRROR"):
         return named.rstrip("/")
     listed = process.run(
@@ -138,7 +138,7 @@ def debian_mirror() -> str:
         suite, _, component = rest.partition(" ")
         if component == "main" and suite in _DEBIAN_SUITES:
             return uri.rstrip("/")
-    raise LabError("apt has no Debian mirror among its sources on this machine", hint=MIRROR_HINT)
+    raise HostError("apt has no Debian mirror among its sources on this machine", hint=MIRROR_HINT)
 
 
 def _release(mirror: str, name: str) -> dict[str, str]:
@@ -176,7 +176,7 @@ class PrivateApt:
         )
 
     def update(self, progress: Callable[[str], None]) -> None:
-        """Fetch the package lists. Raises a transient LabError if the mirror cannot be reached or is out of step."""
+        """Fetch the package lists. Raises a transient HostError if the mirror cannot be reached or is out of step."""
         lists = self._folder / "state" / "lists"
 
         def attempt(archive: DebianArchive) -> None:
@@ -188,13 +188,13 @@ class PrivateApt:
         self._archive.fetch(attempt, progress)
 
     def show(self, names: Sequence[str]) -> list[Package]:
-        """The newest version of each package, in the given order. Raises LabError if one is not in the archive."""
+        """The newest version of each package, in the given order. Raises HostError if one is not in the archive."""
         shown = process.run(
             ["apt-cache", "-c", self._config, "show", "--no-all-versions", *names], timeout_s=60, check=False
         )
         found = {package.name: package for package in parse_packages(shown.stdout.decode())}
         if missing := [name for name in names if name not in found]:
-            raise LabError(f"not in the Debian archive: {', '.join(missing)}", hint=MIRROR_HINT)
+            raise HostError(f"not in the Debian archive: {', '.join(missing)}", hint=MIRROR_HINT)
         return [found[name] for name in names]
 
     def download(self, packages: Sequence[Package], into: Path, progress: Callable[[str], None]) -> list[Path]:
@@ -244,7 +244,7 @@ def unpack_packages(
     """Unpack packages and their dependencies with mmdebstrap; none of their scripts runs.
 
     `progress` gets a line every 5 s. With `keep_archives` the .deb files stay below `tree`. Raises a transient
-    LabError, often for the network.
+    HostError, often for the network.
     """
 
     def attempt(source: DebianArchive) -> None:

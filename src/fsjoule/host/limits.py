@@ -10,7 +10,7 @@ import resource
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.errors import DISKS, ConfigError, FsjouleError, LabError, StorageError
+from fsjoule.errors import DISKS, ConfigError, FsjouleError, HostError, StorageError
 
 _KIB: Final = 1024
 # Errors of the system for a path that a user has named.
@@ -68,7 +68,7 @@ def of_system(error: BaseException) -> FsjouleError | None:
     return StorageError(said, hint="is that disk full or damaged?") if error.errno in DISKS else None
 
 
-def of_limit(error: BaseException) -> LabError | None:
+def of_limit(error: BaseException) -> HostError | None:
     """Our error for a limit that is reached: the shell's if it has set one, else this computer's."""
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EMFILE, errno.ENFILE):
@@ -83,10 +83,10 @@ def of_limit(error: BaseException) -> LabError | None:
     return None
 
 
-def _reached(what: str, limit: Limit) -> LabError:
+def _reached(what: str, limit: Limit) -> HostError:
     if limit.value is None:
-        return LabError(what, hint="this computer, its user or its container has no more: end other programs")
-    return LabError(f"{what}: {limit.told}", hint=limit.hint)
+        return HostError(what, hint="this computer, its user or its container has no more: end other programs")
+    return HostError(f"{what}: {limit.told}", hint=limit.hint)
 
 
 def _forked(error: BaseException) -> bool:

@@ -55,7 +55,7 @@ def state_dir() -> Path:
 def place_file(folder: str, coordinator: str, place: str) -> Path:
     """The file of the state whose lock says that a process of this computer uses a place. Its folder may be absent.
 
-    `folder` is a value of `fsjoule.lab.notes.Kind`. A place's name may have slashes.
+    `folder` is a value of `fsjoule.lab.notes.NoteKind`. A place's name may have slashes.
     """
     return state_dir() / folder / f"{coordinator}-{place}".replace("/", "_")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Final
 
-from fsjoule.errors import ConfigError, LabError, MissingToolError
+from fsjoule.errors import ConfigError, HostError, MissingToolError
 from fsjoule.host.interrupts import heard
 from fsjoule.host.process_ref import ending, failing
 
@@ -109,7 +109,7 @@ def run(
     input_bytes: bytes | None = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program and return its output. Raises MissingToolError, LabError (non-zero exit, with `check`; timeout)."""
+    """Run a program and return its output. Raises MissingToolError, HostError (timeout; non-zero exit with `check`)."""
     command = [find_tool(str(argv[0])), *map(str, argv[1:])]
     try:
         done = subprocess.run(  # noqa: S603 - argument lists only
@@ -123,10 +123,10 @@ def run(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise LabError(f"{' '.join(command)} took longer than {timeout_s:.0f} s", transient=True) from error
+        raise HostError(f"{' '.join(command)} took longer than {timeout_s:.0f} s", transient=True) from error
     if check and done.returncode != 0:
         detail = (done.stderr or done.stdout).decode(errors="replace").strip()[-2000:]
-        raise LabError(f"{' '.join(command)} {failing(done.returncode)}{f': {detail}' if detail else ''}")
+        raise HostError(f"{' '.join(command)} {failing(done.returncode)}{f': {detail}' if detail else ''}")
     return done
 
 
@@ -268,7 +268,7 @@ def _signal_group(pgid: int, sig: signal.Signals) -> None:
         return
 
 
-class ExitError(LabError):
+class ExitError(HostError):
     """The program ended by itself, with a failure."""
 
 
@@ -286,7 +286,7 @@ def run_watched(
 ) -> None:
     """Run a program to its end, its output in `log`, and pass `how_far()` to `progress` every 5 s.
 
-    `nice` is its least niceness. Raises ExitError (`transient` as given) with the end of the log if it fails, LabError
+    `nice` is its least niceness. Raises ExitError (`transient` as given) with the end of the log if it fails, HostError
     if a signal ends it or it takes longer than `timeout_s`, and what `progress` raises; it is ended then.
     """
     started = said = time.monotonic()
@@ -306,7 +306,7 @@ def run_watched(
         while child.poll() is None:
             now = time.monotonic()
             if now - started > timeout_s:
-                raise LabError(f"{argv[0]} took longer than {timeout_s:.0f} s", transient=True)
+                raise HostError(f"{argv[0]} took longer than {timeout_s:.0f} s", transient=True)
             if now - said >= SAY_EVERY_S:
                 progress(how_far())
                 said = now
@@ -316,7 +316,7 @@ def run_watched(
         os.close(line)
         stop(child)
     if child.returncode < 0:
-        raise LabError(f"{argv[0]} {ending(child.returncode)}", transient=transient)
+        raise HostError(f"{argv[0]} {ending(child.returncode)}", transient=transient)
     if child.returncode != 0:
         tail = log.read_text(errors="replace").strip()[-2000:]
         raise ExitError(f"{argv[0]} {failing(child.returncode)}: {tail}", transient=transient)

@@ -72,7 +72,7 @@ def unzipped(content: bytes, *, most_bytes: int = MOST_FILE_BYTES) -> bytes:
 
 
 def unzstd(content: bytes, *, most_bytes: int = MOST_FILE_BYTES) -> bytes:
-    """The content of a zstd file. Raises MissingToolError, LabError if it is damaged or larger."""
+    """The content of a zstd file. Raises MissingToolError, HostError if it is damaged or larger."""
     # head ends first if there is more, and then zstd fails.
     pipe = f'set -o pipefail; "$0" --decompress --stdout | head --bytes {most_bytes}'
     return process.run(

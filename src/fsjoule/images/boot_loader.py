@@ -29,8 +29,8 @@ from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
 from fsjoule.host.unpacking import DAMAGED, unzipped
-from fsjoule.kernels import arm64image
 from fsjoule.kernels.card_layout import Address, BootLoader, Header, LoaderPiece, overlap
+from fsjoule.kernels.image import arm64_run_place
 from fsjoule.kernels.legacy_image import LEGACY_MAGIC
 from fsjoule.kernels.recipe import Recipe, recipes_folder
 from fsjoule.model import MIB
@@ -73,10 +73,9 @@ def collision(addresses: Mapping[Address, int], *, kernel: bytes, initrd: int, d
         others = [each for each in placed if each[3] != "kernel_addr_r"]
         moved = (load, length, "the unpacked kernel", "load address in its header")
         return _first_overlap(placed) or _first_overlap([*others, moved])
-    if arm64image.is_image(kernel) and "kernel_addr_r" in addresses:
+    if "kernel_addr_r" in addresses and (run := arm64_run_place(kernel, addresses["kernel_addr_r"])):
         others = [each for each in placed if each[3] != "kernel_addr_r"]
-        if run := arm64image.placed(kernel, addresses["kernel_addr_r"]):
-            return _first_overlap(placed) or _first_overlap([*others, (*run, "the kernel", "moved to the next 2 MiB")])
+        return _first_overlap(placed) or _first_overlap([*others, (*run, "the kernel", "moved to the next 2 MiB")])
     return _first_overlap(placed)
 
 
@@ -197,8 +196,8 @@ class Loader:
 def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
     """The boot loader of the recipe's cards; without one in the recipe it has no files.
 
-    Raises ConfigError if a file is missing, is not for this board or has no room on the card, LabError (transient) if a
-    package cannot be fetched.
+    Raises ConfigError if a file is missing, is not for this board or has no room on the card, HostError (transient) if
+    a package cannot be fetched.
     """
     wanted = recipe.boot_loader
     fetched = {name: piece for name, piece in wanted.pieces.items() if piece.package}
@@ -248,7 +247,7 @@ def package_files(
 ) -> Path:
     """A folder with files of Debian's packages: name -> package and file in it. `packages.json` has their versions.
 
-    Boards with the same files share it. Raises ConfigError if a package has no such file or a damaged one, LabError
+    Boards with the same files share it. Raises ConfigError if a package has no such file or a damaged one, HostError
     (transient) if it cannot be fetched.
     """
     inputs = {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.host.cache.locks import locked
 from fsjoule.host.cache.stages import (
     LOCK_TIMEOUT_S,
@@ -66,7 +66,7 @@ def card_bytes(recipe: str = DEFAULT_RECIPE) -> int:
 def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:
     """One QEMU program for boards with any of these kernels: the installed one unless a kernel needs a newer one.
 
-    Raises ConfigError for an unknown kernel, MissingToolError, LabError (transient if a download failed).
+    Raises ConfigError for an unknown kernel, MissingToolError, HostError (transient if a download failed).
     """
     chosen = _recipe(recipe)
 
@@ -90,7 +90,7 @@ def build_card(
 ) -> CardImage:
     """The card image with this kernel and root filesystem, from the cache (the usual one, or below `root`) if possible.
 
-    Raises ConfigError for a wrong name or recipe, MissingToolError, LabError (transient: a download failed).
+    Raises ConfigError for a wrong name or recipe, MissingToolError, HostError (transient: a download failed).
     """
     return _card(kernel, root_filesystem, recipe, progress, root)
 
@@ -98,7 +98,7 @@ def build_card(
 def check_card(
     kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
 ) -> CardImage:
-    """The card image, after a second build that was equal. Raises LabError if not, and like `build_card`."""
+    """The card image, after a second build that was equal. Raises HostError if not, and like `build_card`."""
     first = build_card(kernel, root_filesystem, progress=progress, recipe=recipe)
     place = images_cache() / "card"
     with locked(place / ".check.lock", "a card to compare", progress, LOCK_TIMEOUT_S), _to_compare(place) as folder:
@@ -106,7 +106,7 @@ def check_card(
         second = _card(kernel, root_filesystem, recipe, progress, Path(folder))
         if first.facts.card_sha256 != second.facts.card_sha256:
             at = _first_difference(first.path, second.path)
-            raise LabError(
+            raise HostError(
                 f"two builds of one card differ from byte {at} on: {first.path}",
                 hint="the mkfs programs may have changed since the first build: fsjoule image clean, then try again",
             )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive
 from fsjoule.host.cache.stages import Progress, build_once, cache_key
@@ -24,7 +24,7 @@ STAGE_VERSION: Final = 2
 def emulator_program(recipe: Recipe, needed: Sequence[str], *, progress: Progress) -> Path:
     """A QEMU of at least the `needed` versions: the installed one, or one fetched into the cache.
 
-    Raises MissingToolError without an installed QEMU, LabError if none is fetched (transient) or it does not run.
+    Raises MissingToolError without an installed QEMU, HostError if none is fetched (transient) or it does not run.
     """
     installed = Path(process.find_tool(recipe.emulator.program))
     if parse_version(_version_text(installed)) >= max(map(parse_version, needed), default=()):
@@ -66,8 +66,8 @@ def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
     shutil.rmtree(work)
     try:
         _version_text(folder / "usr" / "bin" / wanted.program)
-    except LabError as error:
-        raise LabError(
+    except HostError as error:
+        raise HostError(
             f"{package.name} {package.version} of {wanted.suite} does not run here: {error.what}",
             hint=f"install a newer {wanted.program}, or choose an older kernel",
         ) from error

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive
 from fsjoule.host.cache.stages import Progress, file_sha256
@@ -65,7 +65,7 @@ def unpack_root(archive: Path, tree: Path, progress: Progress) -> None:
     try:
         for command in commands:
             process.run(command, timeout_s=_TIMEOUT_S)
-    except LabError as error:
+    except HostError as error:
         raise ConfigError(
             f"{archive} cannot be unpacked: {error.what}",
             hint="it must be a tar, or a whole image of ext2, 3 or 4",
@@ -138,7 +138,7 @@ def check_root(recipe: Recipe, archive: Path, tree: Path) -> None:
 
 
 def fetch_busybox(recipe: Recipe, folder: Path, progress: Progress) -> dict[str, str]:
-    """Put Debian's static busybox into the folder. Returns its version. Raises a transient LabError."""
+    """Put Debian's static busybox into the folder. Returns its version. Raises a transient HostError."""
     work = folder / "work"
     archive = debian_archive(recipe.userland.suite)
     apt = PrivateApt(work / "apt", archive=archive, architecture=recipe.architecture)

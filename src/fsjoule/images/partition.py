@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_DNS, uuid5
 
-from fsjoule.errors import ConfigError, LabError, MissingToolError
+from fsjoule.errors import ConfigError, HostError, MissingToolError
 from fsjoule.filesystems import filesystem
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
@@ -75,7 +75,7 @@ def root_partition(
     progress: Progress,
     root: Path | None = None,
 ) -> Path:
-    """A root partition's image, from the usual cache or the one below `root`. Raises ConfigError, LabError."""
+    """A root partition's image, from the usual cache or the one below `root`. Raises ConfigError, HostError."""
 
     def build(folder: Path) -> None:
         process.require_root("a root partition is made")
@@ -171,7 +171,7 @@ def fill_on_board(
 ) -> None:
     """Make `image` with everything below `tree`. Equal files give an equal image, because the board is in guest time.
 
-    Raises ConfigError if the recipe has no emulated board, LabError if the board fails.
+    Raises ConfigError if the recipe has no emulated board, HostError if the board fails.
     """
     emulated = recipe.emulator.board
     if not emulated:
@@ -236,7 +236,7 @@ def _boot(argv: Sequence[str | Path], log: Path) -> None:
                 return
             if any(word in said for word in _FAILED) or ended or time.monotonic() > end_s:
                 last = "".join(f"\n  console| {line}" for line in said.splitlines()[-10:])
-                raise LabError(f"the emulated board did not fill the root partition{last}", transient=True)
+                raise HostError(f"the emulated board did not fill the root partition{last}", transient=True)
             time.sleep(_POLL_S)
     finally:
         process.stop(board)
@@ -250,7 +250,7 @@ _PROTOTYPE: Final = "{prototype}"
 def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int, steady: Mapping[str, str]) -> None:
     """Make `image` with everything below `tree`, as the filesystem's `root` says, in the environment `steady`.
 
-    Raises ConfigError for a filesystem that cannot be a root partition, LabError if its tools fail.
+    Raises ConfigError for a filesystem that cannot be a root partition, HostError if its tools fail.
     """
     root = kind.as_root
     with image.open("wb") as file:
@@ -287,7 +287,7 @@ def with_extended(options: Sequence[str], extended: str) -> list[str]:
 
 
 def xfs_prototype(tree: Path) -> str:
-    """All files below `tree` for `mkfs.xfs -p`, owned by root. Raises LabError for blanks and special files."""
+    """All files below `tree` for `mkfs.xfs -p`, owned by root. Raises HostError for blanks and special files."""
     return "\n".join(["/", "0 0", "d--755 0 0", *_xfs_entries(tree), "$", "$", ""])
 
 
@@ -295,7 +295,7 @@ def _xfs_entries(folder: Path) -> list[str]:
     lines: list[str] = []
     for path in sorted(folder.iterdir()):
         if any(character.isspace() for character in path.name):
-            raise LabError(f"mkfs.xfs cannot read a file name with a blank: {path}")
+            raise HostError(f"mkfs.xfs cannot read a file name with a blank: {path}")
         mode = path.lstat().st_mode
         flags = ("u" if mode & stat.S_ISUID else "-") + ("g" if mode & stat.S_ISGID else "-")
         suffix = f"{flags}{mode & 0o777:03o} 0 0"
@@ -306,7 +306,7 @@ def _xfs_entries(folder: Path) -> list[str]:
         elif stat.S_ISDIR(mode):
             lines += [f"{path.name} d{suffix}", *_xfs_entries(path), "$"]
         else:
-            raise LabError(f"neither a file, a folder nor a link: {path}")
+            raise HostError(f"neither a file, a folder nor a link: {path}")
     return lines
 
 

@@ -26,7 +26,7 @@ def steady_source() -> str:
 def steady_environment(*, progress: Progress) -> Mapping[str, str]:
     """The environment for a program that makes a filesystem. The library is built unless it is cached.
 
-    Raises MissingToolError without a C compiler, LabError if the build fails.
+    Raises MissingToolError without a C compiler, HostError if the build fails.
     """
     library = shared_library(_source(), "steady", progress=progress)
     return {

@@ -39,7 +39,7 @@ class Userland:
 def userland(recipe: Recipe, *, progress: Progress) -> Userland:
     """The unpacked packages, fetched unless they are cached, or the recipe's archive.
 
-    Raises a transient LabError, often for the network, and ConfigError for an archive that is no root filesystem.
+    Raises a transient HostError, often for the network, and ConfigError for an archive that is no root filesystem.
     """
     if recipe.userland.archive:
         return _from_archive(recipe, progress)

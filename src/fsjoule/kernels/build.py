@@ -108,7 +108,7 @@ def build_revision(
     """The folder of the kernel built from a revision.
 
     `needed` are settings (`CONFIG_NAME=y`) that the source must accept. Raises KernelBuildError if it does not accept
-    them or does not build, and LabError if this machine is at fault. An exception from `progress` cancels the build.
+    them or does not build, and HostError if this machine is at fault. An exception from `progress` cancels the build.
     """
 
     def build(folder: Path) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import FsjouleError, KernelBuildError, LabError, StorageError
+from fsjoule.errors import FsjouleError, HostError, KernelBuildError, StorageError
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress
 from fsjoule.host.process import ExitError, run_watched
@@ -76,7 +76,7 @@ class Compilation:
     def compile(self) -> None:
         """Compile the configured source.
 
-        Raises KernelBuildError if the source does not build, and LabError if this machine is at fault: a full disk, a
+        Raises KernelBuildError if the source does not build, and HostError if this machine is at fault: a full disk, a
         missing program.
         """
         with self._undisturbed():
@@ -127,9 +127,9 @@ class Compilation:
             return StorageError(f"the disk is full: {self.build}", hint=hint)
         if _MEMORY.search(text):
             hint = "build with fewer --jobs, or end what else takes memory"
-            return LabError("the memory is not enough for the compiler", transient=True, hint=hint)
+            return HostError("the memory is not enough for the compiler", transient=True, hint=hint)
         if missing := _NO_TOOL.search(text):
-            return LabError(f"the kernel's build needs the program {missing[1]!r}", hint="install it")
+            return HostError(f"the kernel's build needs the program {missing[1]!r}", hint="install it")
         errors = [line.strip().replace(f"{self.source}/", "") for line in lines if _ERROR.search(line)]
         return KernelBuildError(
             "the kernel does not build:\n" + "\n".join((errors or lines)[-12:]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.kernels.recipe import MarkGpio, Recipe, recipes_folder
 
@@ -28,7 +28,7 @@ def change_device_tree(file: Path, recipe: Recipe) -> None:
     for node, properties in recipe.boot.device_tree.items():
         try:
             present = process.run(["fdtget", "-p", file, node], timeout_s=_TIMEOUT_S).stdout.decode().split()
-        except LabError as error:
+        except HostError as error:
             raise ConfigError(
                 f"the kernel's device tree {recipe.boot.dtb} has no node {node!r}, which the recipe changes",
                 hint=f"correct [boot.device_tree] in {recipe.file}, or use another device tree",
@@ -49,7 +49,7 @@ def _add_mark_led(file: Path, recipe: Recipe, pin: MarkGpio) -> None:
     """A node for the kernel's `leds-gpio`, which holds the pin: low at first."""
     try:
         result = process.run(["fdtget", "-t", "u", file, pin.controller, "phandle"], timeout_s=_TIMEOUT_S)
-    except LabError as error:
+    except HostError as error:
         raise ConfigError(
             f"the kernel's device tree {recipe.boot.dtb} has no GPIO controller {pin.controller!r} that can be used",
             hint=f"correct boot.mark_gpio in {recipe.file}: the path of a node with gpio-controller",
@@ -72,7 +72,7 @@ def _apply(file: Path, name: str, source: str, recipe: Recipe) -> None:
         )
         overlay.write_bytes(result.stdout)
         process.run(["fdtoverlay", "-i", file, "-o", file, overlay], timeout_s=_TIMEOUT_S)
-    except LabError as error:
+    except HostError as error:
         raise ConfigError(
             f"the overlay images/{name} does not fit the device tree {recipe.boot.dtb}: {error.what}",
             hint=f"correct it, or boot.overlays in {recipe.file}",

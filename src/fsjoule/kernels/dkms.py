@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.filesystems import dkms_package
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive, unpack_packages
@@ -77,7 +77,7 @@ def built_module(
 ) -> BuiltModule:
     """A module from `[modules.dkms]` for a kernel of the archive, by its release and its package's version.
 
-    Raises LabError (transient if a download failed), and ConfigError if it cannot be built on this machine.
+    Raises HostError (transient if a download failed), and ConfigError if it cannot be built on this machine.
     """
     inputs = {
         "version": STAGE_VERSION,
@@ -92,7 +92,7 @@ def built_module(
         tree, package = folder / "tree", folder / "package"
         _unpack_tools(recipe, source, tree, progress)
         if not (tree / "usr" / "src" / f"linux-headers-{release}").is_dir():
-            raise LabError(f"{source.suite} has headers of another kernel than {release}", hint="fsjoule image clean")
+            raise HostError(f"{source.suite} has headers of another kernel than {release}", hint="fsjoule image clean")
         package.mkdir()
         notes = _fetch(recipe, name, package, tree, progress)
         _run_dkms(tree, folder / "build.log", name, release, progress)
@@ -160,11 +160,11 @@ def _run_dkms(tree: Path, log: Path, name: str, release: str, progress: Progress
 
     try:
         run_watched(command, log=log, timeout_s=_BUILD_TIMEOUT_S, how_far=how_far, progress=progress)
-    except LabError as error:
+    except HostError as error:
         if error.transient:
             raise
         logs = [file.read_text(errors="replace") for file in (log, *sorted(made.rglob("make.log")))]
         said = "\n".join(text.strip()[-1000:] for text in logs)
-        raise LabError(
+        raise HostError(
             f"the module {name} does not build for {release}:\n{said}", hint="leave the filesystem out"
         ) from error

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.host.cache.stages import Progress
 from fsjoule.host.paths import cache_folder
@@ -70,7 +70,7 @@ def find_revision(tree: Path, name: str) -> Revision:
     """Look up a revision. Raises ConfigError without a repository, such a revision, or a kernel in it."""
     try:
         git_dir = _git(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
-    except LabError as error:
+    except HostError as error:
         hint = "give a clone of the kernel's repository; for sources without one: git init, git add -A, git commit"
         # Git's words for a repository of another user. It wants the top of the tree, wherever it was called.
         if owned := re.search(r"dubious ownership in repository at '(.+)'", error.what):
@@ -78,13 +78,13 @@ def find_revision(tree: Path, name: str) -> Revision:
         raise ConfigError(f"{tree} is not a readable git repository: {error.what}", hint=hint) from error
     try:
         commit = _git(tree, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
-    except LabError as error:
+    except HostError as error:
         raise ConfigError(
             f"{tree} has no revision {name!r}", hint="give an existing commit, tag or branch, or fetch it"
         ) from error
     try:
         _git(tree, "cat-file", "-e", f"{commit}:arch/arm/Kconfig")
-    except LabError as error:
+    except HostError as error:
         hint = "give the repository of the kernel itself, at its top"
         raise ConfigError(f"{name} of {tree} is not a kernel's source: it has no arch/arm", hint=hint) from error
     return Revision(Path(git_dir), commit, _git(tree, "rev-parse", f"{commit}^{{tree}}"), describe(tree, commit))
@@ -143,7 +143,7 @@ def borrow(git_dir: Path, into: Path) -> None:
 def check_out(revision: Revision, into: Path, progress: Progress) -> None:
     """Switch our own tree, made if absent, to a revision. It borrows the repository's objects.
 
-    Only one process at a time may call it. Raises LabError if git fails (a full disk).
+    Only one process at a time may call it. Raises HostError if git fails (a full disk).
     """
     borrow(revision.git_dir, into)
     (into / ".git" / "index.lock").unlink(missing_ok=True)  # from a killed checkout
@@ -173,7 +173,7 @@ def own_git(
     environment: Mapping[str, str] | None = None,
     check: bool = True,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in our own tree; `given` is its input. Raises LabError if it fails (with `check`)."""
+    """Run git in our own tree; `given` is its input. Raises HostError if it fails (with `check`)."""
     env = {**_NO_OTHER, **_OWN_SETTINGS, **(environment or {})}
     return process.run(["git", "-C", tree, *arguments], timeout_s=timeout_s, env=env, input_bytes=given, check=check)
 

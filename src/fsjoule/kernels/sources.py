@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.host.apt import Package, PrivateApt, control_fields, debian_archive, dependencies
 from fsjoule.host.cache.stages import Progress, file_sha256
@@ -30,7 +30,7 @@ _TREES: Final = "linux-dtb-"
 def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> KernelFiles:
     """One of the recipe's kernels, fetched from Debian's archive unless it is cached.
 
-    `built` are modules of `[modules.dkms]` to add. Raises ConfigError for an unknown kernel or module, LabError
+    `built` are modules of `[modules.dkms]` to add. Raises ConfigError for an unknown kernel or module, HostError
     (transient if the download failed).
     """
     source = recipe.kernel(choice)
@@ -131,7 +131,7 @@ def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) 
         progress(f"kernel {package.release}: unpacking {', '.join(sha256)}")
         try:
             parts = _unpacked([file.path for file in files], work / "tree", recipe.boot.dtb)
-        except LabError as error:
+        except HostError as error:
             there = {file.name for file in files}
             kernels = {name for file in files for name in file.depends if package.release in name}
             absent = ", ".join(sorted(kernels - there))
@@ -155,7 +155,7 @@ def _read_package(path: Path) -> PackageFile:
         shown = process.run(["dpkg-deb", "--field", path], timeout_s=30).stdout.decode(errors="replace")
         fields = control_fields(shown)
         return PackageFile(path, fields["Package"], fields["Version"], fields["Architecture"], dependencies(fields))
-    except (LabError, KeyError) as error:
+    except (HostError, KeyError) as error:
         raise ConfigError(f"{path} is not a whole Debian package: {error}", hint="copy or build it again") from error
 
 
@@ -175,7 +175,7 @@ def _with_neighbours(package: PackageFile) -> list[PackageFile]:
 
 
 def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
-    """A kernel's parts from packages, which are unpacked into `tree`. Raises LabError with a missing part."""
+    """A kernel's parts from packages, which are unpacked into `tree`. Raises HostError with a missing part."""
     for file in files:
         process.run(["dpkg-deb", "--extract", file, tree], timeout_s=300)
     # Newer packages keep everything below /usr/lib/modules/<release>.
@@ -196,7 +196,7 @@ def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
 def _device_tree(tree: Path, dtb: str, files: Sequence[Path], release: str) -> Path:
     """The board's device tree, of this release if there are several.
 
-    Raises ConfigError if only other boards' are there, LabError if there is none at all.
+    Raises ConfigError if only other boards' are there, HostError if there is none at all.
     """
     there: dict[str, Path] = {}
     # Debian has them in usr/lib/linux-image-RELEASE, Ubuntu in lib/firmware/RELEASE/device-tree, others in boot.
@@ -219,7 +219,7 @@ def _one_of(what: str, candidates: Iterable[Path], where: str) -> Path:
     for path in candidates:
         if path.exists():
             return path
-    raise LabError(f"no {what}: {where}", hint="the packaging may have changed: see docs/images.md")
+    raise HostError(f"no {what}: {where}", hint="the packaging may have changed: see docs/images.md")
 
 
 def _names(files: Sequence[Path]) -> str:
@@ -273,7 +273,7 @@ def _choices(recipe: Recipe) -> str:
 
 
 def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, progress: Progress) -> TakenKernel:
-    """The kernel, from the cache if possible, with modules for filesystems. Raises ConfigError, LabError."""
+    """The kernel, from the cache if possible, with modules for filesystems. Raises ConfigError, HostError."""
     choice = kernel_choice(recipe, asked)
     built = modules_to_build(recipe, asked, modules)
     describe = ""
@@ -318,7 +318,7 @@ def take_kernels(
 ) -> tuple[TakenKernel, ...]:
     """Kernels, each with its own label: equal labels get a number. Modules of filesystems that they lack are built.
 
-    Raises ConfigError, LabError.
+    Raises ConfigError, HostError.
     """
     chosen = load_recipe(recipes_folder(), recipe)
     taken = [take_kernel(chosen, one, modules, progress=progress) for one in asked]

@@ -13,7 +13,7 @@ from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 from fsjoule.model import BoardFacts, ImageFacts
-from fsjoule.ports import Cut
+from fsjoule.ports import Cut, LabHealth
 
 
 class LabgridBoard:
@@ -30,18 +30,12 @@ class LabgridBoard:
         set_seed: Callable[[int], None] = lambda _seed: None,
         losses: Callable[[], tuple[str, ...]] = tuple,
         *,
-        diagnose: Callable[[], tuple[str, ...]] = tuple,
-        diagnose_power: Callable[[], tuple[str, ...]] = tuple,
+        health: LabHealth | None = None,
     ) -> None:
-        """`set_seed`, `losses` and the diagnoses reach a virtual board, beside labgrid.
-
-        A diagnosis lists programs that have died: `diagnose` all that the board needs, `diagnose_power` those that
-        switch it.
-        """
+        """`set_seed`, `losses` and `health` reach a virtual board, beside labgrid."""
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
-        self._strategy.diagnose = diagnose
-        self._strategy.diagnose_power = diagnose_power
-        self._strategy.flasher.diagnose = diagnose
+        if health is not None:
+            self._strategy.health = health
         self._cards = cards
         self._say = say
         self._set_seed = set_seed
@@ -103,7 +97,7 @@ class LabgridBoard:
             with lab_errors("reaching the card", Part.FLASHER):
                 return flasher.find_card(self._strategy)
         except LabError as error:
-            error.blame_lab(self._strategy.diagnose())
+            error.blame_lab(self._strategy.health.faults())
             raise
         finally:
             if flasher.starts_board:

@@ -32,14 +32,14 @@ echo "server=${siaddr:-$serverid}"
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class DhcpLease:
     """What DHCP has told: the board's address, and its server's or an empty text."""
 
     address: str
     server: str
 
 
-def lease(board: FailingBoard, shell: Shell, driver: str, interface: str) -> Lease:
+def dhcp_lease(board: FailingBoard, shell: Shell, driver: str, interface: str) -> DhcpLease:
     """Bring up the board's network by DHCP. `driver` is the module of its interface, or empty. Raises LabError."""
     if driver:
         checked(board, shell, f"modprobe {shlex.quote(driver)}", "cannot load the driver of its network")
@@ -49,7 +49,7 @@ def lease(board: FailingBoard, shell: Shell, driver: str, interface: str) -> Lea
     ask = f"busybox udhcpc -i {name} -n -q -t 10 -s {_SETTER} 2>&1"
     said = checked(board, shell, ask, "gets no address by DHCP")
     told = dict(line.split("=", 1) for line in said.splitlines() if line.startswith(("address=", "server=")))
-    return Lease(told.get("address", ""), told.get("server", ""))
+    return DhcpLease(told.get("address", ""), told.get("server", ""))
 
 
 class FailingBoard(Protocol):
@@ -83,7 +83,7 @@ class BoardNetwork:
         """Get an address by DHCP; the TFTP server is the one that DHCP tells, unless it is given. Raises LabError."""
         with lab_errors("reaching the TFTP server"):
             self._target.activate(self._tftp)
-        told = lease(self._board, self._shell, driver, interface)
+        told = dhcp_lease(self._board, self._shell, driver, interface)
         self._server = server or told.server
         if not self._server:
             raise self._board.error("is told no TFTP server by DHCP: name it, server: of the flasher")

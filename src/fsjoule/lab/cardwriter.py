@@ -158,7 +158,7 @@ def end_writers(resource: Any, word: str, limit_s: float = _ENDING_TIMEOUT_S) ->
     script = _END_WRITERS.format(word=shlex.quote(word))
     with lab_errors("looking for programs that write the card"):
         command = resource.wrap_command(["sh", "-c", script])
-    done = process.run(command, timeout_s=limit_s, check=False)
+        done = process.run(command, timeout_s=limit_s, check=False)
     if done.returncode == 1 and (left := done.stdout.decode(errors="replace").split()):
         raise StillWritingError(
             f"process {', '.join(left)} of the exporter writes the card and cannot be ended",

@@ -110,7 +110,7 @@ def _asked(resource: Any, request: dict[str, Any]) -> Disk:  # noqa: ANN401 - a 
     check_words(resource)
     with lab_errors(doing):
         command = resource.wrap_command([*PROGRAM, "fsjoule-looks", json.dumps(request)])
-    done = process.run(command, timeout_s=_TIMEOUT_S, input_bytes=SOURCE, check=False)
+        done = process.run(command, timeout_s=_TIMEOUT_S, input_bytes=SOURCE, check=False)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).decode(errors="replace").strip()[-_TAIL:]
         raise LabError(f"{doing} {failing(done.returncode)}: {said}", transient=True)

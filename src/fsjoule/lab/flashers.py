@@ -34,7 +34,7 @@ from fsjoule.lab.disks import BoardsDisk
 from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.model import MIB, ImageFacts, Reach
-from fsjoule.ports import Shell
+from fsjoule.ports import LabHealth, Shell
 
 _MUX_TIMEOUT_S: Final = 30.0
 _SETTLE_TIMEOUT_S: Final = 60.0
@@ -52,6 +52,7 @@ class FlashedBoard(Protocol):
     simulated: bool
     recorder: ConsoleRecorder
     card_device: str
+    health: LabHealth
 
     def start(self) -> None:
         """Switch the board on, with its console open and empty. Raises LabError, PlaceLostError."""
@@ -87,8 +88,6 @@ class FlasherProtocol(abc.ABC):
     without_mux = ""
     # Whether it leaves the board running.
     starts_board = False
-    # Lists the dead programs that prevent writing the card. LabgridBoard sets it.
-    diagnose: Callable[[], tuple[str, ...]] = staticmethod(tuple)
     target: Target | None  # labgrid's drivers have it
 
     @property
@@ -206,36 +205,36 @@ class SdMuxFlasher(DiskFlasher):
         check_file_name(image)
         with lab_errors("finding the SD mux"):
             self.labgrid.activate(self)
-        self._switch("host")
+        self._switch("host", board)
         try:
-            self._write(image, self._boards_disk(board), self.diagnose)
+            self._write(image, self._boards_disk(board), board.health.faults)
         except StillWritingError:
             # The board must not get a card that is still being written.
             raise
         except BaseException as error:
             with also(error, "giving the card back to the board"):
-                self._switch("dut")
+                self._switch("dut", board)
             raise
-        self._switch("dut")
+        self._switch("dut", board)
 
     @step(result=True)
     def find_card(self, board: FlashedBoard) -> str:
         """See FlasherProtocol."""
         with lab_errors("finding the SD mux"):
             self.labgrid.activate(self)
-        self._switch("host")
+        self._switch("host", board)
         try:
             found = self._examined(self._boards_disk(board))
         except BaseException as error:
             with also(error, "giving the card back to the board"):
-                self._switch("dut")
+                self._switch("dut", board)
             raise
-        self._switch("dut")
+        self._switch("dut", board)
         return f"the mux went to the exporter and back; there {found}"
 
-    def _switch(self, mode: str) -> None:
+    def _switch(self, mode: str, board: FlashedBoard) -> None:
         doing = f"switching the SD mux to {mode}"
-        with time_limit(_MUX_TIMEOUT_S, doing, self.diagnose), lab_errors(doing):
+        with time_limit(_MUX_TIMEOUT_S, doing, board.health.faults), lab_errors(doing):
             disks.check_words(self.mux.mux)
             self.mux.set_mode(mode)
 

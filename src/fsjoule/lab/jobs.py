@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import LabError, PlaceHeldError, PlaceLostError
+from fsjoule.errors import HostError, LabError, PlaceHeldError, PlaceLostError
 from fsjoule.host import process
 from fsjoule.host.interrupts import hang_up, interruptible, nobody_reads, pending
 from fsjoule.host.paths import state_dir
@@ -236,7 +236,7 @@ def _switch_off(name: str, say: Say) -> bool:
     client = Path(sys.executable).with_name("labgrid-client")
     try:
         process.run([client, "-p", name, "power", "off"], timeout_s=_CLIENT_TIMEOUT_S, env=_BY_PLACE)
-    except LabError as error:
+    except HostError as error:
         say(f"warning: the board of {name!r} could not be switched off: {error.what}")
         return False
     return True

@@ -18,7 +18,7 @@ from labgrid.driver import Driver
 from labgrid.factory import target_factory
 from labgrid.step import step
 
-from fsjoule.errors import ConfigError, MeterError, NoMeterError
+from fsjoule.errors import ConfigError, MeterError, NoMeterError, Part
 from fsjoule.lab.board_counter import BoardCounter, BoardCounterDriver, Simulate
 from fsjoule.lab.instruments import (
     HINT,
@@ -39,7 +39,7 @@ from fsjoule.meter.protocol.frames import Frame, InfoFrame
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Info, Ina219Trace, MarkLine, MeterInfo, MeterStatus, Trace
-from fsjoule.ports import Meter, Shell
+from fsjoule.ports import LabHealth, Meter, Shell
 
 METER_DRIVER: Final = "MeterDriver"
 _HINT: Final = "call arm() before disarm()"
@@ -208,11 +208,11 @@ def board_counter(target: Target) -> BoardCounterDriver | None:
 
 def board_meter(
     target: Target,
-    diagnose: Callable[[], tuple[str, ...]] = tuple,
+    health: LabHealth | None = None,
     shell: Callable[[], Shell | None] = lambda: None,
     simulate: Simulate | None = None,
 ) -> Meter:
-    """The active meter of a labgrid target, suited to its board's time. `diagnose` lists what has died in the lab.
+    """The active meter of a labgrid target, suited to its board's time. `health` names what has died in the lab.
 
     A board whose environment file has no meter gets `NoMeter`. One that measures itself is asked over its `shell`, once
     it has booted; `simulate` starts the counter of an emulated one.
@@ -229,7 +229,8 @@ def board_meter(
         )
     if own is not None:
         return _counter(own, strategy, line, shell, simulate)
-    return ExplainedMeter(MarksOfBoard(_meter_itself(target, guest_time=strategy.guest_time), line), diagnose)
+    marked = MarksOfBoard(_meter_itself(target, guest_time=strategy.guest_time), line)
+    return marked if health is None else ExplainedMeter(marked, health)
 
 
 def _meter_itself(target: Target, *, guest_time: bool) -> Meter:
@@ -282,9 +283,9 @@ class MarksOfBoard:
 class ExplainedMeter:
     """ports.Meter whose errors first name the dead programs of the lab."""
 
-    def __init__(self, meter: Meter, diagnose: Callable[[], tuple[str, ...]]) -> None:
+    def __init__(self, meter: Meter, health: LabHealth) -> None:
         self._meter = meter
-        self._diagnose = diagnose
+        self._health = health
 
     def info(self) -> MeterInfo:
         with self._explained():
@@ -303,7 +304,7 @@ class ExplainedMeter:
         try:
             yield
         except MeterError as error:
-            error.blame(self._diagnose())
+            error.blame(self._health.faults(Part.METER))
             raise
 
 

@@ -8,7 +8,6 @@ jobs (`fsjoule.lab.jobs`), within which runs use the job's place.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import glob
 import json
 import os
@@ -25,6 +24,7 @@ from typing import Any, Final
 from labgrid.remote.common import Place
 
 from fsjoule.errors import PlaceHeldError
+from fsjoule.host.locks import locked
 from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef
 from fsjoule.lab.coordinator import user
@@ -108,7 +108,7 @@ def one_run_only(
     """
     path = _path(coordinator, name, kind)
     deadline = time.monotonic() + wait_s
-    while (descriptor := _locked(path)) is None:
+    while (descriptor := locked(path)) is None:
         if time.monotonic() >= deadline:
             raise _held_by_another_run(name, path)
         time.sleep(_LOOK_S)
@@ -121,7 +121,7 @@ def in_use(coordinator: str, name: str, kind: NoteKind = NoteKind.RUN) -> bool:
     path = _path(coordinator, name, kind)
     if not path.exists():
         return False
-    descriptor = _locked(path)
+    descriptor = locked(path)
     if descriptor is None:
         return True
     with _of(path, descriptor, name):
@@ -157,20 +157,6 @@ def _path(coordinator: str, name: str, kind: NoteKind) -> Path:
     path = place_file(kind, coordinator, name)
     path.parent.mkdir(exist_ok=True)
     return path
-
-
-def _locked(path: Path) -> int | None:
-    """The descriptor of the file, made if absent and locked; None if another process holds the lock."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        if os.fstat(descriptor).st_nlink:
-            return descriptor
-        os.close(descriptor)  # another run ended and removed it before our lock
 
 
 def _held_by_another_run(name: str, path: Path) -> PlaceHeldError:

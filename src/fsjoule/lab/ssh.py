@@ -30,7 +30,7 @@ from labgrid.util import gen_marker
 
 from fsjoule.errors import BoardError, ConfigError, LabError, also
 from fsjoule.host import process
-from fsjoule.lab.board_network import FailingBoard, checked, lease
+from fsjoule.lab.board_network import FailingBoard, checked, dhcp_lease
 from fsjoule.lab.disks import check_words
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.translate import lab_errors, time_limit
@@ -231,7 +231,7 @@ class SshServer(Driver):
             error.transient = False
             error.hint = 'add it to the recipe: more_packages = ["dropbear-bin"] in [userland]'
             raise error
-        address = lease(board, shell, self.driver, self.interface).address
+        address = dhcp_lease(board, shell, self.driver, self.interface).address
         key = shlex.quote(self._public_key())
         steps = [
             f"{{ [ ! -e {_FOLDER}/pid ] || kill $(cat {_FOLDER}/pid) 2>/dev/null; rm -rf {_FOLDER}; }}",

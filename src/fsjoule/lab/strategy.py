@@ -6,7 +6,7 @@ import contextlib
 import enum
 import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, Final
 
 import attr
@@ -28,6 +28,7 @@ from fsjoule.lab.lease import Guard
 from fsjoule.lab.shell import PANIC, BoardShell, LabgridShell
 from fsjoule.lab.ssh import SshConnection, SshServer
 from fsjoule.lab.translate import lab_errors, time_limit
+from fsjoule.ports import LabHealth
 
 _POWER_TIMEOUT_S: Final = 30.0
 _HAND_TIMEOUT_S: Final = 600.0  # for somebody who was asked to switch the board
@@ -120,9 +121,7 @@ class BoardStrategy(Strategy):
         self.status = Status.unknown
         self.recorder = ConsoleRecorder(self.console)
         steady(self.console)
-        # Lists dead programs of the lab that the board needs. LabgridBoard sets it.
-        self.diagnose: Callable[[], tuple[str, ...]] = tuple
-        self.diagnose_power: Callable[[], tuple[str, ...]] = tuple  # the same for its outlet
+        self.health: LabHealth = UnknownHealth()
         self._network = None if self.ssh is None else SshConnection(self._labgrid, self.ssh, self.ssh_server)
         self._shell: BoardShell | None = None
         self._on_card_sha256: str | None = None
@@ -166,7 +165,7 @@ class BoardStrategy(Strategy):
         except BaseException as error:
             if isinstance(error, LabError):
                 # Asked before the power goes off, which removes the traces of a dead board.
-                error.blame_lab(self.diagnose())
+                error.blame_lab(self.health.faults())
             # The card's content may be the reason, for example after a power cut: it is written again.
             self.forget_card()
             with contextlib.suppress(FsjouleError):
@@ -205,7 +204,7 @@ class BoardStrategy(Strategy):
     def look(self) -> tuple[str, ...]:
         """Dead programs of the lab that the board needs, for every wait for the board. Raises PlaceLostError."""
         self.guard.look()
-        return self.diagnose()
+        return self.health.faults()
 
     def lose(self) -> None:
         """Note that the board has left its shell: the next transition starts from power off."""
@@ -335,7 +334,7 @@ class BoardStrategy(Strategy):
     def _switching(self, doing: str) -> Generator[None]:
         """What is done at the outlet: its faults are the power's, and it has a time limit."""
         limit_s = _HAND_TIMEOUT_S if isinstance(self.power, ManualPowerDriver) else _POWER_TIMEOUT_S
-        with lab_errors(doing, Part.POWER), time_limit(limit_s, doing, self.diagnose_power):
+        with lab_errors(doing, Part.POWER), time_limit(limit_s, doing, lambda: self.health.faults(Part.POWER)):
             yield
 
     @property
@@ -356,7 +355,7 @@ class BoardStrategy(Strategy):
         for attempt in range(1, _CONSOLE_ATTEMPTS + 1):
             try:
                 doing = "opening the console"
-                with lab_errors(doing, Part.CONSOLE), time_limit(_CONSOLE_TIMEOUT_S, doing, self.diagnose):
+                with lab_errors(doing, Part.CONSOLE), time_limit(_CONSOLE_TIMEOUT_S, doing, self.health.faults):
                     self._labgrid.activate(self.console)
             except LabError as error:
                 if attempt == _CONSOLE_ATTEMPTS or not isinstance(error.__cause__, (SerialException, ValueError)):
@@ -391,6 +390,13 @@ class BoardStrategy(Strategy):
     def error(self, what: str) -> BoardError:
         """An error about this board, with the last lines of its console."""
         return BoardError(f"{self.board} {what}", console_tail=self.recorder.tail() or ["(nothing)"])
+
+
+class UnknownHealth:
+    """ports.LabHealth of a lab of which nothing is known beside labgrid, as under plain labgrid."""
+
+    def faults(self, part: Part | None = None) -> tuple[str, ...]:  # noqa: ARG002
+        return ()
 
 
 def _status(status: Status | str) -> Status:

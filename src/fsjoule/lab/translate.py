@@ -24,7 +24,7 @@ from labgrid.exceptions import InvalidConfigError, NoSupplierFoundError
 from labgrid.util.managedfile import ManagedFileError
 from serial import SerialException
 
-from fsjoule.errors import FsjouleError, LabError, Part
+from fsjoule.errors import FsjouleError, HostError, LabError, MissingToolError, Part, StorageError
 from fsjoule.host.process_ref import ending
 
 _OUTPUT_TAIL: Final = 1000
@@ -70,6 +70,10 @@ def lab_errors(doing: str, part: Part | None = None) -> Generator[None]:
         if type(error) is LabError and error.part is None:
             error.part = part
         raise
+    except (StorageError, MissingToolError):
+        raise
+    except HostError as error:  # a program of this computer that speaks to the lab, such as ssh
+        raise LabError(error.what, transient=error.transient, hint=error.hint, part=part) from error
     except FsjouleError:
         raise
     except Exception as error:

@@ -101,7 +101,7 @@ class UmsFlasher(DiskFlasher):
 
     def _causes(self, console: UBootConsole) -> tuple[str, ...]:
         """Why the disk may be gone, while or after it was there."""
-        return (*console.causes(self.command), *self.diagnose())
+        return (*console.causes(self.command), *console.board.health.faults())
 
     def _gone(self) -> tuple[str, ...]:
         """Whether the exporter has lost the disk."""

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from fsjoule.errors import ConfigError, FsjouleError, LabError, Part
+from fsjoule.errors import ConfigError, FsjouleError, InfrastructureError, LabError, Part
 from fsjoule.host import interrupts
 from fsjoule.host.limits import of_system
 from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, ending, forgive_leaks
@@ -452,7 +452,7 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
         earlier = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
         bench.say(f"{planned.slug}: {'not measured, for the same reason' if error in earlier else error}")
         earlier.append(error)
-        if (isinstance(error, LabError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
+        if (isinstance(error, InfrastructureError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Nothing more could be kept, or every further entry would wait as long for a dead board.
             request.session.shouldstop = f"stopped: {error.what.splitlines()[0]}"
         raise

@@ -22,7 +22,7 @@ from typing import Any, Final
 from fsjoule import images, lab
 from fsjoule.bench.health.checkup import Checkup, MeterTools
 from fsjoule.bench.health.result import Check, Health, overall
-from fsjoule.errors import ConfigError, LabError, PlaceLostError
+from fsjoule.errors import ConfigError, InfrastructureError, PlaceLostError
 from fsjoule.host import interrupts, process
 from fsjoule.host.clock import HostClock, today
 from fsjoule.host.paths import project_dir
@@ -108,12 +108,15 @@ def _kept(checks: Iterable[Check], made: list[Check]) -> Iterator[Check]:
 
 
 def switch_off(board: Board, checks: Iterable[Check], say: Callable[[str], None]) -> None:
-    """Switch the board off after its checks. Raises LabError unless a part is broken, for then that is the answer."""
+    """Switch the board off after its checks. A failure is only told if a part is broken: that is the answer then.
+
+    Raises InfrastructureError otherwise.
+    """
     try:
         board.off()
     except PlaceLostError:
         raise
-    except LabError as error:
+    except InfrastructureError as error:
         if overall(checks) is not Health.BROKEN:
             raise
         say(f"warning: the board could not be switched off: {error.what}")

@@ -20,10 +20,9 @@ from fsjoule.lab.states import bad_after
 from fsjoule.model import Profile
 from fsjoule.ports import Meter
 from fsjoule.virtual.lab import board as lab_board
-from fsjoule.virtual.lab import health as lab_health
 from fsjoule.virtual.lab import lab as virtual_lab
 from fsjoule.virtual.lab.capacity import check_fits
-from fsjoule.virtual.lab.health import coordinator_faults, lab_faults
+from fsjoule.virtual.lab.health import PlaceFaults, coordinator_faults
 from fsjoule.virtual.lab.services import board_template
 
 _NOT_CHOSEN: Final = "not-chosen-yet"
@@ -116,7 +115,7 @@ class HeldLab:
         except PlaceHeldError:
             raise
         except LabError as error:
-            error.blame_lab(lab_faults(*self.where))
+            error.blame_lab(self.faults())
             raise
 
     def _bring_up(self, kernels: Sequence[TakenKernel], meter_program: Path | None) -> None:
@@ -144,9 +143,9 @@ class HeldLab:
         if named.startswith(lab.RESERVED) and not self.environment.wanted.tags:
             self._hold()  # a reservation that nobody uses ends within a minute
 
-    def faults(self) -> tuple[str, ...]:
+    def faults(self, part: Part | None = None) -> tuple[str, ...]:
         """See ports.LabHealth."""
-        return lab_health.lab_faults(*self.where)
+        return PlaceFaults(*self.where).faults(part)
 
     @property
     def where(self) -> tuple[str, str]:
@@ -298,12 +297,9 @@ def equipment(
         board = lab.LabgridBoard(
             *(target, cards, say),
             *(partial(lab_board.set_seed, *where), partial(lab_board.losses, *where)),
-            diagnose=partial(lab_health.lab_faults, *where),
-            diagnose_power=partial(lab_health.power_faults, *where),
+            health=PlaceFaults(*where),
         )
-        meter = lab.board_meter(
-            target, partial(lab_health.meter_faults, *where), lambda: board.shell, lab_board.start_simulated_counter
-        )
+        meter = lab.board_meter(target, PlaceFaults(*where), lambda: board.shell, lab_board.start_simulated_counter)
     return Equipment(board, meter, LabProfiler(*where))
 
 

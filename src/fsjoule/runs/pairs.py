@@ -21,7 +21,7 @@ from typing import Final
 
 from fsjoule import lab
 from fsjoule.bench.run import Bench
-from fsjoule.errors import LabError
+from fsjoule.errors import InfrastructureError, LabError
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
 from fsjoule.model import Measurement, Planned, Provision
@@ -81,8 +81,8 @@ def measure_pairs(
 def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     """Measure the bench's plan pair by pair; returns the number of pairs and why the loop ended.
 
-    A fault of the lab costs that boot its remaining figures. Raises LabError if one side fails twice in a row, and at
-    once if the fault ends the run.
+    A fault costs that boot its remaining figures. Raises LabError if one side fails twice in a row, and the fault at
+    once if it ends the run.
     """
     baseline, candidate = bench.plan.kernels
     side = {baseline: Turn.BASELINE, candidate: Turn.CANDIDATE}
@@ -115,15 +115,15 @@ def _boot_of(entry: Planned) -> tuple[str, str]:
     return entry.kernel, entry.filesystem if entry.provision is Provision.ROOT else ""
 
 
-def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> LabError | None:
+def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> InfrastructureError | None:
     """Measure the entries of one boot; returns the fault that ended it, or None."""
-    fault: LabError | None = None
+    fault: InfrastructureError | None = None
     for entry in entries:  # to the end in any case, because groupby needs it
         if fault is not None:
             continue
         try:
             into.append(bench.measure(entry))
-        except LabError as error:
+        except InfrastructureError as error:
             if error.ends_run:
                 raise
             bench.say(f"{entry.slug}: {error}")

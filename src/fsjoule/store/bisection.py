@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from fsjoule.errors import LabError, ResultError, StorageError
+from fsjoule.errors import HostError, ResultError, StorageError
 from fsjoule.host.cache.locks import locked
 from fsjoule.host.files import flush_folder
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside, shown
@@ -264,7 +264,7 @@ class BisectionLog:
 def bisection_log(folder: Path) -> Generator[BisectionLog]:
     """The log in a folder, to go on with; made if it is not there. One process at a time has it.
 
-    Raises ResultError if it is damaged, LabError if another process has it, StorageError.
+    Raises ResultError if it is damaged, HostError if another process has it, StorageError.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -274,8 +274,8 @@ def bisection_log(folder: Path) -> Generator[BisectionLog]:
     try:
         holding = locked(folder / _LOCK_FILE, f"the bisection in {folder}", lambda _text: None, _LOCK_TIMEOUT_S)
         holding.__enter__()
-    except LabError as error:
-        raise LabError(
+    except HostError as error:
+        raise HostError(
             f"another process works on the bisection in {folder}", hint="wait for it, or choose another --state"
         ) from error
     try:

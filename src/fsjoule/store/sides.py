@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from fsjoule.errors import ConfigError, LabError, ObjectStoreError, ResultError
+from fsjoule.errors import ConfigError, HostError, ObjectStoreError, ResultError
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
@@ -264,7 +264,7 @@ class _Indexed:
             return False
         try:
             return _projected([load_run(at_hand(folder)).measurements for folder in folders.values()])
-        except (ConfigError, LabError, ObjectStoreError, ResultError):  # no keys, no room for a copy
+        except (ConfigError, HostError, ObjectStoreError, ResultError):  # no keys, no room for a copy
             return False
 
 

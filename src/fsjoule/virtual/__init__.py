@@ -7,5 +7,5 @@ May call: `images`, `meter`, `host`, `model`, `errors`. It imports neither `lab`
 services run as programs.
 
 Rooms: `board/` (QEMU, power model, supply, console, outlet), `disks/` (card and disks), `lab/` (the lab's programs).
-Entry points: `lab.lab.up`, `status`, `down`, `environment`; `lab.health.lab_faults` names the first cause of a failure.
+Entry points: `lab.lab.up`, `status`, `down`, `environment`; `lab.health.PlaceFaults`, the first cause of a failure.
 """

@@ -9,7 +9,7 @@ from typing import Final
 from fsjoule.bench.health.board import BOOT, CARD, FLASHER, POWER, check_boot, check_card, check_flasher, check_power
 from fsjoule.bench.health.meter import CLOCK, MARKS, METER, check_clock, check_counter, check_marks, check_meter
 from fsjoule.bench.health.result import Check, Health
-from fsjoule.errors import LabError
+from fsjoule.errors import InfrastructureError
 from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.meter.tools.clock_fit import Drift
 from fsjoule.model import BoardProfile
@@ -86,7 +86,7 @@ class Checkup:
             return Check(name, Health.NOT_TRIED, f"needs {because}", because=because)
         try:
             check = look()
-        except LabError as error:
+        except InfrastructureError as error:
             if error.ends_run:
                 raise
             first, *rest = error.what.splitlines()

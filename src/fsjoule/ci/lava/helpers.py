@@ -19,7 +19,7 @@ from urllib.request import urlopen
 
 from fsjoule.ci.lava.guard import SHELL, watch
 from fsjoule.ci.lava.settings import LavaBoard, program
-from fsjoule.errors import LabError
+from fsjoule.errors import InfrastructureError, LabError
 from fsjoule.host import interrupts, process
 from fsjoule.host.paths import project_dir, state_dir
 from fsjoule.host.process_ref import end_with_parent
@@ -83,7 +83,7 @@ def open_shell(bench: LavaBoard, results: Path, say: Callable[[str], None]) -> N
     folder = Path(tempfile.mkdtemp(prefix="job-", dir=state_dir()))
     try:
         watch(bench, session=SHELL, folder=folder)
-    except LabError:
+    except InfrastructureError:
         folder.rmdir()  # nobody else knows of it
         raise
     take(bench, say)

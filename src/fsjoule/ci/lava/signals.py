@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.ci.lava import kept
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric, figure_of, metrics_of
@@ -119,7 +119,7 @@ def signal(words: Sequence[str], say: Callable[[str], None]) -> None:
     """Write a signal. A job that LAVA has ended hears nothing any more: no reason to lose a run."""
     try:
         written = process.run(words, timeout_s=_TIMEOUT_S)
-    except LabError as error:
+    except HostError as error:
         say(f"warning: LAVA was not told: {error.what}")
         return
     for line in written.stdout.decode(errors="replace").splitlines():

@@ -23,7 +23,7 @@ def shared_library(
 ) -> Path:
     """The library of a C file, from the cache or built now; `beside` are its other files and headers.
 
-    Raises MissingToolError without a C compiler, LabError if the build fails.
+    Raises MissingToolError without a C compiler, HostError if the build fails.
     """
     inputs: dict[str, object] = {
         "source": source.read_text(encoding="utf-8"),

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError
 
 _POLL_S: Final = 0.2
 _SAY_EVERY_S: Final = 10.0
@@ -34,14 +34,14 @@ def let_go() -> None:
 
 @contextmanager
 def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: float) -> Generator[None]:
-    """Hold an exclusive lock while building. Raises LabError if somebody else holds it for too long."""
+    """Hold an exclusive lock while building. Raises HostError if somebody else holds it for too long."""
     deadline = time.monotonic() + timeout_s
     said = 0.0
     while (handle := _taken(lock, fcntl.LOCK_EX)) is None:
         holder = _holder(lock)
         now = time.monotonic()
         if now > deadline:
-            raise LabError(
+            raise HostError(
                 f"{_named(holder)} has been building {what} for more than {timeout_s:.0f} s",
                 transient=True,
                 hint=f"wait for it, or end it; the lock is {lock}",
@@ -79,7 +79,7 @@ def use(lock: Path) -> None:
     try:
         while (handle := _taken(lock, fcntl.LOCK_SH)) is None:
             if time.monotonic() > deadline:
-                raise LabError(f"another process has been removing {lock.parent} for too long", transient=True)
+                raise HostError(f"another process has been removing {lock.parent} for too long", transient=True)
             time.sleep(_POLL_S)
     except OSError:
         return

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from fsjoule.errors import LabError, ResultError, StorageError
+from fsjoule.errors import HostError, ResultError, StorageError
 from fsjoule.host.cache.contents import Contents, contents_digest, contents_of, difference, fingerprint
 from fsjoule.host.cache.locks import discard, is_locked, locked, unused, use
 from fsjoule.host.inside import ATTACHMENT_BYTES, read_inside
@@ -118,7 +118,7 @@ def build_once(
     """The folder of a stage's result; if no whole one exists, `build` fills an empty folder.
 
     With `read` the content is compared at each use, not only if a file's metadata have changed. `clean` leaves the
-    result alone until this process ends. Raises LabError if another process holds the entry's lock for longer than
+    result alone until this process ends. Raises HostError if another process holds the entry's lock for longer than
     `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of `build`.
     """
     folder = (root or images_cache()) / stage
@@ -172,9 +172,9 @@ def damage(entry: Path, *, read: bool = False) -> str | None:
 
 
 def check_whole(entry: Path) -> None:
-    """Read the content of an entry that something else is made from. Raises LabError if it is damaged."""
+    """Read the content of an entry that something else is made from. Raises HostError if it is damaged."""
     if found := damage(entry, read=True):
-        raise LabError(f"the cached {entry} is damaged: {found}", hint="fsjoule image clean, then try again")
+        raise HostError(f"the cached {entry} is damaged: {found}", hint="fsjoule image clean, then try again")
 
 
 def _damage(entry: Path, stored: _Stored, seen: str, *, read: bool) -> str | None:
@@ -216,7 +216,7 @@ def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[Cac
 def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
     """Remove entries. Returns the freed bytes.
 
-    After all others are removed, it raises StorageError for irremovable entries, LabError for used ones.
+    After all others are removed, it raises StorageError for irremovable entries, HostError for used ones.
     """
     freed = 0
     kept: list[str] = []
@@ -243,7 +243,7 @@ def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
         )
     if kept:
         hint = "end the processes that use them, and clean again"
-        raise LabError(f"not removed, because another process uses them: {', '.join(kept)}", transient=True, hint=hint)
+        raise HostError(f"not removed, because another process uses them: {', '.join(kept)}", transient=True, hint=hint)
     return freed
 
 
@@ -262,7 +262,7 @@ def drop(path: Path, what: str, *, progress: Progress, timeout_s: float = 0.0) -
                 discard(_moved_away(path))
             for beside in (_beside(final, "checked"), used, lock):
                 discard(beside)
-    except LabError:
+    except HostError:
         return False
     return True
 
@@ -280,7 +280,7 @@ def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str])
         unfinished.rename(final)
         _to_disk(final.parent, _libc.fsync)
         _stamp(final, fingerprint(final))
-    except LabError as error:
+    except HostError as error:
         if not isinstance(error, StorageError) and _is_full(final.parent, error):
             raise _full(final.parent) from error
         raise
@@ -374,7 +374,7 @@ def _full(folder: Path) -> StorageError:
     )
 
 
-def _is_full(folder: Path, error: LabError) -> bool:
+def _is_full(folder: Path, error: HostError) -> bool:
     free = os.statvfs(folder)
     words = tuple(os.strerror(number) for number in _FULL)
     return free.f_bavail * free.f_frsize < _LITTLE_BYTES or any(word in error.what for word in words)

@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from pydantic import TypeAdapter
 
-from fsjoule.errors import ConfigError, KernelBuildError, LabError
+from fsjoule.errors import ConfigError, HostError, KernelBuildError
 from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import Progress, cache_key
 from fsjoule.kernels.build import build_key, build_revision, built_folder, read_notes
@@ -77,7 +77,7 @@ class CommitBuilds:
         return None if folder is None else self._built(folder, progress)
 
     def build(self, commit: Commit, *, progress: Progress) -> BuildOutcome:
-        """Build a commit unless that was done. Raises LabError if this machine is at fault, and what `progress` raises.
+        """Build a commit unless that was done. Raises HostError, and what `progress` raises.
 
         A failure is kept: the same content fails again.
         """
@@ -125,7 +125,7 @@ _POLL_S: Final = 0.2
 _END_S: Final = 60.0
 
 
-class _BrokenOffError(LabError):
+class _BrokenOffError(HostError):
     """Nobody wants the kernel that is being built any more, or not before another one."""
 
 
@@ -174,7 +174,7 @@ class Builder:
     def wait(self, commit: Commit, timeout_s: float) -> BuildOutcome:
         """The outcome of a commit, which is the most urgent one now.
 
-        Raises what broke the build if it was not the commit's fault (LabError: a full disk), and LabError after the
+        Raises what broke the build if it was not the commit's fault (HostError: a full disk), and HostError after the
         time.
         """
         started = time.monotonic()
@@ -187,7 +187,7 @@ class Builder:
                         failure, self._failure = self._failure, None
                         raise failure
                     if time.monotonic() - started > timeout_s:
-                        raise LabError(f"no kernel of {commit.short} after {timeout_s:.0f} s", transient=True)
+                        raise HostError(f"no kernel of {commit.short} after {timeout_s:.0f} s", transient=True)
                     if self._wanted[:1] != (commit,):
                         self._wanted = (commit, *(each for each in self._wanted if each != commit))
                         self._state.notify_all()

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError
 from fsjoule.kernels.tree.repository import Repository
 
 _CONFLICT: Final = 1
@@ -65,12 +65,12 @@ def without(repository: Repository, tip: str, culprit: str) -> str | Conflict:
 
 
 def _merged_tree(repository: Repository, ours: str, theirs: str) -> str | Conflict:
-    """The content of both. Raises LabError if git fails for another reason than a conflict."""
+    """The content of both. Raises HostError if git fails for another reason than a conflict."""
     command = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "--allow-unrelated-histories")
     result = repository.ask(*command, ours, theirs)
     said = result.stdout.decode(errors="replace").split("\n")
     if result.returncode not in (0, _CONFLICT):
-        raise LabError(f"git cannot merge {theirs} into {ours}: {result.stderr.decode(errors='replace').strip()}")
+        raise HostError(f"git cannot merge {theirs} into {ours}: {result.stderr.decode(errors='replace').strip()}")
     if result.returncode == _CONFLICT:
         return Conflict(tuple(sorted({path for path in said[1:] if path})))
     return said[0]

@@ -32,7 +32,7 @@ class Repository:
     scratch: Path
 
     def git(self, *arguments: str, given: str = "", environment: Mapping[str, str] | None = None) -> str:
-        """Git's answers about commits, the user's and our own. Raises LabError if it fails."""
+        """Git's answers about commits, the user's and our own. Raises HostError if it fails."""
         result = own_git(self.scratch, *arguments, given=given.encode(), environment=environment, timeout_s=CHECKOUT_S)
         return result.stdout.decode(errors="replace").rstrip("\n")
 

@@ -180,7 +180,7 @@ class _errors:  # noqa: N801 - a context manager, used as a function
                 f"the IIO context {self._uri} does not answer: {error.strerror or error}", transient=True, hint=_HINT
             ) from error
         if isinstance(error, ValueError):
-            raise MeterError(f"the IIO context {self._uri} tells no number: {error}", hint=_HINT) from error
+            raise MeterError(f"the IIO context {self._uri} returned no number: {error}", hint=_HINT) from error
 
 
 def _parts(name: str) -> tuple[str, str]:

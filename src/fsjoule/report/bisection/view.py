@@ -125,7 +125,7 @@ class BisectionView(VerdictView):
         return render_page(self.state, self.explanations)
 
     def print(self, console: Console) -> None:
-        """Print the answer or how far the search is, and the most probable commits; `everything`: all, and the boots."""
+        """Print the answer or how far the search is, and the most probable commits, or all with the boots."""
         for renderable in self._renderables(room_of(console, wide=self.wide)):
             console.print(renderable, crop=False)
         for each in self.explanations:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from fsjoule.errors import ConfigError, FsjouleError, LabError, ResultError, StorageError
+from fsjoule.errors import ConfigError, FsjouleError, HostError, ResultError, StorageError
 from fsjoule.report.service.asked import AskedPage
 from fsjoule.store.folder import GATE_FILE, MEASUREMENTS_FOLDER, RUN_FILE
 
@@ -79,7 +79,7 @@ class MissingError(ConfigError):
     """There is no such page, run or series."""
 
 
-class UnmadeError(LabError):
+class UnmadeError(HostError):
     """The page was not made, because of the time limit or the service's own processes. Its text is for readers."""
 
     def __init__(self, what: str, *, hint: str) -> None:
@@ -105,7 +105,7 @@ def for_readers(error: FsjouleError, *, of_lab: bool) -> UnmadeError:
         what = "the lab's coordinator does not answer, or its runs cannot be read"
     elif isinstance(error, ResultError):
         what = "the lab's index cannot be read: missing, damaged, not allowed, or of another version of fsjoule"
-    elif isinstance(error, LabError) and not isinstance(error, StorageError):
+    elif isinstance(error, HostError) and not isinstance(error, StorageError):
         what = "the lab's index is held by a writer, or its server does not answer"
     else:
         what = "the lab's index cannot be opened"

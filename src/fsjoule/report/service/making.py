@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import ConfigError, FsjouleError, LabError, ResultError
+from fsjoule.errors import ConfigError, FsjouleError, HostError, ResultError
 from fsjoule.host.plaintext import plain
 from fsjoule.model.metrics import Metric, metrics_named
 from fsjoule.model.places import Lab, PlaceRun
@@ -123,7 +123,7 @@ class Maker:
             lab = _for_readers(look(self._settings.results, time.time()))
         except ConfigError as error:
             # The input of whoever started the service is wrong, not the reader's.
-            raise LabError(error.what, hint=error.hint) from error
+            raise HostError(error.what, hint=error.hint) from error
         site = self._settings.site("places")
         return _as(wanted, lambda: places_page(lab, site), lambda: places_document(lab))
 

@@ -52,7 +52,7 @@ class IndexState:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def now(self) -> str:
-        """Raises ResultError if the index is gone or damaged, LabError if its server does not answer."""
+        """Raises ResultError if the index is gone or damaged, HostError if its server does not answer."""
         if self._index is not None and self._index.file is not None:
             return self._looked()
         async with self._lock:

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 from fsjoule import kernels, lab
 from fsjoule.bench.measurer import lost_energy
 from fsjoule.bench.run import Bench
-from fsjoule.errors import BoardError, ConfigError, LabError, StorageError
+from fsjoule.errors import BoardError, ConfigError, InfrastructureError, StorageError
 from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.cache.stages import drop, places
@@ -80,7 +80,7 @@ class BoardBoots:
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
         """Boot the kernel in a build folder, and measure. `seed` gives the order and all chance.
 
-        Raises LabError if the lab does not do its part, ConfigError if the kernel cannot be put onto a card.
+        Raises InfrastructureError if the lab does not do its part, ConfigError if the kernel cannot be put onto a card.
         """
         request = dataclasses.replace(self.request, kernels=(str(kernel),), seed=seed)
         if profiled:
@@ -192,7 +192,7 @@ def selected(entries: Sequence[Planned], select: str, metrics: Sequence[Metric])
 def _measured(bench: Bench, entries: tuple[Planned, ...], held: HeldLab) -> tuple[list[Measurement], str | None]:
     """The measurements of a boot, and the failures of its kernel if the lab was well meanwhile.
 
-    A fault is given a second try by the bench. Raises LabError.
+    A fault is given a second try by the bench. Raises InfrastructureError.
     """
     measured: list[Measurement] = []
     for entry in entries:
@@ -222,7 +222,7 @@ class SpareBoards:
         self._open.close()
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
-        """See ports.KernelBoots. Raises the LabError of the last board; a full disk is no board's fault."""
+        """See ports.KernelBoots. Raises the InfrastructureError of the last board; a full disk is no board's fault."""
         while True:
             if self._present is None:
                 self._present = self._open.enter_context(self.boards[self._number]())
@@ -230,7 +230,7 @@ class SpareBoards:
                 return self._present.measure(kernel, seed, profiled=profiled)
             except StorageError:
                 raise
-            except LabError as error:
+            except InfrastructureError as error:
                 if not self.give_up(error.what.splitlines()[0]):
                     raise
 

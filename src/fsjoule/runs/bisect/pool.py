@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
-from fsjoule.errors import FsjouleError, LabError, StorageError
+from fsjoule.errors import FsjouleError, InfrastructureError, StorageError
 from fsjoule.host import interrupts
 from fsjoule.lab import EnvironmentFile
 from fsjoule.model.bisection import KernelBoot
@@ -100,7 +100,7 @@ class Pool:
         self._assign()
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
-        """See ports.KernelBoots. Raises what the boot raised on two boards; LabError too if no board is left."""
+        """See ports.KernelBoots. Raises what the boot raised on two boards, or on the last one."""
         wish = self._wanted = Wish(kernel, seed, profiled)
         with interrupts.interruptible():
             # Once it is made, what was likely before is so no longer: a board that is free waits for the next guesses.
@@ -168,7 +168,7 @@ class Pool:
         self._faults[number] = self._faults.get(number, 0) + 1
         # A full disk or an unusable kernel is no board's fault.
         final = made.fault is not None and (
-            isinstance(made.fault, StorageError) or not isinstance(made.fault, LabError)
+            isinstance(made.fault, StorageError) or not isinstance(made.fault, InfrastructureError)
         )
         if final or len(tries) >= _TRIES:
             self._made[wish] = made

@@ -13,7 +13,7 @@ from fsjoule.bench.instrument import check_meter
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.run import closed, not_taken
 from fsjoule.bench.tries import Tries
-from fsjoule.errors import LabError
+from fsjoule.errors import InfrastructureError
 from fsjoule.model import Measurement, Plan, Planned, PoolPlace, Run
 from fsjoule.ports import Clock, ResultStore
 from fsjoule.runs.parallel.boards import Boards
@@ -54,7 +54,7 @@ class PoolBench:
     _tries: Tries = field(init=False)
     _under_way: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]], init=False)
     _stored: dict[int, Measurement] = field(default_factory=dict[int, Measurement], init=False)
-    _over: LabError | None = field(default=None, init=False)
+    _over: InfrastructureError | None = field(default=None, init=False)
     _ending: bool = field(default=False, init=False)
     _failed: set[int] = field(default_factory=set[int], init=False)
     _spent: dict[str, Phases] = field(default_factory=dict[str, Phases], init=False)
@@ -129,7 +129,7 @@ class PoolBench:
         self.boards.end()
         for done in self.boards.done:
             if done.number not in self._taken and ended_early is None:
-                with suppress(LabError):  # of a full disk the run's last state tells
+                with suppress(InfrastructureError):  # of a full disk the run's last state tells
                     self._learn(done)
         there = {each.number for each in self.results}
         if ahead := [number for number in sorted(self._stored) if number not in there]:
@@ -163,7 +163,7 @@ class PoolBench:
             with self.phases("store"):
                 parts = measured.measurement, measured.trace, measured.attachments
                 withdrawn, new = self._tries.add(boot, *parts)
-        except LabError as error:
+        except InfrastructureError as error:
             self._over = error
             if not self._ending:
                 raise

@@ -14,7 +14,7 @@ from typing import Any
 from fsjoule import lab
 from fsjoule.bench.boots import boot_key
 from fsjoule.bench.run import BoardBench
-from fsjoule.errors import LabError, Part, also
+from fsjoule.errors import InfrastructureError, LabError, Part, also
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import Measurement, Planned, Run, Trace
@@ -61,8 +61,8 @@ class PoolPlaceHealth:
 
     held: HeldLab
 
-    def faults(self) -> tuple[str, ...]:
-        dead = self.held.faults()
+    def faults(self, part: Part | None = None) -> tuple[str, ...]:
+        dead = self.held.faults(part)
         try:
             return (*dead, *self.held.guard.lacks())
         except LabError as error:
@@ -121,7 +121,7 @@ def make_boot(bench: BoardBench, boot: BootTask, store: BootStore, link: Link) -
 
     The block goes on with its next boot, unless the board is why. If the process is ended, it sends what is known.
     """
-    fault: LabError | None = None
+    fault: InfrastructureError | None = None
     try:
         bench.begin()
         with interrupts.interruptible():
@@ -130,7 +130,7 @@ def make_boot(bench: BoardBench, boot: BootTask, store: BootStore, link: Link) -
                 fault = fault or error
                 if error is not None and (error.part is not None or error.ends_run):
                     break
-    except LabError as error:
+    except InfrastructureError as error:
         fault = error
     except BaseException as error:
         with also(error, "switching the board off"):
@@ -142,16 +142,16 @@ def make_boot(bench: BoardBench, boot: BootTask, store: BootStore, link: Link) -
     return _done(boot, store, fault)
 
 
-def _done(boot: BootTask, store: BootStore, fault: LabError | None) -> Done:
+def _done(boot: BootTask, store: BootStore, fault: InfrastructureError | None) -> Done:
     return Done(boot.number, store.run, tuple(store.kept), fault)
 
 
-def _measure_all(bench: BoardBench, entries: Iterable[Planned]) -> LabError | None:
+def _measure_all(bench: BoardBench, entries: Iterable[Planned]) -> InfrastructureError | None:
     """Measure the entries of a boot; returns the fault that ended it, or None."""
     try:
         for entry in entries:
             bench.measure(entry)
-    except LabError as error:
+    except InfrastructureError as error:
         return error
     return None
 

@@ -22,8 +22,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from fsjoule.errors import (
     ConfigError,
     FsjouleError,
+    HostError,
     IndexServerError,
-    LabError,
     ResultError,
     StorageError,
     not_written,
@@ -315,9 +315,9 @@ def _is_operational(error: BaseException | None) -> bool:
     return type(error).__name__ == "OperationalError"
 
 
-def _held(index: str, url: URL) -> LabError:
+def _held(index: str, url: URL) -> HostError:
     held = f"{index} has been held by another process for {_wait_s(url):g} s"
-    return LabError(held, transient=True, hint="try again; nothing was changed")
+    return HostError(held, transient=True, hint="try again; nothing was changed")
 
 
 def _from_postgresql(state: str, index: str, said: str) -> FsjouleError:
@@ -325,7 +325,7 @@ def _from_postgresql(state: str, index: str, said: str) -> FsjouleError:
         case "42501":
             return ResultError(f"{index} refused: {said}", hint=f"this user lacks the right ({_ROLES}), or {_ANOTHER}")
         case "40001" | "40P01":
-            return LabError(
+            return HostError(
                 f"{index} gave way to another: {said}", transient=True, hint="try again; nothing was changed"
             )
         case "53100":

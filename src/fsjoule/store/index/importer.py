@@ -56,7 +56,7 @@ def import_runs(
     Copies of one run from any machine are one run: each may add measurements that others lack. `known_as` has the
     addresses of folders that are copies for the time of the import. Runs that were pruned stay so unless `pruned_too`.
     `watch` gets the folders that were read.
-    Raises ConfigError for a path that is missing or has no run below it, LabError if the index cannot be written; runs
+    Raises ConfigError for a path that is missing or has no run below it, HostError if the index cannot be written; runs
     of earlier batches are then whole in it.
     """
     folders, faults = find_runs(paths)

@@ -2,18 +2,26 @@
 
 `load` works like U-Boot's `sysboot` on a real board: it reads /extlinux/extlinux.conf. `load_by_firmware` works like
 the firmware of a Raspberry Pi's GPU, which QEMU does not emulate: it reads /config.txt.
+
+A board in guest time gets two additions: a mailbox, and the seed of its random numbers. The emulated boot loader adds
+them to the boot files (`for_guest_time`). A boot loader of the board's own reads command line and device tree from the
+card, and its machine may have one slot only. So the mailbox is a partition of this card: the last MiB before the first
+partition, whose reads the probe answers (`prepare_card`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import LabError
+from fsjoule.errors import HostError, LabError
 from fsjoule.host import process
 from fsjoule.virtual.board.config import Boot
+from fsjoule.virtual.board.mailbox import SIZE_BYTES
 
 SECTOR_BYTES: Final = 512
 EXTLINUX: Final = "/extlinux/extlinux.conf"
@@ -25,7 +33,19 @@ _SIGNATURE_OFFSET: Final = 510
 # The first of four entries: type at 4, first sector at 8, sectors at 12.
 _FIRST_ENTRY_OFFSET: Final = 446
 _ENTRY: Final = struct.Struct("<4xB3xII")
-_COPY_TIMEOUT_S: Final = 30.0
+_TIMEOUT_S: Final = 30.0
+# The card slot that the emulated board leaves empty: index 0 of QEMU's SD cards, which Linux calls mmcblk0.
+MAILBOX_INDEX: Final = 0
+MAILBOX_DEVICE: Final = "/dev/mmcblk0"
+_ALIAS: Final = "mmc0"
+# With these Linux would see an empty slot and wait for its supply.
+_REMOVED: Final = ("cd-gpios", "vmmc-supply")
+_SEED_DIGITS: Final = 64
+_PARTITION_NUMBER: Final = 4
+_MAILBOX_ENTRY_OFFSET: Final = _FIRST_ENTRY_OFFSET + _ENTRY.size * (_PARTITION_NUMBER - 1)
+# Data without a filesystem.
+_DATA_TYPE: Final = 0xDA
+_APPEND: Final = re.compile(r"^(\s*append\s.*?\broot=(\S*?)\d+(?:\s.*)?)$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +167,73 @@ def copy_in(partition: str, source: Path, name: str) -> None:
 def _copy(task: str, partition: str, source: str | Path, target: str | Path) -> None:
     argv = ["mcopy", "-n", "-o", "-i", partition, source, target]
     try:
-        process.run(argv, timeout_s=_COPY_TIMEOUT_S, env={"SOURCE_DATE_EPOCH": "0", "TZ": "UTC"})
-    except LabError as error:
+        process.run(argv, timeout_s=_TIMEOUT_S, env={"SOURCE_DATE_EPOCH": "0", "TZ": "UTC"})
+    except HostError as error:
         raise LabError(f"cannot {task} the card's boot partition: {error.what}") from error
+
+
+def for_guest_time(files: BootFiles) -> BootFiles:
+    """The same files, with a card in the other slot of the device tree and on the command line for the login.
+
+    The tree gets space for the seed of the kernel's random numbers, which QEMU fills from its `-seed`. Raises LabError
+    if the device tree does not belong to a board with two slots.
+    """
+    tree = files.device_tree
+    if tree is None:
+        raise LabError("the card boots without a device tree, which a board in guest time needs for its mailbox")
+    node = _device_tree_tool("fdtget", tree, "/aliases", _ALIAS).strip()
+    present = _device_tree_tool("fdtget", "-p", tree, node).split()
+    for name in _REMOVED:
+        if name in present:
+            _device_tree_tool("fdtput", "-d", tree, node, name)
+    _device_tree_tool("fdtput", tree, node, "non-removable")
+    set_seed(tree, "0" * _SEED_DIGITS)
+    return replace(files, command_line=f"{files.command_line} fsjoule.mailbox={MAILBOX_DEVICE}")
+
+
+def set_seed(tree: Path, digits: str) -> None:
+    """Put the seed of the kernel's random numbers into a device tree, as 64 hexadecimal digits. Raises LabError."""
+    words = [digits[at : at + 8].lstrip("0") or "0" for at in range(0, _SEED_DIGITS, 8)]
+    _device_tree_tool("fdtput", "-t", "x", tree, "/chosen", "rng-seed", *words)
+
+
+def _device_tree_tool(*argv: str | Path) -> str:
+    return process.run(argv, timeout_s=_TIMEOUT_S).stdout.decode()
+
+
+def prepare_card(card: Path, into: Path, seed: int) -> int:
+    """Add mailbox and seed to the card of this power-on, by files in the folder `into`.
+
+    Returns the mailbox's place on the card in bytes. Raises LabError if the card has no room for it, or does not boot
+    by extlinux.conf with a device tree.
+    """
+    place = _add_partition(card)
+    partition = first_partition(card)
+    configuration = into / "extlinux.conf"
+    copy_out(partition, EXTLINUX, configuration)
+    text = configuration.read_text(errors="replace")
+    tree = parse_extlinux(text).device_tree
+    changed, entries = _APPEND.subn(rf"\1 fsjoule.mailbox=\g<2>{_PARTITION_NUMBER}", text)
+    if tree is None or not entries:
+        raise LabError("the card's extlinux.conf has no device tree or no root=, which a board in guest time needs")
+    configuration.write_text(changed)
+    copy_in(partition, configuration, EXTLINUX)
+    copy = into / "board.dtb"
+    copy_out(partition, tree, copy)
+    set_seed(copy, hashlib.sha256(f"{seed}".encode()).hexdigest())
+    copy_in(partition, copy, tree)
+    return place
+
+
+def _add_partition(card: Path) -> int:
+    with card.open("r+b") as file:
+        place = first_partition_offset(file.read(SECTOR_BYTES)) - SIZE_BYTES
+        file.seek(_MAILBOX_ENTRY_OFFSET)
+        taken = any(file.read(_ENTRY.size))
+        file.seek(max(place, 0))
+        if taken or place < SECTOR_BYTES or any(file.read(SIZE_BYTES)):
+            hint = "leave the MiB before the card's first partition and the table's fourth entry free"
+            raise LabError("the card has no room for the mailbox of a board in guest time", hint=hint)
+        file.seek(_MAILBOX_ENTRY_OFFSET)
+        file.write(_ENTRY.pack(_DATA_TYPE, place // SECTOR_BYTES, SIZE_BYTES // SECTOR_BYTES))
+    return place

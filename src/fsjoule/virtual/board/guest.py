@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.virtual.board import boot_partition, guest_boot
+from fsjoule.virtual.board import boot_partition
 from fsjoule.virtual.board.boot_partition import BootFiles
 from fsjoule.virtual.board.config import BoardConfig, Boot, GuestTimeConfig
 from fsjoule.virtual.board.mailbox import Mailbox
@@ -198,10 +198,10 @@ class Guest:
         process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
         mailbox = None
         if self._boot is not Boot.KERNEL:
-            mailbox = MailboxOnCard(self._config.mailbox, guest_boot.prepare_card(copy, into, self.seed))
+            mailbox = MailboxOnCard(self._config.mailbox, boot_partition.prepare_card(copy, into, self.seed))
         files = boot_partition.boot_files(self._boot, copy, into)
         if files and mailbox is None:
-            files = guest_boot.for_guest_time(files)
+            files = boot_partition.for_guest_time(files)
         self._profiled, self.profile_next = self.profile_next, False
 
         def environment(console_fd: int, mark_fd: int) -> Mapping[str, str]:

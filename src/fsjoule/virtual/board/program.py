@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import ConfigError, FsjouleError, LabError
+from fsjoule.errors import ConfigError, FsjouleError, InfrastructureError, LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import ending
 from fsjoule.virtual.board import boot_partition
@@ -29,8 +29,7 @@ from fsjoule.virtual.board.mark_wire import MarkPin, MarkWire
 from fsjoule.virtual.board.orders import MuxControl, OrderQueue, Outlet, OutletActions, claim_control_socket
 from fsjoule.virtual.board.power import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, HostCpu, Qemu
-from fsjoule.virtual.board.usb_cable import UsbCable
-from fsjoule.virtual.disks.card import Card, CardPosition, prepare_disk
+from fsjoule.virtual.disks.card import Card, CardPosition, UsbCable, prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
@@ -244,7 +243,7 @@ class VirtualBoard:
             else:
                 power_on = self._guest.power_on(image, loaded)
                 self._boot(power_on.files, power_on.card, power_on.qemu)
-        except LabError as error:
+        except InfrastructureError as error:
             self._no_boot(error.what)
         finally:
             # QEMU has loaded the files by now.
@@ -261,7 +260,7 @@ class VirtualBoard:
             self._pin.connect(qemu.pin)
         try:
             self._feed.follow(qemu.attach())
-        except (LabError, OSError) as error:
+        except (InfrastructureError, OSError) as error:
             qemu.kill()
             self._feed.halted()
             self._become(BoardState.ENDED, f"QEMU did not start: {error}; see {log}")

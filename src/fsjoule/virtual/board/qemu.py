@@ -17,11 +17,10 @@ from typing import Any, Final, cast
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
-from fsjoule.host.computer_lock import LOCKS, try_lock
+from fsjoule.host.locks import LOCKS, try_lock
 from fsjoule.virtual.board import confined
-from fsjoule.virtual.board.boot_partition import BootFiles
+from fsjoule.virtual.board.boot_partition import MAILBOX_INDEX, BootFiles
 from fsjoule.virtual.board.config import BoardConfig, CardConfig, FlashMemoryConfig, NetworkConfig, Serial
-from fsjoule.virtual.board.guest_boot import MAILBOX_INDEX
 from fsjoule.virtual.board.power import ActivityReader
 from fsjoule.virtual.disks.lossy_disk import Cache
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import LabError
-from fsjoule.host.computer_lock import LOCKS, try_lock
+from fsjoule.host.locks import LOCKS, try_lock
 
 _LOOP_CONFIGURE: Final = 0x4C0A
 _LOOP_SET_STATUS64: Final = 0x4C04

@@ -35,7 +35,7 @@ Value = str | Callable[[], str]
 
 
 @dataclass
-class Device:
+class IioDevice:
     """A device: attributes of its own, and of each channel."""
 
     id: str
@@ -56,7 +56,7 @@ class Device:
 
 def ina226(
     amperes: Callable[[float], float], *, volts: float = 5.0, ohm: float = 0.1, number: int = 0, turn_s: float = 8.8e-3
-) -> Device:
+) -> IioDevice:
     """An INA226 as the driver ina2xx-adc shows it. `amperes` is the load by the monotonic clock.
 
     A reading is the mean over the last whole turn, in the chip's steps.
@@ -74,7 +74,7 @@ def ina226(
         return str(int(int(shunt()) * round(volts / 1.25e-3) / 20000))
 
     step_ma = 2.5e-3 / ohm
-    return Device(
+    return IioDevice(
         f"iio:device{number}",
         "ina226",
         {
@@ -91,9 +91,9 @@ def ina226(
     )
 
 
-def ina228(watts: Callable[[float], float], *, volts: float = 5.0) -> Device:
+def ina228(watts: Callable[[float], float], *, volts: float = 5.0) -> IioDevice:
     """An INA228 as hwmon's driver ina238 shows it; libiio shows hwmon's devices beside those of IIO."""
-    return Device(
+    return IioDevice(
         "hwmon0",
         "ina228",
         {
@@ -109,7 +109,7 @@ def ina228(watts: Callable[[float], float], *, volts: float = 5.0) -> Device:
 class Iiod:
     """What runs. `gone`: it does not answer any more; `answers` are others than the devices', by command."""
 
-    devices: list[Device]
+    devices: list[IioDevice]
     port: int = 0
     gone: threading.Event = field(default_factory=threading.Event)
     answers: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -160,7 +160,7 @@ def _value(value: Value | None) -> bytes:
 
 
 @contextmanager
-def iiod(*devices: Device, simulated: bool = True) -> Generator[Iiod]:
+def iiod(*devices: IioDevice, simulated: bool = True) -> Generator[Iiod]:
     """A running iiod on a free port of this computer."""
     emulated = Iiod(list(devices), simulated=simulated)
 

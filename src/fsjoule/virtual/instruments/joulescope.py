@@ -44,7 +44,7 @@ def _time64() -> Any:  # noqa: ANN401 - a module without types
 
 
 @dataclass
-class Device:
+class Js220:
     """A JS220. `watts` and `gpi` are functions of the seconds by the monotonic clock; `drift` is its clock's.
 
     `lost` are spans of these seconds whose samples do not arrive (NaN).
@@ -103,7 +103,7 @@ class Device:
 class EmulatedDriver:
     """The stand-in for `pyjoulescope_driver.Driver`; a test compares the signatures of both."""
 
-    devices: Sequence[Device] = ()
+    devices: Sequence[Js220] = ()
 
     def __init__(self) -> None:
         self._subscribers: dict[str, list[Callable[[str, Any], None]]] = {}
@@ -164,7 +164,7 @@ class EmulatedDriver:
         with self._lock:
             self._subscribers[topic].remove(fn)
 
-    def _device(self, path: str) -> Device:
+    def _device(self, path: str) -> Js220:
         return next(device for device in self.devices if device.path == path)
 
     def _run(self) -> None:
@@ -179,7 +179,7 @@ class EmulatedDriver:
                     elif not device.silent.is_set():
                         self._stream(device)
 
-    def _stream(self, device: Device) -> None:
+    def _stream(self, device: Js220) -> None:
         now = int((device.until_s() - device.born_s) * RATE * (1 + device.drift)) // 800 * 800
         for topic in ("s/p", "s/v", "s/gpi/0"):
             if device.settings.get(f"{topic}/ctrl") != "on":
@@ -204,14 +204,14 @@ class Driver(EmulatedDriver):
         super().__init__()
 
 
-def _beside(devices: Path, number: int) -> Device:
+def _beside(devices: Path, number: int) -> Js220:
     load = FeedLoad(devices / "feed")
-    volts = Device.volts
+    volts = Js220.volts
 
     def watts(seconds: Floats) -> Floats:
         return load.amperes((seconds * 1e9).astype(np.int64)) * volts
 
-    return Device(watts, f"u/js220/SIM{number:03}", until_s=lambda: load.known_until_ns() * 1e-9)
+    return Js220(watts, f"u/js220/SIM{number:03}", until_s=lambda: load.known_until_ns() * 1e-9)
 
 
 EMULATOR: Final = Emulator(address="joulescope:js220/SIM{number:03}", variables={"FSJOULE_JOULESCOPE": __name__})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -19,9 +18,9 @@ from typing import Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.host.computer_lock import command, locker
 from fsjoule.host.interrupts import interruptible
 from fsjoule.host.json_text import json_text
+from fsjoule.host.locks import command, locked, locker
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, ending
 from fsjoule.virtual.disks.loop_device import remove_abandoned
@@ -229,18 +228,17 @@ class LabPaths(BoardPaths):
     def lock(self, say: Callable[[str], None], wait_s: float = _LOCK_TIMEOUT_S) -> Generator[None]:
         """Let only one process change a lab. Raises LabError (transient) if another one does so for too long."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline, said_s = time.monotonic() + wait_s, 0.0
+        while (descriptor := locked(self._lock)) is None:
+            who, now_s = self.being_changed or f"another process changes the lab {self.name!r}", time.monotonic()
+            if now_s >= deadline:
+                raise LabError(who, transient=True, hint="wait for its end, or end that process, and try again")
+            if now_s - said_s >= _SAY_EVERY_S:
+                said_s = now_s
+                say(f"{who}: waiting, for at most {deadline - now_s:.0f} s")
+            with interruptible():
+                time.sleep(_POLL_S)
         try:
-            deadline, said_s = time.monotonic() + wait_s, 0.0
-            while not _locked(descriptor):
-                who, now_s = self.being_changed or f"another process changes the lab {self.name!r}", time.monotonic()
-                if now_s >= deadline:
-                    raise LabError(who, transient=True, hint="wait for its end, or end that process, and try again")
-                if now_s - said_s >= _SAY_EVERY_S:
-                    said_s = now_s
-                    say(f"{who}: waiting, for at most {deadline - now_s:.0f} s")
-                with interruptible():
-                    time.sleep(_POLL_S)
             os.utime(descriptor)
             yield
         finally:
@@ -257,14 +255,6 @@ class LabPaths(BoardPaths):
         since = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
         who = f"process {pid} ({command(pid)}) since {since}"
         return f"the lab {self.name!r} is being brought up or down by {who}" if pid else ""
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def numbered(name: str, number: int) -> str:

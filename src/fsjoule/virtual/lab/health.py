@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from fsjoule.errors import Part
 from fsjoule.host.process_ref import ProcessRef, Seen, ending, family, seen
 from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.virtual.lab.board import board_status
@@ -26,6 +27,8 @@ _SSHD: Final = "sshd"
 _METER: Final = "meter"
 # The other instruments, and the adapter at the mark line for them.
 _INSTRUMENTS: Final = (*INSTRUMENTS, "adapter")
+# The services without which a part of the place does not answer.
+_SERVICES: Final = {Part.POWER: (_BOARD,), Part.METER: (_METER, *_INSTRUMENTS, _EXPORTER)}
 _SER2NET: Final = "ser2net"
 _CONSOLE: Final = "console"
 # A process may be stopped only for a moment: it is checked twice.
@@ -53,29 +56,24 @@ class LabFault:
     noted: bool = True
 
 
-def lab_faults(coordinator: str, place: str) -> tuple[str, ...]:
-    """Faults of the lab at this coordinator and of this process's own children, a sentence each.
+@dataclass(frozen=True, slots=True)
+class PlaceFaults:
+    """ports.LabHealth of what the board at `place` needs, or of any part if the coordinator's lab has no such place."""
 
-    Here and below: faults of what the board at `place` needs, or of any part if the lab has no such place.
-    """
-    return tuple(fault.text for fault in (*_faults_at(coordinator, place), *_own_children(coordinator)))
+    coordinator: str
+    place: str
 
-
-def power_faults(coordinator: str, place: str) -> tuple[str, ...]:
-    """Faults that keep the board from being switched."""
-    return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part == _BOARD)
+    def faults(self, part: Part | None = None) -> tuple[str, ...]:
+        """See ports.LabHealth. Without a part, stopped programs of this process are among them."""
+        there = _faults_at(self.coordinator, self.place)
+        if part is None:
+            return tuple(fault.text for fault in (*there, *_own_children(self.coordinator)))
+        return tuple(fault.text for fault in there if fault.part in _SERVICES[part])
 
 
 def coordinator_faults(coordinator: str, place: str) -> tuple[str, ...]:
     """Faults that keep the coordinator from answering."""
     return tuple(fault.text for fault in _faults_at(coordinator, place) if fault.part == "coordinator")
-
-
-def meter_faults(coordinator: str, place: str) -> tuple[str, ...]:
-    """Faults that keep the meter silent."""
-    return tuple(
-        fault.text for fault in _faults_at(coordinator, place) if fault.part in (_METER, *_INSTRUMENTS, _EXPORTER)
-    )
 
 
 def faults_of(record: LabRecord, place: str = "") -> tuple[LabFault, ...]:

@@ -8,7 +8,6 @@ several labs run at once, by name. Nothing outlives the lab (`guardian.py`).
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -22,10 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from fsjoule.errors import ConfigError, LabError
+from fsjoule.errors import ConfigError, HostError, LabError
 from fsjoule.host import process
-from fsjoule.host.computer_lock import command, locker
 from fsjoule.host.interrupts import interruptible
+from fsjoule.host.locks import command, locked, locker
 from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef, wait_gone
 from fsjoule.model.labels import counted
@@ -415,7 +414,7 @@ def _holders(paths: LabPaths, record: LabRecord) -> dict[str, str] | None:
     command = [beside_python("labgrid-client"), "who"]
     try:
         shown = process.run(command, timeout_s=_CLIENT_TIMEOUT_S, env=_environment(paths, record), check=False)
-    except LabError:
+    except HostError:
         return None
     if shown.returncode:
         return None
@@ -450,14 +449,13 @@ def refuse_to_touch(record: LabRecord, doing: str, faults: tuple[str, ...]) -> N
 
 def _user_of_place(coordinator: str, place: str) -> int | None:
     """The process that holds the place's lock of runs (fsjoule.lab.notes), 0 if its number is unknown."""
+    path = place_file("places", coordinator, place)
     try:
-        descriptor = os.open(place_file("places", coordinator, place), os.O_RDWR | os.O_CLOEXEC)
+        inode = path.stat().st_ino
+        descriptor = locked(path, flags=0)
     except OSError:
         return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return locker(os.fstat(descriptor).st_ino)
-    finally:
-        os.close(descriptor)
+    if descriptor is None:
+        return locker(inode)
+    os.close(descriptor)
     return None

@@ -1,6 +1,6 @@
-"""Locks of this computer. The kernel frees one however its holder ends.
+"""Locks that are files. The kernel frees one however its holder ends.
 
-They are files of /run/lock, where each user may make some. A container has its own.
+Those of the whole computer are in /run/lock, where each user may make some. A container has its own.
 """
 
 from __future__ import annotations
@@ -16,19 +16,30 @@ LOCKS: Final = Path("/run/lock")
 _LOCK: Final = re.compile(r"FLOCK +\S+ +WRITE +(\d+) +[0-9a-f]+:[0-9a-f]+:(\d+) ")
 
 
+def locked(path: Path, *, flags: int = os.O_CREAT, mode: int = 0o600) -> int | None:
+    """The descriptor of the file, which is locked until it is closed; None if another process has the lock.
+
+    The file is made if it is absent. Raises OSError.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, mode)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # another process ended and removed it before our lock
+
+
 def try_lock(name: str, folder: Path = LOCKS) -> int | None:
-    """The descriptor of a lock, to be closed when it is no longer needed; None if another process has the lock.
+    """A lock of this computer, as `locked`.
 
     Raises OSError if this user may not have it: another user's file in a sticky folder, a link of theirs to a file of
     ours, or no such folder.
     """
-    descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    return locked(folder / name, flags=os.O_CREAT | os.O_NOFOLLOW, mode=0o666)
 
 
 def locker(inode: int) -> int:
