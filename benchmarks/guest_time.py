@@ -12,6 +12,7 @@ from typing import Final
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import EnvironmentFile, read_environment
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import RunRequest, choose
 
 _TURN_LIMIT_S: Final = 3 * 3600.0
@@ -23,15 +24,18 @@ def quick_ext4(
     """Suite quick of ext4, with one seed."""
     environment = read_environment(project_dir() / "env" / "deterministic.yaml")
     choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels=kernels,
-        repeat=repeat,
-        provision="scratch",
-        results=results,
-        seed=3,
-        environment=environment,
-        boards=boards,
+        BenchOptions(
+            suite="quick",
+            fs="ext4",
+            kernel=kernels if isinstance(kernels, str) else None,
+            repeat=repeat,
+            provision="scratch",
+            results=results,
+            seed=3,
+            boards=boards,
+        ),
+        environment,
+        pair=None if isinstance(kernels, str) else kernels,
     )
     return choice, environment
 

@@ -81,9 +81,10 @@ def chains_of(case: Case, number: int) -> dict[str, list[list[str]]]:
 
 def _resume(words: Sequence[str]) -> None:
     """What `pytest tests/bench --resume` does before it asks for the board."""
-    from fsjoule.runs.request import choose_resumed
+    from fsjoule.runs.options import BenchOptions
+    from fsjoule.runs.request import choose
 
-    choice = choose_resumed(Path(words[0]), {"--fs": "ext4"})
+    choice = choose(BenchOptions(resume=Path(words[0]), fs="ext4"))
     assert choice.resumed is not None
     choice.resumed.check_board("virtual", {})
     choice.resumed.folder()

@@ -33,8 +33,13 @@ def pooler(postgresql: PostgresServer) -> Generator[PgBouncer]:
 
 
 @pytest.fixture
-def new_location(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
-    """Give the location of a new index each time, on the database that is the parameter."""
+def new_location(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """Give the location of a new index each time, on the database that is the parameter.
+
+    The states of one on a server are in a folder of the test's own.
+    """
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
     if request.param == "sqlite":
         numbers = count(1)
         return lambda: str(tmp_path / "indexes" / f"{next(numbers)}.sqlite")

@@ -18,7 +18,7 @@ from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series
 from fsjoule.store.index.states import kept_states
 from fsjoule.store.index.trend import trend_reader
-from fsjoule.store.trend_rows import ChangeState
+from fsjoule.store.states import ChangeState
 from fsjoule.verdicts.trend.trend import trend_of
 
 NIGHTS = 20

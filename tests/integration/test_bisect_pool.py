@@ -19,6 +19,7 @@ from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.search import Figures, likely_boots
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import choose
 from fsjoule.statistics.bisection.question import Purpose
 from fsjoule.store.bisection import Answered, Built, Event, MeasuredBoot, bisection_log
@@ -34,14 +35,10 @@ _TIMEOUT_S = 60.0
 def pool(folder: Path, said: list[str], boards: int = 2) -> Generator[Pool]:
     environment = read_environment(PROJECT / "env" / "deterministic.yaml")
     choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels="6.1",
-        repeat=1,
-        provision="scratch",
-        results=folder / "results",
-        seed=1,
-        environment=environment,
+        BenchOptions(
+            suite="quick", fs="ext4", kernel="6.1", repeat=1, provision="scratch", results=folder / "results", seed=1
+        ),
+        environment,
     )
     assigned = PoolAssignment(choice, environment, (Metric.THROUGHPUT,), "", folder / "ahead", ())
     with ExitStack() as closing:

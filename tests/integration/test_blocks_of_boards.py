@@ -12,8 +12,9 @@ import pytest
 
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts
-from fsjoule.lab import read_environment, wanted_place
+from fsjoule.lab import place_request, read_environment
 from fsjoule.model import Measurement, Plan, Run, RunStatus
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import run_pairs
 from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import started_boards
@@ -59,17 +60,19 @@ class Scene:
 
 @contextmanager
 def places(run: Run, results: Path, *, boards: int = 2, kept: tuple[Measurement, ...] = ()) -> Generator[Scene]:
-    environment = read_environment(PROJECT / "env" / "virtual.yaml", wanted_place("soc=imx6ul", None, None))
+    environment = read_environment(PROJECT / "env" / "virtual.yaml", place_request("soc=imx6ul", None, None))
     choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels="6.1",
-        repeat=1,
-        provision="scratch",
-        results=results,
-        seed=3,
-        environment=environment,
-        boards=boards,
+        BenchOptions(
+            suite="quick",
+            fs="ext4",
+            kernel="6.1",
+            repeat=1,
+            provision="scratch",
+            results=results,
+            seed=3,
+            boards=boards,
+        ),
+        environment,
     )
     store, said = FakeStore(), list[str]()
     numbers = {each.number for each in kept}

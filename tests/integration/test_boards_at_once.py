@@ -20,6 +20,7 @@ from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
 from fsjoule.model import Measurement, Plan, Planned, Run, RunStatus
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import BoardsPace, started_boards
 from fsjoule.runs.parallel.messages import Assignment
@@ -62,15 +63,17 @@ def two_boards(
     boards: int = 2,
 ) -> Generator[Scene]:
     choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels="6.1",
-        repeat=1,
-        provision="scratch",
-        results=results,
-        seed=3,
-        environment=ENVIRONMENT,
-        boards=boards,
+        BenchOptions(
+            suite="quick",
+            fs="ext4",
+            kernel="6.1",
+            repeat=1,
+            provision="scratch",
+            results=results,
+            seed=3,
+            boards=boards,
+        ),
+        ENVIRONMENT,
     )
     store, left = FakeStore(), list[str]()
     with ExitStack() as closing:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import PROGRAM, CommandLine, command_line
 
-from fsjoule.runs.options import FLAGS, OPTIONS
+from fsjoule.runs.options import BenchOptions, rows
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_help_begins_with_an_example_and_has_every_option(ours: CommandLine) -> 
     told = ours("bench", "-h").out
     assert "Example: fsjoule bench --fs ext4" in told.partition("Measure filesystems")[0]
     lines = told.splitlines()
-    for name in (*OPTIONS, *FLAGS, "--lg-env", "-k"):
+    for name in (*(row.name for _, row in rows(BenchOptions)), "--lg-env", "-k"):
         assert any(line.startswith(f"  {name}") for line in lines), name
     assert max(map(len, lines)) <= 80
     assert "pytest" not in told

@@ -20,6 +20,7 @@ from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.inside import DOCUMENT_BYTES, MOST_ENTRIES
 from fsjoule.lab import read_environment
 from fsjoule.report.terminal import named_lines
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import planned
 from fsjoule.runs.request import choose
 from fsjoule.store.documents import parse
@@ -173,14 +174,10 @@ def test_what_cannot_be_read_back_is_not_stored() -> None:
 def test_a_plan_that_no_run_can_hold_is_refused_before_it_begins() -> None:
     environment_file = Path(__file__).parents[2] / "env" / "virtual.yaml"
     choice = choose(
-        suite_name="quick",
-        filesystems="ext4,btrfs,xfs,f2fs,vfat",
-        kernels="6.1",
-        repeat=1000,
-        provision=None,
-        results=Path("results"),
-        seed=1,
-        environment=read_environment(environment_file),
+        BenchOptions(
+            suite="quick", fs="ext4,btrfs,xfs,f2fs,vfat", kernel="6.1", repeat=1000, results=Path("results"), seed=1
+        ),
+        read_environment(environment_file),
     )
     with pytest.raises(ConfigError, match="measurements is too long: the limit is 20000"):
         planned(choice, read_environment(environment_file).profile, choice.kernels)

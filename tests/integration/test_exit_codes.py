@@ -22,6 +22,7 @@ from fsjoule.cli.ended import exit_code_of
 from fsjoule.errors import BoardError, ConfigError, StorageError
 from fsjoule.hooks import CliCommand
 from fsjoule.host.output import guarded
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import choose
 from fsjoule.store.files import check_writable
 
@@ -183,15 +184,7 @@ def test_what_is_buffered_is_written_before_the_end(capfd: pytest.CaptureFixture
 def test_repetitions_have_a_limit(repeat: int) -> None:
     begin = time.monotonic()
     with pytest.raises(ConfigError, match="repetitions are too many"):
-        choose(
-            suite_name="quick",
-            filesystems=None,
-            kernels="6.1",
-            repeat=repeat,
-            provision=None,
-            results=Path("results"),
-            seed=None,
-        )
+        choose(BenchOptions(suite="quick", kernel="6.1", repeat=repeat, results=Path("results")))
     assert time.monotonic() - begin < 5
 
 

@@ -91,7 +91,7 @@ class TestOpening:
             with index.writing() as connection:
                 connection.execute(update(index_version).values(version="2"))
         for create, read_only_s in ((False, None), (True, None), (False, 5.0)):
-            with pytest.raises(ResultError, match=r"(?s)has version 2; this version of fsjoule reads 1.*index rebuild"):
+            with pytest.raises(ResultError, match=r"(?s)has version 2; this version of fsjoule reads 2.*index rebuild"):
                 open_index(location, create=create, read_only_s=read_only_s)
         with open_index(new_location(), create=True) as other:
             import_runs(other, [tmp_path / "results"])

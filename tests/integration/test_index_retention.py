@@ -15,7 +15,7 @@ from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.retention import KeepReason, Retention, planned, prune
 from fsjoule.store.index.states import keep_states
-from fsjoule.store.trend_rows import ChangeState, KeptState
+from fsjoule.store.states import ChangeState, KeptState
 
 NewLocation = Callable[[], str]
 _SINCE = Retention("2026-03-05T00:00:00Z")

@@ -13,7 +13,7 @@ import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 
 from fsjoule.errors import LabError
-from fsjoule.lab import find_places, jobs, wanted_place
+from fsjoule.lab import find_places, jobs, place_request
 from fsjoule.lab.coordinator import Coordinator
 from fsjoule.lab.lease import acquired_for_job
 from fsjoule.lab.reservation import AT_ONCE
@@ -140,4 +140,4 @@ def test_a_release_of_what_no_job_has_says_so(coordinator: BareCoordinator) -> N
 
 def test_a_place_that_is_ones_own_can_be_chosen_by_its_tag(coordinator: BareCoordinator) -> None:
     coordinator.client("acquire")
-    assert find_places(("$LG_PLACE",), wanted_place("soc=imx6ul", None, None)) == ("",)
+    assert find_places(("$LG_PLACE",), place_request("soc=imx6ul", None, None)) == ("",)

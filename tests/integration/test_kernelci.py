@@ -24,6 +24,7 @@ from fsjoule.errors import ConfigError, KernelCIError, LabError
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import choose
 
 ENVIRONMENT = project_dir() / "env" / "virtual.yaml"
@@ -74,16 +75,7 @@ def a_poller(
     platform: str = "imx6ul",
 ) -> poller.Poller:
     environment, results = read_environment(ENVIRONMENT), tmp_path / "results"
-    choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels="6.1",
-        repeat=1,
-        provision=None,
-        results=results,
-        seed=None,
-        environment=environment,
-    )
+    choice = choose(BenchOptions(suite="quick", fs="ext4", kernel="6.1", repeat=1, results=results), environment)
     lab = poller.KernelCILab(RUNTIME, platform, environment, results, choice, (), "mylab", 3600)
     return poller.Poller(Api(kernelci.api, TOKEN), lab, kcidb, say, again_s=0.01)
 

@@ -19,6 +19,7 @@ from fsjoule.ci.kernelci.poll import KernelCILab, Poller
 from fsjoule.errors import KernelCIError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import choose
 
 ENVIRONMENT = project_dir() / "env" / "virtual-x86.yaml"
@@ -54,14 +55,7 @@ class Board:
     def poller(self, filesystem: str = "ext4", options: tuple[str, ...] = ()) -> Poller:
         environment = read_environment(ENVIRONMENT)
         choice = choose(
-            suite_name="quick",
-            filesystems=filesystem,
-            kernels="6.1",
-            repeat=1,
-            provision=None,
-            results=self.folder,
-            seed=None,
-            environment=environment,
+            BenchOptions(suite="quick", fs=filesystem, kernel="6.1", repeat=1, results=self.folder), environment
         )
         results = self.folder / "results"
         lab = KernelCILab(RUNTIME, "qemu", environment, results, choice, options, "mylab", 3600)

@@ -77,7 +77,7 @@ def test_nothing_is_sent_twice(run: CommandLine, store: str, way: Proxy, tmp_pat
     way.asked.clear()
     assert run("results", "push", store).out.startswith("0 runs new, 0 grown, 2 already there; 0.0 MiB sent")
     assert run("results", "pull", store, "--into", "results").out.startswith("0 runs new, 0 grown, 2 already there")
-    assert [method for method, _, _ in way.asked] == ["GET"] * 3, "lists of the runs"
+    assert [method for method, _, _ in way.asked] == ["GET"] * 5, "lists of the runs, and of documents to fetch"
 
 
 def test_a_run_that_has_grown_is_another_archive(run: CommandLine, store: str, way: Proxy, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_an_import_is_that_of_the_folders_and_fetches_only_documents(
     assert "3 unchanged" in run("index", "import", "results", "--index", "there.sqlite").out
     way.asked.clear()
     assert "3 unchanged" in run("index", "import", store, "--index", "there.sqlite").out
-    assert len(way.asked) == 1, "the list of runs"
+    assert len(way.asked) == 2, "the lists of states and of runs"
     assert run("compare", "run:aaaaaa", "run:bbbbbb", "--index", "there.sqlite").code == 0
     bucket = bucket_at(way.url, store)
     bucket.delete([listed_runs(bucket)[0].key])

@@ -11,7 +11,7 @@ from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 from command_line import CommandLine, command_line
 
 from fsjoule.errors import ConfigError, ExporterError, LabError, Part
-from fsjoule.lab import acquired_place, acquired_places, read_environment, wanted_place
+from fsjoule.lab import acquired_place, acquired_places, place_request, read_environment
 from fsjoule.lab.coordinator import Coordinator, connected
 from fsjoule.lab.placenames import find_places
 from fsjoule.lab.states import PlaceState, bad_after, judge, note_end, set_state, states
@@ -44,7 +44,7 @@ def _set(**wanted: PlaceHealth) -> None:
 
 def _taken(wait: str | None = None) -> str:
     lines: list[str] = []
-    with acquired_place("", say=lines.append, wanted=wanted_place("soc=imx6ul", wait, None)) as held:
+    with acquired_place("", say=lines.append, wanted=place_request("soc=imx6ul", wait, None)) as held:
         return held.name
 
 
@@ -66,11 +66,11 @@ def test_without_a_good_board_the_states_are_told_at_once(coordinator: BareCoord
     _set(evk_1=PlaceHealth.MAINTENANCE)
     said = "with soc=imx6ul and state=good was not free: evk-1 is maintenance; evk-2 is of unknown state"
     with pytest.raises(LabError, match=said):
-        find_places(_OPEN, wanted_place("soc=imx6ul", None, None))
+        find_places(_OPEN, place_request("soc=imx6ul", None, None))
     with pytest.raises(LabError, match="evk-1 is maintenance; evk-2 is of unknown state"):
         _taken()
     with pytest.raises(ConfigError, match=r"no place .* has soc=none"):
-        find_places(_OPEN, wanted_place("soc=none", None, None))
+        find_places(_OPEN, place_request("soc=none", None, None))
 
 
 def test_a_named_place_is_used_whatever_its_state_and_that_is_said(coordinator: BareCoordinator) -> None:
@@ -94,7 +94,7 @@ def test_a_waiting_run_gets_the_board_that_becomes_good_and_not_the_one_that_bec
     lines: list[str] = []
 
     def wait() -> None:
-        with acquired_place("", say=lines.append, wanted=wanted_place("soc=imx6ul", "2m", None)) as held:
+        with acquired_place("", say=lines.append, wanted=place_request("soc=imx6ul", "2m", None)) as held:
             taken.append(held.name)
 
     thread = threading.Thread(target=wait, daemon=True)

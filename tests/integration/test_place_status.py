@@ -17,7 +17,7 @@ from results_factory import make_run
 from whole_runs import write_whole
 
 from fsjoule.errors import Part
-from fsjoule.lab import acquired_place, wanted_place
+from fsjoule.lab import acquired_place, place_request
 from fsjoule.lab.coordinator import connected
 from fsjoule.lab.states import note_end, set_state
 from fsjoule.model import LabFacts
@@ -60,7 +60,7 @@ def test_the_whole_lab_is_shown_in_the_terminal_as_a_page_as_json_and_as_metrics
     coordinator.client("acquire", place="evk-1", user="ada")
 
     def wait() -> None:
-        with acquired_place("", wanted=wanted_place("soc=imx6ul", "2m", 10.0)):
+        with acquired_place("", wanted=place_request("soc=imx6ul", "2m", 10.0)):
             pass
 
     thread = threading.Thread(target=wait, daemon=True)

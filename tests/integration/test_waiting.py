@@ -18,7 +18,7 @@ from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 from interruptible import interruptible
 
 from fsjoule.errors import ConfigError, FsjouleError, LabError, PlaceHeldError
-from fsjoule.lab import acquired_place, find_places, read_environment, wanted_place
+from fsjoule.lab import acquired_place, find_places, place_request, read_environment
 from fsjoule.lab.coordinator import Coordinator, connected, user
 from fsjoule.lab.reservation import reserved
 from fsjoule.runs.held_lab import HeldLab
@@ -46,7 +46,7 @@ class Waiter:
         self.error: FsjouleError | None = None
         self.end = threading.Event()
         self._events = events
-        self._arguments = (place, wanted_place(tag, "2m", priority))
+        self._arguments = (place, place_request(tag, "2m", priority))
         self._thread = threading.Thread(target=self._hold, daemon=True)
         self._thread.start()
 
@@ -150,13 +150,13 @@ def test_a_wait_has_an_end_that_says_who_has_the_place(coordinator: BareCoordina
     coordinator.client("acquire", user="ada")
     with (
         pytest.raises(PlaceHeldError, match=rf"'bench' is held by {_BUSY} since") as caught,
-        acquired_place("bench", wanted=wanted_place(None, "1s", None)),
+        acquired_place("bench", wanted=place_request(None, "1s", None)),
     ):
         pass
     assert caught.value.__notes__ == ["it was not free within 1 s"]
     coordinator.make("other", soc="imx6ul")
     coordinator.client("acquire", place="other", user="bob")
-    wanted = wanted_place("soc=imx6ul", None, None)
+    wanted = place_request("soc=imx6ul", None, None)
     with (
         pytest.raises(LabError, match="a place with soc=imx6ul was not free: ") as both,
         acquired_place("", wanted=wanted),
@@ -167,7 +167,7 @@ def test_a_wait_has_an_end_that_says_who_has_the_place(coordinator: BareCoordina
     assert both.value.transient
     with (
         pytest.raises(ConfigError, match="has soc=am335x") as none,
-        acquired_place("", wanted=wanted_place("soc=am335x", "1h", None)),
+        acquired_place("", wanted=place_request("soc=am335x", "1h", None)),
     ):
         pass
     assert "soc=imx6ul" in (none.value.hint or "")
@@ -178,11 +178,11 @@ def test_what_is_awaited_is_said_again_and_again(coordinator: BareCoordinator) -
     coordinator.make("bench")
     coordinator.client("acquire", user="ada")
     lines: list[str] = []
-    with suppress(PlaceHeldError), reserved(wanted_place(None, "3s", None), lines.append, name="bench", line_s=0.5):
+    with suppress(PlaceHeldError), reserved(place_request(None, "3s", None), lines.append, name="bench", line_s=0.5):
         pass
     assert 2 <= len(lines) <= 7, lines
     lines.clear()
-    with suppress(PlaceHeldError), reserved(wanted_place(None, "3s", None), lines.append, name="bench"):
+    with suppress(PlaceHeldError), reserved(place_request(None, "3s", None), lines.append, name="bench"):
         pass
     assert len(lines) == 1, "one a minute"
 
@@ -241,7 +241,7 @@ def test_a_coordinator_that_goes_on_failing_is_not_asked_without_a_pause(coordin
         looks.append(name)
         raise LabError("it fails", transient=True)
 
-    with pytest.raises(LabError), reserved(wanted_place(None, "3s", None), print, name="bench", usable=usable):
+    with pytest.raises(LabError), reserved(place_request(None, "3s", None), print, name="bench", usable=usable):
         pass
     assert len(looks) <= 4
 
@@ -264,7 +264,7 @@ def test_a_wait_during_which_the_reservation_expired_reserves_again(coordinator:
             coordinator.client("release", user="ada")
         return False
 
-    with reserved(wanted_place(None, "2m", None), lines.append, name="bench", usable=usable, expires_s=0) as turn:
+    with reserved(place_request(None, "2m", None), lines.append, name="bench", usable=usable, expires_s=0) as turn:
         assert (turn.place, turn.allocated) == ("bench", True)
     assert "the reservation for the place 'bench' has expired: reserving again" in lines
     assert coordinator.reservations() == []
@@ -308,7 +308,7 @@ def test_labgrid_is_told_the_place_that_tags_have_chosen(
     coordinator.make("bench", soc="imx6ul")
     coordinator.make("other")
     monkeypatch.setenv("LG_PLACE", "other")
-    wanted = wanted_place("soc=imx6ul", "1m", None)
+    wanted = place_request("soc=imx6ul", "1m", None)
     held = HeldLab(read_environment(PROJECT / "env" / "virtual.yaml", wanted), print)
     held.find(print)
     assert os.environ["LG_PLACE"] == "other"
@@ -327,7 +327,7 @@ def test_what_is_taken_or_missing_is_said_before_anything_is_built(coordinator: 
     coordinator.make("bench", soc="imx6ul")
     coordinator.client("acquire", user="ada")
     taken, awaited, missing = (
-        wanted_place(*each, None) for each in (("soc=imx6ul", None), ("soc=imx6ul", "1m"), ("soc=am335x", "1m"))
+        place_request(*each, None) for each in (("soc=imx6ul", None), ("soc=imx6ul", "1m"), ("soc=am335x", "1m"))
     )
     with pytest.raises(PlaceHeldError, match=_BUSY):
         find_places(("$LG_PLACE",), taken)
@@ -339,13 +339,13 @@ def test_what_is_taken_or_missing_is_said_before_anything_is_built(coordinator: 
 _RUN = """
 import sys
 from fsjoule.host import interrupts
-from fsjoule.lab import acquired_place, wanted_place
+from fsjoule.lab import acquired_place, place_request
 
 def say(line):
     print(line, flush=True)
 
 try:
-    with interrupts.handled(), acquired_place("", say=say, wanted=wanted_place("soc=imx6ul", "5m", None)) as held:
+    with interrupts.handled(), acquired_place("", say=say, wanted=place_request("soc=imx6ul", "5m", None)) as held:
         say(f"has {held.name}")
         with interrupts.interruptible():
             sys.stdin.readline()

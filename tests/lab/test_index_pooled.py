@@ -27,7 +27,7 @@ from fsjoule.store.index.queries import list_series, points, stats
 from fsjoule.store.index.retention import Retention, prune
 from fsjoule.store.index.states import keep_states
 from fsjoule.store.index.trend import trend_reader
-from fsjoule.store.trend_rows import ChangeState, KeptState
+from fsjoule.store.states import ChangeState, KeptState
 from fsjoule.verdicts.trend.trend import trend_of
 
 _LIMIT_S = 60.0
@@ -143,9 +143,13 @@ class TestRoles:
     _numbers = count(1)
 
     @pytest.fixture
-    def of(self, server: PostgresServer, pooler: PgBouncer, roles: None) -> Callable[[str], str]:
-        """The URL of a database without tables, for a user."""
+    def of(
+        self, server: PostgresServer, pooler: PgBouncer, roles: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[str], str]:
+        """The URL of a database without tables, for a user. Its states are in a folder of the test's own."""
         del roles
+        (tmp_path / "here").mkdir()
+        monkeypatch.chdir(tmp_path / "here")
         name = f"lab{next(self._numbers)}"
         _, create, own = _parts()
         with psycopg.connect(server.conninfo("postgres"), autocommit=True) as connection:
@@ -193,6 +197,7 @@ class TestRoles:
                 import_runs(index, [run])
             with pytest.raises(ResultError, match="permission denied"):
                 prune(index, _SINCE)
+            assert not index.states.exists()
             assert stats(index).runs == 1
         with open_index(of("bench")) as index:
             for statement in ("DROP TABLE runs", "ALTER TABLE runs ADD colour text", "TRUNCATE runs"):

@@ -20,6 +20,7 @@ from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.runs.bisect.boots import BoardBoots
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, PairedRun, measure_pairs
 from fsjoule.runs.parallel.boards import started_boards
 from fsjoule.runs.parallel.messages import Assignment
@@ -32,18 +33,20 @@ ENVIRONMENT = read_environment(PROJECT / "env" / "deterministic.yaml")
 
 def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", "6.1")) -> RunRequest:
     return choose(
-        suite_name="energy-emmc-2025",
-        filesystems="ext4",
-        kernels=kernels,
-        repeat=1,
-        provision="scratch",
-        results=results,
-        seed=3,
-        environment=ENVIRONMENT,
-        workload="randread-16k",
-        # Files of 4 MiB.
-        size_factor=1 / 128,
-        boards=boards,
+        BenchOptions(
+            suite="energy-emmc-2025",
+            fs="ext4",
+            kernel=kernels if isinstance(kernels, str) else None,
+            repeat=1,
+            provision="scratch",
+            results=results,
+            seed=3,
+            workload="randread-16k",
+            size_factor=1 / 128,  # files of 4 MiB
+            boards=boards,
+        ),
+        ENVIRONMENT,
+        pair=None if isinstance(kernels, str) else kernels,
     )
 
 

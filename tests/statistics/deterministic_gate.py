@@ -22,6 +22,7 @@ from typing import Final
 
 from output import Cell, Report, Row, Share
 
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, measure_pairs
 from fsjoule.runs.request import choose
 from fsjoule.statistics.policy import Policy, parse_policy
@@ -81,13 +82,15 @@ def measure(chosen: argparse.Namespace, kernels: tuple[str, str], policy: Policy
         f"[[suite.workload]]\noperation = {chosen.workloads.split(',')}\nblock_kib = 16\nsize_mib = {_SIZE_MIB}\n"
     )
     choice = choose(
-        suite_name=str(suite),
-        filesystems=chosen.fs,
-        kernels=kernels,
-        repeat=policy.budget_pairs * comparisons.wanted,
-        provision="scratch",
-        results=chosen.results,
-        seed=chosen.seed,
+        BenchOptions(
+            suite=str(suite),
+            fs=chosen.fs,
+            repeat=policy.budget_pairs * comparisons.wanted,
+            provision="scratch",
+            results=chosen.results,
+            seed=chosen.seed,
+        ),
+        pair=kernels,
     )
     done = measure_pairs(
         choice,

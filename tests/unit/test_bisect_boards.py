@@ -14,7 +14,7 @@ from kernel_trees import commit, new_tree
 from results_factory import make_run
 
 from fsjoule.errors import LabError, StorageError
-from fsjoule.model.lab import Exporter, LabFacts
+from fsjoule.model.run import Exporter, LabFacts
 from fsjoule.ports import KernelBoots
 from fsjoule.runs.bisect.boots import SpareBoards, board_of
 from fsjoule.statistics.bisection.answer import AnswerKind

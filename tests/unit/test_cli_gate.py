@@ -25,9 +25,9 @@ from fsjoule.errors import (
 from fsjoule.lab import read_environment
 from fsjoule.model import FioWorkload, Measurement
 from fsjoule.report.run import write_report
-from fsjoule.runs.gate import Sides
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import planned
-from fsjoule.statistics.policy import Policy
+from fsjoule.runs.request import choose
 from fsjoule.store.gate import GateVerdict, from_document, keep_gate, to_document
 
 VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
@@ -294,14 +294,11 @@ def test_no_error_looks_like_an_answer(
 
 
 def test_the_storage_device_is_the_users() -> None:
-    sides = Sides("6.1", "6.12")
     profile = read_environment(VIRTUAL).profile
 
     def measured_on(storage: str | None) -> set[str]:
-        options = cli_gate.MeasureOptions(
-            read_environment(VIRTUAL), "ext4", "quick", "scratch", Path("results"), 1, storage
-        )
-        choice = options.choice(sides, Policy())
+        options = BenchOptions(fs="ext4", provision="scratch", seed=1, repeat=3, storage=storage)
+        choice = choose(options, read_environment(VIRTUAL), pair=("6.1", "6.12"))
         entries = planned(choice, profile, choice.kernels).entries
         return {entry.storage for entry in entries if isinstance(entry.workload, FioWorkload)}
 

@@ -179,7 +179,7 @@ def test_an_age_that_is_none_is_refused(arguments: tuple[str, ...], words: str) 
 
 
 def test_an_index_can_be_made_without_runs() -> None:
-    assert "schema 1" in said("create", "--index", "empty.sqlite")
+    assert "schema 2" in said("create", "--index", "empty.sqlite")
     assert "0 measurements" in said("stats", "--index", "empty.sqlite")
 
 

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from fsjoule.cli import _app
-from fsjoule.runs.options import FLAGS, OPTIONS
+from fsjoule.runs.options import BenchOptions, rows
 
 PROJECT = Path(__file__).parents[2]
 PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), PROJECT / "meter/README.md"])
@@ -135,7 +135,8 @@ def _wrong(words: list[str]) -> str | None:
         command = command.commands[name]
     known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
     if command.name == "bench":  # it passes pytest's on
-        known |= {*OPTIONS, *FLAGS, "--lg-env", "--collect-only", "--alluredir", "-k", "-v"}
+        known |= {"--lg-env", "--collect-only", "--alluredir", "-k", "-v"}
+        known |= {row.name for _, row in rows(BenchOptions)}
     own = words[: words.index("--")] if "--" in words else words
     options = (word.partition("=")[0].rstrip(".:") for word in own if re.match(r"--?[a-z]", word))
     return next((option for option in options if option not in known), None)

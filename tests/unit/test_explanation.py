@@ -32,7 +32,7 @@ from fsjoule.store.index.queries import list_series, stats
 from fsjoule.store.index.states import kept_states
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile
 from fsjoule.store.reader import load_run
-from fsjoule.store.trend_rows import ChangeState
+from fsjoule.store.states import ChangeState
 from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, Presence, Windows, explain
 from fsjoule.verdicts.explanation.functions import KERNEL, Function, base_name, executed, subsystems
 

@@ -10,7 +10,7 @@ from traces import INFO
 
 from fsjoule.meter.energy.iio import CHIPS, chip_limits
 from fsjoule.meter.energy.ina219 import Ina219
-from fsjoule.meter.energy.stated import OFFSET_AT_V, steady_errors
+from fsjoule.meter.energy.stated import steady_errors
 from fsjoule.meter.protocol.iio import source_of
 from fsjoule.model import CurrentMonitor
 
@@ -51,13 +51,6 @@ def test_the_offset_counts_from_where_its_data_sheet_states_it(
     for volts in (5.0, 12.0, 48.0):
         by_hand = math.hypot(offset_v, per_volt * (volts - at_v)) / _OHM * volts / math.sqrt(3)
         assert _offset_w(name, volts) == pytest.approx(by_hand)
-
-
-def test_an_older_info_keeps_its_offset_from_12_volts() -> None:
-    older = chip_limits(CHIPS["ina228"], _OHM, None, own_power=False)
-    del older[OFFSET_AT_V]
-    by_hand = math.hypot(1e-6, 0.1e-6, 0.02e-6 * (5.0 - 12.0)) / _OHM * 5.0 / math.sqrt(3)
-    assert steady_errors(older, 5.0, 0.25).offset_w == pytest.approx(by_hand)
 
 
 @pytest.mark.parametrize(("milliwatts", "beyond"), [(4000, False), (4096, True)])

@@ -13,7 +13,7 @@ from traces import INFO
 from fsjoule.meter.links.notices import complaints, news, notices
 from fsjoule.meter.protocol.frames import InfoFrame
 from fsjoule.meter.tools import words
-from fsjoule.meter.tools.expected import expected
+from fsjoule.meter.tools.words import expected
 from fsjoule.model import CurrentMonitor, InputCounts, MeterCalibration, MeterStatus, ResetCause
 
 _DATE = 1_750_000_000

@@ -14,6 +14,7 @@ from fsjoule.errors import BoardError, LabError, PlaceLostError
 from fsjoule.model import KernelFacts, KernelOrigin, Plan, Provision, Run, RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import CommandResult
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, run_pairs
 from fsjoule.runs.request import choose
 from fsjoule.statistics.order import Turn, interleaved
@@ -163,13 +164,7 @@ def test_a_side_that_fails_twice_in_a_row_ends_it(dead: str) -> None:
 @pytest.mark.parametrize("kernels", [("6.1", "6.12"), ("6.1", "6.1")])
 def test_two_kernels_that_are_given_apart_are_sides(kernels: tuple[str, str], tmp_path: Path) -> None:
     choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels=kernels,
-        repeat=5,
-        provision="scratch",
-        results=tmp_path,
-        seed=1,
+        BenchOptions(suite="quick", fs="ext4", repeat=5, provision="scratch", results=tmp_path, seed=1), pair=kernels
     )
     assert choice.paired
     assert choice.kernels == kernels

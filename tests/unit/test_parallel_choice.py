@@ -20,7 +20,8 @@ from fsjoule.errors import (
     PlaceHeldError,
     PlaceLostError,
 )
-from fsjoule.lab import read_environment, wanted_place
+from fsjoule.lab import place_request, read_environment
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.request import RunRequest, choose
 
@@ -31,15 +32,9 @@ def chosen(
     boards: int, environment: str = "deterministic.yaml", wait: str | None = None, tags: str | None = None
 ) -> RunRequest:
     return choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels=("6.1", "6.12"),
-        repeat=1,
-        provision=None,
-        results=Path("results"),
-        seed=1,
-        environment=read_environment(ENVIRONMENTS / environment, wanted_place(tags, wait, None)),
-        boards=boards,
+        BenchOptions(suite="quick", fs="ext4", repeat=1, results=Path("results"), seed=1, boards=boards),
+        read_environment(ENVIRONMENTS / environment, place_request(tags, wait, None)),
+        pair=("6.1", "6.12"),
     )
 
 

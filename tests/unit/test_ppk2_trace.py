@@ -215,8 +215,8 @@ def test_the_truth_is_within_twice_the_uncertainty(source: bool) -> None:
         true_a = rng.uniform(0.06, 0.2) + rng.uniform(0.02, 0.3) * busy
         nordics = instrument_of(info, MarkSource.RISING)
         assert isinstance(nordics, Ppk2)
-        read_a = true_a * (1 + rng.uniform(-1, 1) * nordics.told[AMPERES_SHARE]) + rng.uniform(-1, 1) * 1e-3
-        true_v = VOLTS * (1 + rng.uniform(-1, 1) * nordics.told[VOLTS_SHARE])
+        read_a = true_a * (1 + rng.uniform(-1, 1) * nordics.limits[AMPERES_SHARE]) + rng.uniform(-1, 1) * 1e-3
+        true_v = VOLTS * (1 + rng.uniform(-1, 1) * nordics.limits[VOLTS_SHARE])
         trace = dataclasses.replace(_fed(_encoded(np.maximum(read_a, 0))).take(), info=info)
         at_us = trace.times_us[0] + edge_s * 1e6
         idle = Window(float(trace.times_us[0]), float(trace.times_us[0]) + 140_000)
@@ -232,15 +232,6 @@ def test_an_instrument_file_replaces_the_makers_limits() -> None:
     usual = instrument_of(INFO).steady(5.0, 0.2)
     assert better.gain < usual.gain / 20
     assert better.offset_w == pytest.approx(1e-5 * 5.0 / np.sqrt(3))
-
-
-def test_an_older_trace_keeps_the_limits_that_it_was_measured_with() -> None:
-    """The settings as they were written until November 2026: in percent, under other names."""
-    older = {"volts_percent": 0.1, "volts_offset": 0.001, "amperes_percent": 0.5, "amperes_offset": 1e-5}
-    found = instrument_of(dataclasses.replace(INFO, settings=INFO.settings | older)).steady(5.0, 0.2)
-    assert found.gain == pytest.approx(np.hypot(1e-3, 5e-3) / np.sqrt(3))
-    assert found.bus_rounding_w == pytest.approx(0.001 * 0.2 / np.sqrt(3))
-    assert found.offset_w == pytest.approx(1e-5 * 5.0 / np.sqrt(3))
 
 
 @pytest.mark.parametrize(("current", "resolution"), [(10e-6, 0.2e-6), (1e-3, 5e-6), (0.2, 1e-3), (0.0, 0.2e-6)])

@@ -26,6 +26,7 @@ from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
 from fsjoule.images.programs import page_hashes, program_pages
 from fsjoule.model import Profile, Symbols
 from fsjoule.ports import CommandResult
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import check_profiled, choose
 from fsjoule.store.profiles import (
     PROFILE_FILE,
@@ -291,14 +292,9 @@ def test_only_a_32_bit_board_in_guest_time_can_be_profiled() -> None:
 
 def chosen(workload: str) -> tuple[str, ...] | None:
     return choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels="6.1",
-        repeat=1,
-        provision=None,
-        results=Path("results"),
-        seed=1,
-        workload=workload,
+        BenchOptions(
+            suite="quick", fs="ext4", kernel="6.1", repeat=1, results=Path("results"), seed=1, workload=workload
+        )
     ).workloads
 
 

@@ -10,6 +10,7 @@ import pytest
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import check_reach, planned
 from fsjoule.runs.request import choose
 
@@ -34,13 +35,15 @@ def _plan(
     recipe: str = "imx6ul",
 ) -> None:
     choice = choose(
-        suite_name="quick",
-        filesystems=filesystems,
-        kernels=kernels,
-        repeat=1,
-        provision=provision,
-        results=Path("results"),
-        seed=1,
+        BenchOptions(
+            suite="quick",
+            fs=filesystems,
+            kernel=kernels,
+            repeat=1,
+            provision=provision,
+            results=Path("results"),
+            seed=1,
+        )
     )
     planned(choice, replace(read_environment(file).profile, recipe=recipe), choice.kernels)
 

@@ -15,9 +15,10 @@ from traces import INFO, trace_of
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, InstrumentError, LabError, ResultError
-from fsjoule.lab import EnvironmentFile, Wanted, wanted_place
+from fsjoule.lab import EnvironmentFile, PlaceRequest, place_request
 from fsjoule.model import BoardFacts, Exporter, Measurement, Plan, Planned, Run, RunStatus
-from fsjoule.runs.request import choose_resumed
+from fsjoule.runs.options import BenchOptions
+from fsjoule.runs.request import choose
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
@@ -191,10 +192,10 @@ def test_another_place_is_refused_with_what_differs(aborted: Path) -> None:
     moved = dataclasses.replace(LAB, coordinator="elsewhere:1", user="b@c", meter=None)
     resumed.check_lab(moved, said.append)
     # Tags choose no other place than the run's.
-    pool = EnvironmentFile(Path("board.yaml"), PROFILE, None, wanted=wanted_place("soc=imx6ul", "1h", None))
+    pool = EnvironmentFile(Path("board.yaml"), PROFILE, None, wanted=place_request("soc=imx6ul", "1h", None))
     assert resumed.where_it_began(pool).wanted.tags == (("soc", "imx6ul"), ("name", "virtual"))
     assert resumed.where_it_began(pool).wanted.wait_s == 3600
-    named = dataclasses.replace(pool, wanted=Wanted())
+    named = dataclasses.replace(pool, wanted=PlaceRequest())
     assert resumed.where_it_began(named) == named
     assert not said
     for now, words in (
@@ -283,8 +284,8 @@ def test_a_run_of_the_gate_cannot_go_on(tmp_path: Path) -> None:
 
 
 def test_options_that_agree_are_taken(aborted: Path) -> None:
-    given = {"--suite": "quick", "--fs": "ext4, ext4", "--kernel": "6.1", "--repeat": 3, "--provision": "scratch"}
-    choice = choose_resumed(aborted, {**given, "--results": aborted.parent.resolve(), "--seed": None})
+    given = BenchOptions(suite="quick", fs="ext4, ext4", kernel="6.1", repeat=3, provision="scratch")
+    choice = choose(dataclasses.replace(given, resume=aborted, results=aborted.parent))
     assert (choice.suite.name, choice.filesystems, choice.kernels) == ("quick", ("ext4",), ("6.1",))
     assert (choice.repeat, choice.seed, choice.results) == (3, 3, aborted.parent)
 
@@ -313,7 +314,7 @@ def test_a_boot_is_on_no_other_storage_than_the_run(aborted: Path) -> None:
 )
 def test_options_that_contradict_the_run_are_refused(aborted: Path, option: str, value: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        choose_resumed(aborted, {option: value})
+        choose(dataclasses.replace(BenchOptions(resume=aborted), **{option.removeprefix("--"): value}))
 
 
 def test_what_is_not_as_it_was_is_named(aborted: Path) -> None:
@@ -355,8 +356,8 @@ def test_a_complete_run_goes_on_with_more_repetitions(aborted: Path) -> None:
     with pytest.raises(ResultError, match=r"is complete.*\n  hint: --repeat 7 adds boots"):
         resume(path)
     with pytest.raises(ResultError, match="is complete: it has 3 repetitions"):
-        choose_resumed(path, {"--repeat": 3})
-    choice = choose_resumed(path, {"--repeat": 5})
+        choose(BenchOptions(resume=path, repeat=3))
+    choice = choose(BenchOptions(resume=path, repeat=5))
     assert (choice.repeat, choice.until_decided) == (5, False)
     assert choice.resumed is not None
     plan = choice.resumed.plan(5, lambda _storages: replanned(5))
@@ -366,8 +367,8 @@ def test_a_complete_run_goes_on_with_more_repetitions(aborted: Path) -> None:
 
 
 def test_a_run_that_goes_on_keeps_what_it_has_measured(aborted: Path) -> None:
-    assert choose_resumed(aborted, {"--repeat": 2}).repeat == 2
+    assert choose(BenchOptions(resume=aborted, repeat=2)).repeat == 2
     with pytest.raises(ConfigError, match=r"--repeat 1: .* has measurements of 2 repetitions already"):
-        choose_resumed(aborted, {"--repeat": 1})
-    auto = choose_resumed(aborted, {"--repeat": "auto"})
+        choose(BenchOptions(resume=aborted, repeat=1))
+    auto = choose(BenchOptions(resume=aborted, repeat="auto"))
     assert (auto.repeat, auto.until_decided) == (12, True)

@@ -19,6 +19,7 @@ from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.model import SAMPLED, Profile
 from fsjoule.ports import CommandResult
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import choose, with_profiles
 from fsjoule.store.profiles import PROFILE_FILE, decode_profile, encode_profile, symbols_file
 from fsjoule.testing import FakeMeter, FakeShell, FakeStore
@@ -188,14 +189,7 @@ def test_a_window_without_samples_is_said() -> None:
 def test_the_board_decides_how_it_is_profiled(environment: str, exact: bool, tmp_path: Path) -> None:
     file = lab.read_environment(ENVIRONMENTS / f"{environment}.yaml")
     choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels=("6.1", "6.12"),
-        repeat=1,
-        provision=None,
-        results=tmp_path,
-        seed=1,
-        environment=file,
+        BenchOptions(suite="quick", fs="ext4", repeat=1, results=tmp_path, seed=1), file, pair=("6.1", "6.12")
     )
     found = with_profiles(choice, file)
     assert (found.profiled, found.sampled) == (exact, not exact)

@@ -14,6 +14,7 @@ from fsjoule import lab
 from fsjoule.errors import ConfigError
 from fsjoule.model import Plan, Run, RunStatus
 from fsjoule.runs import held_lab
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import RunPlan, make_setup_s
 from fsjoule.runs.request import choose
 from fsjoule.runs.resume import Resumed
@@ -50,14 +51,8 @@ def test_a_lab_that_cannot_be_taken_down_hides_nothing(tmp_path: Path, monkeypat
 def test_a_resumed_run_in_guest_time_makes_boots_that_were_cut_again_whole(tmp_path: Path) -> None:
     environment = lab.read_environment(Path(__file__).parents[2] / "env" / "deterministic.yaml")
     choice = choose(
-        suite_name="quick",
-        filesystems="ext4",
-        kernels="6.1",
-        repeat=3,
-        provision="scratch",
-        results=tmp_path,
-        seed=3,
-        environment=environment,
+        BenchOptions(suite="quick", fs="ext4", kernel="6.1", repeat=3, provision="scratch", results=tmp_path, seed=3),
+        environment,
     )
     entries = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=3, seed=3)).entries
     plan = Plan("quick", ("ext4",), ("6.1",), 3, 3, {}, entries)

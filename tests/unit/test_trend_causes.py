@@ -12,7 +12,7 @@ from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Series
 from fsjoule.statistics.changepoints import Nomination
-from fsjoule.store.trend_rows import ChangeState, KeptState
+from fsjoule.store.states import ChangeState, KeptState
 from fsjoule.verdicts.trend.causes import Cause, Fate, causes
 from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
 from fsjoule.verdicts.trend.history import History, HistoryPoint

@@ -20,7 +20,7 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.queries import list_series, stats
 from fsjoule.store.index.states import keep_states
-from fsjoule.store.trend_rows import ChangeState, KeptState
+from fsjoule.store.states import ChangeState, KeptState
 
 STEP_AT = 21
 SINCE = f"{STEP_AT:012x}"

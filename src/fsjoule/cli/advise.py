@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from typer.core import TyperCommand
@@ -16,14 +17,14 @@ from fsjoule.cli.common import (
     Wide,
     guest_time_board,
     out,
-    output_file,
     print_json,
     progress,
     refuse,
     write_text,
 )
+from fsjoule.cli.options import argument, file_option, with_options
 from fsjoule.errors import ConfigError
-from fsjoule.runs.options import DEFAULT_KERNEL
+from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, flag, given_options, option
 
 if TYPE_CHECKING:
     from fsjoule.runs.advise import AdviceQuestion, Benches
@@ -43,58 +44,38 @@ class _BoardByDefault(TyperCommand):
         return super().parse_args(ctx, words)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Measuring:
+    """What only an answer takes that measures first."""
+
+    lg_env: Path | None = option(
+        "[FILE]",
+        "Measure what is missing on this board (default without RUNS: the virtual board in guest time).",
+        name=_BOARD,
+    )
+    repeat: int | None = option("N", "Boots that are measured (default: 2 in guest time, else 3).", min=1)
+    results: Path | None = option("DIR", f"Where runs are found and put (default: {DEFAULT_RESULTS}).")
+    boards: Boards = 1
+    wait: Wait = None
+    dry_run: bool = flag("Only say what is missing, and what measuring it takes.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviseOptions(_Measuring):
+    runs: list[Path] | None = argument("", "Run folders of one board, or folders that contain some.")
+    profile: str | None = option("NAME|FILE", "What the device does. Without it the profiles are listed.")
+    fs: str | None = option("NAME[,NAME]", "Only these filesystems (measured: the suite's).")
+    kernel: str | None = option("", f"This kernel, if the runs have several (measured: {DEFAULT_KERNEL}).")
+    storage: str | None = option("", "This storage device, if the runs have several (measured: card).")
+    weights: str | None = option("AXIS=N[,AXIS=N]", "Make a score: energy, loss, wait, wear, mount, with weights.")
+    wide: Wide = False
+    json_output: Json = False
+    page: Path | None = file_option("Write a self-contained HTML page to FILE.", name="-o --page")
+
+
 @app.command("advise", cls=_BoardByDefault)
-def advise(
-    *,
-    runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders of one board, or folders that contain some.")
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(metavar="NAME|FILE", help="What the device does. Without it the profiles are listed."),
-    ] = None,
-    lg_env: Annotated[
-        Path | None,
-        typer.Option(
-            _BOARD,
-            metavar="[FILE]",
-            help="Measure what is missing on this board (default without RUNS: the virtual board in guest time).",
-        ),
-    ] = None,
-    fs: Annotated[
-        str | None, typer.Option("--fs", metavar="NAME[,NAME]", help="Only these filesystems (measured: the suite's).")
-    ] = None,
-    kernel: Annotated[
-        str | None, typer.Option(help=f"This kernel, if the runs have several (measured: {DEFAULT_KERNEL}).")
-    ] = None,
-    storage: Annotated[
-        str | None, typer.Option(help="This storage device, if the runs have several (measured: card).")
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="AXIS=N[,AXIS=N]", help="Make a score: energy, loss, wait, wear, mount, with weights."),
-    ] = None,
-    repeat: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Boots that are measured (default: 2 in guest time, else 3)."),
-    ] = None,
-    results: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where runs are found and put (default: results).")
-    ] = None,
-    boards: Boards = 1,
-    wait: Wait = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what is missing, and what measuring it takes.")
-    ] = False,
-    wide: Wide = False,
-    json_output: Json = False,
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--page", metavar="FILE", callback=output_file, help="Write a self-contained HTML page to FILE."
-        ),
-    ] = None,
-) -> None:
+@with_options
+def advise(asked: AdviseOptions) -> None:
     """Which filesystem should this board run? A usage profile and what was measured become joules, losses and waits.
 
     With RUNS the answer is computed from them. Without RUNS it measures what is missing, in runs of its own: it says
@@ -105,58 +86,51 @@ def advise(
 
     Example: fsjoule advise --profile logger --lg-env env/deterministic.yaml -o advice.html
     """
-    if profile is None:
-        _list_profiles(asked=bool(runs or lg_env), json_output=json_output)
+    if asked.profile is None:
+        _list_profiles(asked=bool(asked.runs or asked.lg_env), json_output=asked.json_output)
         return
     from fsjoule.suites.profile import profile_of
     from fsjoule.verdicts.advice.advise import advise as advised
     from fsjoule.verdicts.advice.advise import parse_weights
 
-    name, usage = profile_of(profile)
-    weighted = parse_weights(weights) if weights is not None else None
-    if runs:
-        given = {
-            _BOARD: lg_env,
-            "--repeat": repeat,
-            "--results": results,
-            "--boards": boards > 1,
-            "--wait": wait,
-            "--dry-run": dry_run,
-        }
-        refuse("RUNS are answered from as they are, without", given, hint="leave RUNS out to measure what is missing")
-        found = _recorded(runs, kernel, storage, fs)
+    name, usage = profile_of(asked.profile)
+    weights = parse_weights(asked.weights) if asked.weights is not None else None
+    if asked.runs:
+        hint = "leave RUNS out to measure what is missing"
+        refuse("RUNS are answered from as they are, without", given_options(asked, _Measuring), hint=hint)
+        evidence = _recorded(asked.runs, asked.kernel, asked.storage, asked.fs)
     else:
-        from fsjoule.lab import read_environment, wanted_place
+        from fsjoule.lab import place_request, read_environment
         from fsjoule.runs.advise import answered, question
 
-        asked = question(
+        about = question(
             name,
             usage,
-            read_environment(lg_env or guest_time_board(), wanted_place(None, wait, None)),
-            filesystems=fs,
-            kernel=kernel or DEFAULT_KERNEL,
-            storage=storage,
-            repeat=repeat,
-            results=results or Path("results"),
-            boards=boards,
+            read_environment(asked.lg_env or guest_time_board(), place_request(None, asked.wait, None)),
+            filesystems=asked.fs,
+            kernel=asked.kernel or DEFAULT_KERNEL,
+            storage=asked.storage,
+            repeat=asked.repeat,
+            results=asked.results or Path(DEFAULT_RESULTS),
+            boards=asked.boards,
         )
-        if _measured(asked, wait, dry_run=dry_run, json_output=json_output):
+        if _measured(about, asked):
             return
-        found = answered(asked)
-    advice = advised(found, name, usage, weights=weighted)
-    if json_output:
+        evidence = answered(about)
+    advice = advised(evidence, name, usage, weights=weights)
+    if asked.json_output:
         from fsjoule.report.advice.document import to_document
 
         print_json(to_document(advice))
     else:
         from fsjoule.report.advice.tables import print_advice
 
-        print_advice(out, advice, wide=wide)
-    if page:
+        print_advice(out, advice, wide=asked.wide)
+    if asked.page:
         from fsjoule.report.advice.page import render_page
 
-        write_text(page, render_page(advice, page))
-        progress(f"page  {page}")
+        write_text(asked.page, render_page(advice, asked.page))
+        progress(f"page  {asked.page}")
 
 
 def _list_profiles(*, asked: bool, json_output: bool) -> None:
@@ -191,25 +165,25 @@ def _recorded(runs: list[Path], kernel: str | None, storage: str | None, fs: str
     return only(found, wanted) if wanted else found
 
 
-def _measured(asked: AdviceQuestion, wait: str | None, *, dry_run: bool, json_output: bool) -> bool:
+def _measured(about: AdviceQuestion, asked: AdviseOptions) -> bool:
     """Say what is missing and what it takes, then measure it; True if that was all. Raises typer.Exit of a bench."""
     from fsjoule.cli.bench import bench_program
     from fsjoule.host.process import to_its_end
     from fsjoule.runs.advise import benches, measure
 
-    found = benches(asked)
-    lines = _cost_lines(asked, found)
-    if dry_run:
-        if json_output:
-            print_json(_document(found))
+    plan = benches(about)
+    lines = _cost_lines(about, plan)
+    if asked.dry_run:
+        if asked.json_output:
+            print_json(_document(plan))
         else:
             out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
         return True
     for line in lines:
         progress(line)
     # The benches' output is no answer: it goes where progress goes.
-    waiting = ("--wait", wait) if wait else ()
-    code = measure(asked, found.missing, lambda words: to_its_end(bench_program([*words, *waiting]), output=sys.stderr))
+    waiting = ("--wait", asked.wait) if asked.wait else ()
+    code = measure(about, plan.missing, lambda words: to_its_end(bench_program([*words, *waiting]), output=sys.stderr))
     if code:
         progress("not all was measured: the same command goes on")
         raise typer.Exit(code)

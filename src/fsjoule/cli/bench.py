@@ -12,7 +12,7 @@ import typer
 
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import main_job_folder, project_dir
-from fsjoule.runs.options import FLAGS, OPTIONS
+from fsjoule.runs.options import BenchOptions, rows
 
 # The boots that nearly all statements need in guest time, at once.
 _BOARDS: Final = 2
@@ -28,11 +28,18 @@ _OWN: Final = (
 )
 _ALL: Final[tuple[tuple[str, str], ...]] = (
     *_OWN,
-    *((f"{name} {metavar}", told) for name, (_, metavar, told) in OPTIONS.items()),
-    *((name, told) for name, (_, told) in FLAGS.items()),
+    *((f"{row.name} {row.metavar}".rstrip(), row.help) for _, row in rows(BenchOptions)),
 )
 # Options without a value; the next word is not theirs. The last ones are pytest's.
-_ALONE: Final = {*FLAGS, "--collect-only", "--clean-alluredir", "-q", "-s", "-v", "-x"}
+_ALONE: Final = {
+    *(row.name for _, row in rows(BenchOptions) if not row.metavar),
+    "--collect-only",
+    "--clean-alluredir",
+    "-q",
+    "-s",
+    "-v",
+    "-x",
+}
 # Neither plugins nor settings of the folder that the user happens to be in.
 _PYTEST: Final = (
     *("-c", os.devnull, "--noconftest", "--import-mode=importlib", "--disable-plugin-autoload", "--tb=short"),

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import secrets
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
-from fsjoule.cli.common import (
-    All,
-    Boards,
-    Budget,
-    Filesystems,
-    Json,
-    PlaceTag,
-    Priority,
-    Select,
-    Storages,
-    Wait,
-    Wide,
-    guest_time_board,
-    joined,
-    output_file,
-    progress,
-)
+from fsjoule.cli.common import Budget, Filesystems, Select, Storages, guest_time_board, joined, progress
 from fsjoule.cli.explain import found_or_warned
-from fsjoule.cli.outputs import Format, outputs
+from fsjoule.cli.options import AnswerOptions, BoardsOptions, argument, file_option, with_options
+from fsjoule.cli.outputs import outputs
 from fsjoule.errors import ConfigError
 from fsjoule.model.metrics import Metric, Use, fio_metrics, metrics_named
+from fsjoule.runs.options import DEFAULT_RESULTS, DEFAULT_SUITE, flag, option
 from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
@@ -45,85 +32,37 @@ _BUDGET: Final = 120  # boots
 _STATE: Final = Path("bisection")
 
 
+@dataclass(frozen=True, kw_only=True)
+class BisectOptions(BoardsOptions, AnswerOptions):
+    lg_env: list[Path] | None = option(
+        "FILE", "Measure on this board (default: in guest time); repeated: on the next one if it fails."
+    )
+    tree: Path | None = option("PATH", "The kernel's git repository (default: the one here); nothing in it changes.")
+    good: list[str] | None = option("REV", "A revision without the loss; may be repeated.")
+    bad: list[str] | None = option("REV", "A revision with it (default: HEAD); may be repeated.")
+    fs: Filesystems = None
+    suite: str = option("NAME", "The suite.", DEFAULT_SUITE)
+    select: Select = None
+    metric: str = option("NAME[,NAME]", "The figures in which a loss counts.", _METRICS)
+    effect: str = option("PERCENT", "The smallest loss that matters.", "5%")
+    budget: Budget = None
+    state: Path = option("DIR", "Where the log is kept; the same command goes on there.", _STATE)
+    results: Path = option("DIR", "Where run folders go, one per boot.", Path(DEFAULT_RESULTS))
+    provision: str = option("root|scratch", "Where the filesystem under test lives.", "scratch")
+    storage: Storages = None
+    config: list[str] | None = option("FILE|LINE", "A fragment of the configuration; may be repeated.")
+    jobs: int = option("N", "Compilers that run at once.", 2)
+    seed: int | None = option("N", "Seed for all random choices (default: new, recorded).")
+    index: str | None = option("URL", "Earlier boots of these kernels count, too.", envvar=VARIABLE)
+    further: bool = flag("After an answer, go on to the next loss in the range.", name="--continue")
+    scan: int = option("N", "If the ends are equal, look at N commits between them, too.", 0)
+    explain: bool = flag("Then say which functions cost it (two more boots, with profiles).")
+    markdown: Path | None = file_option("Write the answer as Markdown, for an issue.")
+
+
 @app.callback(invoke_without_command=True)
-def bisect(
-    context: typer.Context,
-    *,
-    lg_env: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--lg-env",
-            metavar="FILE",
-            help="Measure on this board (default: in guest time); repeated: on the next one if it fails.",
-        ),
-    ] = None,
-    boards: Boards = 1,
-    place_tag: PlaceTag = None,
-    wait: Wait = None,
-    priority: Priority = None,
-    tree: Annotated[
-        Path | None,
-        typer.Option(
-            "--tree", metavar="PATH", help="The kernel's git repository (default: the one here); nothing in it changes."
-        ),
-    ] = None,
-    good: Annotated[
-        list[str] | None, typer.Option("--good", metavar="REV", help="A revision without the loss; may be repeated.")
-    ] = None,
-    bad: Annotated[
-        list[str] | None,
-        typer.Option("--bad", metavar="REV", help="A revision with it (default: HEAD); may be repeated."),
-    ] = None,
-    fs: Filesystems = None,
-    suite: Annotated[str, typer.Option("--suite", metavar="NAME", help="The suite.")] = "quick",
-    select: Select = None,
-    metric: Annotated[
-        str, typer.Option("--metric", metavar="NAME[,NAME]", help="The figures in which a loss counts.")
-    ] = _METRICS,
-    effect: Annotated[str, typer.Option("--effect", metavar="PERCENT", help="The smallest loss that matters.")] = "5%",
-    budget: Budget = None,
-    state: Annotated[
-        Path, typer.Option("--state", metavar="DIR", help="Where the log is kept; the same command goes on there.")
-    ] = _STATE,
-    results: Annotated[
-        Path, typer.Option("--results", metavar="DIR", help="Where run folders go, one per boot.")
-    ] = Path("results"),
-    provision: Annotated[
-        str, typer.Option("--provision", metavar="root|scratch", help="Where the filesystem under test lives.")
-    ] = "scratch",
-    storage: Storages = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", metavar="FILE|LINE", help="A fragment of the configuration; may be repeated."),
-    ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", metavar="N", help="Compilers that run at once.")] = 2,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Seed for all random choices (default: new, recorded).")
-    ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option("--index", metavar="URL", envvar=VARIABLE, help="Earlier boots of these kernels count, too."),
-    ] = None,
-    further: Annotated[
-        bool, typer.Option("--continue", help="After an answer, go on to the next loss in the range.")
-    ] = False,
-    scan: Annotated[
-        int, typer.Option("--scan", metavar="N", help="If the ends are equal, look at N commits between them, too.")
-    ] = 0,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Then say which functions cost it (two more boots, with profiles).")
-    ] = False,
-    markdown: Annotated[
-        Path | None,
-        typer.Option(
-            "--markdown", metavar="FILE", callback=output_file, help="Write the answer as Markdown, for an issue."
-        ),
-    ] = None,
-    everything: All = False,
-    wide: Wide = False,
-    form: Format = None,
-    json_output: Json = False,
-) -> None:
+@with_options
+def bisect(context: typer.Context, asked: BisectOptions) -> None:
     """Find the commit that made a figure worse, with a stated chance of error.
 
     Kernels of commits between a good and a bad revision are built while the board measures; each boot is a run of its
@@ -138,74 +77,65 @@ def bisect(
     """
     if context.invoked_subcommand is not None:
         return
-    shown = outputs(form, printed={"json": json_output}, files={"markdown": markdown})
+    shown = outputs(asked.form, printed={"json": asked.json_output}, files={"markdown": asked.markdown})
     from fsjoule.kernels.source_tree import tree_here
 
-    tree = tree or tree_here()
-    missing = {"--tree (this folder is in no kernel's repository)": tree, "--good REV": good}
+    tree = asked.tree or tree_here()
+    missing = {"--tree (this folder is in no kernel's repository)": tree, "--good REV": asked.good}
     if lacking := [name for name, value in missing.items() if not value]:
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert tree is not None
-    from fsjoule.lab import read_environment, wanted_place
+    from fsjoule.lab import read_environment
     from fsjoule.report.bisection.view import BisectionView
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import BisectRequest
 
-    wanted = wanted_place(place_tag, wait, priority)
-    environments = tuple(read_environment(each, wanted) for each in lg_env or [guest_time_board()])
-    found = run(
+    place = asked.place_request()
+    environments = tuple(read_environment(each, place) for each in asked.lg_env or [guest_time_board()])
+    state = run(
         BisectRequest(
             environment=environments[0],
             others=environments[1:],
-            boards=boards,
+            boards=asked.boards,
             tree=tree,
-            good=tuple(good or ()),
-            bad=tuple(bad or ("HEAD",)),
-            filesystems=joined(fs) or _FILESYSTEM,
-            suite=suite,
-            select=select or "",
-            state=state,
-            results=results,
+            good=tuple(asked.good or ()),
+            bad=tuple(asked.bad or ("HEAD",)),
+            filesystems=joined(asked.fs) or _FILESYSTEM,
+            suite=asked.suite,
+            select=asked.select or "",
+            state=asked.state,
+            results=asked.results,
             command=("fsjoule", *sys.argv[1:]),
-            metrics=_metrics(metric),
-            effect=_fraction(effect),
-            budget=_at_least(_BUDGET if budget is None else budget, "--budget", 6),
-            seed=secrets.randbits(32) if seed is None else seed,
-            provision=provision,
-            storages=storage,
-            config=tuple(config or ()),
-            index=index,
-            further=further,
-            scan=_at_least(scan, "--scan", 0),
-            explained=explain,
-            jobs=_at_least(jobs, "--jobs", 1),
+            metrics=_metrics(asked.metric),
+            effect=_fraction(asked.effect),
+            budget=_at_least(_BUDGET if asked.budget is None else asked.budget, "--budget", 6),
+            seed=secrets.randbits(32) if asked.seed is None else asked.seed,
+            provision=asked.provision,
+            storages=asked.storage,
+            config=tuple(asked.config or ()),
+            index=asked.index,
+            further=asked.further,
+            scan=_at_least(asked.scan, "--scan", 0),
+            explained=asked.explain,
+            jobs=_at_least(asked.jobs, "--jobs", 1),
             say=progress,
         )
     )
-    shown.show(BisectionView(found, partial(_why, found), everything, wide), answers=True)
-    raise typer.Exit(_exit_code(found))
+    shown.show(BisectionView(state, partial(_why, state), asked.everything, asked.wide), answers=True)
+    raise typer.Exit(_exit_code(state))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectShowOptions(AnswerOptions):
+    state: Path = argument("STATE", "The --state of a bisection, under way or done.", ...)
+    git: bool = flag("Print a log for git bisect replay instead.")
+    html: Path | None = file_option("Write a self-contained page, with pictures.")
+    markdown: Path | None = file_option("Write it as Markdown, for an issue.")
 
 
 @app.command("show")
-def show(
-    state: Annotated[Path, typer.Argument(metavar="STATE", help="The --state of a bisection, under way or done.")],
-    *,
-    git: Annotated[bool, typer.Option("--git", help="Print a log for git bisect replay instead.")] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html", metavar="FILE", callback=output_file, help="Write a self-contained page, with pictures."
-        ),
-    ] = None,
-    markdown: Annotated[
-        Path | None,
-        typer.Option("--markdown", metavar="FILE", callback=output_file, help="Write it as Markdown, for an issue."),
-    ] = None,
-    everything: All = False,
-    wide: Wide = False,
-    form: Format = None,
-    json_output: Json = False,
-) -> None:
+@with_options
+def show(asked: BisectShowOptions) -> None:
     """Show a bisection: its answer or how far it is, the most probable commits, and with --all every boot.
 
     Example: fsjoule bisect show bisection --all
@@ -214,14 +144,15 @@ def show(
     from fsjoule.store.bisection import read_bisection
     from fsjoule.verdicts.bisection.state import BisectionState
 
-    shown = outputs(form, printed={"json": json_output}, files={"page": html, "markdown": markdown})
-    found = BisectionState.of(read_bisection(state))
-    if git:
+    files = {"page": asked.html, "markdown": asked.markdown}
+    shown = outputs(asked.form, printed={"json": asked.json_output}, files=files)
+    state = BisectionState.of(read_bisection(asked.state))
+    if asked.git:
         from fsjoule.report.bisection.view import git_log
 
-        typer.echo(git_log(found), nl=False)
+        typer.echo(git_log(state), nl=False)
         return
-    shown.show(BisectionView(found, partial(_why, found), everything, wide))
+    shown.show(BisectionView(state, partial(_why, state), asked.everything, asked.wide))
 
 
 def _exit_code(state: BisectionState) -> int:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.text import Text
@@ -23,7 +23,7 @@ from fsjoule.errors import ConfigError, ResultError, not_written
 from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.model.labels import counted
-from fsjoule.runs.options import PLACE_TAG, PRIORITY, WAIT
+from fsjoule.runs.options import Option, PlaceOptions, rows
 from fsjoule.store.files import check_writable
 from fsjoule.store.progress import Watcher
 
@@ -93,10 +93,14 @@ def _name(param: typer.CallbackParam) -> str:
     return str(max(param.opts, key=len))
 
 
-def _sentence(told: str) -> str:
-    return f"{told[0].upper()}{told[1:]}."
+def declared(row: Option) -> Any:  # noqa: ANN401 - typer's own types are private
+    """What typer takes for a declared option or argument."""
+    text = f"{row.help[0].upper()}{row.help[1:].removesuffix('.')}."
+    settings: dict[str, Any] = {"metavar": row.metavar or None, "help": text, **row.settings}
+    return typer.Argument(**settings) if row.argument else typer.Option(*row.name.split(), **settings)
 
 
+_PLACE: Final = dict(rows(PlaceOptions))
 All = Annotated[bool, typer.Option("--all", help="Show all figures, not only the ten that matter most.")]
 AcrossBoards = Annotated[
     bool,
@@ -112,9 +116,7 @@ Boards = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
-PlaceTag = Annotated[
-    str | None, typer.Option("--place-tag", metavar="KEY=VALUE[,KEY=VALUE]", help=_sentence(PLACE_TAG))
-]
+PlaceTag = Annotated[str | None, declared(_PLACE["place_tag"])]
 Run = Annotated[
     str | None,
     typer.Argument(
@@ -138,8 +140,8 @@ Budget = Annotated[int | None, typer.Option("--budget", metavar="N", help="At mo
 Storages = Annotated[
     str | None, typer.Option("--storage", metavar="NAME[,NAME]", help="Storage devices (default: the suite's).")
 ]
-Wait = Annotated[str | None, typer.Option("--wait", metavar="TIME", help=_sentence(WAIT))]
-Priority = Annotated[float | None, typer.Option("--priority", metavar="N", help=_sentence(PRIORITY))]
+Wait = Annotated[str | None, declared(_PLACE["wait"])]
+Priority = Annotated[float | None, declared(_PLACE["priority"])]
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns of tables and whole names, however wide.")]
 Within = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from fsjoule.cli.common import Json, Priority, Wait, out, print_json, progress
 
 if TYPE_CHECKING:
     from fsjoule.bench.health.result import Check
-    from fsjoule.lab.reservation import Wanted
+    from fsjoule.lab.reservation import PlaceRequest
 
 app = typer.Typer()
 
@@ -58,9 +58,9 @@ def doctor(
     Example: fsjoule doctor evk-1 --lg-env env/boards/imx6ul-evk.yaml --wait 30m
     """
     from fsjoule.errors import ConfigError
-    from fsjoule.lab.reservation import wanted_place
+    from fsjoule.lab.reservation import place_request
 
-    wanted = wanted_place(None, wait, priority)
+    wanted = place_request(None, wait, priority)
     if every and place is not None:
         raise ConfigError("--all examines all places, and one is named", hint="leave one of them out")
     if recheck and not every:
@@ -74,7 +74,7 @@ def doctor(
 
 
 def _one(
-    place: str | None, lg_env: Path | None, wanted: Wanted, kernel: str | None, *, state: bool, json_output: bool
+    place: str | None, lg_env: Path | None, wanted: PlaceRequest, kernel: str | None, *, state: bool, json_output: bool
 ) -> int:
     from fsjoule.bench.health.result import Health, exit_code, overall, words
     from fsjoule.errors import ConfigError

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,21 +15,19 @@ from fsjoule.cli.common import (
     All,
     Filesystems,
     Json,
-    PlaceTag,
-    Priority,
     Select,
-    Wait,
     Wide,
     check_whole,
     joined,
     out,
-    output_file,
     print_json,
     progress,
     refuse,
     write_text,
 )
+from fsjoule.cli.options import argument, file_option, with_options
 from fsjoule.errors import ConfigError, FsjouleError
+from fsjoule.runs.options import DEFAULT_RESULTS, DEFAULT_SUITE, BenchOptions, PlaceOptions, given_options, option
 from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
@@ -36,49 +35,37 @@ if TYPE_CHECKING:
     from fsjoule.verdicts.explanation.changes import Explanation
 
 app = typer.Typer()
-_SUITE: Final = "quick"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measuring(PlaceOptions):
+    """What only an explanation that measures takes."""
+
+    suite: str | None = option("NAME", f"Suite (measured: {DEFAULT_SUITE}).")
+    repeat: int | None = option("N", "Boots of each kernel (else 1).")
+    seed: int | None = option("", "Seed of the boots and all random choices (else a new one).")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainOptions(_Measuring):
+    baseline: str = argument("A", "Kernel that is compared with.", ...)
+    candidate: str = argument("B", "Kernel whose figure is another.", ...)
+    lg_env: Path | None = option("FILE", "Measure now, on this board (exact in guest time).")
+    within: str | None = option("RUN", "Read the profiles that this run has kept (default: the newest).")
+    fs: Filesystems = None
+    select: Select = None
+    results: Path = option("DIR", "Where the run folder goes.", Path(DEFAULT_RESULTS))
+    index: str | None = option("URL", "Keep in this index that the changes are explained.", envvar=VARIABLE)
+    everything: All = False
+    wide: Wide = False
+    json_output: Json = False
+    svg: Path | None = file_option("Write a picture there.")
+    folded: Path | None = file_option("Write folded stacks there, for flamegraph.pl.")
 
 
 @app.command("explain")
-def explain(
-    *,
-    baseline: Annotated[str, typer.Argument(metavar="A", help="Kernel that is compared with.")],
-    candidate: Annotated[str, typer.Argument(metavar="B", help="Kernel whose figure is another.")],
-    lg_env: Annotated[
-        Path | None, typer.Option("--lg-env", metavar="FILE", help="Measure now, on this board (exact in guest time).")
-    ] = None,
-    place_tag: PlaceTag = None,
-    wait: Wait = None,
-    priority: Priority = None,
-    within: Annotated[
-        str | None,
-        typer.Option("--within", metavar="RUN", help="Read the profiles that this run has kept (default: the newest)."),
-    ] = None,
-    fs: Filesystems = None,
-    suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {_SUITE}).")] = None,
-    select: Select = None,
-    repeat: Annotated[int | None, typer.Option("--repeat", metavar="N", help="Boots of each kernel (else 1).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the boots and all random choices (else a new one).")] = None,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
-    index: Annotated[
-        str | None,
-        typer.Option(
-            "--index", metavar="URL", envvar=VARIABLE, help="Keep in this index that the changes are explained."
-        ),
-    ] = None,
-    everything: All = False,
-    wide: Wide = False,
-    json_output: Json = False,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", callback=output_file, help="Write a picture there.")
-    ] = None,
-    folded: Annotated[
-        Path | None,
-        typer.Option(
-            "--folded", metavar="FILE", callback=output_file, help="Write folded stacks there, for flamegraph.pl."
-        ),
-    ] = None,
-) -> None:
+@with_options
+def explain(asked: ExplainOptions) -> None:
     """Say which functions make the difference between two kernels.
 
     It is exact on a board in guest time. On any other board perf takes samples, and the sampling error is told.
@@ -90,46 +77,45 @@ def explain(
 
     Example: fsjoule explain 6.12 sid --lg-env env/deterministic.yaml --fs btrfs -k read-16k --svg why.svg
     """
-    if lg_env is not None and within is not None:
+    if asked.lg_env is not None and asked.within is not None:
         raise ConfigError("--lg-env measures now, and --within reads a run", hint="leave one of them out")
-    if lg_env is None:
-        measuring = {"--suite": suite, "--repeat": repeat, "--seed": seed}
-        measuring |= {"--place-tag": place_tag, "--wait": wait, "--priority": priority}
-        refuse("only what is measured now (--lg-env FILE) takes", measuring)
+    if asked.lg_env is None:
+        refuse("only what is measured now (--lg-env FILE) takes", given_options(asked, _Measuring))
         from fsjoule.model.labels import listed
         from fsjoule.runs.explain import explain_run
         from fsjoule.store.reader import load_run
         from fsjoule.store.run_folders import named_run
 
-        loaded = load_run(named_run(within))
-        kernels = (baseline, candidate)
-        found = explain_run(loaded, *kernels, filesystems=listed(fs), select=select)
+        loaded = load_run(named_run(asked.within))
+        kernels = (asked.baseline, asked.candidate)
+        found = explain_run(loaded, *kernels, filesystems=listed(asked.fs), select=asked.select)
     else:
-        from fsjoule.lab import read_environment, wanted_place
-        from fsjoule.runs.explain import explain_measured
-        from fsjoule.runs.request import choose
-
-        environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
-        drawn = secrets.randbits(32) if seed is None else seed
-        choice = choose(
-            suite_name=suite or _SUITE,
-            filesystems=joined(fs),
-            kernels=(baseline, candidate),
-            repeat=1 if repeat is None else repeat,
-            provision=None,
-            results=results,
-            seed=drawn,
-            environment=environment,
-            select=select,
-        )
-        again = ("fsjoule", *sys.argv[1:], *([] if seed is not None else ["--seed", str(drawn)]))
-        loaded, found = explain_measured(choice, environment, say=progress, command=again)
+        loaded, found = _measured(asked, asked.lg_env)
         kernels = (loaded.run.plan.kernels[0], loaded.run.plan.kernels[1])
-    _show(found, loaded.path, json_output=json_output, everything=everything, wide=wide)
-    _write_files(found, svg, folded)
-    if index is not None:
-        _keep(index, loaded, kernels, found)
+    _show(found, loaded.path, asked)
+    _write_files(found, asked.svg, asked.folded)
+    if asked.index is not None:
+        _keep(asked.index, loaded, kernels, found)
     check_whole(loaded)
+
+
+def _measured(asked: ExplainOptions, lg_env: Path) -> tuple[LoadedRun, tuple[Explanation, ...]]:
+    """A run of both kernels, with profiles, and what they explain."""
+    from fsjoule.lab import read_environment
+    from fsjoule.runs.explain import explain_measured
+    from fsjoule.runs.request import choose
+
+    environment = read_environment(lg_env, asked.place_request())
+    options = BenchOptions(
+        suite=asked.suite,
+        fs=joined(asked.fs),
+        repeat=1 if asked.repeat is None else asked.repeat,
+        results=asked.results,
+        seed=secrets.randbits(32) if asked.seed is None else asked.seed,
+    )
+    choice = choose(options, environment, pair=(asked.baseline, asked.candidate), select=asked.select)
+    again = ("fsjoule", *sys.argv[1:], *([] if asked.seed is not None else ["--seed", str(options.seed)]))
+    return explain_measured(choice, environment, say=progress, command=again)
 
 
 def _keep(index: str, loaded: LoadedRun, kernels: tuple[str, str], found: tuple[Explanation, ...]) -> None:
@@ -163,8 +149,8 @@ def tell_after(found: tuple[Explanation, ...], *, everything: bool, wide: bool) 
         print_explanation(out, each, everything=everything, wide=wide)
 
 
-def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, everything: bool, wide: bool) -> None:
-    if json_output:
+def _show(found: tuple[Explanation, ...], folder: Path, asked: ExplainOptions) -> None:
+    if asked.json_output:
         from fsjoule.report.explanation.document import to_document
 
         print_json(to_document(found, folder))
@@ -172,7 +158,7 @@ def _show(found: tuple[Explanation, ...], folder: Path, *, json_output: bool, ev
     from fsjoule.report.explanation.text import print_explanation
 
     for each in found:
-        print_explanation(out, each, everything=everything, wide=wide)
+        print_explanation(out, each, everything=asked.everything, wide=asked.wide)
     progress(f"run folder  {folder}")
 
 

@@ -10,23 +10,16 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from fsjoule.cli.common import (
     AcrossBoards,
-    All,
-    Boards,
     Budget,
     Filesystems,
-    Json,
     Page,
-    PlaceTag,
-    Priority,
     Storages,
-    Wait,
-    Wide,
     Within,
     guest_time_board,
     joined,
@@ -35,14 +28,13 @@ from fsjoule.cli.common import (
 )
 from fsjoule.cli.explain import found_or_warned, tell_after
 from fsjoule.cli.index import DEFAULT_LOCATION
-from fsjoule.cli.outputs import Format, outputs
+from fsjoule.cli.options import AnswerOptions, BoardsOptions, argument, with_options
+from fsjoule.cli.outputs import outputs
 from fsjoule.errors import ConfigError
+from fsjoule.runs.options import DEFAULT_RESULTS, BenchOptions, flag, given_options, option
 from fsjoule.store.index.defaults import VARIABLE
 
 if TYPE_CHECKING:
-    from fsjoule.lab import EnvironmentFile
-    from fsjoule.runs.gate import Sides
-    from fsjoule.runs.request import RunRequest
     from fsjoule.statistics.policy import Policy
     from fsjoule.store.gate import Gated
     from fsjoule.verdicts.explanation.changes import Explanation
@@ -54,87 +46,54 @@ SUITE: Final = "quick"
 _HERE: Final = "-"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Measuring(BoardsOptions):
+    """What only a gate that measures takes."""
+
+    config: list[str] | None = option("", "With --tree: a config fragment or line; may be repeated.")
+    storage: Storages = None
+    seed: int | None = option("", "Seed for all random choices (default: new).")
+    allow_same: bool = flag("Also measure kernels that are identical byte for byte (A/A).")
+    explain: bool = flag("Say which functions cost what regressed (board in guest time).")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """What only a gate that reads earlier boots takes."""
+
+    within: Within = None
+    drift_not_excluded: bool = flag(
+        "Also accept boots that were not interleaved (drift can then look like a regression)."
+    )
+    across_boards: AcrossBoards = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateOptions(_Measuring, _Reading, AnswerOptions):
+    baseline: str | None = argument("[BASELINE]", "The side to compare with.")
+    candidate: str | None = argument("[CANDIDATE]", "The side that may be worse (in a kernel's tree: HEAD).")
+    baseline_option: str | None = option("A", "Another way to name the baseline.", name="--baseline")
+    candidate_option: str | None = option("B", "Another way to name the candidate.", name="--candidate")
+    lg_env: Path | None = option(
+        "FILE", "Measure now, on the board of this environment (in a kernel's tree: in guest time)."
+    )
+    tree: Path | None = option("PATH", "The sides are revisions of this kernel repository (default: the one here).")
+    fs: Filesystems = None
+    suite: str | None = option("NAME", f"Suite (measured: {SUITE}).")
+    provision: str = option("root|scratch", "Where filesystems live: root partition or scratch.", "scratch")
+    policy: Path | None = option("FILE", "Metrics, effects, error rates, budget (TOML).")
+    budget: Budget = None
+    results: Path = option("DIR", "Where the run folder goes.", Path(DEFAULT_RESULTS))
+    index: str | None = option(
+        "URL", "The index: both sides come from it, or with --lg-env how noisy figures are.", envvar=VARIABLE
+    )
+    markdown: str | None = option("FILE|-", "Write Markdown, for a merge request, to FILE or stdout.")
+    page: Page = None
+
+
 @app.command("gate")
-def gate(
-    *,
-    baseline: Annotated[str | None, typer.Argument(metavar="[BASELINE]", help="The side to compare with.")] = None,
-    candidate: Annotated[
-        str | None,
-        typer.Argument(metavar="[CANDIDATE]", help="The side that may be worse (in a kernel's tree: HEAD)."),
-    ] = None,
-    baseline_option: Annotated[
-        str | None, typer.Option("--baseline", metavar="A", help="Another way to name the baseline.")
-    ] = None,
-    candidate_option: Annotated[
-        str | None, typer.Option("--candidate", metavar="B", help="Another way to name the candidate.")
-    ] = None,
-    lg_env: Annotated[
-        Path | None,
-        typer.Option(
-            "--lg-env",
-            metavar="FILE",
-            help="Measure now, on the board of this environment (in a kernel's tree: in guest time).",
-        ),
-    ] = None,
-    place_tag: PlaceTag = None,
-    wait: Wait = None,
-    priority: Priority = None,
-    tree: Annotated[
-        Path | None,
-        typer.Option(
-            "--tree", metavar="PATH", help="The sides are revisions of this kernel repository (default: the one here)."
-        ),
-    ] = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", help="With --tree: a config fragment or line; may be repeated.")
-    ] = None,
-    fs: Filesystems = None,
-    suite: Annotated[str | None, typer.Option("--suite", metavar="NAME", help=f"Suite (measured: {SUITE}).")] = None,
-    provision: Annotated[
-        str, typer.Option(metavar="root|scratch", help="Where filesystems live: root partition or scratch.")
-    ] = "scratch",
-    storage: Storages = None,
-    policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="FILE", help="Metrics, effects, error rates, budget (TOML).")
-    ] = None,
-    budget: Budget = None,
-    seed: Annotated[int | None, typer.Option(help="Seed for all random choices (default: new).")] = None,
-    boards: Boards = 1,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Where the run folder goes.")] = Path("results"),
-    allow_same: Annotated[
-        bool, typer.Option("--allow-same", help="Also measure kernels that are identical byte for byte (A/A).")
-    ] = False,
-    index: Annotated[
-        str | None,
-        typer.Option(
-            "--index",
-            metavar="URL",
-            envvar=VARIABLE,
-            help="The index: both sides come from it, or with --lg-env how noisy figures are.",
-        ),
-    ] = None,
-    within: Within = None,
-    drift_not_excluded: Annotated[
-        bool,
-        typer.Option(
-            "--drift-not-excluded",
-            help="Also accept boots that were not interleaved (drift can then look like a regression).",
-        ),
-    ] = False,
-    across_boards: AcrossBoards = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say which functions cost what regressed (board in guest time).")
-    ] = False,
-    everything: All = False,
-    wide: Wide = False,
-    form: Format = None,
-    json_output: Json = False,
-    markdown: Annotated[
-        str | None,
-        typer.Option("--markdown", metavar="FILE|-", help="Write Markdown, for a merge request, to FILE or stdout."),
-    ] = None,
-    page: Page = None,
-) -> None:
+@with_options
+def gate(asked: GateOptions) -> None:
     """Decide whether the candidate is worse than the baseline, with as few boots as the error rates allow.
 
     In a kernel's tree the sides are revisions, which are built and boot in turn on the board in guest time until the
@@ -148,112 +107,39 @@ def gate(
 
     Example, in a kernel's tree: fsjoule gate main; fsjoule gate main topic --markdown -
     """
-    note = None if markdown in (None, _HERE) else Path(markdown)
+    note = None if asked.markdown in (None, _HERE) else Path(asked.markdown)
     shown = outputs(
-        form, printed={"json": json_output, "markdown": markdown == _HERE}, files={"markdown": note, "page": page}
+        asked.form,
+        printed={"json": asked.json_output, "markdown": asked.markdown == _HERE},
+        files={"markdown": note, "page": asked.page},
     )
-    baseline, candidate = _sides(baseline, candidate, baseline_option, candidate_option)
-    wanted = _policy(policy, budget)
-    recorded = within is not None or drift_not_excluded or across_boards or (lg_env is None and index is not None)
-    tree = tree or _tree_here(baseline, candidate, recorded=recorded)
-    candidate, lg_env = _defaults(baseline, candidate, tree, lg_env)
+    baseline, candidate = _sides(asked)
+    policy = _policy(asked.policy, asked.budget)
+    reading = given_options(asked, _Reading)
+    tree = asked.tree or _tree_here(
+        baseline, candidate, recorded=bool(reading) or (asked.lg_env is None and asked.index is not None)
+    )
+    candidate, lg_env = _defaults(baseline, candidate, tree, asked.lg_env)
     if lg_env is None:
-        refuse(
-            "only a gate that measures (--lg-env FILE) takes",
-            {
-                "--config": config,
-                "--storage": storage,
-                "--seed": seed,
-                "--boards": boards > 1,
-                "--allow-same": allow_same,
-                "--explain": explain,
-                "--place-tag": place_tag,
-                "--wait": wait,
-                "--priority": priority,
-            },
-        )
-        gated = _recorded(
-            (baseline, candidate),
-            index or DEFAULT_LOCATION,
-            wanted,
-            filesystems=fs,
-            suites=suite,
-            within=within,
-            drift_not_excluded=drift_not_excluded,
-            across_boards=across_boards,
-        )
+        refuse("only a gate that measures (--lg-env FILE) takes", given_options(asked, _Measuring))
+        gated = _recorded((baseline, candidate), asked, policy)
     else:
-        refuse(
-            "only a gate that reads earlier boots (no --lg-env) takes",
-            {"--within": within, "--drift-not-excluded": drift_not_excluded, "--across-boards": across_boards},
-        )
-        refuse("without --tree no kernel is built with", {} if tree else {"--config": config})
-        from fsjoule.ci.lava.signals import signals_of
-        from fsjoule.kernels import kernel_choices
-        from fsjoule.lab import check_places, read_environment, wanted_place
-        from fsjoule.runs.gate import Sides, build_sides, gate_measured
-
-        signals = signals_of(os.environ, progress)
-        drawn = secrets.randbits(32) if seed is None else seed
-        environment = read_environment(lg_env, wanted_place(place_tag, wait, priority))
-        options = MeasureOptions(
-            environment,
-            joined(fs) or FILESYSTEMS,
-            suite or SUITE,
-            provision,
-            results,
-            drawn,
-            storage,
-            explain,
-            boards,
-        )
-        if explain:
-            from fsjoule.runs.request import check_profiled
-
-            check_profiled(options.environment)
-
-        built = named = Sides(baseline, candidate)
-        if tree is not None:
-            check_places(options.environment)
-            any_kernel = kernel_choices(options.environment.profile.recipe)[0]
-            options.choice(Sides(any_kernel, any_kernel), wanted)  # a wrong name is found before two kernels are built
-            built = build_sides(named, tree, tuple(config or ()), say=progress)
-        gated = gate_measured(
-            named,
-            options.choice(built, wanted),
-            options.environment,
-            wanted,
-            allow_same=allow_same,
-            history=index,
-            say=progress,
-            observer=signals,
-            command=_again("--seed", str(drawn)) if seed is None else _again(),
-        )
-        if signals is not None:
-            signals.judged(gated)
+        refuse("only a gate that reads earlier boots (no --lg-env) takes", reading)
+        refuse("without --tree no kernel is built with", {} if tree else {"--config": asked.config})
+        gated = _measured((baseline, candidate), tree, lg_env, asked, policy)
     from fsjoule.report.gate import GateView
 
     checkout = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
-    view = GateView(gated, checkout, everything, wide)
+    view = GateView(gated, checkout, asked.everything, asked.wide)
     dataclasses.replace(shown, files=()).show(view, answers=True)
-    if explain and gated.verdict.exit_code == 1:
-        found = _explain(gated, told=shown.prints_text, wanted=shown.has("page"), everything=everything, wide=wide)
-        view = dataclasses.replace(view, explanations=found)
+    if asked.explain and gated.verdict.exit_code == 1:
+        explanations = _explain(gated, asked, told=shown.prints_text, on_page=shown.has("page"))
+        view = dataclasses.replace(view, explanations=explanations)
     shown.write(view, answers=True)
     raise typer.Exit(gated.verdict.exit_code)
 
 
-def _recorded(
-    names: tuple[str, str],
-    index: str,
-    policy: Policy,
-    *,
-    filesystems: list[str] | None,
-    suites: str | None,
-    within: str | None,
-    drift_not_excluded: bool,
-    across_boards: bool,
-) -> Gated:
+def _recorded(names: tuple[str, str], asked: GateOptions, policy: Policy) -> Gated:
     """The answer from boots that were measured before, of an index or of run folders."""
     from fsjoule.model.labels import listed
     from fsjoule.model.metrics import Metric
@@ -261,65 +147,79 @@ def _recorded(
     from fsjoule.store.sides import Sources
     from fsjoule.verdicts.recorded_gate import gate_recorded
 
-    where = Where(filesystems=listed(filesystems), suites=listed(suites))
-    with Sources(index) as sources:
+    where = Where(filesystems=listed(asked.fs), suites=listed(asked.suite))
+    with Sources(asked.index or DEFAULT_LOCATION) as sources:
         return gate_recorded(
             *names,
-            partial(sources.side, where=where, metrics=tuple(Metric), within=within),
+            partial(sources.side, where=where, metrics=tuple(Metric), within=asked.within),
             policy,
-            drift_not_excluded=drift_not_excluded,
-            across_boards=across_boards,
+            drift_not_excluded=asked.drift_not_excluded,
+            across_boards=asked.across_boards,
             command=_again(),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureOptions:
-    environment: EnvironmentFile
-    filesystems: str
-    suite: str
-    provision: str
-    results: Path
-    seed: int
-    storages: str | None = None
-    profiled: bool = False
-    boards: int = 1
+def _measured(names: tuple[str, str], tree: Path | None, lg_env: Path, asked: GateOptions, policy: Policy) -> Gated:
+    """The answer from boots of both sides, whose kernels are built first if they are revisions of a `tree`."""
+    from fsjoule.ci.lava.signals import signals_of
+    from fsjoule.kernels import kernel_choices
+    from fsjoule.lab import check_places, read_environment
+    from fsjoule.runs.gate import Sides, build_sides, gate_measured
+    from fsjoule.runs.request import check_profiled, choose
 
-    def choice(self, sides: Sides, policy: Policy) -> RunRequest:
-        """The options with every name checked. Raises ConfigError."""
-        from fsjoule.runs.request import choose
+    signals = signals_of(os.environ, progress)
+    environment = read_environment(lg_env, asked.place_request())
+    options = BenchOptions(
+        fs=joined(asked.fs) or FILESYSTEMS,
+        suite=asked.suite or SUITE,
+        repeat=policy.budget_pairs,
+        provision=asked.provision,
+        results=asked.results,
+        seed=secrets.randbits(32) if asked.seed is None else asked.seed,
+        storage=asked.storage,
+        profile=asked.explain,
+        boards=asked.boards,
+    )
+    if asked.explain:
+        check_profiled(environment)
+    built = named = Sides(*names)
+    if tree is not None:
+        check_places(environment)
+        any_kernel = kernel_choices(environment.profile.recipe)[0]
+        choose(options, environment, pair=(any_kernel, any_kernel))  # a wrong name is found before two are built
+        built = build_sides(named, tree, tuple(asked.config or ()), say=progress)
+    gated = gate_measured(
+        named,
+        choose(options, environment, pair=(built.baseline, built.candidate)),
+        environment,
+        policy,
+        allow_same=asked.allow_same,
+        history=asked.index,
+        say=progress,
+        observer=signals,
+        command=_again("--seed", str(options.seed)) if asked.seed is None else _again(),
+    )
+    if signals is not None:
+        signals.judged(gated)
+    return gated
 
-        return choose(
-            suite_name=self.suite,
-            filesystems=self.filesystems,
-            kernels=(sides.baseline, sides.candidate),
-            repeat=policy.budget_pairs,
-            provision=self.provision,
-            results=self.results,
-            seed=self.seed,
-            storages=self.storages,
-            environment=self.environment,
-            profiled=self.profiled,
-            boards=self.boards,
-        )
 
-
-def _explain(gated: Gated, *, told: bool, wanted: bool, everything: bool, wide: bool) -> tuple[Explanation, ...]:
-    """Say which functions cost what regressed, if that is `told` here or `wanted`. Whatever fails, the answer stays."""
+def _explain(gated: Gated, asked: GateOptions, *, told: bool, on_page: bool) -> tuple[Explanation, ...]:
+    """Say which functions cost what regressed, if `told` here or `on_page`. Whatever fails, the answer stays."""
     from fsjoule.runs.explain import explain_gated
 
-    found = found_or_warned(partial(explain_gated, gated)) if told or wanted else ()
+    found = found_or_warned(partial(explain_gated, gated)) if told or on_page else ()
     if told:
-        tell_after(found, everything=everything, wide=wide)
+        tell_after(found, everything=asked.everything, wide=asked.wide)
     words = ("fsjoule", "explain", gated.baseline.name, gated.candidate.name, "--within", str(gated.folder))
     progress(f"explain  {shlex.join(words)}")
     return found
 
 
-def _sides(
-    baseline: str | None, candidate: str | None, baseline_option: str | None, candidate_option: str | None
-) -> tuple[str, str | None]:
+def _sides(asked: GateOptions) -> tuple[str, str | None]:
     """Both sides, however they were named. Raises ConfigError."""
+    baseline, candidate = asked.baseline, asked.candidate
+    baseline_option, candidate_option = asked.baseline_option, asked.candidate_option
     if baseline_option is not None and candidate is None:
         baseline, candidate = None, baseline  # --baseline A B
     if (baseline and baseline_option) or (candidate and candidate_option):

@@ -170,11 +170,17 @@ def _wanted(paths: Sequence[Path]) -> _Wanted:
     """The folders that a user has named, after those of an object store were fetched. Raises ConfigError."""
     from fsjoule.store.objects.address import is_address, parse_address
     from fsjoule.store.objects.cache import copies
+    from fsjoule.store.objects.documents import states_copy
     from fsjoule.store.run_folders import FolderFault, check_folders, named_folders
 
     here = check_folders(named_folders(path for path in paths if not is_address(path)))
     wanted = _Wanted(here, {}, [])
     for address in [parse_address(path) for path in paths if is_address(path)]:
+        if address.run is None:
+            states, left_out = states_copy(address)
+            wanted.folders.append(states)
+            for fault in left_out:
+                progress(f"left out: {fault}")
         with progress_bar("runs fetched") as watch:
             made = copies(address, documents=True, watch=watch)
         for copy in made:
@@ -277,6 +283,8 @@ def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None
         _show_faults("damaged run folder", "skipped", report.damaged_runs)
         _show_faults("damaged measurement", "skipped", report.damaged_measurements)
         _show_faults("run folder", "in conflict with the index", report.conflicts)
+        for fault in report.damaged_states[:_SHOWN_FAULTS]:
+            progress(f"left out: {fault}")
         if report.pruned:
             count = counted(report.pruned, "run")
             out.print(f"{count} left out, pruned from the index earlier; --pruned-too brings back", highlight=False)

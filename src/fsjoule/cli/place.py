@@ -51,11 +51,11 @@ def hold(
     from fsjoule.errors import ConfigError
     from fsjoule.host import interrupts
     from fsjoule.lab import jobs
-    from fsjoule.lab.reservation import seconds, wanted_place
+    from fsjoule.lab.reservation import place_request, seconds
 
     if place is not None and place_tag is not None:
         raise ConfigError("--place and --place-tag both choose the place", hint="leave one of them out")
-    wanted = wanted_place(place_tag, wait, priority)
+    wanted = place_request(place_tag, wait, priority)
     end_s = seconds("--grace", grace)
     with interrupts.handled():
         code = jobs.hold(place or os.environ.get("LG_PLACE"), command, wanted, end_s=end_s, say=progress)

@@ -53,14 +53,17 @@ def push(
 
     Example: fsjoule results push results s3://lab/boards
     """
+    from fsjoule.store.objects.documents import push_documents
     from fsjoule.store.objects.push import push_runs
     from fsjoule.store.run_folders import find_runs, named_folders
 
     bucket = _folder_of_runs(words[-1], doing="push")
-    folders, faults = find_runs(named_folders(words[:-1] or [_RESULTS]))
+    named = named_folders(words[:-1] or [_RESULTS])
+    folders, faults = find_runs(named)
     with progress_bar("sent", in_bytes=True) as watch:
         pushed = push_runs(bucket, folders, again=again, watch=watch)
-    left_out = [*(f"{fault.path}: {fault.reason}" for fault in faults), *pushed.left_out]
+    pushed.documents, others = push_documents(bucket, named, folders)
+    left_out = [*(f"{fault.path}: {fault.reason}" for fault in faults), *pushed.left_out, *others]
     if json_output:
         print_json({"store": str(bucket.address), **dataclasses.asdict(pushed), "left_out": left_out})
     else:
@@ -69,7 +72,7 @@ def push(
         _tell("left out", left_out)
         out.print(
             f"{counted(pushed.new, 'run')} new, {pushed.grown} grown, {pushed.known} already there; "
-            f"{pushed.sent_bytes / _MIB:.1f} MiB sent, {pushed.bytes / _MIB:.1f} MiB unpacked",
+            f"{pushed.sent_bytes / _MIB:.1f} MiB sent, {pushed.bytes / _MIB:.1f} MiB unpacked{_and(pushed.documents)}",
             highlight=False,
             soft_wrap=True,
         )
@@ -99,6 +102,7 @@ def pull(
     from fsjoule.store.objects.address import parse_address
     from fsjoule.store.objects.archives import listed_runs
     from fsjoule.store.objects.bucket import open_bucket
+    from fsjoule.store.objects.documents import pull_documents
     from fsjoule.store.objects.pull import pull_runs
 
     address = parse_address(store)
@@ -107,13 +111,16 @@ def pull(
     names = names if most is None else names[-most:]
     with progress_bar("fetched", in_bytes=True) as watch:
         pulled = pull_runs(bucket, names, into, watch=watch)
+    if address.run is None:
+        pulled.documents, others = pull_documents(bucket, into)
+        pulled.left_out += others
     if json_output:
         print_json({"store": str(address), **dataclasses.asdict(pulled)})
     else:
         _tell("left out", pulled.left_out)
         out.print(
             f"{counted(pulled.new, 'run')} new, {pulled.grown} grown, {pulled.known} already there; "
-            f"{pulled.bytes / _MIB:.1f} MiB fetched",
+            f"{pulled.bytes / _MIB:.1f} MiB fetched{_and(pulled.documents)}",
             highlight=False,
         )
     _refuse(pulled.left_out, "fetched")
@@ -182,6 +189,10 @@ def _folder_of_runs(text: str, *, doing: str) -> Bucket:
     return open_bucket(address)
 
 
+def _and(documents: int) -> str:
+    return f", {counted(documents, 'document')} beside the runs" if documents else ""
+
+
 def _tell(what: str, names: Sequence[str]) -> None:
     for name in names[:_SHOWN]:
         progress(f"{what}: {name}")
@@ -193,6 +204,6 @@ def _refuse(left_out: Sequence[str], done: str) -> None:
     """Raise ResultError, at the end, if runs were left out."""
     if left_out:
         raise ResultError(
-            f"{counted(len(left_out), 'run')} not {done}: {left_out[0]}",
-            hint="the other runs are whole; put these right, then repeat the command",
+            f"{counted(len(left_out), 'run or document', 'runs or documents')} not {done}: {left_out[0]}",
+            hint="the others are whole; put these right, then repeat the command",
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,7 +66,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
     from fsjoule.report.numbers import seconds_text
     from fsjoule.report.oneline import plan_lines
     from fsjoule.report.terminal import print_table
-    from fsjoule.runs.options import UNTIL_DECIDED
+    from fsjoule.runs.options import BenchOptions
     from fsjoule.runs.plan import earlier_rates, planned
     from fsjoule.runs.request import choose, least_boots
     from fsjoule.suites import estimate
@@ -74,18 +74,10 @@ def suites_show(  # noqa: PLR0917 - a command's options
 
     environment = read_environment(lg_env or project_dir() / "env" / "virtual.yaml")
     profile = environment.profile
-    choice = choose(
-        suite_name=name,
-        filesystems=joined(fs),
-        kernels=kernel,
-        repeat=UNTIL_DECIDED if repeat is None and not full else repeat,
-        provision=None,
-        results=results,
-        seed=1,
-        storages=storage,
-        size_factor=1.0 if full else size_factor,
-        environment=environment,
+    asked = BenchOptions(
+        suite=name, fs=joined(fs), kernel=kernel, storage=storage, repeat=repeat, size_factor=size_factor, full=full
     )
+    choice = choose(replace(asked, seed=1), environment)
     arranged = planned(choice, profile, choice.kernels)
     rates = earlier_rates(results, profile)
     most = estimate(arranged.entries, rates)

@@ -234,7 +234,7 @@ def accept(
 ) -> None:
     """Accept a change: it is known, has a reason, and needs nobody's attention any more.
 
-    The index keeps it, also through a rebuild.
+    A document beside the runs keeps it.
 
     Example: fsjoule trend accept 0ad558d7 4f1c2d3e5a6b --why "checksums are on since this commit, as intended"
     """
@@ -245,7 +245,7 @@ def accept(
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.states import keep_states, take_back
     from fsjoule.store.index.trend import trend_reader
-    from fsjoule.store.trend_rows import ChangeState
+    from fsjoule.store.states import ChangeState
     from fsjoule.verdicts.trend import states
     from fsjoule.verdicts.trend.trend import trend_of
 
@@ -282,12 +282,12 @@ def _confirm(
 ) -> list[Again]:
     if environment is None:
         raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
-    from fsjoule.lab import read_environment, wanted_place
+    from fsjoule.lab import place_request, read_environment
     from fsjoule.model.labels import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
     from fsjoule.statistics.policy import read_policy
 
-    board = read_environment(environment, wanted_place(*place))
+    board = read_environment(environment, place_request(*place))
     fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain, boards)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:

@@ -75,11 +75,11 @@ def build_kernel(
     A fragment is a file, or one line of it (`CONFIG_NAME=y`). Raises ConfigError for a wrong repository, revision or
     fragment, MissingToolError with the package of a missing tool, KernelBuildError if the source does not build.
     """
-    found = find_revision(tree, revision)
+    commit = find_revision(tree, revision)
     configuration = board_configuration(load_recipe(recipes_folder(), recipe), fragments)
-    if has_changes(tree, found):
+    if has_changes(tree, commit):
         progress(f"{tree} has uncommitted changes, which are not built")
-    return build_revision(found, configuration, recipe=recipe, progress=progress, jobs=jobs)
+    return build_revision(commit, configuration, recipe=recipe, progress=progress, jobs=jobs)
 
 
 def build_key(content: str, configuration: Configuration, compiler: str) -> str:
@@ -96,7 +96,7 @@ def build_key(content: str, configuration: Configuration, compiler: str) -> str:
 
 
 def build_revision(
-    found: Revision,
+    revision: Revision,
     configuration: Configuration,
     *,
     progress: Progress,
@@ -113,20 +113,20 @@ def build_revision(
 
     def build(folder: Path) -> None:
         started = time.monotonic()
-        with _checked_out(found, configuration, folder, progress=progress, jobs=jobs, nice=nice) as work:
+        with _checked_out(revision, configuration, folder, progress=progress, jobs=jobs, nice=nice) as work:
             _check_needed(needed, work.configured())
             work.compile()
             (folder / READS).write_bytes(reads_of(work.build, work.source, files_of(work.source)).to_json())
-        notes = _notes(folder, found, configuration, seconds=time.monotonic() - started)
+        notes = _notes(folder, revision, configuration, seconds=time.monotonic() - started)
         (folder / NOTES).write_bytes(json_text(_NOTES, notes, indent=2))
         if notes.not_granted:
             progress(f"kernel build: this source does not accept {', '.join(notes.not_granted)}")
-        progress(f"kernel build: {found.describe} done in {notes.seconds:.0f} s")
+        progress(f"kernel build: {revision.describe} done in {notes.seconds:.0f} s")
 
     return build_once(
         _STAGE,
-        _entry_name(found.tree, recipe),
-        build_key(found.tree, configuration, compiler_version()),
+        _entry_name(revision.tree, recipe),
+        build_key(revision.tree, configuration, compiler_version()),
         build,
         progress=progress,
         root=kernels_cache(),
@@ -134,17 +134,17 @@ def build_revision(
     )
 
 
-def configured(found: Revision, configuration: Configuration, *, progress: Progress, jobs: int) -> dict[str, str]:
+def configured(revision: Revision, configuration: Configuration, *, progress: Progress, jobs: int) -> dict[str, str]:
     """Symbol -> value in a revision's full configuration. Raises like `build_revision`.
 
     It is kept. To switch the source and back would give all files that differ a new time, and the next build would
     compile them once more.
     """
-    key = build_key(found.tree, configuration, compiler_version())
+    key = build_key(revision.tree, configuration, compiler_version())
     if (known := kept(KeptBuild.CONFIGURATION, key, _SYMBOLS)) is not None:
         return known
-    folder = found.workplace / "configured"
-    with _checked_out(found, configuration, folder, progress=progress, jobs=jobs) as work:
+    folder = revision.workplace / "configured"
+    with _checked_out(revision, configuration, folder, progress=progress, jobs=jobs) as work:
         discard(folder)
         folder.mkdir()
         symbols = work.configured()
@@ -183,7 +183,7 @@ def clean_kernels(*, progress: Progress) -> int:
 
 @contextmanager
 def _checked_out(
-    found: Revision,
+    revision: Revision,
     configuration: Configuration,
     into: Path,
     *,
@@ -192,12 +192,12 @@ def _checked_out(
     nice: int = 0,
 ) -> Generator[Compilation]:
     """Hold the workplace with a revision's source in it."""
-    place = found.workplace
+    place = revision.workplace
     place.mkdir(parents=True, exist_ok=True)
-    with locked(place / ".lock", f"a kernel from {found.git_dir}", progress, TIMEOUT_S):
-        progress(f"kernel build: checking out {found.describe}")
+    with locked(place / ".lock", f"a kernel from {revision.git_dir}", progress, TIMEOUT_S):
+        progress(f"kernel build: checking out {revision.describe}")
         source, build = place / "source", place / f"build-{configuration.folder_key}"
-        check_out(found, source, progress)
+        check_out(revision, source, progress)
         yield Compilation(source, build, into, configuration, jobs or os.cpu_count() or 1, progress, nice)
 
 
@@ -212,11 +212,11 @@ def _check_needed(needed: Collection[str], config: dict[str, str]) -> None:
         raise KernelBuildError(reason, hint="other revisions do", reason=reason)
 
 
-def _notes(folder: Path, found: Revision, configuration: Configuration, *, seconds: float) -> BuildNotes:
+def _notes(folder: Path, revision: Revision, configuration: Configuration, *, seconds: float) -> BuildNotes:
     return BuildNotes(
-        git_describe=found.describe,
-        git_commit=found.commit,
-        git_tree=found.tree,
+        git_describe=revision.describe,
+        git_commit=revision.commit,
+        git_tree=revision.tree,
         base=configuration.base,
         fragments=configuration.fragments,
         compiler=compiler_version(),

@@ -29,7 +29,7 @@ from fsjoule.lab.lease import Guard, acquired_place, acquired_places, note_end, 
 from fsjoule.lab.loader_help import loader_help
 from fsjoule.lab.meterdriver import MeterDriver, board_counter, board_meter, has_meter, instrument, meter
 from fsjoule.lab.placenames import find_places, is_name, place_variables
-from fsjoule.lab.reservation import RESERVED, Wanted, wanted_place
+from fsjoule.lab.reservation import RESERVED, PlaceRequest, place_request
 from fsjoule.lab.shell import LabgridShell
 from fsjoule.lab.ssh import SshServer, SshShell
 from fsjoule.lab.strategy import BoardStrategy
@@ -66,13 +66,13 @@ __all__ = [
     "LabgridShell",
     "MarkLineDriver",
     "MeterDriver",
+    "PlaceRequest",
     "Ppk2Driver",
     "SdMuxFlasher",
     "SshServer",
     "SshShell",
     "TftpFlasher",
     "UmsFlasher",
-    "Wanted",
     "acquired_place",
     "acquired_places",
     "ask_with",
@@ -94,6 +94,7 @@ __all__ = [
     "meter",
     "missing_drivers",
     "note_end",
+    "place_request",
     "place_variables",
     "raised_by_labgrid",
     "raised_by_us",
@@ -104,6 +105,5 @@ __all__ = [
     "remove_left_connections",
     "target_beside_others",
     "variables",
-    "wanted_place",
     "wants_virtual_lab",
 ]

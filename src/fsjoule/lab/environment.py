@@ -35,7 +35,7 @@ from fsjoule.host.toml_lines import parse_toml, wrong_value
 from fsjoule.lab.arguments import storages_of
 from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.meterdriver import METERS
-from fsjoule.lab.reservation import AT_ONCE, Wanted
+from fsjoule.lab.reservation import AT_ONCE, PlaceRequest
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
 
@@ -105,7 +105,7 @@ class EnvironmentFile:
     boot_loader: bool = False
     resources: tuple[str, ...] = ()
     without_mux: str = ""
-    wanted: Wanted = AT_ONCE
+    wanted: PlaceRequest = AT_ONCE
     target: str = _MAIN
     alone: bool = True
     imports: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class _Entry:
     arguments: dict[str, tuple[yaml.Node, yaml.Node]]
 
 
-def read_environment(path: Path, wanted: Wanted = AT_ONCE) -> EnvironmentFile:
+def read_environment(path: Path, wanted: PlaceRequest = AT_ONCE) -> EnvironmentFile:
     """Check an environment file and return fsjoule's part. Raises ConfigError with file, line and advice."""
     return replace(_Reader(path).read(), wanted=wanted)
 

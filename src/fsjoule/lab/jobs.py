@@ -26,7 +26,7 @@ from fsjoule.lab.coordinator import Coordinator, connected, user
 from fsjoule.lab.lease import Lease, acquired_for_job
 from fsjoule.lab.notes import Content, Note, NoteKind, in_use, job_notes, one_run_only
 from fsjoule.lab.placenames import BY_TAGS, find_place
-from fsjoule.lab.reservation import Wanted
+from fsjoule.lab.reservation import PlaceRequest
 
 Say = Callable[[str], None]
 
@@ -42,7 +42,7 @@ _GIVE_BACK_S: Final = 90.0
 _SHOWN: Final = 200
 
 
-def hold(name: str | None, argv: Sequence[str], wanted: Wanted, *, end_s: float, say: Say) -> int:
+def hold(name: str | None, argv: Sequence[str], wanted: PlaceRequest, *, end_s: float, say: Say) -> int:
     """Run a command while its job holds a place, which LG_PLACE names for it; returns the command's exit code.
 
     Afterwards the command's process group has ended (SIGKILL after `end_s` seconds), the board is off and the place is

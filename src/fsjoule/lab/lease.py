@@ -21,7 +21,7 @@ from fsjoule.host.interrupts import interruptible, shielded
 from fsjoule.lab import states
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, may_use, since, user
 from fsjoule.lab.notes import Note, NoteKind, in_use, one_run_only
-from fsjoule.lab.reservation import AT_ONCE, PlaceTurn, Wanted, reserved
+from fsjoule.lab.reservation import AT_ONCE, PlaceRequest, PlaceTurn, reserved
 from fsjoule.model.places import PlaceHealth
 
 _EXPORTER_TIMEOUT_S: Final = 10.0
@@ -53,7 +53,7 @@ def _none(_address: str, _place: str) -> tuple[str, ...]:
 
 @contextmanager
 def acquired_place(
-    name: str, *, say: Say = _nothing, wanted: Wanted = AT_ONCE, faults: Faults = _none
+    name: str, *, say: Say = _nothing, wanted: PlaceRequest = AT_ONCE, faults: Faults = _none
 ) -> Generator[Lease]:
     """Hold the place `name` of LG_COORDINATOR's coordinator, and release it at the end.
 
@@ -80,7 +80,7 @@ def acquired_place(
 
 @contextmanager
 def acquired_for_job(
-    name: str, wanted: Wanted, *, say: Say, recover: Callable[[Coordinator], None]
+    name: str, wanted: PlaceRequest, *, say: Say, recover: Callable[[Coordinator], None]
 ) -> Generator[tuple[Lease, Note]]:
     """Hold a place for a job, within which runs use it. Before and while it waits, `recover` is called.
 
@@ -403,7 +403,7 @@ def note_end(name: str, part: Part | None, bad_after: int, say: Say) -> None:
 
 @contextmanager
 def acquired_places(
-    names: Iterable[str], *, say: Say = _nothing, wanted: Wanted = AT_ONCE, faults: Faults = _none
+    names: Iterable[str], *, say: Say = _nothing, wanted: PlaceRequest = AT_ONCE, faults: Faults = _none
 ) -> Generator[Guard]:
     """As `acquired_place`, for all places of an environment file."""
     with ExitStack() as closing:

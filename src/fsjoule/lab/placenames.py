@@ -9,7 +9,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.lab.coordinator import Coordinator, connected, may_use, user
-from fsjoule.lab.reservation import AT_ONCE, RESERVED, Wanted, check_free, check_some
+from fsjoule.lab.reservation import AT_ONCE, RESERVED, PlaceRequest, check_free, check_some
 
 _VARIABLE: Final = "LG_PLACE"
 _IS_VARIABLE: Final = (f"${_VARIABLE}", f"${{{_VARIABLE}}}")
@@ -17,7 +17,7 @@ _IS_VARIABLE: Final = (f"${_VARIABLE}", f"${{{_VARIABLE}}}")
 BY_TAGS: Final = ""
 
 
-def find_places(written: Iterable[str], wanted: Wanted = AT_ONCE) -> tuple[str, ...]:
+def find_places(written: Iterable[str], wanted: PlaceRequest = AT_ONCE) -> tuple[str, ...]:
     """Full names of an environment file's places, all of them usable now, or when they have been awaited.
 
     Instead of a name: BY_TAGS for the place that tags choose, `+TOKEN` for a reservation that is awaited. Raises like
@@ -55,7 +55,7 @@ def is_name(found: str) -> bool:
     return found != BY_TAGS and not found.startswith(RESERVED)
 
 
-def find_place(named: str | None, wanted: Wanted = AT_ONCE) -> str:
+def find_place(named: str | None, wanted: PlaceRequest = AT_ONCE) -> str:
     """The full name of a place that can be used now, or later if it is awaited. `named` has labgrid-client's meaning.
 
     `named` is a name, a part of one, an alias, or + with the token of a reservation (or LG_TOKEN). Without it: the only
@@ -73,7 +73,7 @@ def find_place(named: str | None, wanted: Wanted = AT_ONCE) -> str:
         return name
 
 
-def _find_tagged(wanted: Wanted) -> str:
+def _find_tagged(wanted: PlaceRequest) -> str:
     with connected() as coordinator:
         (check_some if wanted.wait_s else check_free)(coordinator, dict(wanted.tags))
     return BY_TAGS

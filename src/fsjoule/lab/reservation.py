@@ -51,7 +51,7 @@ def _never(_coordinator: Coordinator, _name: str) -> bool:
 
 @contextmanager
 def reserved(
-    wanted: Wanted,
+    wanted: PlaceRequest,
     say: Say,
     *,
     name: str = "",
@@ -78,7 +78,7 @@ def reserved(
 class PlaceTurn:
     """A reservation. `place` is the full name of the place that may be acquired; `allocated`: by the reservation."""
 
-    def __init__(self, wanted: Wanted, say: Say, name: str = "", expires_s: float = _EXPIRES_S) -> None:
+    def __init__(self, wanted: PlaceRequest, say: Say, name: str = "", expires_s: float = _EXPIRES_S) -> None:
         """Connect. Raises ConfigError for tags or a name that no place has, LabError."""
         self.place = ""
         self.allocated = False
@@ -378,7 +378,7 @@ def waiters(coordinator: Coordinator) -> list[Waiter]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PlaceRequest:
     """Any place with all `tags`, or the named one without tags; awaited for at most `wait_s` seconds.
 
     Waiters are served by `priority`, the highest first, then by age.
@@ -393,7 +393,7 @@ class Wanted:
         """Whether a reservation is needed."""
         return bool(self.tags or self.wait_s)
 
-    def named(self, place: str) -> Wanted:
+    def named(self, place: str) -> PlaceRequest:
         """The same, and it must be this place."""
         return replace(self, tags=(*self.tags, ("name", place)))
 
@@ -401,12 +401,12 @@ class Wanted:
         return "a place with " + ", ".join(f"{key}={value}" for key, value in self.tags)
 
 
-AT_ONCE: Final = Wanted()
+AT_ONCE: Final = PlaceRequest()
 
 
-def wanted_place(tags: str | None, wait: str | None, priority: float | None) -> Wanted:
+def place_request(tags: str | None, wait: str | None, priority: float | None) -> PlaceRequest:
     """The options --place-tag, --wait and --priority. Raises ConfigError."""
-    found = Wanted(_written_tags(tags), seconds("--wait", wait) if wait is not None else 0.0, priority or 0.0)
+    found = PlaceRequest(_written_tags(tags), seconds("--wait", wait) if wait is not None else 0.0, priority or 0.0)
     if not math.isfinite(found.priority):
         raise ConfigError(f"--priority {priority}: it is a number", hint="for example --priority 10")
     if priority is not None and not found.reserves:

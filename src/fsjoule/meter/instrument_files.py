@@ -64,23 +64,23 @@ def read_instrument_file(serial_number: str) -> InstrumentFile | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the instrument file cannot be read: {error}", file=path, hint=_HINT) from error
-    found = _parsed(text, path)
-    if found.serial_number != serial_number:
+    file = _parsed(text, path)
+    if file.serial_number != serial_number:
         raise ConfigError(
-            f"this is the file of the meter {found.serial_number}, but its name is of {serial_number}",
+            f"this is the file of the meter {file.serial_number}, but its name is of {serial_number}",
             file=path,
             line=line_of(text, ["serial_number"]),
             hint=_HINT,
         )
-    return found
+    return file
 
 
-def write_instrument_file(wanted: InstrumentFile) -> Path:
+def write_instrument_file(file: InstrumentFile) -> Path:
     """Write or replace the meter's file, whole; returns where it is. Raises StorageError."""
-    path = file_of(wanted.serial_number)
+    path = file_of(file.serial_number)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, "".join(_lines(wanted)).encode())
+        write_file(path, "".join(_lines(file)).encode())
     except OSError as error:
         raise StorageError(f"the instrument file {path} cannot be written: {error.strerror}") from error
     return path
@@ -96,30 +96,30 @@ def _parsed(text: str, path: Path) -> InstrumentFile:
             if name not in _KEYS[key]:
                 raise _wrong(f"unknown key {name!r} in [{key}]", text, path, key, name)
     try:
-        found = TypeAdapter(InstrumentFile).validate_python(document)
+        file = TypeAdapter(InstrumentFile).validate_python(document)
     except ValidationError as error:
         raise wrong_value(error, text, path, hint=_HINT) from error
     for (table, key), (least, most) in _LIMITS.items():
-        value = getattr(getattr(found, table), key, None)
+        value = getattr(getattr(file, table), key, None)
         if value is not None and not (least <= value <= most and math.isfinite(value)):
             raise _wrong(f"{table}.{key} = {value:g} is not from {least:g} to {most:g}", text, path, table, key)
-    if found.shunt is not None and found.shunt.ohm == 0:
+    if file.shunt is not None and file.shunt.ohm == 0:
         raise _wrong("shunt.ohm = 0: a shunt has a resistance", text, path, "shunt", "ohm")
-    if found.room.least_celsius > found.room.most_celsius:
-        what = f"room.least_celsius = {found.room.least_celsius:g} is above most_celsius = {found.room.most_celsius:g}"
+    if file.room.least_celsius > file.room.most_celsius:
+        what = f"room.least_celsius = {file.room.least_celsius:g} is above most_celsius = {file.room.most_celsius:g}"
         raise _wrong(what, text, path, "room", "least_celsius")
-    return found
+    return file
 
 
 def _wrong(what: str, text: str, path: Path, *key: str) -> ConfigError:
     return ConfigError(what, file=path, line=line_of(text, list(key)), hint=_HINT)
 
 
-def _lines(wanted: InstrumentFile) -> Iterator[str]:
+def _lines(file: InstrumentFile) -> Iterator[str]:
     yield "# An instrument file of fsjoule: docs/meter.md#instrument-files\n"
-    yield f"serial_number = {_value(wanted.serial_number)}\n"
+    yield f"serial_number = {_value(file.serial_number)}\n"
     for name, comment in _COMMENTS.items():
-        table = getattr(wanted, name)
+        table = getattr(file, name)
         if table is None:
             continue
         yield f"\n[{name}] # {comment}\n"

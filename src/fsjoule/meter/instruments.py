@@ -111,41 +111,18 @@ class InstrumentKind:
         return loaded(module, f"instrument {self.name}", owner)
 
 
-_LINKS: Final = "fsjoule.meter.links"
-_ENERGY: Final = "fsjoule.meter.energy"
-_EMULATORS: Final = "fsjoule.virtual.instruments"
+def _own(name: str, prefix: str, form: str, what: str) -> InstrumentKind:
+    """A kind of fsjoule's own: its modules have its name."""
+    modules = (f"fsjoule.{folder}.{name}" for folder in ("meter.links", "meter.energy", "virtual.instruments"))
+    return InstrumentKind(name, prefix, form, what, *modules)
+
 
 _TABLE: Final = (
-    InstrumentKind(
-        *("joulescope", "joulescope:", "joulescope:MODEL/SERIAL", "a Joulescope"),
-        link_module=f"{_LINKS}.joulescope",
-        errors_module=f"{_ENERGY}.joulescope",
-        emulator_module=f"{_EMULATORS}.joulescope",
-    ),
-    InstrumentKind(
-        *("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
-        link_module=f"{_LINKS}.powercap",
-        errors_module=f"{_ENERGY}.powercap",
-        emulator_module=f"{_EMULATORS}.powercap",
-    ),
-    InstrumentKind(
-        *("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO"),
-        link_module=f"{_LINKS}.iio",
-        errors_module=f"{_ENERGY}.iio",
-        emulator_module=f"{_EMULATORS}.iio",
-    ),
-    InstrumentKind(
-        *("ppk2", "ppk2:", "ppk2:PORT,volts=5", "Nordic's Power Profiler Kit II"),
-        link_module=f"{_LINKS}.ppk2",
-        errors_module=f"{_ENERGY}.ppk2",
-        emulator_module=f"{_EMULATORS}.ppk2",
-    ),
-    InstrumentKind(
-        *("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
-        link_module=f"{_LINKS}.scpi",
-        errors_module=f"{_ENERGY}.scpi",
-        emulator_module=f"{_EMULATORS}.scpi",
-    ),
+    _own("joulescope", "joulescope:", "joulescope:MODEL/SERIAL", "a Joulescope"),
+    _own("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
+    _own("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO"),
+    _own("ppk2", "ppk2:", "ppk2:PORT,volts=5", "Nordic's Power Profiler Kit II"),
+    _own("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
 )
 
 INSTRUMENTS: Final = Rows("instrument", "fsjoule_instruments", InstrumentKind, lambda: _TABLE)

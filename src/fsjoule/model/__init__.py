@@ -20,25 +20,27 @@ from fsjoule.model.ina219 import (
     MeterStatus,
     ResetCause,
 )
-from fsjoule.model.lab import Exporter, JobFacts, LabFacts, MeterPort
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.measured import (
     KERNEL_WARNED,
     MEASUREMENT_SCHEMA,
+    SAMPLED,
+    DamageOutcome,
     DeviceCounters,
     Energy,
     EnergyBudget,
+    FileFate,
     FioResult,
     Measurement,
+    Profile,
     Space,
+    Symbols,
     Value,
     Window,
 )
 from fsjoule.model.meter import MeterInfo, PlainInfo, PlainTrace
 from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, FlakeyModel, IoPattern, TimedKind, size_label
-from fsjoule.model.outcome import DamageOutcome, FileFate
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
-from fsjoule.model.profile import SAMPLED, Profile, Symbols
 from fsjoule.model.run import (
     DEFAULT_RECIPE,
     REFERENCE_KERNEL,
@@ -46,12 +48,16 @@ from fsjoule.model.run import (
     RUN_SCHEMA,
     BoardFacts,
     BoardProfile,
+    Exporter,
     Fault,
     HostLoad,
     ImageFacts,
+    JobFacts,
     KernelFacts,
     KernelOrigin,
+    LabFacts,
     LabStep,
+    MeterPort,
     PoolPlace,
     Reach,
     Run,

@@ -1,18 +1,22 @@
-"""A measurement: one fio job or one timed operation, with its energy and what explains it."""
+"""A measurement: one fio job or one timed operation, with its energy, its outcome and what explains it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Final, Literal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Literal
 
 from fsjoule.model.card import Projection
 from fsjoule.model.operation import MIB
-from fsjoule.model.outcome import DamageOutcome
 from fsjoule.model.plan import SeriesKey
 from fsjoule.model.trace import SampleCounts
 from fsjoule.model.workload import Workload
+
+if TYPE_CHECKING:  # most commands have no profile, and numpy takes a quarter of a second to import
+    import numpy as np
+    import numpy.typing as npt
 
 MEASUREMENT_SCHEMA: Final = "fsjoule.measurement/1"
 KERNEL_WARNED: Final = "the kernel warned: "
@@ -161,6 +165,59 @@ class Space:
     kernel_threads: int
 
 
+class FileFate(StrEnum):
+    """The fate of a file whose sync had returned, for a program that reads it.
+
+    DETECTED and REFUSED are damage that every reader notices. Later fates show only to a reader with the checksum.
+    """
+
+    INTACT = "intact"
+    DETECTED = "detected"  # damaged, and reading it raises an error
+    REFUSED = "refused"  # its filesystem cannot be mounted, even after a repair
+    SILENT = "silent"  # damaged, but reading it raises no error
+    ZEROED = "zeroed"  # like silent, but mostly zeros or shortened
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class DamageOutcome:
+    """The remains of a filesystem and of the files on it whose sync had returned.
+
+    `files` counts files by fate, without zeros; `damaged` names the first ones that are not intact. `mounts`: it could
+    be mounted; `read_only`: only read-only, at once or later. `check_exit` is its checker's exit code (None without a
+    checker); the checker changes nothing. `check_clean`: the checker found no error. A filesystem that cannot be
+    mounted or is not clean is repaired; `repaired` is whether it could be mounted then (None without repair). Files are
+    read before the repair if possible, otherwise after it.
+
+    `messages` are the kernel's warnings and errors from mount to unmount. After a power cut, `cut_s` is its time after
+    the start of the writer; `seed` chose that time and the disk's losses.
+    """
+
+    files: dict[FileFate, int]
+    mounts: bool
+    read_only: bool
+    check_exit: int | None
+    check_clean: bool | None
+    damaged: tuple[str, ...] = ()
+    repaired: bool | None = None
+    messages: tuple[str, ...] = ()
+    cut_s: float | None = None
+    seed: int | None = None
+
+    @property
+    def promised(self) -> int:
+        return sum(self.files.values())
+
+    @property
+    def broken(self) -> int:
+        return self.promised - self.files.get(FileFate.INTACT, 0)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a promised file is lost, or the filesystem cannot be mounted for writing."""
+        return bool(self.broken) or not self.mounts or self.read_only
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One fio job or one timed operation, with everything that explains it.
@@ -217,3 +274,46 @@ class Measurement:
     def kernel_warnings(self) -> tuple[str, ...]:
         """Faults of the kernel itself in this boot so far, such as `WARNING fs/ext4/inode.c ext4_iomap_begin`."""
         return tuple(note.removeprefix(KERNEL_WARNED) for note in self.notes if note.startswith(KERNEL_WARNED))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """Instructions executed between a measurement's marks, by address: one row per instruction, all arrays (n,).
+
+    `pages` tells programs with equal addresses apart: a hash of the instruction's page, 0 for the kernel. `busy_ns` is
+    the time of executed instructions by the processor's own count, each `instruction_ns`. An instruction that could not
+    reach its memory is counted again when it is repeated; `repeated` counts these.
+    With `sampled` a row counts samples, each of which stands for `instruction_ns`; `programs` are the names of pages.
+    """
+
+    addresses: npt.NDArray[np.uint64]
+    pages: npt.NDArray[np.uint64]
+    executed: npt.NDArray[np.uint64]
+    window_ns: int
+    busy_ns: int
+    instruction_ns: int
+    repeated: int = 0
+    sampled: bool = False
+    programs: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    @property
+    def sum_ns(self) -> int:
+        """The time of all rows: the busy time plus the time of repeated instructions."""
+        return int(self.executed.sum()) * self.instruction_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """Functions of a boot's kernel: start addresses, ascending, and modules (empty for the kernel itself).
+
+    `folders` are the modules' folders in the kernel's source, by module: `fs/btrfs`.
+    """
+
+    addresses: npt.NDArray[np.uint64]
+    names: Sequence[str]
+    modules: Sequence[str]
+    folders: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+# Why a measurement that was sampled is invalid: it is a profile, and nothing else.
+SAMPLED: Final = "perf took samples, which slows the board down: its figures do not count"

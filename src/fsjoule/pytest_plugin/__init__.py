@@ -19,7 +19,6 @@ import logging
 import os
 import shutil
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
@@ -34,7 +33,6 @@ from fsjoule.host.limits import of_system
 from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, ending, forgive_leaks
 from fsjoule.pytest_plugin.options import add_options, asks_for_bench, command_of, options_of, typed_bench
 from fsjoule.pytest_plugin.output import Lines
-from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, OPTIONS, UNTIL_DECIDED
 
 if TYPE_CHECKING:
     from fsjoule import lab
@@ -167,10 +165,11 @@ def tell_allure(config: pytest.Config, folder: Callable[[], Path | None]) -> Non
 def _asked(config: pytest.Config, file: str) -> tuple[lab.EnvironmentFile, RunRequest]:
     """The environment file with its options, and the request. Raises ConfigError."""
     from fsjoule import lab
+    from fsjoule.runs.request import choose
 
     option = options_of(config)
-    environment = lab.read_environment(Path(file), lab.wanted_place(option.place_tag, option.wait, option.priority))
-    request = _request(option, environment)
+    environment = lab.read_environment(Path(file), option.place_request())
+    request = choose(option, environment)
     if request.resumed is not None and not request.pooled:
         environment = request.resumed.where_it_began(environment)
     return environment, request
@@ -183,34 +182,6 @@ def _end_by_signal(config: pytest.Config) -> None:
     session: Any = config.pluginmanager.getplugin("session")
     if code is not None and session is not None:
         session.exitstatus = code
-
-
-def _request(option: Namespace, environment: lab.EnvironmentFile) -> RunRequest:
-    from fsjoule.runs.request import check_boards, choose, choose_resumed
-
-    boards = 1 if option.boards is None else option.boards
-    if option.resume is not None:
-        given = {name: getattr(option, name[2:].replace("-", "_")) for name in OPTIONS}
-        given["--results"] = option.results and option.results.resolve()
-        own = {"meter_program": option.meter_program, "profiled": option.profiled}
-        boards = check_boards(boards, environment)
-        return choose_resumed(option.resume, given, **own, boards=boards, environment=environment)
-    return choose(
-        suite_name=option.suite or DEFAULT_SUITE,
-        filesystems=option.fs,
-        kernels=option.kernel or DEFAULT_KERNEL,
-        repeat=UNTIL_DECIDED if option.repeat is None and option.size_factor != 1.0 else option.repeat,
-        provision=option.provision,
-        results=option.results or Path(DEFAULT_RESULTS),
-        seed=option.seed,
-        meter_program=option.meter_program,
-        size_factor=option.size_factor,
-        storages=option.storage,
-        environment=environment,
-        profiled=option.profiled,
-        workload=option.workload,
-        boards=boards,
-    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

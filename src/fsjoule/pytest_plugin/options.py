@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,7 +17,7 @@ import pytest
 
 from fsjoule.host.paths import main_job_folder
 from fsjoule.pytest_plugin.exit_code import tell_usage
-from fsjoule.runs.options import FLAGS, OPTIONS
+from fsjoule.runs.options import BenchOptions, rows
 
 _OWN: Final = "fsjoule_"
 _LONG: Final = "--fsjoule-"
@@ -31,19 +31,16 @@ def add_options(parser: pytest.Parser) -> None:
         "fsjoule: throughput and energy of filesystems on a board (with --lg-env); --NAME is short for --fsjoule-NAME "
         "where no other plugin has it",
     )
-    for name, (kind, metavar, help_text) in OPTIONS.items():
-        group.addoption(_long(name), type=kind, metavar=metavar, help=_literal(help_text))
-    for name, (settings, help_text) in FLAGS.items():
-        destination = {"dest": _OWN + settings["dest"]} if "dest" in settings else {}
-        group.addoption(_long(name), **{**settings, **destination}, help=_literal(help_text))
+    for _, row in rows(BenchOptions):
+        value = {"type": row.parse, "metavar": row.metavar} if row.metavar else {"action": "store_true"}
+        group.addoption(_long(row.name), **value, help=_literal(row.help))
     group.addoption(COMMAND, action="store_true", help=SUPPRESS)
     _translate(parser)
 
 
-def options_of(config: pytest.Config) -> Namespace:
-    """The values of the bench's options, by their short names."""
-    given = vars(config.option)
-    return Namespace(**{name.removeprefix(_OWN): value for name, value in given.items() if name.startswith(_OWN)})
+def options_of(config: pytest.Config) -> BenchOptions:
+    """The values of the bench's options."""
+    return BenchOptions(**{name: getattr(config.option, _OWN + name) for name, _ in rows(BenchOptions)})
 
 
 def asks_for_bench(config: pytest.Config) -> bool:
@@ -84,7 +81,7 @@ def _translate(parser: pytest.Parser) -> None:
 
     pytest has no hook for either.
     """
-    short = {name: _long(name) for name in (*OPTIONS, *FLAGS)}
+    short = {row.name: _long(row.name) for _, row in rows(BenchOptions)}
 
     def translating(parse: Callable[..., Any]) -> Callable[..., Any]:
         def translated_parse(args: Sequence[Any], *more: Any, **named: Any) -> Any:  # noqa: ANN401 - pytest's own

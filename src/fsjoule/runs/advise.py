@@ -15,6 +15,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Planned, Run, RunStatus
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
 from fsjoule.runs.request import RunRequest, choose
 from fsjoule.store.reader import LoadedRun
@@ -178,19 +179,18 @@ def _options(asked: AdviceQuestion, one: Missing) -> list[str]:
 
 
 def _choice(asked: AdviceQuestion, name: str, filesystems: str | None, workloads: Iterable[str] | None) -> RunRequest:
-    return choose(
-        suite_name=name,
-        filesystems=filesystems,
-        kernels=asked.kernel,
+    options = BenchOptions(
+        suite=name,
+        fs=filesystems,
+        kernel=asked.kernel,
         repeat=asked.repeat,
-        provision=None,
         results=asked.results,
         seed=1,
-        storages=asked.storage,
-        environment=asked.environment,
+        storage=asked.storage,
         boards=asked.boards,
         workload=None if workloads is None else ",".join(workloads),
     )
+    return choose(options, asked.environment)
 
 
 def _slugs(name: str) -> set[str]:

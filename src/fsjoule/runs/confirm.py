@@ -23,6 +23,7 @@ from fsjoule.model.series import Series, what_differs
 from fsjoule.report.numbers import signed
 from fsjoule.report.trend import words
 from fsjoule.runs.explain import explain_run
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, Test, measure_pairs
 from fsjoule.runs.request import check_boards, check_profiled, choose
 from fsjoule.statistics.confirmation import confirming_test, outcome_of
@@ -158,19 +159,17 @@ def _measured(task: _Task, changes: Sequence[LevelChange], trend: Trend, fresh: 
     rates = {(c.history.series, c.history.metric): _rates(c, fresh.policy) for c in changes}
     tests = Tests(changes, rates, fresh.say)
     filesystems = dict.fromkeys(change.history.series.series.filesystem for change in changes)
-    choice = choose(
-        suite_name=task.suite,
-        filesystems=",".join(filesystems),
-        kernels=(task.before, task.after),
+    options = BenchOptions(
+        suite=task.suite,
+        fs=",".join(filesystems),
         repeat=fresh.policy.budget_pairs,
         provision=task.provision.value,
-        storages=task.storage,
+        storage=task.storage,
         results=fresh.results,
-        seed=None,
-        environment=fresh.environment,
-        profiled=fresh.explained,
+        profile=fresh.explained,
         boards=fresh.boards,
     )
+    choice = choose(options, fresh.environment, pair=(task.before, task.after))
     run = measure_pairs(choice, fresh.environment, enough=tests.add, say=fresh.say, command=fresh.command)
     if tests.stranger is not None:
         raise ConfigError(

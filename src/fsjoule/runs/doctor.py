@@ -29,7 +29,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.host.process_ref import ending
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab.coordinator import connected
-from fsjoule.lab.reservation import Wanted
+from fsjoule.lab.reservation import PlaceRequest
 from fsjoule.lab.states import states
 from fsjoule.meter.links.notices import complaints, file_notices, uncalibrated
 from fsjoule.meter.tools.clock_fit import ClockFit, Drift
@@ -66,7 +66,7 @@ def examined(
     say: Callable[[str], None],
     *,
     place: str | None = None,
-    wanted: Wanted,
+    wanted: PlaceRequest,
     kernel: str | None = None,
 ) -> Generator[Examination]:
     """Hold the place of an environment file. Afterwards the board is off.

@@ -23,7 +23,7 @@ from fsjoule.store.objects.address import is_address
 from fsjoule.store.objects.cache import at_hand
 from fsjoule.store.profiles import PROFILE_FILE
 from fsjoule.store.reader import LoadedRun, load_run
-from fsjoule.store.trend_rows import ChangeState, KeptState
+from fsjoule.store.states import ChangeState, KeptState
 from fsjoule.verdicts.comparison import Compared
 from fsjoule.verdicts.explanation.changes import Explanation, Windows, explain
 from fsjoule.verdicts.explanation.functions import Executed, executed

@@ -14,7 +14,7 @@ import yaml
 from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError, MeterError
 from fsjoule.host import interrupts
-from fsjoule.lab.reservation import AT_ONCE, Wanted
+from fsjoule.lab.reservation import AT_ONCE, PlaceRequest
 from fsjoule.meter.instruments import INSTRUMENTS, InstrumentKind, InstrumentMeter, SearchResult, addresses, kind_at
 from fsjoule.meter.links.client import ClientMeter, MeterClient
 from fsjoule.meter.links.finder import Candidate, find, serial_ports
@@ -84,7 +84,7 @@ def environment_target(
     *,
     kernel: str = KERNEL,
     place: str | None = None,
-    wanted: Wanted = AT_ONCE,
+    wanted: PlaceRequest = AT_ONCE,
 ) -> Generator[tuple[Any, BoardProfile]]:
     """The labgrid target of an environment file, and its board's profile.
 

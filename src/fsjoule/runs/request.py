@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
 from fsjoule.model.labels import counted, listed
 from fsjoule.runs.held_lab import check_room
-from fsjoule.runs.options import UNTIL_DECIDED
+from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, UNTIL_DECIDED, BenchOptions
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.statistics.superiority import SuperiorityRule
 from fsjoule.suites import Suite, suite, suite_of
@@ -87,50 +87,42 @@ class RunRequest:
 
 
 def choose(
-    *,
-    suite_name: str,
-    filesystems: str | None,
-    kernels: str | tuple[str, str],
-    repeat: int | str | None,
-    provision: str | None,
-    results: Path,
-    seed: int | None,
-    meter_program: Path | None = None,
-    size_factor: float | None = None,
-    storages: str | None = None,
+    options: BenchOptions,
     environment: lab.EnvironmentFile | None = None,
-    profiled: bool = False,
-    workload: str | None = None,
+    *,
+    pair: tuple[str, str] | None = None,
     select: str | None = None,
-    boards: int = 1,
 ) -> RunRequest:
-    """Check the options; a pair of kernels are the sides of a comparison, which may be equal.
+    """Check the options; a `pair` of kernels are the sides of a comparison, which may be equal.
 
-    Filesystems and repetitions default to the suite's; with a size factor of 1 repetitions default to the published
-    number. With `auto` there are as many as two or more filesystems need, or the suite's number for a single one. The
-    environment's board decides which kernels exist; the default is the usual virtual board. `workload` has slugs of the
-    suite's, or operations; `select` (-k) leaves out the workloads of which no measurement's name matches.
-    Raises ConfigError, which lists the choices for an unknown name.
+    Filesystems default to the suite's. Without a number there are as many repetitions as two or more filesystems need,
+    and the suite's number for a single one; with a size factor of 1 it is the published number. The environment's board
+    decides which kernels exist; the default is the usual virtual board. `select` (-k) leaves out the workloads of which
+    no measurement's name matches.
+    Raises ConfigError, which lists the choices for an unknown name; ResultError if a run cannot be resumed.
     """
-    chosen = suite(suite_name)
-    names = _filesystems(",".join(chosen.filesystems) if filesystems is None else filesystems)
+    if options.resume is not None:
+        return _choose_resumed(options.resume, options, environment)
+    chosen = suite(options.suite or DEFAULT_SUITE)
+    names = _filesystems(",".join(chosen.filesystems) if options.fs is None else options.fs)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
-    kernel_names = listed(kernels, option="--kernel") if isinstance(kernels, str) else kernels
+    kernel_names = pair or listed(options.kernel or DEFAULT_KERNEL, option="--kernel")
     if not kernel_names:
         raise ConfigError("--kernel names no kernel", hint="for example --kernel 6.1,6.12")
     recipe = DEFAULT_RECIPE if environment is None else environment.profile.recipe
     modules = modules_of(names)
     for kernel in kernel_names:
         check_kernel(kernel, recipe, modules)
-    number, until_decided = _repetitions(chosen, repeat, names, size_factor, environment)
+    number, until_decided = _repetitions(chosen, options, names, environment)
+    provision, factor, seed = options.provision, options.factor, options.seed
     if provision not in {None, *(p.value for p in Provision)}:
         raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
-    if storages is not None and not listed(storages, option="--storage"):
+    if options.storage is not None and not listed(options.storage, option="--storage"):
         raise ConfigError("--storage names no storage device", hint="for example --storage card")
-    if size_factor is not None and not 0 < size_factor <= 1:
+    if factor is not None and not 0 < factor <= 1:
         raise ConfigError(
-            f"--size-factor {size_factor:g}: it must be above 0 and at most 1",
+            f"--size-factor {factor:g}: it must be above 0 and at most 1",
             hint="1, or --full, is the published sizes",
         )
     if seed is not None and not 0 <= seed <= _LARGEST_SEED:
@@ -141,17 +133,21 @@ def choose(
         kernel_names,
         number,
         None if provision is None else Provision(provision),
-        results,
+        options.results or Path(DEFAULT_RESULTS),
         secrets.randbits(32) if seed is None else seed,
-        meter_program,
-        paired=not isinstance(kernels, str),
-        size_factor=size_factor,
-        storages=None if storages is None else listed(storages),
-        profiled=profiled,
-        workloads=_workloads(chosen, names, workload, select),
-        boards=check_boards(boards, environment),
+        options.meter_program,
+        paired=pair is not None,
+        size_factor=factor,
+        storages=None if options.storage is None else listed(options.storage),
+        profiled=options.profile,
+        workloads=_workloads(chosen, names, options.workload, select),
+        boards=check_boards(_boards(options), environment),
         until_decided=until_decided,
     )
+
+
+def _boards(options: BenchOptions) -> int:
+    return 1 if options.boards is None else options.boards
 
 
 def _workloads(
@@ -164,17 +160,14 @@ def _workloads(
 
 
 def _repetitions(
-    chosen: Suite,
-    repeat: int | str | None,
-    filesystems: tuple[str, ...],
-    size_factor: float | None,
-    environment: lab.EnvironmentFile | None,
+    chosen: Suite, options: BenchOptions, filesystems: tuple[str, ...], environment: lab.EnvironmentFile | None
 ) -> tuple[int, bool]:
     """How many repetitions, and whether fewer may do. Raises ConfigError for an impossible number."""
-    if repeat == UNTIL_DECIDED and len(filesystems) > 1:
+    published, repeat = options.factor == 1.0, options.repeat
+    if len(filesystems) > 1 and (repeat == UNTIL_DECIDED or (repeat is None and not published)):
         return _most(chosen, environment), True
     if repeat is None or isinstance(repeat, str):
-        return max(chosen.repeat, chosen.published_repeat) if size_factor == 1.0 else chosen.repeat, False
+        return max(chosen.repeat, chosen.published_repeat) if published else chosen.repeat, False
     if repeat > _MOST_REPETITIONS:
         raise ConfigError(
             f"{repeat} repetitions are too many: each is a boot", hint=f"choose at most {_MOST_REPETITIONS}"
@@ -253,29 +246,25 @@ def selected_workloads(suite: Suite, filesystems: Iterable[str], select: str) ->
     return tuple(chosen)
 
 
-def choose_resumed(
-    path: Path,
-    given: Mapping[str, object],
-    *,
-    meter_program: Path | None = None,
-    profiled: bool = False,
-    boards: int = 1,
-    environment: lab.EnvironmentFile | None = None,
-) -> RunRequest:
-    """The request of a run that goes on. `given` has further options of the user, by name: only `--repeat` changes it.
+def _choose_resumed(path: Path, options: BenchOptions, environment: lab.EnvironmentFile | None) -> RunRequest:
+    """The request of a run that goes on. Of the other options only `--repeat` changes it.
 
     Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
     """
-    repeat = given.get("--repeat")
+    repeat, boards = options.repeat, check_boards(_boards(options), environment)
     resumed = resume(path, finished=repeat is not None)
-    asked = dict(given)
-    if given.get("--fs") is not None:
-        asked["--fs"] = _filesystems(str(given["--fs"]))
-    if given.get("--kernel") is not None:
-        asked["--kernel"] = listed(str(given["--kernel"]))
-    if given.get("--storage") is not None:
-        asked["--storage"] = tuple(sorted(listed(str(given["--storage"]))))
-    resumed.check_options(asked)
+    resumed.check_options(
+        {
+            "--suite": options.suite,
+            "--fs": None if options.fs is None else _filesystems(options.fs),
+            "--kernel": None if options.kernel is None else listed(options.kernel),
+            "--seed": options.seed,
+            "--storage": None if options.storage is None else tuple(sorted(listed(options.storage))),
+            "--results": options.results and options.results.resolve(),
+            "--size-factor": options.factor,
+            "--provision": options.provision,
+        }
+    )
     plan = resumed.run.plan
     chosen, until_decided = suite_of(plan), plan.until_decided if repeat is None else repeat == UNTIL_DECIDED
     most = max(plan.repeat, _most(chosen, environment)) if until_decided else plan.repeat
@@ -298,9 +287,9 @@ def choose_resumed(
         provision=resumed.provision,
         results=resumed.path.parent,
         seed=plan.seed,
-        meter_program=meter_program,
+        meter_program=options.meter_program,
         resumed=resumed,
-        profiled=profiled,
+        profiled=options.profile,
         boards=boards,
         until_decided=until_decided,
     )

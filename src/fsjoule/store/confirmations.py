@@ -5,16 +5,14 @@ They are not in the index, because that can be deleted and made again. Copies fr
 
 from __future__ import annotations
 
-import json
-import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from fsjoule.errors import ResultError, StorageError
-from fsjoule.host.inside import DOCUMENT_BYTES, list_inside, read_inside, shown
+from fsjoule.errors import ResultError
 from fsjoule.statistics.outcome import Confirmed
+from fsjoule.store.document_folder import add_document, read_documents
 from fsjoule.store.documents import check_schema, parse
 
 if TYPE_CHECKING:
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "fsjoule.confirmation/1"
 FOLDER: Final = "confirmations"
-_ENDING: Final = ".json"
-_ID_BYTES: Final = 4
+_KEY_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +59,14 @@ class Confirmation:
 
 def keep(folder: Path, confirmation: Confirmation) -> Path:
     """Write a confirmation into the folder, which is made if necessary; returns the file. Raises StorageError."""
-    from fsjoule.host.files import write_file  # noqa: PLC0415 - reading, which is common, does not need it
-
-    stamp = confirmation.made_utc.replace("-", "").replace(":", "")
-    path = folder / f"{stamp}-{confirmation.series[:8]}-{confirmation.metric}-{secrets.token_hex(_ID_BYTES)}.json"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_file(path, (json.dumps(asdict(confirmation), indent=2, allow_nan=False) + "\n").encode())
-    except OSError as error:
-        raise StorageError(f"{path} could not be written: {error.strerror}") from error
-    return path
+    words = f"{confirmation.series[:_KEY_SHOWN]}-{confirmation.metric}"
+    return add_document(folder, confirmation.made_utc, words, confirmation)
 
 
 def confirmations(folder: Path) -> tuple[list[Confirmation], list[str]]:
     """All confirmations of a folder, oldest first, and the faults of unreadable ones; empty without a folder."""
-    found: list[Confirmation] = []
-    faults: list[str] = []
-    try:
-        listed = list_inside(folder)
-    except ResultError as error:
-        return [], [error.what]
-    faults += [f"{shown(folder, name)}: {why}" for name, why in listed.refused.items() if name.endswith(_ENDING)]
-    for name in listed.files:
-        # Files cut short while being written have another ending.
-        if not name.endswith(_ENDING) or name.startswith("."):
-            continue
-        try:
-            content = read_inside(folder, name, at_most=DOCUMENT_BYTES)
-            if content is not None:
-                found.append(_read(content))
-        except (ValueError, ResultError) as error:
-            faults.append(f"{shown(folder, name)}: {error}")
-    return sorted(found, key=lambda each: each.made_utc), faults
+    documents, faults = read_documents(folder, _read)
+    return sorted(documents, key=lambda each: each.made_utc), faults
 
 
 def _read(content: bytes) -> Confirmation:

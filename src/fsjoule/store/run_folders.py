@@ -49,6 +49,12 @@ def runs_below(paths: Iterable[Path]) -> tuple[list[Path], list[FolderFault]]:
     return sorted(runs, key=lambda folder: (folder.name, folder)), faults
 
 
+def beside_runs(name: str, paths: Iterable[Path], runs: Iterable[Path]) -> list[Path]:
+    """The folders of this name in `paths` and beside `runs`. Links are not followed, because they may lead anywhere."""
+    tops = {path.resolve() for path in paths} | {run.parent.resolve() for run in runs}
+    return [folder for top in sorted(tops) if (folder := top / name).is_dir() and not folder.is_symlink()]
+
+
 def check_folders(paths: Iterable[Path]) -> list[Path]:
     """The folders that `paths` name; a run.json means its folder. Raises ConfigError if one is missing."""
     folders = [path.parent if path.name == RUN_FILE else path for path in paths]

@@ -1,15 +1,15 @@
-"""What an index gives a trend, and takes back from it: rows, names, states of changes, and verdicts to be kept."""
+"""What an index gives a trend, and takes back from it: rows, names, and verdicts to be kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.model.series import UNKNOWN_ORIGIN, Order, Origin, Series
+from fsjoule.store.states import KeptState
 
 # Positions in a row; figures start at `FIGURES`, in the requested order.
 STARTED, RUN, NUMBER, KERNEL, BOOT, FIGURES = range(6)
@@ -43,37 +43,6 @@ class RunNames(NamedTuple):
     commit: str | None
     path: str
     origin: Origin = UNKNOWN_ORIGIN
-
-
-class ChangeState(StrEnum):
-    """How far a change has come, in that order; a refuted one is none."""
-
-    NEW = "new"
-    CONFIRMED = "confirmed"
-    EXPLAINED = "explained"
-    BISECTED = "bisected"
-    ACCEPTED = "accepted"
-    REFUTED = "refuted"
-
-
-@dataclass(frozen=True, slots=True)
-class KeptState:
-    """A state of the changes of one series between two points: times, kernels, or both.
-
-    `metric` and `ratio` are None for any metric and direction. `number` is the row's, 0 before it is kept.
-    """
-
-    series: str
-    state: ChangeState
-    metric: str | None = None
-    ratio: float | None = None
-    between_utc: tuple[str, str] | None = None
-    kernels: tuple[Kernel, Kernel] | None = None
-    run_id: str | None = None
-    commit: str | None = None
-    why: str | None = None
-    made_utc: str = ""
-    number: int = 0
 
 
 class KeptVerdict(NamedTuple):

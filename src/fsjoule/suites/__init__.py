@@ -20,8 +20,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
 from fsjoule.model.plan import Plan
-from fsjoule.suites.estimate import BoardRates, PlanEstimate, estimate, learned
-from fsjoule.suites.pace import Pace, left_text
+from fsjoule.suites.estimate import BoardRates, Pace, PlanEstimate, estimate, learned, left_text
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
     Arranged,

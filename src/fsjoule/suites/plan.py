@@ -98,7 +98,7 @@ class Arranged:
     adjusted: tuple[str, ...] = ()
 
 
-def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
+def plan_entries(chosen: Suite, planning: Planning) -> Arranged:
     """All entries in the order that the seed gives, with notes.
 
     A repetition is a boot, because the boot is the unit of replication (Kalibera and Jones, ISMM 2013). With several
@@ -113,8 +113,8 @@ def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
     Raises ConfigError for an unknown filesystem, or one that cannot do an operation of our own suite; a published suite
     leaves that operation out.
     """
-    boots, left_out, adjusted = _boots(chosen, wanted)
-    order = random.Random(wanted.seed)  # noqa: S311 - a recorded order, not a secret
+    boots, left_out, adjusted = _boots(chosen, planning)
+    order = random.Random(planning.seed)  # noqa: S311 - a recorded order, not a secret
     planned: list[Planned] = []
 
     def add(repetition: int, kernel: str, boot: _Boot, shuffled: Sequence[_Cell]) -> None:
@@ -133,14 +133,14 @@ def plan_entries(chosen: Suite, wanted: Planning) -> Arranged:
                 )
             )
 
-    for repetition in range(1, wanted.repeat + 1):
-        if wanted.kernel_order is not None:
+    for repetition in range(1, planning.repeat + 1):
+        if planning.kernel_order is not None:
             for boot in order.sample(boots, len(boots)):
                 shuffled = _shuffled(boot, order)
-                for kernel in wanted.kernel_order[repetition - 1]:
+                for kernel in planning.kernel_order[repetition - 1]:
                     add(repetition, kernel, boot, shuffled)
             continue
-        block = [(kernel, boot) for kernel in wanted.kernels for boot in boots]
+        block = [(kernel, boot) for kernel in planning.kernels for boot in boots]
         for kernel, boot in order.sample(block, len(block)):
             add(repetition, kernel, boot, _shuffled(boot, order))
     return Arranged(tuple(planned), left_out, adjusted)
@@ -219,33 +219,35 @@ def boot_seed(seed: int, entry: Planned, root_filesystem: str) -> int:
     return int.from_bytes(hashlib.sha256(boot.encode()).digest()[:4])
 
 
-def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...], tuple[str, ...]]:
+def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, ...], tuple[str, ...]]:
     """The boots with their measurements, and the notes on entries left out and adjusted."""
     left_out: list[str] = []
     adjusted: list[str] = []
     scratch: list[_Cell] = []
     roots: dict[str, list[_Cell]] = {}
     for leaf in chosen.leaves:
-        factor = wanted.factor_for(leaf.name) if leaf.source else 1.0
-        provision = _provision(leaf, wanted)
+        factor = planning.factor_for(leaf.name) if leaf.source else 1.0
+        provision = _provision(leaf, planning)
         workloads = {published.scaled(factor): published for published in leaf.workloads}
         for workload, published in workloads.items():
-            if wanted.workloads is not None and workload.slug not in wanted.workloads:
+            if planning.workloads is not None and workload.slug not in planning.workloads:
                 continue
             if provision is Provision.SCRATCH and workload.is_boot:
                 scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name, published))
                 continue
-            for storage, name in product(_storages(leaf, provision, wanted), _RAW if leaf.raw else wanted.filesystems):
+            for storage, name in product(
+                _storages(leaf, provision, planning), _RAW if leaf.raw else planning.filesystems
+            ):
                 reason = (
-                    _no_chance(workload, wanted)
+                    _no_chance(workload, planning)
                     or _lacking(leaf, name, workload)
-                    or _no_root(name, provision, leaf, wanted)
+                    or _no_root(name, provision, leaf, planning)
                 )
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
                 deep = workload.at_depth(leaf.depths[storage]) if storage in leaf.depths else workload
-                fitting, remark = _in_memory(deep, wanted.memory_bytes)
+                fitting, remark = _in_memory(deep, planning.memory_bytes)
                 adjusted += [f"{leaf.name}, {remark}"] if remark else []
                 cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
                 cells.append(_Cell(name, fitting, leaf.name, published, storage))
@@ -257,24 +259,24 @@ def _boots(chosen: Suite, wanted: Planning) -> tuple[list[_Boot], tuple[str, ...
     return boots, tuple(dict.fromkeys(left_out)), tuple(dict.fromkeys(adjusted))
 
 
-def _storages(leaf: Suite, provision: Provision, wanted: Planning) -> tuple[str, ...]:
+def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str, ...]:
     """The storage devices to measure on. Raises ConfigError for one that the board lacks or cannot boot from."""
-    every = (CARD, *wanted.further)
-    for name in wanted.storages or ():
+    every = (CARD, *planning.further)
+    for name in planning.storages or ():
         if name not in every:
             raise ConfigError.unknown("storage device of this board", name, every)
     if provision is Provision.ROOT:
-        if wanted.storages not in {None, (CARD,)}:
+        if planning.storages not in {None, (CARD,)}:
             raise ConfigError(
                 f"{leaf.name} is measured on the root filesystem, which is on the card",
                 hint="omit --storage, or choose --provision scratch",
             )
         return (CARD,)
-    if wanted.storages is not None:
-        return wanted.storages
+    if planning.storages is not None:
+        return planning.storages
     return {
         StorageChoice.CARD: (CARD,),
-        StorageChoice.FURTHER: wanted.further or (CARD,),
+        StorageChoice.FURTHER: planning.further or (CARD,),
         StorageChoice.EVERY: every,
     }[leaf.where]
 
@@ -285,7 +287,7 @@ def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
     if not memory_bytes or workload.buffer_bytes <= room:
         return workload, ""
     each = workload.jobs * workload.block_size_bytes
-    depth, wanted = int(room / each), workload.buffer_bytes // each
+    depth, in_flight = int(room / each), workload.buffer_bytes // each
     needed = (
         f"its buffers would take {workload.buffer_bytes / MIB:,.0f} MiB, the board has {memory_bytes / MIB:,.0f} MiB"
     )
@@ -294,12 +296,12 @@ def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
             f"{workload.slug} does not fit the board's memory: {needed}",
             hint="leave the part out, or choose a board with more",
         )
-    return workload.at_depth(depth), f"{workload.slug}: queue depth {depth} instead of {wanted}: {needed}"
+    return workload.at_depth(depth), f"{workload.slug}: queue depth {depth} instead of {in_flight}: {needed}"
 
 
-def _provision(leaf: Suite, wanted: Planning) -> Provision:
+def _provision(leaf: Suite, planning: Planning) -> Provision:
     """Where the part's filesystems live. Raises ConfigError if the user's choice differs from the part's need."""
-    provision = wanted.provision or leaf.provision or Provision.SCRATCH
+    provision = planning.provision or leaf.provision or Provision.SCRATCH
     if leaf.provision and leaf.provision is not provision:
         raise ConfigError(
             f"{leaf.name} does not measure filesystems provisioned as {provision.value}",
@@ -308,9 +310,9 @@ def _provision(leaf: Suite, wanted: Planning) -> Provision:
     return provision
 
 
-def _no_chance(workload: Workload, wanted: Planning) -> str | None:
+def _no_chance(workload: Workload, planning: Planning) -> str | None:
     """Why power cannot be cut at a random moment: in guest time all moments in which the board waits are equal."""
-    if workload.cuts_power and wanted.guest_time:
+    if workload.cuts_power and planning.guest_time:
         return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
     return None
 
@@ -328,14 +330,14 @@ def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
     return f"{name} has no {workload.operation.value}"
 
 
-def _no_root(name: str, provision: Provision, leaf: Suite, wanted: Planning) -> str | None:
+def _no_root(name: str, provision: Provision, leaf: Suite, planning: Planning) -> str | None:
     """Why it cannot be the root filesystem. Raises ConfigError if the user asked for it with --provision."""
-    if provision is Provision.SCRATCH or name in wanted.root_filesystems:
+    if provision is Provision.SCRATCH or name in planning.root_filesystems:
         return None
     if leaf.provision is None:
         raise ConfigError(
             f"no card image can have {name!r} as its root",
-            hint=f"use --provision scratch, or one of {', '.join(wanted.root_filesystems)}",
+            hint=f"use --provision scratch, or one of {', '.join(planning.root_filesystems)}",
         )
     return f"no card image can have {name} as its root"
 

@@ -15,6 +15,7 @@ from fsjoule import kernels, lab
 from fsjoule.ci.gitlab.component import component
 from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import planned
 from fsjoule.runs.request import choose
 
@@ -115,16 +116,8 @@ def _check(job: MatrixJob, matrix: Matrix, project: Path) -> None:
     profile = environment.profile
     # The kernel under test is unknown until its job has built it.
     kernel = kernels.kernel_choices(profile.recipe)[0] if job.kernel == HEAD else job.kernel
-    choice = choose(
-        suite_name=matrix.suite,
-        filesystems=job.filesystem,
-        kernels=kernel,
-        repeat=matrix.repeat,
-        provision=None,
-        results=project,
-        seed=None,
-        environment=environment,
-    )
+    asked = BenchOptions(suite=matrix.suite, fs=job.filesystem, kernel=kernel, repeat=matrix.repeat)
+    choice = choose(asked, environment)
     planned(choice, profile, choice.kernels)
 
 

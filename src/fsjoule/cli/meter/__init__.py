@@ -114,8 +114,7 @@ def info(
     """
     from fsjoule.meter.links.client import ClientMeter
     from fsjoule.meter.links.notices import notices
-    from fsjoule.meter.tools.expected import expected
-    from fsjoule.meter.tools.words import as_document
+    from fsjoule.meter.tools.words import as_document, expected
     from fsjoule.runs.meter import desk_meter
 
     with desk_meter(meter, lg_env, progress) as instrument:
@@ -134,7 +133,7 @@ def info(
 
 
 def _show_plain(info: PlainInfo, volts: float, amperes: float, *, json_output: bool) -> None:
-    from fsjoule.meter.tools.expected import expected
+    from fsjoule.meter.tools.words import expected
     from fsjoule.report.terminal import named_lines
 
     uncertainty = expected(info, volts, amperes)

@@ -167,7 +167,7 @@ def _gain(client: MeterClient, number: int, reference: Reference) -> Calibration
 
 
 def _tell(when: str, info: Ina219Info, volts: float, amperes: float) -> None:
-    from fsjoule.meter.tools.expected import expected
+    from fsjoule.meter.tools.words import expected
 
     calibration, uncertainty = info.calibration, expected(info, volts, amperes)
     _say(
@@ -184,8 +184,7 @@ def _say(text: str) -> None:
 def _document(
     before: Ina219Info, after: Ina219Info, done: list[Zeroed | CalibrationPoint], volts: float, amperes: float
 ) -> dict[str, Any]:
-    from fsjoule.meter.tools.expected import expected
-    from fsjoule.meter.tools.words import calibration_document
+    from fsjoule.meter.tools.words import calibration_document, expected
 
     def state(info: Ina219Info) -> dict[str, Any]:
         return {

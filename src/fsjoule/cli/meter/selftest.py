@@ -18,8 +18,7 @@ from fsjoule.host.clock import today
 
 if TYPE_CHECKING:
     from fsjoule.bench.square_load import Latency, SquareLoad
-    from fsjoule.meter.links.client import MeterClient
-    from fsjoule.meter.tools.self_test import SelfTest
+    from fsjoule.meter.links.client import MeterClient, SelfTest
     from fsjoule.model import BoardProfile, MeterInfo
 
 _FAILED = 5
@@ -65,9 +64,8 @@ def selftest(
 
 def _own(client: MeterClient, quiet: bool) -> tuple[bool, dict[str, Any]]:
     from fsjoule.meter.links.notices import notices
-    from fsjoule.meter.tools.self_test import self_test
 
-    test, frame = self_test(client), client.info()
+    test, frame = client.self_test(), client.info()
     told = notices(frame, today())
     if not quiet:
         meter = named(frame.info)

@@ -1,7 +1,7 @@
 """Limits of the errors of a power monitor that the kernel's IIO or hwmon shows.
 
 `CHIPS` has the maxima of the data sheets: TI SBOS448G, section 7.5 (INA219, grade A, at the widest range), SBOS547B,
-section 5.5 (INA226), and INA238-Q1 of June 2021. The INA228's are those of `ina228.py`, at its wider range.
+section 5.5 (INA226), and INA238-Q1 of June 2021. The INA228's are those of `current_monitor.py`, at its wider range.
 docs/energy.md lists them. An instrument's info carries the limits that it was measured with, so that a later table
 changes no older figure.
 """
@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.meter.energy import ina228
-from fsjoule.meter.energy.current_monitor import ChipLimits
+from fsjoule.meter.energy.current_monitor import INA228, ChipLimits
 from fsjoule.meter.energy.stated import (
     AMPERES_OFFSET,
     AMPERES_PER_VOLT,
@@ -93,7 +92,7 @@ _INA226: Final = Chip(
 # The INA228's sister with 16 bits. Its offset is stated at 48 V and at 0 V: counted from 48 V it is never too small.
 _INA238: Final = Chip(
     replace(
-        ina228.LIMITS,
+        INA228,
         shunt_step_v=5e-6,
         bus_step_v=3.125e-3,
         noise_v=0.0,
@@ -110,7 +109,7 @@ CHIPS: Final[Mapping[str, Chip]] = {
     "ina219": _INA219,
     "ina220": _INA219,
     "ina226": _INA226,
-    "ina228": Chip(ina228.LIMITS, power_steps=3.2, turn_s=3.2e-3),
+    "ina228": Chip(INA228, power_steps=3.2, turn_s=3.2e-3),
     "ina238": _INA238,
 }
 

@@ -1,6 +1,6 @@
 """Limits of the errors of fsjoule's own meter: from data sheets before a calibration, the remainder after it.
 
-`ina228.py` has the numbers of that chip. Those of the INA219 are here: TI SBOS448G, section 7.5, electrical
+`current_monitor.py` has the INA228's numbers. Those of the INA219 are here: TI SBOS448G, section 7.5, electrical
 characteristics of grade A; its maximum is the limit here. docs/energy.md lists every number.
 """
 
@@ -12,8 +12,7 @@ from itertools import product
 from typing import Final
 
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.meter.energy import ina228
-from fsjoule.meter.energy.current_monitor import ChipLimits, ChipTiming
+from fsjoule.meter.energy.current_monitor import ChipLimits, ChipTiming, ina228_limits, ina228_timing
 from fsjoule.meter.energy.instrument import SteadyErrors
 from fsjoule.model import CurrentMonitor, Ina219Info, MarkSource
 from fsjoule.model.instrument_file import InstrumentFile, Shunt
@@ -165,7 +164,7 @@ def _step(field: int) -> int:
 
 def _chip(info: Ina219Info) -> tuple[ChipLimits, ChipTiming]:
     if info.chip is CurrentMonitor.INA228:
-        return ina228.limits(info), ina228.timing(info)
+        return ina228_limits(info), ina228_timing(info)
     if info.chip is CurrentMonitor.INA219:
         return _limits(info), _timing(info)
     raise MeasurementInvalid(

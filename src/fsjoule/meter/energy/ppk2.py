@@ -34,8 +34,6 @@ _TOLD_SHARE: Final = 0.05
 _LATE_S: Final = {MarkSource.RISING: SAMPLE_US * 1e-6, MarkSource.FALLING: SAMPLE_US * 1e-6}
 _LATE_HOST_S: Final = 5e-3
 _LATE_EMULATED_S: Final = 2e-3
-# Until November 2026 an info had the file's limits under these names, in percent.
-_PERCENTS: Final = {"volts_percent": VOLTS_SHARE, "amperes_percent": AMPERES_SHARE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Ppk2(Stated):
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """See `InstrumentErrors`."""
         offset_a = next(limit for least, limit in _RESOLUTION_A if amperes >= least)
-        return steady_errors({**self.told, AMPERES_OFFSET: offset_a}, volts, amperes)
+        return steady_errors({**self.limits, AMPERES_OFFSET: offset_a}, volts, amperes)
 
 
 def errors(info: PlainInfo, marks: MarkSource) -> InstrumentErrors:
@@ -55,11 +53,8 @@ def errors(info: PlainInfo, marks: MarkSource) -> InstrumentErrors:
     """
     late_s = max(_LATE_S.get(marks, _LATE_HOST_S), _LATE_EMULATED_S if info.simulated else 0.0)
     tick_s = info.tick_us * 1e-6
-    told = info.settings | {
-        share: info.settings[old] * 1e-2 for old, share in _PERCENTS.items() if old in info.settings
-    }
-    if AMPERES_SHARE in told:
-        return Stated(told, mark_s=late_s, sample_s=tick_s)
+    if AMPERES_SHARE in info.settings:
+        return Stated(info.settings, mark_s=late_s, sample_s=tick_s)
     volts_share = _SOURCE_SHARE if info.settings[SOURCE] > 0 else _TOLD_SHARE
     nordics = {VOLTS_SHARE: volts_share, VOLTS_OFFSET: _BURDEN_V, AMPERES_SHARE: _AMPERES_SHARE}
     return Ppk2(nordics, mark_s=late_s, sample_s=tick_s)

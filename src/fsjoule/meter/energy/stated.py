@@ -27,8 +27,6 @@ AMPERES_STEP: Final = "amperes_step"
 WATTS_STEP: Final = "watts_step"
 RESISTOR_SHARE: Final = "resistor_share"
 
-# Of every chip, until November 2026: such infos do not say it.
-_OFFSET_AT_V: Final = 12.0
 _SQRT3: Final = math.sqrt(3)
 
 
@@ -42,19 +40,19 @@ def stated_limits(known: Accuracy) -> dict[str, float]:
     }
 
 
-def steady_errors(told: Mapping[str, float], volts: float, amperes: float) -> SteadyErrors:
-    """The errors of a steady load by the limits in `told`.
+def steady_errors(limits: Mapping[str, float], volts: float, amperes: float) -> SteadyErrors:
+    """The errors of a steady load by `limits`.
 
     The offset of the voltage counts as rounding of the bus, as it weighs with the current.
     """
-    change_v = volts - told.get(OFFSET_AT_V, _OFFSET_AT_V)
-    offset_a = math.hypot(told[AMPERES_OFFSET], told.get(AMPERES_PER_VOLT, 0.0) * change_v)
+    change_v = volts - limits.get(OFFSET_AT_V, 0.0)
+    offset_a = math.hypot(limits[AMPERES_OFFSET], limits.get(AMPERES_PER_VOLT, 0.0) * change_v)
     return SteadyErrors(
-        shunt_rounding_w=math.hypot(told.get(AMPERES_STEP, 0.0) * volts, told.get(WATTS_STEP, 0.0)) / 2 / _SQRT3,
-        bus_rounding_w=math.hypot(told[VOLTS_OFFSET], told.get(VOLTS_STEP, 0.0) / 2) * amperes / _SQRT3,
+        shunt_rounding_w=math.hypot(limits.get(AMPERES_STEP, 0.0) * volts, limits.get(WATTS_STEP, 0.0)) / 2 / _SQRT3,
+        bus_rounding_w=math.hypot(limits[VOLTS_OFFSET], limits.get(VOLTS_STEP, 0.0) / 2) * amperes / _SQRT3,
         offset_w=offset_a * volts / _SQRT3,
-        gain=math.hypot(told[VOLTS_SHARE], told[AMPERES_SHARE]) / _SQRT3,
-        shunt=told.get(RESISTOR_SHARE, 0.0) / _SQRT3,
+        gain=math.hypot(limits[VOLTS_SHARE], limits[AMPERES_SHARE]) / _SQRT3,
+        shunt=limits.get(RESISTOR_SHARE, 0.0) / _SQRT3,
     )
 
 
@@ -62,7 +60,7 @@ def steady_errors(told: Mapping[str, float], volts: float, amperes: float) -> St
 class Stated:
     """An `Instrument` with the limits of its settings."""
 
-    told: Mapping[str, float]
+    limits: Mapping[str, float]
     mark_s: float
     sample_s: float
     shift_s: float = 0.0
@@ -70,4 +68,4 @@ class Stated:
 
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """See `Instrument`."""
-        return steady_errors(self.told, volts, amperes)
+        return steady_errors(self.limits, volts, amperes)

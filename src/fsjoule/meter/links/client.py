@@ -52,6 +52,15 @@ class Sent:
     sent_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """Failures that the meter found (empty if all is well), and one reading."""
+
+    failures: tuple[str, ...]
+    shunt_mv: float
+    bus_v: float
+
+
 class MeterClient:
     """Sends commands to the meter behind a receiver."""
 
@@ -117,6 +126,13 @@ class MeterClient:
     def save(self) -> int:
         """Keep settings and calibration over a loss of power. Returns the saved record's generation."""
         return self.command(MeterCommand.SAVE)[0]
+
+    def self_test(self) -> SelfTest:
+        """The meter's test of itself."""
+        bits, shunt_raw, bus_raw = self.command(MeterCommand.SELF_TEST)
+        info = self.receiver.wait_info().info
+        failures = commands.self_test_failures(bits)
+        return SelfTest(failures, shunt_raw * info.shunt_lsb_uv / 1e3, bus_raw * info.bus_lsb_mv / 1e3)
 
 
 class ClientMeter:

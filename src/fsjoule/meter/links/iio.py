@@ -133,8 +133,8 @@ class _Device:
         return source_of(self.id, self.name, self._names(), self.ohm(), self.read)
 
     def ohm(self) -> float | None:
-        told = self._attribute("shunt_resistor")
-        return None if told is None else ohms(told.value)
+        attribute = self._attribute("shunt_resistor")
+        return None if attribute is None else ohms(attribute.value)
 
     def turn_s(self) -> float | None:
         """How long the chip takes for a new reading of all channels; None if the kernel does not tell."""
@@ -154,8 +154,8 @@ class _Device:
         return {name: frozenset(channel.attrs) for name, channel in self.channels.items()}
 
     def _number(self, name: str) -> float | None:
-        told = self._attribute(name)
-        return None if told is None else float(told.value)
+        attribute = self._attribute(name)
+        return None if attribute is None else float(attribute.value)
 
     def _attribute(self, name: str) -> Any | None:  # noqa: ANN401 - a class without types
         """An attribute of the whole device, which libiio also shows with its direction, or with each channel."""
@@ -256,14 +256,14 @@ def _limits(device: _Device, source: Source, file: InstrumentFile | None, serial
     hint = f"write it from the data sheet into {file_of(serial)}: {_DOCS}"
     ohm = device.ohm()
     if file is not None and file.shunt is not None:
-        told = file.shunt.ohm
-        if ohm is not None and abs(told / ohm - 1) > _SAME_OHM:
+        resistor_ohm = file.shunt.ohm
+        if ohm is not None and abs(resistor_ohm / ohm - 1) > _SAME_OHM:
             raise ConfigError(
-                f"the kernel counts with {ohm:g} Ohm, the instrument file says {told:g}",
+                f"the kernel counts with {ohm:g} Ohm, the instrument file says {resistor_ohm:g}",
                 file=file_of(serial),
                 hint="write the resistor to in_shunt_resistor of the device, or into its device tree",
             )
-        ohm = told
+        ohm = resistor_ohm
     if file is not None and file.accuracy is not None:
         if device.turn_s() is None and device.name not in CHIPS:
             raise ConfigError(f"{serial} does not tell how often it measures", hint=hint)

@@ -119,8 +119,8 @@ class SampleTrace(PolledTrace):
 
 def _in_gaps(ticks: npt.NDArray[np.int64], times_us: npt.NDArray[np.int64], tick_us: int) -> npt.NDArray[np.bool_]:
     """Which ticks have no reading near them: they touch a stretch of more than `_MOST_TICKS` ticks without one."""
-    found = np.zeros(len(ticks), dtype=bool)
+    far = np.zeros(len(ticks), dtype=bool)
     for at in np.flatnonzero(np.diff(times_us) > _MOST_TICKS * tick_us).tolist():
         first, last = int(times_us[at]), int(times_us[at + 1])
-        found |= ((ticks + 1) * tick_us > first) & (ticks * tick_us < last)
-    return found
+        far |= ((ticks + 1) * tick_us > first) & (ticks * tick_us < last)
+    return far

@@ -119,16 +119,16 @@ def judged(ran: Ran, trace: Trace, texts: tuple[str, str], idle_s: float) -> Ran
     # The window is longer than the command by the delay of the marks.
     slack_s = max(0.0, window.duration_s - ran.seconds)
     wrong = list(trace.clock_faults)
-    found = None
+    figures = None
     try:
-        found = energy(trace, window, idle, instrument_of(trace.info, MarkSource.HOST), slack_s=slack_s)
+        figures = energy(trace, window, idle, instrument_of(trace.info, MarkSource.HOST), slack_s=slack_s)
         wrong += plausible.swap_complaints(trace, window, "the run")
     except MeasurementInvalid as error:
         wrong += error.reasons
     ran = replace(ran, window_s=window.duration_s)
     if wrong:
         return replace(ran, remarks=(*remarks, *(f"no energy: {each}" for each in wrong)))
-    return replace(ran, energy=found, has_net=idle_s > 0, remarks=tuple(remarks))
+    return replace(ran, energy=figures, has_net=idle_s > 0, remarks=tuple(remarks))
 
 
 def _window(trace: Trace, texts: tuple[str, str]) -> Window | None:

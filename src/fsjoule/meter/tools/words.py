@@ -1,15 +1,17 @@
-"""A meter's info in words and as a JSON document. Pure."""
+"""A meter's info, and the uncertainty that it leaves, in words and as JSON documents. Pure."""
 
 from __future__ import annotations
 
-import dataclasses
+import math
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
-from fsjoule.meter.energy import ina228
+from fsjoule.meter.energy import instrument_of
+from fsjoule.meter.energy.current_monitor import conversions_s, mean_of
 from fsjoule.meter.links.notices import notices
 from fsjoule.meter.protocol.frames import InfoFrame
-from fsjoule.model import CurrentMonitor, Ina219Info, InputCounts, MeterCalibration
+from fsjoule.model import CurrentMonitor, Ina219Info, InputCounts, MeterCalibration, MeterInfo
 
 _DAY_S: Final = 86400
 _HOUR_S: Final = 3600
@@ -24,8 +26,8 @@ _LEAST_BITS: Final = 9
 def adc_text(info: Ina219Info) -> str:
     """The chip, with resolution and averaging of its two converters."""
     if info.chip is CurrentMonitor.INA228:
-        count = ina228.mean_of(info)
-        shunt_s, bus_s = ina228.conversions_s(info)
+        count = mean_of(info)
+        shunt_s, bus_s = conversions_s(info)
         return f"INA228, 20 bits: shunt {count} x {shunt_s * 1e6:.0f} us, bus {count} x {bus_s * 1e6:.0f} us"
     if info.chip is CurrentMonitor.UNKNOWN:
         return f"a chip that this version of fsjoule does not know (0x{info.adc_config:04X}): update fsjoule"
@@ -89,7 +91,7 @@ def _age(seconds: float) -> str:
 
 def as_document(frame: InfoFrame, today: date) -> dict[str, Any]:
     """A meter's info and status as a JSON document; dates are ISO 8601, or null for never."""
-    document = dataclasses.asdict(frame.info) | dataclasses.asdict(frame.status)
+    document = asdict(frame.info) | asdict(frame.status)
     return document | {
         "calibration": calibration_document(frame.info),
         "adc": adc_text(frame.info),
@@ -98,7 +100,7 @@ def as_document(frame: InfoFrame, today: date) -> dict[str, Any]:
 
 
 def calibration_document(info: Ina219Info) -> dict[str, Any]:
-    document = dataclasses.asdict(info.calibration)
+    document = asdict(info.calibration)
     for name in ("zero_date", "gain_date"):
         document[name] = iso_date(document[name])
     return document
@@ -107,3 +109,48 @@ def calibration_document(info: Ina219Info) -> dict[str, Any]:
 def iso_date(date: int) -> str | None:
     """A date from the meter as ISO 8601; None for never."""
     return datetime.fromtimestamp(date, UTC).isoformat() if date else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedUncertainty:
+    """Standard uncertainties (k=1) of the power at a load, in watts, one per cause."""
+
+    shunt_rounding_w: float
+    bus_rounding_w: float
+    offset_w: float
+    gain_w: float
+    shunt_w: float
+
+    @property
+    def total_w(self) -> float:
+        """The root sum of squares (JCGM 100:2008, 5.1.2)."""
+        return math.hypot(*(getattr(self, field.name) for field in fields(self)))
+
+    def as_document(self, volts: float, amperes: float) -> dict[str, Any]:
+        return {"volts": volts, "amperes": amperes, "total_w": self.total_w} | asdict(self)
+
+    def text(self, volts: float, amperes: float) -> str:
+        watts = volts * amperes
+        share = f", {self.total_w / watts:.2%}" if watts else ""
+        return f"{self.total_w * 1e3:.2f} mW{share} at {volts:g} V, {amperes:g} A (k=1)"
+
+    def causes(self) -> str:
+        parts = {
+            "offset": self.offset_w,
+            "gain": self.gain_w,
+            "resistor": self.shunt_w,
+            "rounding": math.hypot(self.shunt_rounding_w, self.bus_rounding_w),
+        }
+        return ", ".join(f"{name} {watts * 1e3:.2f}" for name, watts in parts.items()) + " mW"
+
+
+def expected(info: MeterInfo, volts: float, amperes: float) -> ExpectedUncertainty:
+    """The uncertainty that a meter with this info leaves at a steady load."""
+    errors, watts = instrument_of(info).steady(volts, abs(amperes)), abs(volts * amperes)
+    return ExpectedUncertainty(
+        shunt_rounding_w=errors.shunt_rounding_w,
+        bus_rounding_w=errors.bus_rounding_w,
+        offset_w=errors.offset_w,
+        gain_w=watts * errors.gain,
+        shunt_w=watts * errors.shunt,
+    )

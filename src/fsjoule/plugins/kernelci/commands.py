@@ -56,6 +56,7 @@ def poll(
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import counted
     from fsjoule.report.kcidb import check_origin
+    from fsjoule.runs.options import BenchOptions
     from fsjoule.runs.plan import planned
     from fsjoule.runs.request import choose
 
@@ -64,16 +65,7 @@ def poll(
     check_origin(origin)
     environment = read_environment(lg_env)
     kernel = next(iter(load_recipe(recipes_folder(), environment.profile.recipe).kernels))
-    choice = choose(
-        suite_name=suite,
-        filesystems=joined(fs),
-        kernels=kernel,
-        repeat=repeat,
-        provision=None,
-        results=results,
-        seed=None,
-        environment=environment,
-    )
+    choice = choose(BenchOptions(suite=suite, fs=joined(fs), kernel=kernel, repeat=repeat), environment)
     planned(choice, environment.profile, choice.kernels)
     given = (("--suite", suite), ("--fs", joined(fs)), ("--repeat", repeat))
     options = [word for name, value in given if value is not None for word in (name, str(value))]

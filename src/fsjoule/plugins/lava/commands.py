@@ -122,6 +122,7 @@ def job(
     from fsjoule.ci.lava.signals import safe
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import listed
+    from fsjoule.runs.options import BenchOptions
     from fsjoule.runs.plan import planned
     from fsjoule.runs.request import choose
     from fsjoule.suites import suite as chosen_suite
@@ -134,16 +135,15 @@ def job(
         raise ConfigError("a job needs the type of its devices", hint="give --device-type, or --lg-env of one of them")
 
     def made(filesystems: str | None, kernels: str) -> LavaJob:
-        choice = choose(
-            suite_name=suite,
-            filesystems=filesystems or (GATED if gate else None),
-            kernels=gate or kernels,
+        asked = BenchOptions(
+            suite=suite,
+            kernel=kernels,
             repeat=repeat,
             provision=provision,
-            results=Path(),
             seed=seed,
-            environment=environment,
+            fs=filesystems or (GATED if gate else None),
         )
+        choice = choose(asked, environment, pair=gate)
         if environment is not None and not smoke:
             planned(choice, environment.profile, choice.kernels)  # what the board cannot do is refused now
         sides = [("--baseline", baseline), ("--candidate", candidate)]

@@ -16,7 +16,8 @@ from fsjoule.report.trend.document import document
 from fsjoule.report.trend.page import Choice, trend_page
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.queries import check_names
-from fsjoule.store.trend_rows import USUAL, ChangeState
+from fsjoule.store.states import ChangeState
+from fsjoule.store.trend_rows import USUAL
 from fsjoule.verdicts.trend.trend import Trend
 
 SERIES_A_PAGE: Final = 30

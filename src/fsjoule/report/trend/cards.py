@@ -14,7 +14,8 @@ from fsjoule.model.series import Order
 from fsjoule.report.forge import Forge
 from fsjoule.report.table import Tone
 from fsjoule.report.trend import words
-from fsjoule.store.trend_rows import ChangeState, RunNames
+from fsjoule.store.states import ChangeState
+from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.trend.causes import Cause, Fate
 from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.history import History

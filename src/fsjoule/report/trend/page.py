@@ -30,7 +30,8 @@ from fsjoule.report.trend.cards import CauseCard, Links, Of, cards, headline, la
 from fsjoule.report.trend.document import published_figure
 from fsjoule.report.trend.words import drifts
 from fsjoule.store.folder import PAGE
-from fsjoule.store.trend_rows import ChangeState, RunNames
+from fsjoule.store.states import ChangeState
+from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
 from fsjoule.verdicts.trend.trend import Trend

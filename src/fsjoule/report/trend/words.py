@@ -13,7 +13,7 @@ from fsjoule.model.series import Order
 from fsjoule.report.numbers import change_text, signed
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
-from fsjoule.store.trend_rows import ChangeState
+from fsjoule.store.states import ChangeState
 from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 from fsjoule.verdicts.trend.trend import Trend

@@ -14,7 +14,7 @@ from fsjoule.store.index.database import Index
 from fsjoule.store.index.states import keep_states
 from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.reader import load_run
-from fsjoule.store.trend_rows import ChangeState
+from fsjoule.store.states import ChangeState
 from fsjoule.verdicts.bisection.answer import pair
 from fsjoule.verdicts.bisection.figures import metric_of
 from fsjoule.verdicts.bisection.state import BisectionState

@@ -16,6 +16,7 @@ from fsjoule.model.metrics import Metric, Use, fio_metrics, metrics_of
 from fsjoule.model.series import Where
 from fsjoule.report.bisection.words import forecast_line
 from fsjoule.runs.bisect.boots import selected
+from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import planned
 from fsjoule.runs.request import RunRequest, check_boards, choose
 from fsjoule.statistics.evidence import KnownNoise
@@ -92,17 +93,17 @@ def check_environments(request: BisectRequest) -> None:
 def choice_of(request: BisectRequest) -> RunRequest:
     """The plan of each boot; its kernel is replaced by the commit's."""
     recipe = request.environment.profile.recipe
-    return choose(
-        suite_name=request.suite,
-        filesystems=request.filesystems,
-        kernels=kernels.kernel_choices(recipe)[0],
+    options = BenchOptions(
+        suite=request.suite,
+        fs=request.filesystems,
+        kernel=kernels.kernel_choices(recipe)[0],
         repeat=1,
         provision=request.provision,
         results=request.results,
         seed=request.seed,
-        storages=request.storages,
-        environment=request.environment,
+        storage=request.storages,
     )
+    return choose(options, request.environment)
 
 
 def asked_of(request: BisectRequest, choice: RunRequest, repository: Repository, config: tuple[str, ...]) -> Asked:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final, Protocol, Self
 from urllib.parse import quote, unquote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, make_url, select, text
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, insert, inspect, make_url, select, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from fsjoule.errors import (
@@ -31,10 +32,13 @@ from fsjoule.errors import (
 from fsjoule.host.plaintext import plain_line
 from fsjoule.store.index.defaults import VARIABLE
 from fsjoule.store.index.schema import INDEX_VERSION, index_version, metadata
+from fsjoule.store.run_folders import RESULTS
+from fsjoule.store.states import FOLDER as STATES
 
 _WAIT_S: Final = 60.0
 _LONGEST_WAIT_S: Final = 86400.0
 _CACHE_KIB: Final = 64 * 1024
+_STATES: Final = "states"  # of a URL
 _WRITING: Final = "fsjoule_writing"
 # Begins the name of SQLite's database where it is a URI.
 _URI: Final = "file:"
@@ -61,8 +65,9 @@ _COUNTED: Final = text(
 class Index:
     """An open index of this version. Close it, or use it as a context manager."""
 
-    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
+    def __init__(self, engine: Engine, *, states: Path | None = None, read_only: bool = False) -> None:
         self._engine = engine
+        self._states = states
         self._read_only = read_only
 
     @property
@@ -70,6 +75,13 @@ class Index:
         """The file of an index in SQLite."""
         url = self._engine.url
         return Path(_shown(url)) if url.get_backend_name() == "sqlite" else None
+
+    @property
+    def states(self) -> Path:
+        """The folder of documents that are written for this index: beside its file, or `?states=DIR` of its URL."""
+        if self._states is not None:
+            return self._states
+        return (RESULTS if self.file is None else self.file.parent) / STATES
 
     @property
     def name(self) -> str:
@@ -113,6 +125,8 @@ def open_index(location: str | Path, *, create: bool = False, read_only_s: float
     another version or another file, IndexServerError if the database cannot be reached.
     """
     url = index_url(location)
+    states = url.query.get(_STATES)
+    url = url.difference_update_query([_STATES])
     read_only = read_only_s is not None
     if url.get_backend_name() == "sqlite" and url.database is not None and not url.database.startswith(_URI):
         _check_file(Path(url.database), url, create=create)
@@ -126,12 +140,17 @@ def open_index(location: str | Path, *, create: bool = False, read_only_s: float
     except BaseException:
         engine.dispose()
         raise
-    return Index(engine, read_only=read_only)
+    return Index(engine, states=Path(str(states)) if states else None, read_only=read_only)
 
 
 def _read_only(url: URL) -> URL:
     """A file that SQLite opens for reading, and does not make if it is gone meanwhile."""
     return url.set(database=_URI + quote(str(url.database)), query={**url.query, "mode": "ro", "uri": "true"})
+
+
+def insert_into(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
+    """An INSERT in the database's own words, which know what to do on a conflict."""
+    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
 
 
 def _prepare(engine: Engine, *, create: bool) -> None:

@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
 from fsjoule.store.index.database import Index
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import runs
+from fsjoule.store.index.states import bring_back, import_states
 from fsjoule.store.index.writer import Writer, Written, portions, remove_runs
 from fsjoule.store.progress import Watcher, unwatched
-from fsjoule.store.run_folders import FolderFault, find_runs
+from fsjoule.store.run_folders import FolderFault, beside_runs, check_folders, find_runs
+from fsjoule.store.states import FOLDER
 
 # Large enough that commits cost little, small enough that other writers wait for less than a second.
 _BATCH_MEASUREMENTS: Final = 2000
@@ -27,8 +29,8 @@ class ImportReport:
     """The results of an import. `measurements` counts new measurements.
 
     `damaged_runs` were skipped, and `damaged_measurements` left out of their runs. `conflicts` are skipped folders
-    whose run the index has with another content. `pruned` counts runs that were left out because they were pruned from
-    the index. `dropped` names runs that a rebuild did not find again.
+    whose run the index has with another content. `damaged_states` were skipped, too. `pruned` counts runs that were
+    left out because they were pruned from the index. `dropped` names runs that a rebuild did not find again.
     """
 
     folders: int = 0
@@ -40,6 +42,7 @@ class ImportReport:
     damaged_runs: list[FolderFault] = field(default_factory=list[FolderFault])
     damaged_measurements: list[FolderFault] = field(default_factory=list[FolderFault])
     conflicts: list[FolderFault] = field(default_factory=list[FolderFault])
+    damaged_states: list[str] = field(default_factory=list[str])
     dropped: list[str] = field(default_factory=list[str])
 
 
@@ -51,7 +54,7 @@ def import_runs(
     watch: Watcher = unwatched,
     pruned_too: bool = False,
 ) -> ImportReport:
-    """Import all run folders at and below `paths`; known measurements are left unchanged.
+    """Import all run folders at and below `paths`, and the states beside them; known measurements are left unchanged.
 
     Copies of one run from any machine are one run: each may add measurements that others lack. `known_as` has the
     addresses of folders that are copies for the time of the import. Runs that were pruned stay so unless `pruned_too`.
@@ -59,8 +62,7 @@ def import_runs(
     Raises ConfigError for a path that is missing or has no run below it, HostError if the index cannot be written; runs
     of earlier batches are then whole in it.
     """
-    folders, faults = find_runs(paths)
-    return _import(index, folders, faults, set(), watch, known_as=known_as, pruned_too=pruned_too)
+    return _import(index, _results(paths), set(), watch, known_as=known_as, pruned_too=pruned_too)
 
 
 def rebuild(
@@ -76,11 +78,10 @@ def rebuild(
     Others can read and write it meanwhile; their additions are kept. After an interruption each run is in its old or
     its new state. Raises as `import_runs` does.
     """
-    folders, faults = find_runs(paths)
+    there = _results(paths)
     with index.reading() as connection:
-        before = set(connection.execute(select(runs.c.run_id)).scalars())
-    gone = set(before)
-    report = _import(index, folders, faults, gone, watch, known_as=known_as, pruned_too=pruned_too)
+        gone = set(connection.execute(select(runs.c.run_id)).scalars())
+    report = _import(index, there, gone, watch, known_as=known_as, pruned_too=pruned_too)
     report.dropped = sorted(gone)
     for run_ids in portions(report.dropped):
         with index.writing() as connection:
@@ -88,20 +89,36 @@ def rebuild(
     return report
 
 
+class _Results(NamedTuple):
+    """Run folders, folders of states beside them, and what is wrong with some."""
+
+    runs: list[Path]
+    states: list[Path]
+    faults: list[FolderFault]
+
+
+def _results(paths: Iterable[Path]) -> _Results:
+    paths = list(paths)
+    folders, faults = find_runs(paths)
+    return _Results(folders, beside_runs(FOLDER, check_folders(paths), folders), faults)
+
+
 def _import(
     index: Index,
-    folders: list[Path],
-    faults: list[FolderFault],
+    there: _Results,
     replacing: set[str],
     watch: Watcher,
     *,
     known_as: Mapping[Path, str],
     pruned_too: bool,
 ) -> ImportReport:
-    """Import, and remove the found runs from `replacing`."""
-    report = ImportReport(folders=len(folders), damaged_runs=faults)
-    writer = Writer(pruned_too=pruned_too)
-    for batch in _batches(folders, report, known_as, watch):
+    """Import, and remove the imported runs from `replacing`."""
+    report = ImportReport(folders=len(there.runs), damaged_runs=there.faults)
+    report.damaged_states = import_states(index, there.states)
+    writer = Writer()
+    for batch in _batches(there.runs, report, known_as, watch):
+        if pruned_too:
+            bring_back(index, [read.run_id for read in batch])
         with index.writing() as connection:
             written = writer.write(connection, batch, replacing)
         replacing.difference_update(read.run_id for read in batch)

@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sqlalchemy import Connection, delete, func, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
 
-from fsjoule.store.index.database import Index
+from fsjoule.store.index.database import Index, insert_into
 from fsjoule.store.index.schema import judged_series
 from fsjoule.store.trend_rows import KeptVerdict
 
@@ -56,8 +55,7 @@ def keep_verdicts(index: Index, question: bytes, found: Mapping[int, KeptVerdict
         for number, verdict in sorted(found.items())
     ]
     with index.writing() as connection:
-        insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-        statement = insert(judged_series)
+        statement = insert_into(connection, judged_series)
         changed = {name: statement.excluded[name] for name in ("made_from", "judged_utc", "histories")}
         keys = [judged_series.c.series, judged_series.c.question]
         connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)

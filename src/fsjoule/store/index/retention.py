@@ -1,4 +1,4 @@
-"""How long an index keeps runs. Pruned runs are remembered, so that no import or rebuild brings them back unasked.
+"""How long an index keeps runs. Documents of states say which were pruned, so that no import brings them back unasked.
 
 Run folders are not touched.
 """
@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, select
 
 from fsjoule.model import REFERENCE_KERNEL
 from fsjoule.store.index.database import Index
-from fsjoule.store.index.schema import change_states, measurements, pruned_runs, runs
+from fsjoule.store.index.schema import change_states, kernels, measurements, runs, series
+from fsjoule.store.index.states import merge, pruning_of
 from fsjoule.store.index.writer import portions, remove_runs
 from fsjoule.store.progress import Watcher, unwatched
+from fsjoule.store.states import add_states
 
 
 class KeepReason(StrEnum):
@@ -69,16 +70,14 @@ def prune(index: Index, retention: Retention, *, watch: Watcher = unwatched) -> 
     """
     with index.reading() as connection:
         found, kept = _choose(connection, retention)
-    now_utc = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     done = count = 0
     for run_ids in portions([run.run_id for run in found]):
         with index.writing() as connection:
             count += _measurements(connection, run_ids)
             remove_runs(connection, run_ids)
-            known = set(connection.execute(select(pruned_runs.c.run_id).where(pruned_runs.c.run_id.in_(run_ids))))
-            rows = [{"run_id": each, "pruned_utc": now_utc} for each in run_ids if (each,) not in known]
-            if rows:
-                connection.execute(insert(pruned_runs), rows)
+            pruning = pruning_of(connection, run_ids)
+            merge(connection, [pruning])
+            add_states(index.states, pruning)  # last: a refused pruning leaves no document
         done += len(run_ids)
         watch(done, len(found))
     return Pruning(found, count, kept)
@@ -104,23 +103,24 @@ def _choose(connection: Connection, retention: Retention) -> tuple[tuple[OldRun,
 
 def _evidence(connection: Connection) -> set[str]:
     """The runs of changes whose states are kept: which showed them, of their commits, and of their two points."""
-    states = connection.execute(select(change_states)).mappings().all()
+    states = connection.execute(select(change_states).where(~change_states.c.taken_back)).mappings().all()
     commits = {state["commit_id"] for state in states if state["commit_id"]}
     found = {state["run_id"] for state in states if state["run_id"]}
     found |= set(connection.execute(select(runs.c.run_id).where(runs.c.commit_id.in_(commits))).scalars())
     columns = measurements.c
     points = select(runs.c.run_id).join(measurements, columns.run == runs.c.id).where(columns.valid.is_(True))
+    points = points.join(series, columns.series == series.c.id)
     for state in states:
-        of_series = points.where(columns.series == state["series"])
+        of_series = points.where(series.c.key == state["series"])
         times = [state[name] for name in ("before_utc", "after_utc") if state[name] is not None]
         if times:
             found |= set(connection.execute(of_series.where(columns.started_utc.in_(times))).scalars())
             continue
         # Only kernels are known: the newest run of each.
-        newest = of_series.order_by(columns.started_utc.desc()).limit(1)
-        for name in ("before_kernel", "after_kernel"):
-            if state[name] is not None:
-                found |= set(connection.execute(newest.where(columns.kernel == state[name])).scalars())
+        newest = of_series.join(kernels, columns.kernel == kernels.c.id).order_by(columns.started_utc.desc()).limit(1)
+        for side in ("before", "after"):
+            kernel = (kernels.c.release == state[f"{side}_release"], kernels.c.version == state[f"{side}_version"])
+            found |= set(connection.execute(newest.where(*kernel)).scalars())
     return found
 
 

@@ -4,8 +4,7 @@
 
     kernels ──┐
     series ───┴─< measurements >── runs
-         └──< change_states, which no run folder holds
-    pruned_runs, which no import brings back unasked
+    change_states, pruned_runs: what the documents of states say
     judged_series, which only save time
 
 Names of columns end in their unit, as everywhere. Text is compared by bytes on both databases, which sorts times and
@@ -40,7 +39,7 @@ PlainText: Final = Text().with_variant(Text(collation="C"), "postgresql")
 DIGEST_BYTES: Final = 16
 
 # Another metric is another version by itself.
-INDEX_VERSION: Final = f"1.{sha256(' '.join(figure_columns()).encode()).hexdigest()[:8]}"
+INDEX_VERSION: Final = f"2.{sha256(' '.join(figure_columns()).encode()).hexdigest()[:8]}"
 
 metadata: Final = MetaData()
 
@@ -135,23 +134,27 @@ measurements: Final = Table(
     Index("measurements_by_series", "series", "valid", "started_utc", "kernel", "run"),
     Index("measurements_by_kernel", "kernel"),
 )
+# These two hold what documents say, of series, kernels and runs that the index may lack: by names, not by numbers.
 change_states: Final = Table(
     "change_states",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("series", Integer, ForeignKey("series.id", name="change_states_series"), nullable=False),
+    Column("id", PlainText, nullable=False),  # the same in every index
+    Column("series", PlainText, nullable=False),  # its key
     Column("metric", PlainText),  # null: all metrics
     Column("ratio", Double),  # of the change, whose direction counts; null: any
     Column("before_utc", PlainText),  # start of the points that the change lies between
     Column("after_utc", PlainText),
-    Column("before_kernel", Integer, ForeignKey("kernels.id", name="change_states_before_kernel")),
-    Column("after_kernel", Integer, ForeignKey("kernels.id", name="change_states_after_kernel")),
+    Column("before_release", PlainText),  # kernels of these points
+    Column("before_version", PlainText),
+    Column("after_release", PlainText),
+    Column("after_version", PlainText),
     Column("state", PlainText, nullable=False),
     Column("made_utc", PlainText, nullable=False),
     Column("run_id", PlainText),  # which showed it
     Column("commit_id", PlainText),  # the culprit
     Column("why", PlainText),  # in the words of whoever accepted it
-    Index("change_states_by_series", "series", "metric"),
+    Column("taken_back", Boolean, nullable=False),
+    PrimaryKeyConstraint("id", name="change_states_pkey"),
 )
 
 pruned_runs: Final = Table(
@@ -159,6 +162,7 @@ pruned_runs: Final = Table(
     metadata,
     Column("run_id", PlainText, nullable=False),
     Column("pruned_utc", PlainText, nullable=False),
+    Column("back_utc", PlainText, nullable=False, server_default=""),  # not pruned any more if later
     PrimaryKeyConstraint("run_id", name="pruned_runs_pkey"),
 )
 

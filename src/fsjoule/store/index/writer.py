@@ -14,13 +14,14 @@ from operator import itemgetter
 from typing import Final
 
 from sqlalchemy import Connection, RowMapping, Table, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.series import Series
 from fsjoule.store.index.catalogue import series_row
+from fsjoule.store.index.database import insert_into
 from fsjoule.store.index.run_rows import ReadMeasurement, ReadRun
 from fsjoule.store.index.schema import kernels, measurements, pruned_runs, run_kernels, runs, series
+from fsjoule.store.index.states import IS_PRUNED
 from fsjoule.store.run_folders import FolderFault
 
 Digests = Mapping[int, bytes]
@@ -42,11 +43,10 @@ class Written:
 class Writer:
     """Writes batches, and remembers the numbers of kernels and series, which are never removed.
 
-    Pruned runs are left out, unless `pruned_too` brings them back. After a failed batch take another writer.
+    Pruned runs are left out. After a failed batch take another writer.
     """
 
-    def __init__(self, *, pruned_too: bool = False) -> None:
-        self._pruned_too = pruned_too
+    def __init__(self) -> None:
         self._kernels: dict[Kernel, int] = {}
         self._series: dict[Series, int] = {}
 
@@ -56,7 +56,7 @@ class Writer:
         self._number_kernels(connection, {kernel for read in batch for kernel in read.kernels.values()})
         self._number_series(connection, {m.series for read in batch for m in read.measurements})
         new, stored = _claim(connection, [self._row(read) for read in batch])
-        pruned = _pruned(connection, new, bring_back=self._pruned_too)
+        pruned = _pruned(connection, new)
         batch = [read for read in batch if read.run_id not in pruned]
         new -= pruned
         olds = [stored[read.run_id]["id"] for read in batch if read.run_id not in new]
@@ -171,32 +171,33 @@ def _claim(connection: Connection, rows: Sequence[Mapping[str, object]]) -> tupl
     stored: dict[str, RowMapping] = {}
     # Once is enough, unless another process's rebuild drops a run between the two statements.
     while absent := [row for row in rows if row["run_id"] not in stored]:
-        new |= set(connection.execute(_if_absent(connection, runs).returning(runs.c.run_id), absent).scalars())
+        new |= set(
+            connection.execute(
+                insert_into(connection, runs).on_conflict_do_nothing().returning(runs.c.run_id), absent
+            ).scalars()
+        )
         condition = runs.c.run_id.in_([row["run_id"] for row in absent])
         statement = select(runs).where(condition).order_by(runs.c.run_id).with_for_update()
         stored |= {row["run_id"]: row for row in connection.execute(statement).mappings()}
     return new, stored
 
 
-def _pruned(connection: Connection, new: Collection[str], *, bring_back: bool) -> set[str]:
-    """The runs among `new` that were pruned: not in the index again, unless `bring_back` forgets their pruning.
+def _pruned(connection: Connection, new: Collection[str]) -> set[str]:
+    """The runs among `new` that were pruned: not in the index again.
 
     Asked after they are locked, because another process may be pruning.
     """
     if not new:
         return set()
-    mine = pruned_runs.c.run_id.in_(new)
-    if bring_back:
-        connection.execute(delete(pruned_runs).where(mine))
-        return set()
-    found = set(connection.execute(select(pruned_runs.c.run_id).where(mine)).scalars())
-    if found:
-        connection.execute(delete(runs).where(runs.c.run_id.in_(found)))
-    return found
+    statement = select(pruned_runs.c.run_id).where(pruned_runs.c.run_id.in_(new), IS_PRUNED)
+    pruned = set(connection.execute(statement).scalars())
+    if pruned:
+        connection.execute(delete(runs).where(runs.c.run_id.in_(pruned)))
+    return pruned
 
 
 def _insert_if_absent(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
-    connection.execute(_if_absent(connection, table), rows)
+    connection.execute(insert_into(connection, table).on_conflict_do_nothing(), rows)
 
 
 def _append(connection: Connection, rows: list[dict[str, object]]) -> None:
@@ -209,12 +210,6 @@ def _append(connection: Connection, rows: list[dict[str, object]]) -> None:
     columns = list(rows[0])
     values = itemgetter(*columns)
     copy_rows(connection, measurements, columns, map(values, rows))
-
-
-def _if_absent(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing()
-    return sqlite.insert(table).on_conflict_do_nothing()
 
 
 def _stored_digests(connection: Connection, numbers: Sequence[int]) -> Mapping[int, Digests]:

@@ -22,11 +22,12 @@ from fsjoule.store.reader import load_run_file
 
 @dataclass
 class PullReport:
-    """The results of a pull: runs that were new or had grown, and that were there; `left_out` names others."""
+    """The results of a pull: runs that were new, had grown, or were there; documents beside them; what is left out."""
 
     new: int = 0
     grown: int = 0
     known: int = 0
+    documents: int = 0
     bytes: int = 0
     left_out: list[str] = field(default_factory=list[str])
 

@@ -30,13 +30,14 @@ _OTHER: Final = "the store has another content under its name"
 class PushReport:
     """The results of a push: runs that were new, had grown, or were known.
 
-    `bytes` are those of the files that were sent, `sent_bytes` those of their archives. `left_out` names runs that were
-    not sent, and `problems` files of runs that were left out of them.
+    `documents` counts those beside runs. `bytes` are those of the files that were sent, `sent_bytes` those of their
+    archives. `left_out` names runs that were not sent, and `problems` files of runs that were left out of them.
     """
 
     new: int = 0
     grown: int = 0
     known: int = 0
+    documents: int = 0
     bytes: int = 0
     sent_bytes: int = 0
     measuring: list[str] = field(default_factory=list[str])

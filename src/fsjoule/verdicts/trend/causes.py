@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from fsjoule.model.kernel import Kernel
-from fsjoule.store.trend_rows import ChangeState
+from fsjoule.store.states import ChangeState
 from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.history import HistoryPoint
 

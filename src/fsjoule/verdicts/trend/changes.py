@@ -12,7 +12,7 @@ from fsjoule.statistics.changepoints import Nomination
 from fsjoule.statistics.nights import NightsVerdict
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
-from fsjoule.store.trend_rows import ChangeState, KeptState
+from fsjoule.store.states import ChangeState, KeptState
 from fsjoule.verdicts.trend.history import History, HistoryPoint
 
 

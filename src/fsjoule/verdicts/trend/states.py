@@ -9,7 +9,7 @@ from fsjoule.model.kernel import Kernel
 from fsjoule.model.series import Order
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.store.confirmations import Confirmation
-from fsjoule.store.trend_rows import ChangeState, KeptState
+from fsjoule.store.states import ChangeState, KeptState
 from fsjoule.verdicts.trend.changes import LevelChange
 from fsjoule.verdicts.trend.trend import Trend
 

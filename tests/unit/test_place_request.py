@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from fsjoule.errors import ConfigError
-from fsjoule.lab import Wanted, wanted_place
+from fsjoule.lab import PlaceRequest, place_request
 
 
 def test_tags_a_limit_and_a_priority() -> None:
-    assert wanted_place(None, None, None) == Wanted()
-    assert not wanted_place(None, "0s", None).reserves
-    wanted = wanted_place("soc=imx6ul, sd=fast", "1.5h", 10)
-    assert wanted == Wanted((("soc", "imx6ul"), ("sd", "fast")), 5400.0, 10.0)
+    assert place_request(None, None, None) == PlaceRequest()
+    assert not place_request(None, "0s", None).reserves
+    wanted = place_request("soc=imx6ul, sd=fast", "1.5h", 10)
+    assert wanted == PlaceRequest((("soc", "imx6ul"), ("sd", "fast")), 5400.0, 10.0)
     assert str(wanted) == "a place with soc=imx6ul, sd=fast"
-    assert [wanted_place(None, text, None).wait_s for text in ("90s", "30m", "2h")] == [90.0, 1800.0, 7200.0]
+    assert [place_request(None, text, None).wait_s for text in ("90s", "30m", "2h")] == [90.0, 1800.0, 7200.0]
     assert wanted.named("evk-1").tags[-1] == ("name", "evk-1")
 
 
@@ -35,5 +35,5 @@ def test_tags_a_limit_and_a_priority() -> None:
 )
 def test_wrong_input_is_named(tags: str | None, wait: str | None, priority: float | None, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
-        wanted_place(tags, wait, priority)
+        place_request(tags, wait, priority)
     assert caught.value.hint
