@@ -14,7 +14,7 @@ import pytest
 from bisections import COMMITS, Bisection, asked, figures
 
 from fsjoule.errors import ConfigError, HostError, LabError, StorageError
-from fsjoule.report.bisection.document import to_document
+from fsjoule.report.bisection.view import BisectionView
 from fsjoule.report.bisection.words import facts
 from fsjoule.runs.bisect.question import check_budget
 from fsjoule.runs.bisect.search import BisectionSearch
@@ -303,4 +303,4 @@ def test_a_scan_that_finds_nothing_says_what_it_has_seen(tmp_path: Path) -> None
     told = list(facts(state, answer))
     assert ("between", f"not decided: {broken}") in told
     assert ("unseen", "a loss and its cure between two neighbours of these") in told
-    assert to_document(state)["answer"]["between"]["undecided"] == (broken,)
+    assert BisectionView(state).document()["answer"]["between"]["undecided"] == (broken,)

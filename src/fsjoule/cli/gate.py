@@ -127,7 +127,7 @@ def gate(asked: GateOptions) -> None:
         refuse("only a gate that reads earlier boots (no --lg-env) takes", reading)
         refuse("without --tree no kernel is built with", {} if tree else {"--config": asked.config})
         gated = _measured((baseline, candidate), tree, lg_env, asked, policy)
-    from fsjoule.report.verdict_views import GateView
+    from fsjoule.report.gate import GateView
 
     checkout = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
     view = GateView(gated, checkout, asked.everything, asked.wide)

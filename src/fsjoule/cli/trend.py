@@ -203,7 +203,7 @@ def trend(
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if shown.has("page") else None
     _say_what_is_known(found)
     from fsjoule.report.forge import forge_of
-    from fsjoule.report.verdict_views import TrendView
+    from fsjoule.report.trend.view import TrendView
 
     project = forge_of(forge) if forge and shown.has("page") else None
     if shown.prints_text and not found.series:

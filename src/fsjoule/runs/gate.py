@@ -11,7 +11,7 @@ from fsjoule import kernels, lab
 from fsjoule.errors import FsjouleError, KernelBuildError
 from fsjoule.filesystems import modules_of
 from fsjoule.model.series import Where
-from fsjoule.report.gating.words import headline
+from fsjoule.report.gate import headline
 from fsjoule.report.run import write_report
 from fsjoule.runs.open_run import Observer
 from fsjoule.runs.pairs import measure_pairs
