@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.report.publications.statements import doubt_lines
+from fsjoule.report.publications import doubt_lines
 from fsjoule.statistics.spread import Spread
 from fsjoule.suites import SUITES
 from fsjoule.suites.published.catalogue import PUBLICATIONS, publication_of

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final, TypeVar
+
+import altair as alt
 
 from fsjoule.model import SeriesKey
 from fsjoule.model.labels import series_labels
 from fsjoule.report import style
 from fsjoule.report.charts import Bar, grouped
-from fsjoule.report.line_chart import Dot, line_chart
 from fsjoule.report.numbers import ABSENT, decimals_for, mean_text, ratio_text, sd_text
 from fsjoule.report.summary import Summary
+from fsjoule.report.svg import draw, specification
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
 from fsjoule.report.tables import FEWER, PUBLISHED, figures, repetitions
 from fsjoule.statistics.spread import Spread
@@ -280,6 +282,61 @@ def drawn_by(
 ) -> list[Drawing]:
     """One drawing per value of `key`, of the rows with this value."""
     return [draw(name, [row for row in rows if key(row) == name]) for name in dict.fromkeys(map(key, rows))]
+
+
+_WIDTH: Final = 330
+_HEIGHT: Final = 190
+_DATA: Final = "points"
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A figure at `x`, on the line of its label."""
+
+    label: str
+    x: float
+    figure: Spread
+
+
+def line_chart(
+    title: str,
+    axes: tuple[str, str],
+    points: Sequence[Dot],
+    colours: Mapping[str, str],
+    *,
+    simulated: bool,
+    name: Callable[[float], str] = "{:g}".format,
+) -> str | None:
+    """One line per label over a logarithmic x; None for fewer than two x. `axes` are titles, `name` labels an x."""
+    values = sorted({point.x for point in points})
+    if len(values) < 2:  # noqa: PLR2004 - a line needs two
+        return None
+    present = {point.label for point in points}
+    labels = [label for label in colours if label in present]
+    base = alt.Chart(alt.NamedData(_DATA))
+    shown = " : ".join(f"datum.value == {x:.17g} ? '{name(x)}'" for x in values)
+    axis = alt.Axis(values=values, grid=False, labelOverlap=True, labelExpr=f"{shown} : ''")
+    x = alt.X("x:Q", title=axes[0], scale=alt.Scale(type="log", base=2, nice=False, padding=14), axis=axis)
+    y = alt.Y("mean:Q", title=axes[1], scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=5, domain=False))
+    colour = alt.Color(
+        "label:N",
+        title=None,
+        scale=alt.Scale(domain=labels, range=[colours[label] for label in labels]),
+        legend=alt.Legend(orient="top", direction="horizontal", columns=4, symbolOpacity=1),
+    )
+    layers = (
+        base.mark_rule(strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour),
+        base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour),
+        base.mark_circle(size=34, opacity=1).encode(x=x, y=y, color=colour),
+    )
+    rows = [_datum(point) for point in points]
+    return draw(specification(*layers, width=_WIDTH, height=_HEIGHT), {_DATA: rows}, title, simulated=simulated)
+
+
+def _datum(point: Dot) -> dict[str, str | float | None]:
+    sd = point.figure.sd or 0.0
+    mean = point.figure.mean
+    return {"label": point.label, "x": point.x, "mean": mean, "low": mean - sd, "high": mean + sd}
 
 
 def lines(
