@@ -8,7 +8,7 @@ from typing import Any
 
 from browser import Browser
 
-from fsjoule.report.allure.generator import install_locked
+from fsjoule.report.allure.site import install_locked
 
 _LOCKED = Path(__file__).parents[1] / "browser" / "npm"
 _SERIOUS = ("serious", "critical")
