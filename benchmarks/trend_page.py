@@ -33,8 +33,7 @@ from fsjoule.statistics.finder import RupturesFinder
 from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.trend.changes import changes_of
 from fsjoule.verdicts.trend.history import History, HistoryPoint
-from fsjoule.verdicts.trend.judged import judged
-from fsjoule.verdicts.trend.trend import Trend
+from fsjoule.verdicts.trend.trend import Trend, judged
 
 # The browser is that of the tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))

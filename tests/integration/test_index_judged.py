@@ -25,7 +25,7 @@ from fsjoule.store.index.retention import Retention, prune
 from fsjoule.store.index.schema import judged_series, measurements, runs
 from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.trend_rows import KeptVerdict
-from fsjoule.verdicts.trend import judged
+from fsjoule.verdicts.trend import trend as trend_module
 from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 NewLocation = Callable[[], str]
@@ -209,11 +209,11 @@ class TestJudging:
         assert before.changes
         # A later fsjoule, whose detector or method is another.
         deaf = RupturesFinder(penalty=1e9)
-        monkeypatch.setattr(judged, "RupturesFinder", lambda: deaf)
+        monkeypatch.setattr(trend_module, "RupturesFinder", lambda: deaf)
         found = looked_at(index, finder=deaf)
         assert (len(found.news.judged), found.changes) == (4, ())
         for number in (-1, -2):
-            monkeypatch.setattr(judged, "METHOD", number)
+            monkeypatch.setattr(trend_module, "METHOD", number)
             assert len(looked_at(index, finder=deaf).news.judged) == 4
             assert not looked_at(index, finder=deaf).news.judged
 

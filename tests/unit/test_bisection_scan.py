@@ -9,7 +9,7 @@ import numpy as np
 
 from fsjoule.statistics.bisection.answer import Measure, Scanned, Standing
 from fsjoule.statistics.bisection.question import BisectionEvidence, BisectionQuestion, BootFigures, Purpose
-from fsjoule.statistics.bisection.scan import next_scan, scan_points
+from fsjoule.statistics.bisection.step import next_scan, scan_points
 
 NOISE, EFFECT = 0.01, 0.03
 QUESTION = BisectionQuestion(200, (EFFECT,))

@@ -23,10 +23,9 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.trend_rows import NewestRows
-from fsjoule.verdicts.trend import judged
 from fsjoule.verdicts.trend.changes import ChangeStatus
 from fsjoule.verdicts.trend.history import histories, interval
-from fsjoule.verdicts.trend.trend import Trend, trend_of
+from fsjoule.verdicts.trend.trend import METHOD, Trend, judged, trend_of
 
 EVERYTHING = Where()
 BTRFS = Where(filesystems=("btrfs",), workloads=("randwrite-16k",))
@@ -292,7 +291,7 @@ def test_the_interval_of_many_goes_on_from_that_of_few() -> None:
     assert confidence == pytest.approx(0.95, abs=0.01)
 
 
-# What is found in fixed rows, by the number of the method. Whoever changes what is found raises `judged.METHOD`: else
+# What is found in fixed rows, by the number of the method. Whoever changes what is found raises `METHOD`: else
 # the verdicts that indexes keep would stay the old ones.
 ANSWERS = {1: "6fff960b49f66261"}
 
@@ -320,10 +319,10 @@ def test_other_answers_are_those_of_another_method() -> None:
     texts: list[object] = []
     for order in Order:
         made = histories(NewestRows(series, rows, older=False), metrics, order, kernels=kernels, labels={})
-        one = judged.judged(made, RupturesFinder(), order, measurements=len(rows), older=False)
+        one = judged(made, RupturesFinder(), order, measurements=len(rows), older=False)
         assert order is Order.KERNEL or any(nominations for _, nominations in one.histories)
         texts.append(_rounded(json.loads(one.text)))
-    assert hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16] == ANSWERS[judged.METHOD]
+    assert hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16] == ANSWERS[METHOD]
 
 
 def _rounded(value: Any) -> Any:

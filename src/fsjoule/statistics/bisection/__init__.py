@@ -4,5 +4,5 @@ Pure functions. They know positions (0 is the good end), figures (logarithms, la
 commits, boards and files are their caller's. `next_step` is deterministic, so a log of boots is all the state there is.
 
 Entry points: `question` holds what is asked and what was seen, `step.next_step` says what to boot next or answers,
-`forecast.forecast` says before the start how many boots it takes, `scan.next_scan` looks between equal ends.
+`forecast.forecast` says before the start how many boots it takes, `step.next_scan` looks between equal ends.
 """

@@ -17,8 +17,7 @@ from fsjoule.statistics.bisection.question import (
     ImageVariant,
     Purpose,
 )
-from fsjoule.statistics.bisection.scan import next_scan, scan_points
-from fsjoule.statistics.bisection.step import next_step
+from fsjoule.statistics.bisection.step import next_scan, next_step, scan_points
 from fsjoule.statistics.gate import smallest_loss
 from fsjoule.store.bisection import (
     Answered,
