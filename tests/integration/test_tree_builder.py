@@ -140,7 +140,7 @@ def test_ccache_is_used_where_it_is_installed_and_changes_nothing(tree: Path, tm
 PROGRAM = """
 import sys
 from pathlib import Path
-from test_tree_builder import LIMIT_S, Said, line_of
+from test_tree_builder import LIMIT_S, line_of
 from fsjoule.kernels.tree.builder import Builder
 line, builds = line_of(Path(sys.argv[1]))
 with Builder(builds) as builder:
@@ -265,6 +265,7 @@ def test_what_is_configured_again_leaves_the_source_alone(tree: Path, said: list
     ends = [repository.revision(each.id) for each in (line[0], line[-1])]
     configuration = builds_of(repository).frozen.configuration
     first = freeze(ends, configuration)
+    said.clear()
     file = ends[0].workplace / "source" / "fs" / "ext4" / "file.c"
     written = file.stat().st_mtime_ns
     assert freeze(ends, configuration) == first

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from fsjoule.cli.common import Json, Priority, Wait, out, print_json, progress
+from fsjoule.cli.options import argument, with_options
+from fsjoule.runs.options import flag, option
 
 if TYPE_CHECKING:
     from fsjoule.bench.health.result import Check
@@ -23,32 +26,22 @@ _NAME_WIDTH: Final = 9
 _SHOWN: Final = 8
 
 
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions:
+    place: str | None = argument("", "A place of labgrid (with --lg-env: LG_PLACE, or the only one).")
+    every: bool = flag("All places of the coordinator, one after the other.", name="--all")
+    recheck: bool = flag("With --all: only places that are bad; includes --state.")
+    lg_env: Path | None = option("FILE", "The environment file (default: env/PLACE.yaml or env/boards/PLACE.yaml).")
+    kernel: str | None = option("", "Write a card with this kernel first (default: boot what is on the card).")
+    state: bool = flag("Write the place's tag: state=bad if something is broken, else state=good.")
+    wait: Wait = None
+    priority: Priority = None
+    json_output: Json = False
+
+
 @app.command("doctor")
-def doctor(
-    place: Annotated[
-        str | None, typer.Argument(help="A place of labgrid (with --lg-env: LG_PLACE, or the only one).")
-    ] = None,
-    *,
-    every: Annotated[bool, typer.Option("--all", help="All places of the coordinator, one after the other.")] = False,
-    recheck: Annotated[
-        bool, typer.Option("--recheck", help="With --all: only places that are bad; includes --state.")
-    ] = False,
-    lg_env: Annotated[
-        Path | None,
-        typer.Option(
-            "--lg-env", metavar="FILE", help="The environment file (default: env/PLACE.yaml or env/boards/PLACE.yaml)."
-        ),
-    ] = None,
-    kernel: Annotated[
-        str | None, typer.Option(help="Write a card with this kernel first (default: boot what is on the card).")
-    ] = None,
-    state: Annotated[
-        bool, typer.Option("--state", help="Write the place's tag: state=bad if something is broken, else state=good.")
-    ] = False,
-    wait: Wait = None,
-    priority: Priority = None,
-    json_output: Json = False,
-) -> None:
+@with_options
+def doctor(asked: DoctorOptions) -> None:
     """Check a place's power, meter, flasher, boot, card, marks and clocks, one after the other.
 
     The place is held meanwhile, and its board is off at the end. Without --kernel nothing is written to the card. Each
@@ -60,74 +53,71 @@ def doctor(
     from fsjoule.errors import ConfigError
     from fsjoule.lab.reservation import place_request
 
-    wanted = place_request(None, wait, priority)
-    if every and place is not None:
+    wanted = place_request(None, asked.wait, asked.priority)
+    if asked.every and asked.place is not None:
         raise ConfigError("--all examines all places, and one is named", hint="leave one of them out")
-    if recheck and not every:
+    if asked.recheck and not asked.every:
         raise ConfigError("--recheck examines all bad places", hint="--all --recheck, or --state for one place")
-    if every:
-        state = state or recheck
-        options = [*(("--kernel", kernel) if kernel else ()), *(("--wait", wait) if wait else ())]
-        options += [*(("--priority", str(priority)) if priority is not None else ()), *(("--state",) if state else ())]
-        raise typer.Exit(_all(lg_env, options, recheck=recheck, json_output=json_output))
-    raise typer.Exit(_one(place, lg_env, wanted, kernel, state=state, json_output=json_output))
+    raise typer.Exit(_all(asked) if asked.every else _one(asked, wanted))
 
 
-def _one(
-    place: str | None, lg_env: Path | None, wanted: PlaceRequest, kernel: str | None, *, state: bool, json_output: bool
-) -> int:
+def _one(asked: DoctorOptions, wanted: PlaceRequest) -> int:
     from fsjoule.bench.health.result import Health, exit_code, overall, words
     from fsjoule.errors import ConfigError
     from fsjoule.lab.coordinator import connected, coordinator_address
     from fsjoule.lab.states import judge
     from fsjoule.runs.doctor import environment_of, examined, open_doors, tags_of
 
-    if lg_env is None and place is None:
-        raise ConfigError("no place is named", hint="fsjoule doctor PLACE, or --lg-env FILE, or --all")
-    environment = environment_of(place, tags_of(place)) if lg_env is None and place is not None else lg_env
-    assert environment is not None
+    place, environment = asked.place, asked.lg_env
+    if environment is None:
+        if place is None:
+            raise ConfigError("no place is named", hint="fsjoule doctor PLACE, or --lg-env FILE, or --all")
+        environment = environment_of(place, tags_of(place))
     checks: list[Check] = []
     now = ""
-    with examined(environment, place=place, wanted=wanted, kernel=kernel) as found:
-        if not json_output:
+    with examined(environment, place=place, wanted=wanted, kernel=asked.kernel) as found:
+        if not asked.json_output:
             _show_head(found.profile.name, simulated=found.profile.simulated, environment=str(environment))
         for door in open_doors(coordinator_address()):
             progress(f"warning: {door} (docs/security.md)")
         for check in found.checks:
             checks.append(check)
-            if not json_output:
+            if not asked.json_output:
                 _show(check)
         health = overall(checks)
-        if state:
+        if asked.state:
             with connected() as coordinator:
                 why = f"the doctor: {words(checks)}"
                 now = judge(coordinator, found.place, good=health is not Health.BROKEN, why=why)
-            if not json_output:
+            if not asked.json_output:
                 out.print(f"place {found.place!r}: {now}", soft_wrap=True, highlight=False)
-    if json_output:
+    if asked.json_output:
         document = {"place": found.place, "board": found.profile.name, "simulated": found.profile.simulated}
         document |= {"environment": str(environment), "health": health, "state": now}
         print_json(document | {"checks": [dataclasses.asdict(check) for check in checks]})
     return exit_code(health)
 
 
-def _all(lg_env: Path | None, options: list[str], *, recheck: bool, json_output: bool) -> int:
+def _all(asked: DoctorOptions) -> int:
     """Examine all places, each in a process of its own; the exit code of the worst."""
     from fsjoule.errors import LabError
     from fsjoule.runs.doctor import examined_places
 
+    given = {"--kernel": asked.kernel or None, "--wait": asked.wait, "--priority": asked.priority}
+    options = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+    options += ["--state"] if asked.state or asked.recheck else []
     program = [sys.executable, "-c", "from fsjoule.cli import main; main()", "doctor", "--json", *options]
     documents: list[dict[str, Any]] = []
     codes: set[int] = set()
-    for found in examined_places(program, lg_env, bad=recheck):
+    for found in examined_places(program, asked.lg_env, bad=asked.recheck):
         codes.add(found.code)
         documents.append(found.document)
-        if not json_output:
+        if not asked.json_output:
             _show_place(found.document)
-    if json_output:
+    if asked.json_output:
         print_json(documents)
     elif not documents:
-        out.print("no place is bad" if recheck else "the coordinator has no place")
+        out.print("no place is bad" if asked.recheck else "the coordinator has no place")
     return LabError.exit_code if LabError.exit_code in codes else max(codes, default=0)
 
 

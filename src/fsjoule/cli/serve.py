@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from fsjoule.cli.common import ending, out
 from fsjoule.cli.index import DEFAULT_LOCATION, RESULTS, Location
+from fsjoule.cli.options import with_options
 from fsjoule.errors import ConfigError
 from fsjoule.host.extras import how_to_install
 from fsjoule.report.forge import VARIABLE as FORGE
+from fsjoule.runs.options import option
 from fsjoule.store.confirmations import FOLDER
 
 if TYPE_CHECKING:
@@ -30,38 +33,24 @@ _LAST_RUNS: Final = 5
 _HOST: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    index: Location = DEFAULT_LOCATION
+    host: str = option("ADDRESS", "The address to listen at.", "127.0.0.1")
+    port: int = option("", "The port; 0: any free port.", 8090, min=0, max=65535)
+    root_path: str = option("PATH", "The path at which a proxy offers it: /fsjoule.", "")
+    name: list[str] | None = option("HOST", "Readers call the service by this name, behind a proxy; may be repeated.")
+    results: list[Path] | None = option("DIR", "Run folders for the page of places (default: results).")
+    confirmations: Path = option("DIR", "Folder of confirmations.", RESULTS / FOLDER)
+    forge: str | None = option("URL", "The commits' project on a forge.", envvar=FORGE)
+    limit: int | None = option("", "Read at most this many measurements for the list of trends.", min=1)
+    processes: int = option("", "Processes that make pages.", 2, min=1, max=64)
+    time_limit: float = option("SECONDS", "What a request may take.", 20.0, min=1, max=600)
+
+
 @app.command("serve")
-def serve(
-    *,
-    index: Location = DEFAULT_LOCATION,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any free port.")] = 8090,
-    root_path: Annotated[
-        str, typer.Option("--root-path", metavar="PATH", help="The path at which a proxy offers it: /fsjoule.")
-    ] = "",
-    name: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--name", metavar="HOST", help="Readers call the service by this name, behind a proxy; may be repeated."
-        ),
-    ] = None,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option("--results", metavar="DIR", help="Run folders for the page of places (default: results)."),
-    ] = None,
-    kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = RESULTS
-    / FOLDER,
-    forge: Annotated[
-        str | None, typer.Option("--forge", metavar="URL", envvar=FORGE, help="The commits' project on a forge.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Read at most this many measurements for the list of trends.")
-    ] = None,
-    processes: Annotated[int, typer.Option("--processes", min=1, max=64, help="Processes that make pages.")] = 2,
-    time_limit: Annotated[
-        float, typer.Option("--time-limit", min=1, max=600, metavar="SECONDS", help="What a request may take.")
-    ] = 20.0,
-) -> None:
+@with_options
+def serve(asked: ServeOptions) -> None:
     """Serve the index to browsers until Ctrl-C: changes, trends, runs, comparisons, places. Nothing is written.
 
     With LG_COORDINATOR there is a page of the lab's places. docs/serve.md has nginx and Caddy in front of it.
@@ -73,22 +62,22 @@ def serve(
     from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
     from fsjoule.store.run_folders import check_folders
 
-    names = [_name(each) for each in name or ()]
+    names = [_name(each) for each in asked.name or ()]
     shows_places = bool(os.environ.get(_COORDINATOR))
     if shows_places:
         from fsjoule.lab.coordinator import check_coordinator_address
 
         check_coordinator_address()
     settings = Settings(
-        index=index,
-        root=_root(root_path),
-        forge=forge_of(forge) if forge else None,
-        confirmations=kept,
-        results=tuple(check_folders(results or [each for each in (RESULTS,) if each.is_dir()])),
+        index=asked.index,
+        root=_root(asked.root_path),
+        forge=forge_of(asked.forge) if asked.forge else None,
+        confirmations=asked.confirmations,
+        results=tuple(check_folders(asked.results or [each for each in (RESULTS,) if each.is_dir()])),
         look=look if shows_places else None,
         explain=explain,
-        most_measurements=limit or MOST_READ,
-        least_of_each=1 if limit else LEAST_OF_EACH,
+        most_measurements=asked.limit or MOST_READ,
+        least_of_each=1 if asked.limit else LEAST_OF_EACH,
     )
     try:
         from fsjoule.report.service.server import serving
@@ -96,7 +85,14 @@ def serve(
         raise ConfigError(f"{error.name} is not installed", hint=how_to_install("serve")) from error
     with (
         ending() as ended,
-        serving(settings, host=host, port=port, names=names, processes=processes, limit_s=time_limit) as address,
+        serving(
+            settings,
+            host=asked.host,
+            port=asked.port,
+            names=names,
+            processes=asked.processes,
+            limit_s=asked.time_limit,
+        ) as address,
     ):
         out.print(address, soft_wrap=True)
         while not ended.wait(3600.0):

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsjoule.cli.common import (
-    Boards,
-    Json,
-    PlaceTag,
-    Priority,
-    Wait,
-    Wide,
-    out,
-    output_file,
-    output_folder,
-    progress,
-    refuse,
-    write_text,
-)
+from fsjoule.cli.common import out, progress, refuse, write_text
 from fsjoule.cli.explain import found_or_warned, tell_after
-from fsjoule.cli.index import DEFAULT_LOCATION, Location
-from fsjoule.cli.outputs import Format, outputs
+from fsjoule.cli.index import DEFAULT_LOCATION, RESULTS, Location
+from fsjoule.cli.options import AnswerOptions, BoardsOptions, file_option, folder_option, with_options
+from fsjoule.cli.outputs import outputs
 from fsjoule.errors import ConfigError, FsjouleError
 from fsjoule.model.metrics import metrics_named
 from fsjoule.model.series import Order, Where, utc_named
 from fsjoule.report.forge import VARIABLE as FORGE
+from fsjoule.runs.options import flag, given_options, option
 from fsjoule.store.confirmations import FOLDER, confirmations
 from fsjoule.store.index.defaults import LEAST_OF_EACH, MOST_READ
 
@@ -42,92 +31,53 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_RESULTS: Final = Path("results")
 _Names = list[str] | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Confirming(BoardsOptions):
+    """What only a trend that confirms takes."""
+
+    explain: bool = flag("With --confirm: say which functions cost what changed (board in guest time).")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrendOptions(_Confirming, AnswerOptions):
+    series: _Names = option("", "Only these series, by key or the start of it.")
+    board: _Names = option("", "Only these boards.")
+    fs: _Names = option("", "Only these filesystems.")
+    workload: _Names = option("", "Only these workloads: randwrite-16k.")
+    suite: _Names = option("", "Only these suites.")
+    branch: _Names = option("", "Only runs of these branches.")
+    kernel: _Names = option("", "Only these kernels; 6.1 means every 6.1.")
+    metric: _Names = option("", "Figures to show, or all (default: throughput, duration and energy).")
+    by: Order = option("", "Over time (runs) or over kernels, oldest first.", Order.TIME)
+    since: str | None = option("", "Only from this day or time (UTC).")
+    until: str | None = option("", "Only before this day or time (UTC).")
+    limit: int | None = option(
+        "",
+        "Read at most this many measurements, the newest of each series; 0: all "
+        f"(default: {MOST_READ:,}, and of each series {LEAST_OF_EACH}).",
+        min=0,
+        show_default=False,
+    )
+    index: Location = DEFAULT_LOCATION
+    confirmations: Path = option("DIR", "Folder of confirmations.", RESULTS / FOLDER)
+    confirm: bool = flag("Measure suspected changes again on fresh boots.")
+    lg_env: Path | None = option("FILE", "With --confirm: the board's environment file.")
+    tree: Path | None = option("DIR", "With --confirm: a kernel repository to rebuild from.")
+    policy: Path | None = option("FILE", "With --confirm: effects, error rates and budget.")
+    results: Path = option("DIR", "With --confirm: where the new run folders go.", RESULTS)
+    page: Path | None = file_option("Write a page with all histories, over time and over kernels.")
+    forge: str | None = option("URL", "With --page: the commits' project on a forge.", envvar=FORGE)
+    svg: Path | None = folder_option("Write charts of the histories with a change, or of all if few.")
+    recompute: bool = flag("Judge all series again, also those without anything new.")
+    everything: bool = flag("Show also what is over, accepted or refuted, and all that is open.", name="--all")
+
+
 @app.callback(invoke_without_command=True)
-def trend(
-    context: typer.Context,
-    *,
-    series: Annotated[_Names, typer.Option("--series", help="Only these series, by key or the start of it.")] = None,
-    board: Annotated[_Names, typer.Option("--board", help="Only these boards.")] = None,
-    fs: Annotated[_Names, typer.Option("--fs", help="Only these filesystems.")] = None,
-    workload: Annotated[_Names, typer.Option("--workload", help="Only these workloads: randwrite-16k.")] = None,
-    suite: Annotated[_Names, typer.Option("--suite", help="Only these suites.")] = None,
-    branch: Annotated[_Names, typer.Option("--branch", help="Only runs of these branches.")] = None,
-    kernel: Annotated[_Names, typer.Option("--kernel", help="Only these kernels; 6.1 means every 6.1.")] = None,
-    metric: Annotated[
-        _Names, typer.Option("--metric", help="Figures to show, or all (default: throughput, duration and energy).")
-    ] = None,
-    by: Annotated[Order, typer.Option("--by", help="Over time (runs) or over kernels, oldest first.")] = Order.TIME,
-    since: Annotated[str | None, typer.Option("--since", help="Only from this day or time (UTC).")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Only before this day or time (UTC).")] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            show_default=False,
-            help="Read at most this many measurements, the newest of each series; 0: all "
-            f"(default: {MOST_READ:,}, and of each series {LEAST_OF_EACH}).",
-        ),
-    ] = None,
-    index: Location = DEFAULT_LOCATION,
-    kept: Annotated[Path, typer.Option("--confirmations", metavar="DIR", help="Folder of confirmations.")] = _RESULTS
-    / FOLDER,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Measure suspected changes again on fresh boots.")] = False,
-    lg_env: Annotated[
-        Path | None, typer.Option("--lg-env", metavar="FILE", help="With --confirm: the board's environment file.")
-    ] = None,
-    place_tag: PlaceTag = None,
-    wait: Wait = None,
-    priority: Priority = None,
-    tree: Annotated[
-        Path | None, typer.Option("--tree", metavar="DIR", help="With --confirm: a kernel repository to rebuild from.")
-    ] = None,
-    policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="FILE", help="With --confirm: effects, error rates and budget.")
-    ] = None,
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="With --confirm: say which functions cost what changed (board in guest time)."),
-    ] = False,
-    boards: Boards = 1,
-    results: Annotated[
-        Path, typer.Option("--results", metavar="DIR", help="With --confirm: where the new run folders go.")
-    ] = _RESULTS,
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            "--page",
-            metavar="FILE",
-            callback=output_file,
-            help="Write a page with all histories, over time and over kernels.",
-        ),
-    ] = None,
-    forge: Annotated[
-        str | None,
-        typer.Option("--forge", metavar="URL", envvar=FORGE, help="With --page: the commits' project on a forge."),
-    ] = None,
-    svg: Annotated[
-        Path | None,
-        typer.Option(
-            "--svg",
-            metavar="DIR",
-            callback=output_folder,
-            help="Write charts of the histories with a change, or of all if few.",
-        ),
-    ] = None,
-    anew: Annotated[
-        bool, typer.Option("--recompute", help="Judge all series again, also those without anything new.")
-    ] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show also what is over, accepted or refuted, and all that is open.")
-    ] = False,
-    wide: Wide = False,
-    form: Format = None,
-    json_output: Json = False,
-) -> None:
+@with_options
+def trend(context: typer.Context, asked: TrendOptions) -> None:
     """Show what made series slower, or use more energy, newest first: a cause for all boards and figures that it costs.
 
     Lists take commas, and may be repeated. Losses that are over are counted; --all shows them.
@@ -146,22 +96,22 @@ def trend(
     from fsjoule.verdicts.trend.trend import trend_of
 
     named = Where(
-        series=listed(series),
-        boards=listed(board),
-        filesystems=listed(fs),
-        suites=listed(suite),
-        branches=listed(branch),
-        workloads=listed(workload),
-        since_utc=utc_named("--since", since),
-        until_utc=utc_named("--until", until),
+        series=listed(asked.series),
+        boards=listed(asked.board),
+        filesystems=listed(asked.fs),
+        suites=listed(asked.suite),
+        branches=listed(asked.branch),
+        workloads=listed(asked.workload),
+        since_utc=utc_named("--since", asked.since),
+        until_utc=utc_named("--until", asked.until),
     )
-    shown = outputs(form, printed={"json": json_output}, files={"page": page})
-    all_names = bool(svg) or not shown.prints_text or bool(shown.files)
-    wanted, of_kernels = metrics_named(listed(metric)), listed(kernel)
+    shown = outputs(asked.form, printed={"json": asked.json_output}, files={"page": asked.page})
+    all_names = bool(asked.svg) or not shown.prints_text or bool(shown.files)
+    wanted, of_kernels = metrics_named(listed(asked.metric)), listed(asked.kernel)
 
     def look(opened: Index, order: Order) -> Trend:
         check_names(opened, named)
-        known, faults = confirmations(kept)
+        known, faults = confirmations(asked.confirmations)
         for fault in faults:
             progress(f"left out: {fault}")
         with remembered(RupturesFinder()) as finder:
@@ -170,52 +120,41 @@ def trend(
                 replace(named, kernels=kernels_named(opened, of_kernels)),
                 order=order,
                 metrics=wanted,
-                at_most=MOST_READ if limit is None else limit or None,
-                of_each=LEAST_OF_EACH if limit is None else 1,
-                anew=anew,
+                at_most=MOST_READ if asked.limit is None else asked.limit or None,
+                of_each=LEAST_OF_EACH if asked.limit is None else 1,
+                anew=asked.recompute,
             )
             return trend_of(read, confirmations=known, all_names=all_names, finder=finder)
 
     again: list[Again] = []
-    if not confirm:
-        asked = {"--boards": boards > 1, "--place-tag": place_tag, "--wait": wait, "--priority": priority}
-        hint = "for profiles that were kept: fsjoule explain" if explain else "add --confirm --lg-env FILE"
-        refuse("only --confirm takes", {"--explain": explain, **asked}, hint=hint)
+    if not asked.confirm:
+        hint = "for profiles that were kept: fsjoule explain" if asked.explain else "add --confirm --lg-env FILE"
+        refuse("only --confirm takes", given_options(asked, _Confirming), hint=hint)
     else:
-        with open_index(index) as opened:
-            candidates = look(opened, by)
-        place = (place_tag, wait, priority)
-        again = _confirm(
-            candidates,
-            lg_env,
-            policy,
-            place=place,
-            tree=tree,
-            results=results,
-            kept=kept,
-            explain=explain,
-            boards=boards,
-        )
-    explained = [found_or_warned(each.explained) if explain else () for each in again]
-    with open_index(index) as opened:
+        with open_index(asked.index) as opened:
+            candidates = look(opened, asked.by)
+        again = _confirm(candidates, asked)
+    explained = [found_or_warned(each.explained) if asked.explain else () for each in again]
+    with open_index(asked.index) as opened:
         _keep(opened, again, explained)
-        found = look(opened, by)
-        other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if shown.has("page") else None
+        found = look(opened, asked.by)
+        other = look(opened, Order.KERNEL if asked.by is Order.TIME else Order.TIME) if shown.has("page") else None
     _say_what_is_known(found)
     from fsjoule.report.forge import forge_of
     from fsjoule.report.trend.view import TrendView
 
-    project = forge_of(forge) if forge and shown.has("page") else None
+    project = forge_of(asked.forge) if asked.forge and shown.has("page") else None
     if shown.prints_text and not found.series:
         progress("no valid measurement matches; see: fsjoule index series")
-    shown.show(TrendView(found, other, None if index == DEFAULT_LOCATION else index, everything or confirm, project))
-    if explain:
-        _explain(again, explained, told=shown.prints_text, wide=wide)
-    if svg is not None:
-        _write_charts(svg, found)
-    if limit is None and not of_kernels and named == Where(branches=named.branches):
+    location = None if asked.index == DEFAULT_LOCATION else asked.index
+    shown.show(TrendView(found, other, location, asked.everything or asked.confirm, project))
+    if asked.explain:
+        _explain(again, explained, told=shown.prints_text, wide=asked.wide)
+    if asked.svg is not None:
+        _write_charts(asked.svg, found)
+    if asked.limit is None and not of_kernels and named == Where(branches=named.branches):
         # A narrower or longer look reads other measurements of each series: the next night could not use its verdicts.
-        _keep_verdicts(index, *filter(None, (found, other)))
+        _keep_verdicts(asked.index, *filter(None, (found, other)))
 
 
 @app.command("accept")
@@ -268,32 +207,33 @@ def accept(
         out.print(f"{words.sentence(change, found)}, accepted", markup=False, highlight=False, soft_wrap=True)
 
 
-def _confirm(
-    candidates: Trend,
-    environment: Path | None,
-    policy: Path | None,
-    *,
-    place: tuple[str | None, str | None, float | None],
-    tree: Path | None,
-    results: Path,
-    kept: Path,
-    explain: bool,
-    boards: int,
-) -> list[Again]:
-    if environment is None:
+def _confirm(candidates: Trend, asked: TrendOptions) -> list[Again]:
+    if asked.lg_env is None:
         raise ConfigError("--confirm needs a board", hint="name its environment file: --lg-env env/virtual.yaml")
-    from fsjoule.lab import place_request, read_environment
+    from fsjoule.lab import read_environment
     from fsjoule.model.labels import counted
     from fsjoule.runs.confirm import Fresh, confirm_changes
     from fsjoule.statistics.policy import read_policy
 
-    board = read_environment(environment, place_request(*place))
-    fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), explain, boards)
+    fresh = Fresh(
+        environment=read_environment(asked.lg_env, asked.place_request()),
+        policy=read_policy(asked.policy),
+        results=asked.results,
+        confirmations=asked.confirmations,
+        tree=asked.tree,
+        command=tuple(sys.argv),
+        explained=asked.explain,
+        boards=asked.boards,
+    )
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured again: {reason}")
     count = sum(len(each.confirmations) for each in done)
-    progress(f"{counted(count, 'change')} measured again, kept in {kept}" if count else "nothing was measured again")
+    progress(
+        f"{counted(count, 'change')} measured again, kept in {asked.confirmations}"
+        if count
+        else "nothing was measured again"
+    )
     return done
 
 
