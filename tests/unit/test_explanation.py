@@ -18,8 +18,8 @@ from fsjoule.model import Symbols
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Where
 from fsjoule.report.explanation import words
-from fsjoule.report.explanation.document import to_folded
 from fsjoule.report.explanation.section import draw
+from fsjoule.report.explanation.text import to_folded
 from fsjoule.runs.explain import explain_gated
 from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome

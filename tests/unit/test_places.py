@@ -17,9 +17,9 @@ from fsjoule.errors import ConfigError, Part
 from fsjoule.model import Fault, LabFacts, PoolPlace, RunStatus
 from fsjoule.model.places import Lab, PlaceHealth
 from fsjoule.report.places import tables, words
-from fsjoule.report.places.document import to_document
 from fsjoule.report.places.openmetrics import to_openmetrics
 from fsjoule.report.places.page import render_page
+from fsjoule.report.places.tables import to_document
 from fsjoule.runs.places import place_run, runs_of, usage
 
 _COORDINATOR = "lab.example:20408"

@@ -18,9 +18,9 @@ from fsjoule.report.as_json import to_json
 from fsjoule.report.charts import throughput_chart, timed_charts
 from fsjoule.report.oneline import one_line
 from fsjoule.report.page import render_page
+from fsjoule.report.run import print_summary
 from fsjoule.report.summary import summarise
 from fsjoule.report.tables import fio_table, kernel_tables, timed_table
-from fsjoule.report.text import print_summary
 
 KERNELS = ("6.1", "v6.1.192-3-g0123456789ab", "6.12")
 

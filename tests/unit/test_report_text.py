@@ -15,8 +15,8 @@ from fsjoule.model.metrics import Metric
 from fsjoule.report.answer import RunAnswer, answer
 from fsjoule.report.facts import run_facts
 from fsjoule.report.oneline import plan_lines
+from fsjoule.report.run import print_summary
 from fsjoule.report.summary import Summary, summarise
-from fsjoule.report.text import print_summary
 from fsjoule.verdicts.filesystems import contests
 
 

@@ -17,7 +17,7 @@ from results_factory import make_run
 from services import FORGE, Service, imported
 from whole_runs import write_whole
 
-from fsjoule.report.service import trends
+from fsjoule.report.service import making
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 
@@ -166,7 +166,7 @@ def test_what_is_not_chosen_is_not_asked_for(service: Service) -> None:
 
 
 def test_a_list_has_pages_with_the_largest_losses_first(measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trends, "SERIES_A_PAGE", 5)
+    monkeypatch.setattr(making, "SERIES_A_PAGE", 5)
     service = Service(measured / "results" / "index.sqlite")
     seen: list[set[tuple[str, str]]] = []
     for page in (1, 2, 3):

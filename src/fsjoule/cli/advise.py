@@ -119,7 +119,7 @@ def advise(asked: AdviseOptions) -> None:
         evidence = answered(about)
     advice = advised(evidence, name, usage, weights=weights)
     if asked.json_output:
-        from fsjoule.report.advice.document import to_document
+        from fsjoule.report.advice.tables import to_document
 
         print_json(to_document(advice))
     else:

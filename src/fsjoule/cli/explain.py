@@ -151,7 +151,7 @@ def tell_after(found: tuple[Explanation, ...], *, everything: bool, wide: bool) 
 
 def _show(found: tuple[Explanation, ...], folder: Path, asked: ExplainOptions) -> None:
     if asked.json_output:
-        from fsjoule.report.explanation.document import to_document
+        from fsjoule.report.explanation.text import to_document
 
         print_json(to_document(found, folder))
         return
@@ -164,8 +164,8 @@ def _show(found: tuple[Explanation, ...], folder: Path, asked: ExplainOptions) -
 
 def _write_files(found: tuple[Explanation, ...], svg: Path | None, folded: Path | None) -> None:
     """Write a file for each series: times of different series have nothing to do with each other."""
-    from fsjoule.report.explanation.document import to_folded
     from fsjoule.report.explanation.section import draw
+    from fsjoule.report.explanation.text import to_folded
 
     for file, drawn in ((svg, draw), (folded, to_folded)):
         for each in found if file is not None else ():

@@ -124,9 +124,8 @@ def status(
     """
     import time
 
-    from fsjoule.report.places.document import to_document
     from fsjoule.report.places.openmetrics import to_openmetrics
-    from fsjoule.report.places.tables import show
+    from fsjoule.report.places.tables import show, to_document
     from fsjoule.runs.options import DEFAULT_RESULTS
     from fsjoule.runs.places import look
 

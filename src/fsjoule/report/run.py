@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, ConsoleRenderable
+from rich.text import Text
+
+from fsjoule.model import RunStatus
+from fsjoule.report.answer import RULE, RunAnswer, answer_table
+from fsjoule.report.facts import kernels_text
+from fsjoule.report.numbers import samples_text, seconds_text, share_text
+from fsjoule.report.summary import Summary
+from fsjoule.report.tables import (
+    FOOTNOTE,
+    fio_footnote,
+    fio_table,
+    kernel_tables,
+    projected_footnote,
+    projected_table,
+    published_table,
+    time_table,
+    timed_table,
+)
+from fsjoule.report.terminal import TONES, footnote, named_lines, room_of, table_lines
+from fsjoule.report.words import ALTERED
+
+if TYPE_CHECKING:
+    from fsjoule.report.publications import SuitePage
+
+from typing import TYPE_CHECKING, Final
 
 from fsjoule.errors import ResultError, not_written
 from fsjoule.host.files import write_file
 from fsjoule.model import Trace
 from fsjoule.report.answer import answer
-from fsjoule.report.summary import Summary, summarise
-from fsjoule.report.text import print_summary
+from fsjoule.report.summary import summarise
 from fsjoule.store.folder import GATE_FILE, PAGE
 from fsjoule.store.gate import gate_of
 from fsjoule.store.reader import LoadedRun, load_run
@@ -76,3 +101,147 @@ def show_run(loaded: LoadedRun, console: Console, *, wide: bool = False) -> None
 
 def summary_of(loaded: LoadedRun) -> Summary:
     return summarise(loaded.run, loaded.measurements, loaded.damaged, loaded.altered())
+
+
+def print_summary(
+    console: Console,
+    summary: Summary,
+    answer: RunAnswer | None = None,
+    *,
+    folder: Path | None = None,
+    page: Path | None = None,
+    wide: bool = False,
+) -> None:
+    """Print the answer, the tables of a run, what was left out and why, the paths of folder and page, and the answer.
+
+    `wide` shows all columns, and what is about the run: the kernel's path without the card, published figures, times.
+    """
+    for renderable in _renderables(summary, answer, room_of(console, wide=wide)):
+        console.print(renderable, crop=False)
+    for name, path in (("run folder", folder), ("report", page)):
+        if path is not None:
+            # Paths are for copying: neither wrapped nor coloured.
+            console.print(f"{name:<11} {path}", soft_wrap=True, markup=False, highlight=False)
+    if answer is not None and answer.lines:
+        console.print(_headline_of(answer, summary))  # the tables may have scrolled the first one away
+
+
+def _renderables(summary: Summary, answer: RunAnswer | None, room: int | None) -> Iterator[ConsoleRenderable]:
+    if answer is not None:
+        yield from _answer(answer, summary, room)
+    yield _headline(summary)
+    if summary.suite is not None:
+        # Its charts take longer to import than most runs to show.
+        from fsjoule.report.publications import suite_page  # noqa: PLC0415
+
+        if (suite := suite_page(summary)) is not None:
+            yield from _suite(suite, room)
+    if summary.fio:
+        yield from table_lines(fio_table(summary), room)
+        yield footnote(fio_footnote(summary))
+    if summary.timed:
+        yield from table_lines(timed_table(summary), room)
+    if kernels := kernel_tables(summary):
+        for table in kernels:
+            yield from table_lines(table, room)
+        yield footnote(FOOTNOTE)
+    if room is None:
+        yield from _about(summary)
+    yield from _left_out(summary)
+
+
+def _answer(answer: RunAnswer, summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
+    if answer.headline:
+        yield _headline_of(answer, summary)
+    if answer.lines:
+        yield from table_lines(answer_table(answer, simulated=summary.simulated), room)
+        yield footnote(RULE)
+
+
+def _headline_of(answer: RunAnswer, summary: Summary) -> Text:
+    text = Text(f"\n{answer.headline}", style="bold green")
+    if summary.simulated:
+        text.append("  simulated", style="bold yellow")
+    return text
+
+
+def _about(summary: Summary) -> Iterator[ConsoleRenderable]:
+    """What is about the run, and not the answer."""
+    projected = projected_table(summary)
+    if projected is not None:
+        yield from table_lines(projected, None)
+        yield footnote(projected_footnote(summary))
+    published = published_table(summary)
+    if published is not None and summary.suite is None:
+        yield from table_lines(published, None)
+        yield footnote(f"published: {'; '.join(summary.sources)}. Ratio: measured over published.")
+    if not summary.phases:
+        return
+    yield from table_lines(time_table(summary), None)
+    if summary.board_on_s:
+        on, share = seconds_text(summary.board_on_s), share_text(summary.utilisation)
+        yield footnote(f"board utilisation: board on for {on}, measuring for {share} of it")
+
+
+def _suite(suite: SuitePage, room: int | None) -> Iterator[ConsoleRenderable]:
+    yield Text(f"\n{suite.source}", style="italic")
+    for remark in suite.remarks:
+        yield footnote(remark)
+    for section in suite.sections:
+        for table in section.tables:
+            yield from table_lines(table, room)
+        for note in section.notes if section.tables else ():
+            yield footnote(note)
+    if suite.statements:
+        lines = [
+            (Text(line.holds.value, TONES[line.tone]), "\n".join((line.text, *line.details)))
+            for line in suite.statements
+        ]
+        yield named_lines(f"Statements: {suite.tally}", lines)
+        from fsjoule.report.publications import NOTE  # noqa: PLC0415 - as above
+
+        yield footnote(NOTE)
+    if suite.doubts:
+        yield named_lines("Published cells that do not follow from others", list(suite.doubts))
+
+
+def _headline(summary: Summary) -> Text:
+    run = summary.run
+    board = run.board.name if run.board else "board"
+    text = Text(f"\n{run.plan.suite} on {board}, {kernels_text(run)}", style="bold")
+    if summary.simulated:
+        text.append("  simulated", style="bold yellow")
+    valid = summary.measured - len(summary.invalid)
+    text.append(f"\n{summary.measured} of {len(run.plan.entries)} measurements taken, {valid} valid", style="not bold")
+    if summary.damaged:
+        text.append(f", {len(summary.damaged)} damaged and left out", style="red")
+    if summary.samples.expected:
+        text.append(f"; {samples_text(summary.samples)}", style="not bold")
+    if run.labs:
+        place, meters = ("places", "meters") if run.places else ("place", "meter")
+        meter = f"; {meters} {run.meter_names}" if run.meters else ""
+        mixed = "; figures are means over all places" if len(run.places) > 1 and run.meter is None else ""
+        text.append(f"\n{place} {run.place_names}, exporter {run.exporter_names}{meter}{mixed}", style="not bold")
+    if run.job is not None:
+        pulled = "; pulled from its log, without traces" if run.job.pulled else ""
+        text.append(f"\nLAVA {run.job.text}{pulled}", style="not bold")
+    if run.status is RunStatus.ABORTED:
+        text.append(f"\naborted: {run.abort_reason or 'no reason was recorded'}", style="bold red")
+    if run.resumed_utc:
+        text.append(f"\nresumed: {', '.join(run.resumed_utc)}", style="not bold")
+    if run.ended_early:
+        text.append(f"\nended early: {run.ended_early}", style="not bold")
+    return text
+
+
+def _left_out(summary: Summary) -> Iterator[ConsoleRenderable]:
+    lines = [(f"{m.number:02d} {m.slug}", "; ".join(m.invalid_reasons)) for m in summary.invalid]
+    if lines:
+        yield named_lines(f"{len(lines)} invalid, not in any mean", lines, "red")
+    if summary.damaged:
+        yield named_lines(f"{len(summary.damaged)} damaged, left out", list(summary.damaged.items()), "red")
+    if summary.altered:
+        yield named_lines(ALTERED, list(summary.altered.items()), "red")
+    if summary.remarks:
+        numbers = [(", ".join(map(str, remark.numbers)), remark.text) for remark in summary.remarks]
+        yield named_lines("Remarks", numbers, "yellow")

@@ -16,8 +16,7 @@ from rich.text import Text
 from fsjoule.report.bisection import words
 from fsjoule.report.bisection.tables import boot_table, commit_table, first_bad
 from fsjoule.report.explanation import words as reasons
-from fsjoule.report.explanation.document import explained
-from fsjoule.report.explanation.text import function_table, print_explanation
+from fsjoule.report.explanation.text import explained, function_table, print_explanation
 from fsjoule.report.markdown import folded, named_list, plain
 from fsjoule.report.markdown import table_lines as markdown_table
 from fsjoule.report.renderers import CaseState, VerdictCase, VerdictView

@@ -1,14 +1,18 @@
-"""An explanation as tables, and in the terminal, the answer first."""
+"""An explanation as tables, in the terminal (the answer first), as a JSON document, and as folded stacks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console, ConsoleRenderable
 from rich.text import Text
 
 from fsjoule.report.explanation import words
+from fsjoule.report.explanation.words import headline, module_text
 from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
 from fsjoule.verdicts.explanation.changes import Explanation, FunctionChange, TimeChange
@@ -97,3 +101,51 @@ def _cells(change: TimeChange, explanation: Explanation) -> tuple[Cell, ...]:
         *((Cell(words.ns_text(words.CERTAIN * change.error_ns)),) if explanation.period_ns else ()),
         Cell(words.share_of_change(change.difference_ns, explanation.change_ns)),
     )
+
+
+EXPLAIN_SCHEMA: Final = "fsjoule.explain/1"
+
+
+def to_document(explanations: Sequence[Explanation], folder: Path) -> dict[str, object]:
+    """All that was found. Shares are fractions; what is not known is null."""
+    return {
+        "schema": EXPLAIN_SCHEMA,
+        "run": str(folder),
+        "explanations": [explained(each) for each in explanations],
+    }
+
+
+def explained(explanation: Explanation) -> dict[str, object]:
+    """One of them, as a part of a document."""
+    return {
+        "headline": headline(explanation),
+        "series": explanation.series,
+        "unit": explanation.unit,
+        "simulated": explanation.simulated,
+        "sampling_period_ns": explanation.period_ns or None,
+        "baseline": asdict(explanation.baseline),
+        "candidate": asdict(explanation.candidate),
+        "change_ns": explanation.change_ns,
+        "explained_by_ten": explanation.explained(),
+        "functions": [_change(each) for each in explanation.functions],
+        "modules": [_change(each) for each in explanation.modules],
+        "subsystems": [_change(each) for each in explanation.subsystems],
+    }
+
+
+def _change(change: TimeChange) -> dict[str, object]:
+    return {**asdict(change), "difference_ns": change.difference_ns}
+
+
+# They part the fields and the frames of a line.
+_SEPARATORS: Final = re.compile(r"[\s;]+")
+
+
+def to_folded(explanation: Explanation) -> str:
+    """A line for each function, in ns per unit: folder of the source, module, function. Callers are not known."""
+    lines: list[str] = []
+    for each in explanation.functions:
+        frames = (each.subsystem, module_text(each.module), each.name)
+        stack = ";".join(_SEPARATORS.sub("_", frame) for frame in frames)
+        lines.append(f"{stack} {each.baseline_ns:.0f} {each.candidate_ns:.0f}\n")
+    return "".join(lines)

@@ -1,9 +1,10 @@
-"""A lab's tables, once for terminal and page, and the lab in the terminal."""
+"""A lab's tables, once for terminal and page, and the lab in the terminal and as a JSON document."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -117,3 +118,15 @@ def show(lab: Lab, console: Console, *, wide: bool) -> None:
             print_table(console, table, wide=wide)
     for folder, why in lab.damaged.items():
         console.print(footnote(f"{folder}: {why}"))
+
+
+SCHEMA: Final = "fsjoule.lab/1"
+
+
+def to_document(lab: Lab) -> dict[str, Any]:
+    """The fields of `model.places.Lab`, and how each window was used, and its efficiency."""
+    document: dict[str, Any] = {"schema": SCHEMA, **dataclasses.asdict(lab)}
+    for place, shown in zip(lab.places, document["places"], strict=True):
+        for usage, window in zip(place.usage, shown["usage"], strict=True):
+            window |= {"used": usage.used, "efficiency": usage.efficiency}
+    return document

@@ -1,7 +1,9 @@
-"""The service as an ASGI application, and what it counts of itself for /metrics."""
+"""The service as an ASGI application, its answers over HTTP, and what it counts of itself for /metrics."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import re
 import time
@@ -20,7 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fsjoule.errors import ConfigError, FsjouleError
-from fsjoule.report.service import answers
+from fsjoule.host.plaintext import plain
 from fsjoule.report.service.asked import (
     LONGEST_NAME,
     NAME,
@@ -32,11 +34,12 @@ from fsjoule.report.service.asked import (
     AskedStart,
     AskedTrend,
 )
-from fsjoule.report.service.jobs import BugError, MissingError, UnmadeError, for_readers
-from fsjoule.report.service.pages import Pages
+from fsjoule.report.service.jobs import BugError, Format, MissingError, UnmadeError, for_readers
+from fsjoule.report.service.pages import Page, Pages
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.service.workers import Workers
-from fsjoule.report.site import STATIC, assets
+from fsjoule.report.site import STATIC, Asset, Site, assets
+from fsjoule.report.template import render
 
 _log: Final = logging.getLogger(__name__)
 _PORT: Final = re.compile(r":[0-9]*$")
@@ -129,9 +132,9 @@ def _run(pages: Pages) -> Callable[..., Awaitable[Response]]:
 
 
 async def _shown(pages: Pages, request: Request, asked: AskedPage, run_id: str = "") -> Response:
-    wanted = answers.wanted_format(request)
-    page = await pages.page(asked, wanted, run_id=run_id, known=lambda tag: answers.is_known(request, tag))
-    return answers.page_answer(request, page, wanted)
+    wanted = wanted_format(request)
+    page = await pages.page(asked, wanted, run_id=run_id, known=lambda tag: is_known(request, tag))
+    return page_answer(request, page, wanted)
 
 
 def _add(app: FastAPI, page: _Told, answer: Callable[..., Any]) -> None:
@@ -174,7 +177,7 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
     async def static(request: Request, name: str) -> Response:
         if name not in by_name:
             raise MissingError("there is no such file", hint="reload the page: this fsjoule has others")
-        return answers.asset_answer(request, by_name[name])
+        return asset_answer(request, by_name[name])
 
     async def search(request: Request) -> Response:
         text = request.query_params.get("q", "").strip()
@@ -184,7 +187,7 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
 
     async def health(request: Request) -> Response:
         state = await pages.state()
-        return answers.text_answer(request, f"ok {state}\n", "text/plain; charset=utf-8")
+        return text_answer(request, f"ok {state}\n", "text/plain; charset=utf-8")
 
     async def metrics(request: Request) -> Response:
         try:
@@ -195,7 +198,7 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
         text = counters.text(
             up=up, pages=pages.counts, workers=workers.counts if workers else {}, kept_bytes=pages.size_bytes
         )
-        return answers.text_answer(request, text, "text/plain; version=0.0.4; charset=utf-8")
+        return text_answer(request, text, "text/plain; version=0.0.4; charset=utf-8")
 
     for path, answer in (
         (f"/{STATIC}/{{name}}", static),
@@ -220,25 +223,25 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         elif not isinstance(error, ConfigError | UnmadeError):
             faults.tell(str(error))
             error = for_readers(error, of_lab=request.url.path.startswith(_PAGES[AskedPlaces].paths[0]))
-        return answers.error_answer(request, error, site)
+        return error_answer(request, error, site)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         told = [f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors()]
         wrong = ConfigError("; ".join(told), hint=f"what may be asked for: {settings.root}/openapi.json")
-        return answers.error_answer(request, wrong, site)
+        return error_answer(request, wrong, site)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if error.status_code == answers.NOT_FOUND:
+        if error.status_code == NOT_FOUND:
             wrong = MissingError(f"there is no {request.url.path!r} here", hint="all pages begin at the start page")
         else:
             wrong = ConfigError(f"{request.method}: {error.detail}", hint="this service only shows pages: GET and HEAD")
-        return answers.error_answer(request, wrong, site, status=error.status_code)
+        return error_answer(request, wrong, site, status=error.status_code)
 
     async def unexpected(request: Request, error: Exception) -> Response:
         del error  # `_Outer` tells of it
-        return answers.error_answer(request, BugError(""), site)
+        return error_answer(request, BugError(""), site)
 
     app.add_exception_handler(FsjouleError, known)
     app.add_exception_handler(Exception, unexpected)
@@ -272,7 +275,7 @@ class _Outer:
         self._counters = counters
         self._hosts = hosts
         self._site = settings.site()
-        self._headers = [(name.lower().encode(), text.encode()) for name, text in answers.SECURITY.items()]
+        self._headers = [(name.lower().encode(), text.encode()) for name, text in SECURITY.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -296,7 +299,7 @@ class _Outer:
         if not self._hosts & {"*", host.lower()}:
             what = f"this service is not called {host[:LONGEST_NAME]!r}"
             hint = "whoever runs it may add a name by which a proxy calls it: fsjoule serve --name HOST"
-            refused = answers.error_answer(request, ConfigError(what, hint=hint), self._site)
+            refused = error_answer(request, ConfigError(what, hint=hint), self._site)
             await refused(scope, receive, sent)
             return
         try:
@@ -356,3 +359,134 @@ class Counters:
 
 def _head(name: str, kind: str, told: str) -> tuple[str, str]:
     return f"# HELP fsjoule_serve_{name} {told}", f"# TYPE fsjoule_serve_{name} {kind}"
+
+
+ERROR_SCHEMA: Final = "fsjoule.error/1"
+NOT_FOUND, UNAVAILABLE, BUG, INPUT, NOT_MODIFIED = 404, 503, 500, 400, 304
+_RETRY_S: Final = 5
+_MEDIA_TYPES: Final = {Format.HTML: "text/html; charset=utf-8", Format.JSON: "application/json"}
+_JSON_ENDING: Final = ".json"
+_YEAR_S: Final = 365 * 86400
+# Styles of single elements are those of charts and bars, made here; scripts and style sheets come from files only.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURITY: Final = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_VARY: Final = {"Vary": "Accept, Accept-Encoding"}
+_TITLES: Final = {
+    INPUT: "This request is not valid",
+    NOT_FOUND: "There is no such page",
+    405: "Nothing is written here",
+    UNAVAILABLE: "This page cannot be made now",
+    BUG: "This is a bug in fsjoule",
+}
+
+
+def wanted_format(request: Request) -> Format:
+    """JSON for an address that ends so, or for a reader who prefers it to HTML."""
+    if request.url.path.endswith(_JSON_ENDING):
+        return Format.JSON
+    accepted = _weights(request.headers.get("accept", ""))
+    html, document = (accepted.get(kind, 0.0) for kind in ("text/html", "application/json"))
+    return Format.JSON if document > html else Format.HTML
+
+
+def is_known(request: Request, tag: str) -> bool:
+    """Whether the reader has the page with this entity tag."""
+    told = request.headers.get("if-none-match", "")
+    tags = [each.strip().removeprefix("W/").strip('"') for each in told.split(",")]
+    return told.strip() == "*" or tag in tags
+
+
+def page_answer(request: Request, page: Page, wanted: Format) -> Response:
+    """A page, or that the reader has it."""
+    headers = {"ETag": f'W/"{page.tag}"', "Cache-Control": "no-cache", **_VARY}
+    if page.made is None:
+        return Response(status_code=NOT_MODIFIED, headers=headers)
+    packed, content = _takes_gzip(request), page.made.packed
+    if packed:
+        headers["Content-Encoding"] = "gzip"
+    elif request.method == "HEAD":
+        headers["Content-Length"] = str(page.made.size_bytes)
+    else:
+        content = gzip.decompress(content)
+    return _response(request, content, 200, _MEDIA_TYPES[wanted], headers)
+
+
+def asset_answer(request: Request, asset: Asset) -> Response:
+    headers = {"Cache-Control": f"public, max-age={_YEAR_S}, immutable", "Vary": "Accept-Encoding"}
+    content = asset.content
+    if _takes_gzip(request):
+        content = asset.packed
+        headers["Content-Encoding"] = "gzip"
+    return _response(request, content, 200, asset.media_type, headers)
+
+
+def error_answer(request: Request, error: FsjouleError, site: Site, *, status: int | None = None) -> Response:
+    """What went wrong, for whom it concerns: HTML or JSON."""
+    code = status or _status(error)
+    wanted = wanted_format(request)
+    hint = "" if isinstance(error, BugError) else error.hint or ""
+    if wanted is Format.JSON:
+        document = {"schema": ERROR_SCHEMA, "status": code, "what": error.what, "hint": hint or None}
+        text = json.dumps(document) + "\n"
+    else:
+        title = _TITLES.get(code, "This did not work")
+        page = render(
+            "error.html.j2",
+            site=site,
+            version=version("fsjoule"),
+            simulated=False,
+            title=title,
+            what=error.what,
+            hint=hint,
+        )
+        text = plain(page)
+    headers = {"Cache-Control": "no-store", **_VARY}
+    if code == UNAVAILABLE:
+        headers["Retry-After"] = str(_RETRY_S)
+    return _response(request, text.encode(), code, _MEDIA_TYPES[wanted], headers)
+
+
+def text_answer(request: Request, text: str, media_type: str, status: int = 200) -> Response:
+    return _response(request, text.encode(), status, media_type, {"Cache-Control": "no-store"})
+
+
+def _response(request: Request, content: bytes, status: int, media_type: str, headers: Mapping[str, str]) -> Response:
+    told = {"Content-Type": media_type, "Content-Length": str(len(content)), **headers}
+    # The answer to HEAD is the same without a body.
+    return Response(b"" if request.method == "HEAD" else content, status, told)
+
+
+def _status(error: FsjouleError) -> int:
+    if isinstance(error, MissingError):
+        return NOT_FOUND
+    if isinstance(error, BugError):
+        return BUG
+    return INPUT if isinstance(error, ConfigError) else UNAVAILABLE
+
+
+def _takes_gzip(request: Request) -> bool:
+    accepted = _weights(request.headers.get("accept-encoding", ""))
+    return accepted.get("gzip", accepted.get("*", 0.0)) > 0
+
+
+def _weights(text: str) -> dict[str, float]:
+    """The weights of an Accept header's entries; what cannot be read counts nothing."""
+    found: dict[str, float] = {}
+    for entry in text.split(","):
+        name, *parameters = (part.strip().lower() for part in entry.split(";"))
+        weight = next((each[2:] for each in parameters if each.startswith("q=")), "1")
+        try:
+            found[name] = float(weight)
+        except ValueError:
+            found[name] = 0.0
+    return found
