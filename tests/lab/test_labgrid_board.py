@@ -221,7 +221,7 @@ def test_a_writer_that_stands_still_is_named_and_ended_within_seconds(
     took_s = time.monotonic() - stopped[0]
     stops.join()
     assert took_s < 60, "it may write for 900 s"
-    assert PlaceFaults(environment["LG_COORDINATOR"], "virtual") == ()
+    assert PlaceFaults(environment["LG_COORDINATOR"], "virtual").faults() == ()
     assert _card_position() == "dut"
     board.prepare(_KERNEL, "ext4")
 
