@@ -451,7 +451,7 @@ def _begun(
     if not profile.guest_time:
         resumed.check_boards(request.boards)
     if not request.pooled:  # else the boards are alike, in whichever lab
-        resumed.check_lab(lab_facts, say)
+        resumed.check_lab(lab_facts, say, emulated=profile.guest_time and emulator is not None)
     say(f"{len(resumed.kept)} of {progress.expected} measurements are already there")
     if plan.again:
         say(
