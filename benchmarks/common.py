@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 
 import numpy as np
 
+from fsjoule.host.messages import lines_to
 from fsjoule.virtual.lab import programs
 
 _RECORD: Final = np.dtype([("time_ns", "<i8"), ("volts", "<f8"), ("amperes", "<f8")])
@@ -24,7 +25,8 @@ def meter_stream(seconds: int, *, rate_hz: int = 1000, seed: int = 1) -> Generat
 
     Nothing of it is held in memory.
     """
-    program = programs.simulator(lambda text: print(text, file=sys.stderr))
+    with lines_to(lambda text: print(text, file=sys.stderr)):
+        program = programs.simulator()
     arguments = [program, "--replay", "/dev/stdin", "--rate-hz", str(rate_hz), "--chip-noise-uv", "10"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as meter:  # noqa: S603 - our own
         assert meter.stdin is not None

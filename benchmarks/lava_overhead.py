@@ -23,6 +23,7 @@ from common import show
 
 from fsjoule import images
 from fsjoule.host import process
+from fsjoule.host.messages import lines_to
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment
 from fsjoule.virtual.lab import lab
@@ -111,7 +112,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fsjoule-lava-overhead-") as folder:
         os.environ["FSJOULE_STATE_DIR"] = f"{folder}/state"
         with dispatcher() as lava:
-            handle = lab.up(arguments.board, owner_pid=os.getpid(), board=arguments.board, progress=_say)
+            handle = lab.up(arguments.board, owner_pid=os.getpid(), board=arguments.board)
             try:
                 own = {"FSJOULE_STATE_DIR": f"{folder}/state"}
                 place = LavaPlace(arguments.board, Path(folder), handle.environment | own)
@@ -141,7 +142,7 @@ def _measured(place: LavaPlace, lava: Dispatcher, arguments: argparse.Namespace)
     suite = ["--suite", arguments.suite, "--fs", arguments.fs, "--repeat", "1", "--seed", "5"]
     chosen = ["-k", arguments.select] if arguments.select else []
     # Neither is to build the card that the other then finds.
-    images.build_card(_KERNEL, "ext4", progress=_say, recipe=read_environment(Path(place.lg_env)).profile.recipe)
+    images.build_card(_KERNEL, "ext4", recipe=read_environment(Path(place.lg_env)).profile.recipe)
     device, job = place.device(), place.fsjoule("job", *suite, "--lg-env", place.lg_env, "--", *chosen)
     took: dict[str, list[Turn]] = {"bench": [], "job": []}
     for number in range(1, arguments.rounds + 1):
@@ -155,4 +156,5 @@ def _measured(place: LavaPlace, lava: Dispatcher, arguments: argparse.Namespace)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with lines_to(_say):
+        sys.exit(main())

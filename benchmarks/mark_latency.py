@@ -18,6 +18,7 @@ from common import show
 from fsjoule import images, lab
 from fsjoule.bench.square_load import Latency, square_load
 from fsjoule.host.clock import HostClock
+from fsjoule.host.messages import lines_to, silent
 from fsjoule.host.paths import project_dir
 from fsjoule.lab.meterdriver import MarksOfBoard
 from fsjoule.model import MarkLine
@@ -38,10 +39,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="square loads per line, of 20 pulses each")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     arguments = parser.parse_args()
-    with environment_target(project_dir() / "env" / _ENVIRONMENT, _say, kernel=_KERNEL) as (target, profile):
-        card = images.build_card(_KERNEL, SCRATCH_ROOT, progress=_say, recipe=profile.recipe)
+    with environment_target(project_dir() / "env" / _ENVIRONMENT, kernel=_KERNEL) as (target, profile):
+        card = images.build_card(_KERNEL, SCRATCH_ROOT, recipe=profile.recipe)
         wanted = (card.facts.kernel_choice, SCRATCH_ROOT)
-        board = lab.LabgridBoard(target, {wanted: card}, _say)
+        board = lab.LabgridBoard(target, {wanted: card})
         lines = {"gpio": profile.mark_line, "uart": MarkLine(_UART)}
         found: dict[str, list[Latency]] = {f"{name}_{edge}": [] for name in lines for edge in ("start", "stop")}
         with redirect_stdout(sys.stderr):  # labgrid prints the output of its tools
@@ -51,7 +52,8 @@ def main() -> int:
                 for number in range(1, arguments.rounds + 1):
                     for name, line in lines.items():
                         meter = MarksOfBoard(lab.meter(target), line)
-                        seen, _ = square_load(shell, meter, HostClock(), line, lambda _: None)
+                        with silent():
+                            seen, _ = square_load(shell, meter, HostClock(), line)
                         found[f"{name}_start"].append(seen.start)
                         found[f"{name}_stop"].append(seen.stop)
                     _say(f"round {number}, load {os.getloadavg()[0]:.0f}")
@@ -69,4 +71,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with lines_to(_say):
+        sys.exit(main())

@@ -25,6 +25,7 @@ from typing import Any, Final
 from labgrid import Environment
 from labgrid.util.ssh import sshmanager
 
+from fsjoule.host.messages import lines_to
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import MeterDriver, acquired_place, meter
 from fsjoule.meter.protocol.frames import Frame, InfoFrame, SamplesFrame
@@ -109,10 +110,10 @@ def metered_lab(program: Path | None) -> Generator[MeterDriver]:
     """The meter's driver in a virtual lab of its own."""
     with tempfile.TemporaryDirectory(prefix="fsjoule-soak-") as state:
         os.environ["FSJOULE_STATE_DIR"] = state
-        handle = lab.up("soak", owner_pid=os.getpid(), meter_program=program, progress=_say)
+        handle = lab.up("soak", owner_pid=os.getpid(), meter_program=program)
         os.environ.update(handle.environment)
         try:
-            with acquired_place(handle.place, say=_say):
+            with acquired_place(handle.place):
                 environment_class: Any = Environment
                 labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
                 yield meter(labgrid.get_target())
@@ -183,4 +184,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with lines_to(_say):
+        sys.exit(main())

@@ -26,6 +26,7 @@ from fsjoule.bench.phases import Phases
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, checked
 from fsjoule.filesystems import filesystem
 from fsjoule.host.clock import HostClock
+from fsjoule.host.messages import lines_to
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import LabgridBoard, board_meter, read_environment
 from fsjoule.ports import Shell
@@ -158,15 +159,15 @@ def main() -> int:
     arguments = parser.parse_args()
     environment = project_dir() / "env" / "virtual.yaml"
     profile = read_environment(environment).profile
-    card = images.build_card(_KERNEL, _ROOT, progress=_say, recipe=profile.recipe)
+    card = images.build_card(_KERNEL, _ROOT, recipe=profile.recipe)
     result: dict[str, Any] = {}
     failures = 0
-    with environment_target(environment, _say, kernel=_KERNEL) as (target, _):
-        board = LabgridBoard(target, {(_KERNEL, _ROOT): card}, _say)
+    with environment_target(environment, kernel=_KERNEL) as (target, _):
+        board = LabgridBoard(target, {(_KERNEL, _ROOT): card})
         try:
             board.prepare(_KERNEL, _ROOT)
             shell = board.boot(1)
-            measurer = Measurer(shell, board_meter(target), HostClock(), profile, 1, Phases(HostClock()), _say)
+            measurer = Measurer(shell, board_meter(target), HostClock(), profile, 1, Phases(HostClock()))
             programs: Mapping[str, bytes] = {_AGAIN: _AGAIN_TEXT.encode(), _CHURN: _CHURN_TEXT.encode()}
             measurer.turn_to("card", programs)
             measurer.load_modules(*filesystem("ext4").modules, *filesystem("nilfs2").modules, "dm-flakey")
@@ -194,4 +195,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with lines_to(_say):
+        sys.exit(main())

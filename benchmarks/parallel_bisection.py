@@ -22,6 +22,7 @@ from common import show
 from guest_time import options, quick_ext4, say, turn_s
 
 from fsjoule.host import interrupts
+from fsjoule.host.messages import lines_to
 from fsjoule.kernels import take_kernels
 from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
@@ -83,7 +84,7 @@ def _build_folder(kernel: KernelFiles, folder: Path) -> Path:
 def _bisect(boards: int, commits: Sequence[str], first_bad: str, folder: Path) -> None:
     choice, environment = quick_ext4(folder / "results", "6.1")
     metrics, select, command = (Metric.THROUGHPUT,), "randread-16k", tuple(sys.argv)
-    taken = take_kernels((_GOOD, _BAD), progress=say)
+    taken = take_kernels((_GOOD, _BAD))
     builds = _Debian(first_bad, folder, *(_build_folder(each.files, folder / each.facts.label) for each in taken))
     with bisection_log(folder / "log") as log, ExitStack() as closing:
         closing.enter_context(interrupts.handled())
@@ -91,11 +92,11 @@ def _bisect(boards: int, commits: Sequence[str], first_bad: str, folder: Path) -
         log.add(CommitLine(tuple(commits), subjects=("",) * len(commits)))
         if boards > 1:
             assigned = PoolAssignment(choice, environment, metrics, select, folder / "ahead", command)
-            boots = closing.enter_context(Pool(assigned, boards, choice.results, say))
+            boots = closing.enter_context(Pool(assigned, boards, choice.results))
         else:
-            alone = BoardBoots(choice, environment, metrics, select, folder / "cards", say, command)
+            alone = BoardBoots(choice, environment, metrics, select, folder / "cards", command)
             boots = closing.enter_context(alone)
-        BisectionSearch(log, builds, boots, environment.profile.name, builds, say, ahead=boards - 1).run()
+        BisectionSearch(log, builds, boots, environment.profile.name, builds, ahead=boards - 1).run()
 
 
 def _asked(commits: Sequence[str]) -> Asked:
@@ -160,4 +161,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with lines_to(say):
+        sys.exit(main())

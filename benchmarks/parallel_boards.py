@@ -16,6 +16,7 @@ from pathlib import Path
 from common import show
 from guest_time import options, quick_ext4, say, turn_s
 
+from fsjoule.host.messages import lines_to
 from fsjoule.runs.pairs import BootPair, measure_pairs
 from fsjoule.store.reader import LoadedRun, load_run
 
@@ -29,7 +30,7 @@ def _never(_pair: BootPair) -> str | None:
 
 def _measure(boards: int, pairs: int, results: Path) -> None:
     choice, environment = quick_ext4(results, ("6.1", "6.1"), repeat=pairs, boards=boards)
-    measure_pairs(choice, environment, enough=_never, say=say, command=tuple(sys.argv))
+    measure_pairs(choice, environment, enough=_never, command=tuple(sys.argv))
 
 
 def _turn(boards: int, pairs: int, results: Path) -> tuple[float, LoadedRun]:
@@ -65,4 +66,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with lines_to(say):
+        sys.exit(main())

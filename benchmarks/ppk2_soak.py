@@ -42,7 +42,7 @@ class _After:
         time.sleep(max(0.0, min(timeout_s, self._end_s - time.monotonic())))
         return time.monotonic() >= self._end_s
 
-    def say(self, reading: LiveReading) -> None:
+    def show(self, reading: LiveReading) -> None:
         if time.monotonic() >= self._report_s:
             self._report_s += _REPORT_S
             self.memory_mib.append(_memory_mib())
@@ -74,7 +74,7 @@ def main() -> None:
             with busy(arguments.busy), ppk2.meter(f"{link},volts={_VOLTS:g}") as meter:
                 begin, cpu = time.monotonic(), time.process_time()
                 after = _After(arguments.minutes * 60)
-                done = record_instrument(meter, [Path(folder) / "trace.parquet"], Recording, after, say=after.say)
+                done = record_instrument(meter, [Path(folder) / "trace.parquet"], Recording, after, show=after.show)
                 took_s, cpu_s = time.monotonic() - begin, time.process_time() - cpu
                 size_mib = done.files[0].stat().st_size / (1 << 20)
         finally:

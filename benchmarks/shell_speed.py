@@ -17,6 +17,7 @@ import numpy as np
 from common import show
 
 from fsjoule import images
+from fsjoule.host.messages import lines_to
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import BoardStrategy, LabgridShell, SshShell, read_environment
 from fsjoule.lab.shell import BoardShell
@@ -74,8 +75,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     arguments = parser.parse_args()
     environment = project_dir() / "env" / _ENVIRONMENT
-    card = images.build_card(_KERNEL, _ROOT, progress=_say, recipe=read_environment(environment).profile.recipe)
-    with environment_target(environment, _say, kernel=_KERNEL) as (target, _):
+    card = images.build_card(_KERNEL, _ROOT, recipe=read_environment(environment).profile.recipe)
+    with environment_target(environment, kernel=_KERNEL) as (target, _):
         strategy: Any = target.get_driver("BoardStrategy")
         result = _measured(strategy, card, arguments)
     show("the board's shell", result, as_json=arguments.json)
@@ -111,4 +112,5 @@ def _measured(strategy: Any, card: images.CardImage, arguments: argparse.Namespa
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with lines_to(_say):
+        sys.exit(main())

@@ -9,12 +9,22 @@ from collections.abc import Generator
 
 import pytest
 
+from fsjoule.host.messages import lines_to
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _leaves_the_process_as_it_was() -> Generator[None]:
     before = _process()
     yield
     assert _process() == before
+
+
+@pytest.fixture
+def said() -> Generator[list[str]]:
+    """The lines that a user would see of the test, as they come."""
+    lines: list[str] = []
+    with lines_to(lines.append):
+        yield lines
 
 
 def _process() -> dict[str, object]:

@@ -26,7 +26,7 @@ GROUP: Final = "fsjoule"
 # As pytest names its own plugins: a checkout has them, whatever its environment was set up for.
 _OWN: Final = ("fsjoule.plugins.publications", "fsjoule.plugins.kernelci", "fsjoule.plugins.lava")
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -270,7 +270,7 @@ def _owner(plugin_name: str) -> str:
 
 def _leave_out(plugin_name: str, what: str, error: Exception) -> None:
     owner, _, module = plugin_name.partition(":")
-    _logger.warning(
+    _log.warning(
         "package %s is left out: %s: %s: %s (upgrade or uninstall it; its entry point is %s)",
         *(owner, what, type(error).__name__, error, module),
     )

@@ -27,14 +27,14 @@ def board(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[BoardProg
     template = board_template(request.param)
     own = board_config(tmp_path)
     assert template.guest_time is not None
-    card = build_card("6.1", "ext4", recipe=template.recipe, progress=print).path
+    card = build_card("6.1", "ext4", recipe=template.recipe).path
     process.run(["cp", "--sparse=always", card, own.card.image], timeout_s=120)
     config = replace(
         own,
         card=replace(own.card, slot=template.card.slot),
         qemu=template.qemu,
         power=template.power,
-        guest_time=replace(template.guest_time, mailbox=tmp_path / "box", probe=programs.probe(print)),
+        guest_time=replace(template.guest_time, mailbox=tmp_path / "box", probe=programs.probe()),
     )
     with BoardProgram(config) as program:
         yield program

@@ -30,10 +30,10 @@ def test_a_card_of_the_catalogue_is_built_whole(name: str, kernel: str, tmp_path
     recipe = load_recipe(recipes_folder(), name)
     if kernel == "6.12" and name.startswith("rpi"):
         with pytest.raises(ConfigError, match=r"cannot boot the kernel 6\.12.*moved to the next 2 MiB"):
-            images.build_card(kernel, "ext4", recipe=name, progress=print)
+            images.build_card(kernel, "ext4", recipe=name)
         return
-    card = images.build_card(kernel, "ext4", recipe=name, progress=print)
-    files = boot_loader(recipe, progress=print).files
+    card = images.build_card(kernel, "ext4", recipe=name)
+    files = boot_loader(recipe).files
     with card.path.open("rb") as image:
         for file in files:
             if file.piece.sector is not None:

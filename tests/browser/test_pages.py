@@ -23,9 +23,8 @@ from fsjoule.model import Measurement, Planned, Provision, Run, RunStatus
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Where
 from fsjoule.report.advice.page import render_page as advice_page
-from fsjoule.report.comparison.page import render_page as comparison_page
-from fsjoule.report.gating.page import render_page as gate_page
-from fsjoule.report.gating.words import headline
+from fsjoule.report.comparison import ComparisonView
+from fsjoule.report.gate import GateView, headline
 from fsjoule.report.places.page import render_page as lab_page
 from fsjoule.report.run import write_report
 from fsjoule.report.trend.page import link_from, trend_page
@@ -86,7 +85,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     with Sources("") as sources:
         baseline, candidate = (sources.side(f"{kernel}@{alone}", Where(), tuple(Metric)) for kernel in speeds)
     found["one boot"] = here / "one.html"
-    found["one boot"].write_text(comparison_page(compare_sides(baseline, candidate), found["one boot"]), "utf-8")
+    found["one boot"].write_text(ComparisonView(compare_sides(baseline, candidate)).page(found["one boot"]), "utf-8")
     with open_index(str(here / "index.sqlite"), create=True) as index:
         import_runs(index, [here])
         by_time, by_kernel = (trend_of(trend_reader(index, Where(), order=order), all_names=True) for order in Order)
@@ -95,8 +94,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     with Sources("") as sources:
         baseline, candidate = (sources.side(f"{kernel}@{gated}", Where(), tuple(Metric)) for kernel in speeds)
     found |= {"compare": here / "compare.html", "gate": here / "gate.html"}
-    found["compare"].write_text(comparison_page(compare_sides(baseline, candidate), found["compare"]), encoding="utf-8")
-    found["gate"].write_text(gate_page(answer, found["gate"]), encoding="utf-8")
+    found["compare"].write_text(
+        ComparisonView(compare_sides(baseline, candidate)).page(found["compare"]), encoding="utf-8"
+    )
+    found["gate"].write_text(GateView(answer).page(found["gate"]), encoding="utf-8")
     found["lab"] = here / "lab.html"
     found["lab"].write_text(lab_page(lab_of_six(), found["lab"]), encoding="utf-8")
     return found

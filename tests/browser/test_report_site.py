@@ -44,7 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
     written = write_run(results)
     series = [Series(m.series, simulated=True) for m in load_run(written.path).measurements[:3]]
     write_gate(written.path, tuple(Subject(each.key, each.series, each.simulated, each.label) for each in series))
-    made = make_site([results], folder, say=lambda _: None)
+    made = make_site([results], folder)
     assert (made.runs, made.earlier) == (3, BUILDS - 1 + 5)
     with serving(folder, 0) as address:
         entry = next(entry for entry in written.run.plan.entries if entry.slug == "ext4-randwrite-16k")
@@ -180,7 +180,7 @@ def test_the_server_ends_when_it_is_told_to(site: Served) -> None:
 
 def test_a_report_of_nothing_names_what_is_missing(opened: Browser, tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    made = make_site([tmp_path / "results"], tmp_path / "report", say=lambda _: None)
+    made = make_site([tmp_path / "results"], tmp_path / "report")
     assert made.runs == 0
     with serving(made.folder, 0) as address:
         opened.open(address)
@@ -198,7 +198,7 @@ def test_an_index_knows_more_than_the_runs_that_are_there(site: Served, tmp_path
     with open_index(location, create=True) as index:
         import_runs(index, [site.results])
     newest = max(site.results.glob("*-nightly-*"))
-    make_site([newest], tmp_path / "report", index=location, say=lambda _: None)
+    make_site([newest], tmp_path / "report", index=location)
     page = (tmp_path / "report" / "trends.html").read_text()
     assert "16 series on 3 boards" in page
     assert "% slower" in page
@@ -209,12 +209,12 @@ def test_an_older_report_is_replaced_and_nothing_else(site: Served, tmp_path: Pa
     shutil.copytree(site.folder, report)
     (report / "old").touch()
     with pytest.raises(FsjouleError):
-        make_site([site.results], report, index=f"sqlite:///{tmp_path}/none.sqlite", say=lambda _: None)
+        make_site([site.results], report, index=f"sqlite:///{tmp_path}/none.sqlite")
     assert (report / "old").exists()
-    make_site([site.results], report, say=lambda _: None)
+    make_site([site.results], report)
     assert not (report / "old").exists()
     with pytest.raises(ConfigError, match="exists and is not a report"):
-        make_site([site.results], site.results, say=lambda _: None)
+        make_site([site.results], site.results)
     with pytest.raises(ConfigError, match="there is no report"), serving(site.results, 0):
         pass
 

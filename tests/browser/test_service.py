@@ -11,6 +11,7 @@ from browser import MODES, PHONE, Browser, browser
 from nights import Nights
 from selenium.webdriver import ActionChains, Keys
 
+from fsjoule.host.messages import lines_to
 from fsjoule.model import IoPattern
 from fsjoule.model.metrics import Figure
 from fsjoule.report.service.server import serving
@@ -53,7 +54,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         folder.rename(here / folder.name)
     said: list[str] = []
     settings = Settings(str(here / "index.sqlite"), root="/lab", confirmations=Path("/nonexistent"))
-    with serving(settings, limit_s=120.0, say=said.append) as url:
+    with lines_to(said.append), serving(settings, limit_s=120.0) as url:
         yield url
     assert said == []
 

@@ -92,7 +92,7 @@ def _copied_cache(scene: Scene) -> Path:
     """
     scene.cache = scene.folder / "cache"
     # Cards and partitions of other recipes and kernels stay until somebody cleans the cache.
-    entry = images.build_card(*_KERNEL_AND_ROOT, progress=print).path.parent
+    entry = images.build_card(*_KERNEL_AND_ROOT).path.parent
     partitions = entry.name.rpartition("-")[0]
     wanted = {"card": entry.name, "partition": f"{partitions}-*"}
     large = [rule for stage, name in wanted.items() for rule in (f"--include=/{stage}/{name}", f"--exclude=/{stage}/*")]

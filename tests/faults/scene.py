@@ -129,7 +129,7 @@ class Scene:
     def meter(self, serial: str, *options: str) -> Path:
         """A program that is the simulator with a serial number: a meter that can be told from every other one."""
         path = self.folder / f"meter-{serial}"
-        simulator = programs.simulator(print)
+        simulator = programs.simulator()
         path.write_text(f'#!/bin/sh\nexec {simulator} "$@" --serial-number {serial} {" ".join(options)}\n')
         path.chmod(0o755)
         return path

@@ -51,7 +51,7 @@ def _flash_with_fault(board: UmsBoard, image: Path, kind: str, chance: random.Ra
 
 
 def _flash_by_ums(count: int, chance: random.Random) -> list[str]:
-    card = images.build_card("6.1", "ext4", recipe="sabrelite", progress=print).path
+    card = images.build_card("6.1", "ext4", recipe="sabrelite").path
     wrong: list[str] = []
     kinds = list(RIGHT_MESSAGE)
     with ums_board() as board:

@@ -24,7 +24,7 @@ _BOOT_TIMEOUT_S: Final = 600
 
 def flash_cards(chance: random.Random) -> list[str]:
     """Flash a card with a power cut, and again, and then another kernel's; boot both. Returns what went wrong."""
-    card, other = (images.build_card(each, "ext4", recipe="orangepi-qemu", progress=print).path for each in _KERNELS)
+    card, other = (images.build_card(each, "ext4", recipe="orangepi-qemu").path for each in _KERNELS)
     wrong: list[str] = []
     with tftp_board(loader_of(_KERNELS[0]), _SIZE_MIB) as board:
         board.strategy.boot_timeout = _BOOT_TIMEOUT_S

@@ -145,7 +145,7 @@ _FAULTS: Final = (
 
 def _start_of_card(loader: bytes) -> bytes:
     """A card's partition table, and this boot loader."""
-    card = images.build_card("6.1", "ext4", recipe="orangepi-qemu", progress=print)
+    card = images.build_card("6.1", "ext4", recipe="orangepi-qemu")
     with card.path.open("rb") as file:
         start = bytearray(file.read(_START_BYTES))
     start[_LOADER_AT : _LOADER_AT + len(loader)] = loader

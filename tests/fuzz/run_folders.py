@@ -46,7 +46,7 @@ _LOOK_S: Final = 0.25
 _IMPORTED: Final = (
     "cli.ungrouped cli.report cli.compare cli.explain cli.index cli.trend cli.ci cli.suites cli.gate runs.open_run "
     "runs.request runs.explain report.allure.site report.trend.page report.trend.charts report.trend.document "
-    "verdicts.trend.trend report.page report.comparison.page report.explanation.text store.traces store.folder "
+    "verdicts.trend.trend report.page report.comparison report.explanation.text store.traces store.folder "
     "store.index.importer"
 )
 

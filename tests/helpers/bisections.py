@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fsjoule.host.messages import lines_to
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import KernelBoots
 from fsjoule.runs.bisect.bisection import profile_pair
@@ -53,26 +54,18 @@ class Bisection:
     ahead: int = 0
 
     def run(self) -> BisectionState:
-        with bisection_log(self.folder) as log:
+        with bisection_log(self.folder) as log, lines_to(self.said.append):
             if not log.events:
                 log.add(asked(self.budget))
             if not any(isinstance(each, CommitLine) for each in log.events):
                 log.add(CommitLine(COMMITS, subjects=SUBJECTS))
             return BisectionSearch(
-                log,
-                self.builds,
-                self.boards or self.boots,
-                "virtual",
-                self,
-                self.said.append,
-                self.scan,
-                self.earlier,
-                ahead=self.ahead,
+                log, self.builds, self.boards or self.boots, "virtual", self, self.scan, self.earlier, ahead=self.ahead
             ).run()
 
     def explain(self) -> BisectionState:
-        with bisection_log(self.folder) as log:
-            return profile_pair(log, self.builds, self.boots, self.said.append)
+        with bisection_log(self.folder) as log, lines_to(self.said.append):
+            return profile_pair(log, self.builds, self.boots)
 
     def is_merge(self, commit: str) -> bool:
         return commit in self.inside

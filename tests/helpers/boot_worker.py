@@ -76,7 +76,7 @@ def _booted(boot: BootTask, link: Link, endless: bool) -> Done:
         if endless and len(done) == _SOME:
             _wait_until(lambda: False)
 
-    bench = BoardBench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, measured)
+    bench = BoardBench(boot.run, PROFILE, board, FakeMeter(), store, FakeClock(), measured)
     return make_boot(bench, boot, store, link)
 
 

@@ -181,5 +181,5 @@ def in_memory(tmp_path: Path) -> Generator[Path]:
         yield Path(folder)
 
 
-def built(root: Path, stage: str, said: list[str], *, read: bool = False) -> Path:
-    return build_once(stage, NAME, KEY, lambda folder: fill(stage, folder), progress=said.append, root=root, read=read)
+def built(root: Path, stage: str, *, read: bool = False) -> Path:
+    return build_once(stage, NAME, KEY, lambda folder: fill(stage, folder), root=root, read=read)

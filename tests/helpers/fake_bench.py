@@ -65,8 +65,7 @@ def bench_of(*, shell: FakeShell, meter: FakeMeter, faults: list[BoardError] | N
     plan = Plan("quick", ("ext4",), ("6.1",), 1, 3, {}, entries)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
     board = FakeBoard(shell, FACTS, IMAGE, faults or [])
-    said: list[str] = []
-    return BoardBench(run, PROFILE, board, meter, FakeStore(), FakeClock(), said.append, lambda _: None)
+    return BoardBench(run, PROFILE, board, meter, FakeStore(), FakeClock(), lambda _: None)
 
 
 def entry(bench: BoardBench, slug: str) -> Planned:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def kernel_folder(folder: Path, release: str, *, recipe: str = "x86") -> Path:
 
 def taken(folder: Path, *, recipe: str) -> kernels.TakenKernel:
     """The kernel of such a folder, ready for a card."""
-    (kernel,) = kernels.take_kernels((str(folder),), progress=lambda _: None, recipe=recipe)
+    (kernel,) = kernels.take_kernels((str(folder),), recipe=recipe)
     return kernel
 
 
@@ -92,13 +92,12 @@ class FreshBoots:
         *,
         taken: tuple[kernels.TakenKernel, ...] = (),
         enough: Enough,
-        say: Callable[[str], None],
         command: tuple[str, ...],
     ) -> PairedRun:
         """See `pairs.measure_pairs`."""
         self.choices.append(choice)
         profile = environment.profile
-        taken = taken or kernels.take_kernels(choice.kernels, progress=say, recipe=profile.recipe)
+        taken = taken or kernels.take_kernels(choice.kernels, recipe=profile.recipe)
         labels = tuple(kernel.facts.label for kernel in taken)
         entries = planned(choice, profile, labels).entries
         plan = Plan(choice.suite.name, choice.filesystems, labels, choice.repeat, choice.seed, {}, entries)
@@ -113,9 +112,7 @@ class FreshBoots:
         board = _Board(shell, told, IMAGE, speeds=self.speeds, releases=releases)
         folder = RunFolder(choice.results, board=profile.name)
         profiler = FakeProfiler(self.profile) if choice.profiled else None
-        bench = BoardBench(
-            run, profile, board, FakeMeter(), folder, FakeClock(), say, lambda _: None, profiler=profiler
-        )
+        bench = BoardBench(run, profile, board, FakeMeter(), folder, FakeClock(), lambda _: None, profiler=profiler)
         bench.begin()
         pairs, ended = run_pairs(bench, enough)
         bench.finish(expected=len(entries), ended_early=ended)

@@ -91,7 +91,7 @@ class InPlaceBoard:
 
 
 def card(kernel: str, root: str = "ext4", recipe: str = RECIPE) -> Path:
-    return images.build_card(kernel, root, recipe=recipe, progress=print).path
+    return images.build_card(kernel, root, recipe=recipe).path
 
 
 def card_with_two_roots(folder: Path, kernel: str, root: str) -> Path:

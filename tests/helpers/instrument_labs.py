@@ -36,14 +36,14 @@ class InstrumentLab:
 @contextmanager
 def instrument_lab(board: str) -> Generator[InstrumentLab]:
     """A lab of this virtual board, held until the end of the body."""
-    handle = lab.up(board, owner_pid=os.getpid(), board=board, progress=print)
+    handle = lab.up(board, owner_pid=os.getpid(), board=board)
     record = LabPaths.of(board).read()
     assert record is not None
     try:
         with pytest.MonkeyPatch.context() as monkeypatch:
             for name, value in handle.environment.items():
                 monkeypatch.setenv(name, value)
-            with acquired_place(handle.place, say=print):
+            with acquired_place(handle.place):
                 yield InstrumentLab(Path(record.devices))
                 forget_coordinator()
     finally:

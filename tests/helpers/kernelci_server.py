@@ -120,24 +120,24 @@ class KernelCI:
         if at in self.faults:
             return self.faults[at], {"detail": "planted"}
         match method, at.strip("/").split("/"):
-            case "GET", ["storage", *_]:
+            case ["GET", ["storage", *_]]:
                 return (200, self.files[at]) if at in self.files else (404, b"")
-            case "POST", ["kcidb", "submit"]:
+            case ["POST", ["kcidb", "submit"]]:
                 return self._submitted(token, body)
-            case _, ["latest", *rest]:
+            case [_, ["latest", *rest]]:
                 return self._api(method, rest, query, body) if token == TOKEN else (401, {"detail": "Unauthorized"})
             case _:
                 return 404, {"detail": "Not Found"}
 
     def _api(self, method: str, path: list[str], query: dict[str, str], body: bytes) -> tuple[int, Any]:
         match method, path:
-            case "GET", ["whoami"]:
+            case ["GET", ["whoami"]]:
                 return 200, {"username": "mylab", "groups": [{"name": f"runtime:{RUNTIME}:node-editor"}]}
-            case "GET", ["events"]:
+            case ["GET", ["events"]]:
                 return self._waiting(query)
-            case "GET", ["node", number] if number in self.nodes:
+            case ["GET", ["node", number]] if number in self.nodes:
                 return 200, self.nodes[number]
-            case "PUT", ["node", number] if number in self.nodes:
+            case ["PUT", ["node", number]] if number in self.nodes:
                 return self._changed(number, json.loads(body))
             case _:
                 return 404, {"detail": "Not Found"}

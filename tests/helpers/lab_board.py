@@ -19,7 +19,7 @@ from fsjoule.virtual.lab import lab
 @contextmanager
 def strategy_of(environment: Path, place: str) -> Generator[BoardStrategy]:
     """The strategy of an environment file's board, whose place is this process's for as long."""
-    with acquired_place(place, say=print):
+    with acquired_place(place):
         environment_class: Any = Environment
         labgrid = environment_class(config_file=str(environment))
         try:
@@ -32,7 +32,7 @@ def strategy_of(environment: Path, place: str) -> Generator[BoardStrategy]:
 @contextmanager
 def lab_board(name: str, environment: Path, board: str = lab.REAL_TIME) -> Generator[BoardStrategy]:
     """A lab with such a board, up for as long, and the board's strategy."""
-    handle = lab.up(name, board=board, owner_pid=os.getpid(), progress=print)
+    handle = lab.up(name, board=board, owner_pid=os.getpid())
     try:
         with pytest.MonkeyPatch.context() as monkeypatch:
             for variable, value in handle.environment.items():

@@ -140,7 +140,7 @@ class Dispatcher:
 def dispatcher() -> Generator[Dispatcher]:
     """The dispatcher of the cache, fetched if it is not there. Raises HostError."""
     key = cache_key({"packages": PACKAGES, "suite": SUITE})
-    root = build_once("packages", "lava", key, unpack, progress=print, root=cache_folder("lava"))
+    root = build_once("packages", "lava", key, unpack, root=cache_folder("lava"))
     with home():
         yield Dispatcher(root)
 
@@ -205,9 +205,9 @@ def unpack(folder: Path, packages: Sequence[str] = PACKAGES) -> None:
     work = folder / "work"
     architecture = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
     apt = PrivateApt(work / "apt", archive=archive(), architecture=architecture)
-    apt.update(print)
+    apt.update()
     (work / "debs").mkdir()
-    for package in apt.download(apt.show(packages), work / "debs", print):
+    for package in apt.download(apt.show(packages), work / "debs"):
         process.run(["dpkg-deb", "--extract", package, folder], timeout_s=120)
     shutil.rmtree(work)
     process.run([sys.executable, "-m", "compileall", "-q", folder / _MODULES], timeout_s=300)

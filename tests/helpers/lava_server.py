@@ -171,7 +171,7 @@ def server(folder: Path) -> Generator[Server]:
     The system is fetched if the cache does not have it.
     """
     key = cache_key({"packages": PACKAGES, "dispatcher": DISPATCHER, "suite": SUITE})
-    root = build_once("packages", "lava-server", key, _fetch, progress=print, root=cache_folder("lava"))
+    root = build_once("packages", "lava-server", key, _fetch, root=cache_folder("lava"))
     with ExitStack() as until, running_server() as database:
         until.enter_context(home())
         for name in ("lib/default/media/job-output", "log", "tmp"):
@@ -245,7 +245,6 @@ def _fetch(folder: Path) -> None:
         log=log,
         timeout_s=_BUILD_LIMIT_S,
         how_far=lambda: f"LAVA's server: {size_mib(tree):.0f} MiB so far",
-        progress=print,
         transient=True,
     )
     for name in ("bin", "sbin", "lib", "lib64"):
@@ -259,11 +258,7 @@ def _fetch(folder: Path) -> None:
     # Programs are started often, and nothing is written to the system then.
     compileall = ["python3", "-m", "compileall", "-q", "-j", "2", "/usr/lib/python3", "/usr/lib/python3.14"]
     run_watched(
-        ["chroot", tree, *compileall],
-        log=log,
-        timeout_s=_BUILD_LIMIT_S,
-        how_far=lambda: "LAVA's server: compiling",
-        progress=print,
+        ["chroot", tree, *compileall], log=log, timeout_s=_BUILD_LIMIT_S, how_far=lambda: "LAVA's server: compiling"
     )
     log.unlink()
     (folder / "dispatcher").mkdir()

@@ -19,6 +19,7 @@ from pathlib import Path
 from meter_process import renewed
 
 from fsjoule.host import process
+from fsjoule.host.messages import lines_to
 from fsjoule.meter.links.streams import holders
 from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.services import free_ports, listens
@@ -56,7 +57,8 @@ class Desk:
         links = ("--stream-link", str(self.stream), "--marks-link", str(self.marks))
         there = renewed(self.stream, self.marks)
         # Not to the output that a test may read as a command's JSON.
-        built = programs.simulator(partial(print, file=sys.stderr))
+        with lines_to(partial(print, file=sys.stderr)):
+            built = programs.simulator()
         simulator = process.start([built, *source, *links, *options])
         self.closing.callback(process.stop, simulator)
         wait(there, "no meter")

@@ -106,7 +106,7 @@ def _measured(place: Place, boot: BootTask, link: Link) -> Done:
 
 def _bench(place: Place, run: Run, board: FakeBoard, store: BootStore) -> BoardBench:
     meter = FakeMeter(now=place.trace)
-    return BoardBench(run, PROFILE, board, meter, store, FakeClock(), lambda _: None, lambda _: None)
+    return BoardBench(run, PROFILE, board, meter, store, FakeClock(), lambda _: None)
 
 
 def _measure(place: Place, bench: BoardBench, entries: Sequence[Planned]) -> None:

@@ -12,7 +12,7 @@ from whole_runs import write_whole
 
 from fsjoule.model import Fault, IoPattern, LabStep, Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric
-from fsjoule.report.gating.words import headline
+from fsjoule.report.gate import headline
 from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy

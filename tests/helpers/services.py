@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from index_runs import write_run
 from starlette.types import ASGIApp
 
+from fsjoule.host.messages import lines_to
 from fsjoule.report.forge import forge_of
 from fsjoule.report.service.app import application
 from fsjoule.report.service.jobs import Job, Made
@@ -108,10 +109,11 @@ class Service:
         self.making = Here(Maker(self.settings))
         self.said: list[str] = []
         self.pages = Pages(self.settings, self.making)
-        self.app = application(self.settings, self.pages, None, hosts=hosts, say=self.said.append)
+        self.app = application(self.settings, self.pages, None, hosts=hosts)
 
     def ask(self, address: str, *, method: str = "GET", **headers: str) -> Answer:
-        return ask(self.app, address, method=method, **headers)
+        with lines_to(self.said.append):
+            return ask(self.app, address, method=method, **headers)
 
     @property
     def made(self) -> int:

@@ -92,7 +92,7 @@ class TftpBoard:
 
 def loader_of(kernel: str) -> bytes:
     """The start of a card: partition table, SPL and U-Boot."""
-    card = images.build_card(kernel, "ext4", recipe="orangepi-qemu", progress=print)
+    card = images.build_card(kernel, "ext4", recipe="orangepi-qemu")
     with card.path.open("rb") as file:
         return file.read(LOADER_BYTES)
 

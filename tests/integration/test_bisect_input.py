@@ -140,10 +140,10 @@ def test_another_question_is_refused_and_says_how_it_differs(tmp_path: Path) -> 
         'config: ["CONFIG_B=y"], not ["CONFIG_C=y"]': replace(question, config=("CONFIG_A=y\n", "CONFIG_C=y\n")),
     }
     with bisection_log(tmp_path) as log:
-        begin(log, question, CommitLine(COMMITS), print)
+        begin(log, question, CommitLine(COMMITS))
         for told, other in others.items():
             with pytest.raises(ConfigError, match="holds a bisection of another question") as refused:
-                begin(log, other, CommitLine(COMMITS), print)
+                begin(log, other, CommitLine(COMMITS))
             assert told in str(refused.value)
         assert len(log.events) == 1
 
@@ -152,8 +152,8 @@ def test_the_same_command_goes_on_though_its_seed_is_new(tmp_path: Path) -> None
     """A plan's order, and with it that of the figures, was once another one for each seed."""
     question = asked(100)
     with bisection_log(tmp_path) as log:
-        begin(log, question, CommitLine(COMMITS), print)
-        begin(log, replace(question, seed=8, figures=question.figures[::-1]), CommitLine(COMMITS), print)
+        begin(log, question, CommitLine(COMMITS))
+        begin(log, replace(question, seed=8, figures=question.figures[::-1]), CommitLine(COMMITS))
         assert log.events == [question]
 
 
@@ -161,9 +161,9 @@ def test_a_larger_budget_goes_on_where_the_first_one_ended(tmp_path: Path) -> No
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[41])), budget=10)
     assert bisection.answer().kind is AnswerKind.UNDECIDED
     with bisection_log(tmp_path) as log:
-        begin(log, asked(6), CommitLine(COMMITS), print)
+        begin(log, asked(6), CommitLine(COMMITS))
         assert bisection.boots.booted == bisection.boots.booted[:10]
-        begin(log, asked(100), CommitLine(COMMITS), print)
+        begin(log, asked(100), CommitLine(COMMITS))
     answer = bisection.answer()
     assert (answer.kind, answer.commits) == (AnswerKind.CULPRIT, (COMMITS[41],))
     with bisection_log(tmp_path) as log:

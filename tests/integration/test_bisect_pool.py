@@ -32,7 +32,7 @@ _TIMEOUT_S = 60.0
 
 
 @contextmanager
-def pool(folder: Path, said: list[str], boards: int = 2) -> Generator[Pool]:
+def pool(folder: Path, boards: int = 2) -> Generator[Pool]:
     environment = read_environment(PROJECT / "env" / "deterministic.yaml")
     choice = choose(
         BenchOptions(
@@ -43,7 +43,7 @@ def pool(folder: Path, said: list[str], boards: int = 2) -> Generator[Pool]:
     assigned = PoolAssignment(choice, environment, (Metric.THROUGHPUT,), "", folder / "ahead", ())
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
-        yield closing.enter_context(Pool(assigned, boards, folder / "results", said.append, worker="pool_worker"))
+        yield closing.enter_context(Pool(assigned, boards, folder / "results", worker="pool_worker"))
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +52,7 @@ def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_boots_made_ahead_are_given_when_they_are_asked_for_and_the_others_go(tmp_path: Path) -> None:
-    said: list[str] = []
-    with pool(tmp_path, said, boards=3) as boots:
+    with pool(tmp_path, boards=3) as boots:
         boots.expect(lambda _: [(Path("a"), 1), (Path("b"), 2), (Path("never"), 3)])
         found = [boots.measure(Path(name), seed) for name, seed in (("b", 2), ("a", 1), ("c", 4))]
         _wait_for(tmp_path / "ahead", "never-3")
@@ -65,7 +64,7 @@ def test_boots_made_ahead_are_given_when_they_are_asked_for_and_the_others_go(tm
 
 
 def test_a_boot_that_was_given_is_not_made_again(tmp_path: Path) -> None:
-    with pool(tmp_path, [], boards=1) as boots:
+    with pool(tmp_path, boards=1) as boots:
         boots.measure(Path("a"), 1)
         boots.expect(lambda _: [(Path("a"), 1), (Path("b"), 2)])
         boots.measure(Path("b"), 2)
@@ -73,7 +72,7 @@ def test_a_boot_that_was_given_is_not_made_again(tmp_path: Path) -> None:
 
 
 def test_once_a_boot_is_there_no_board_begins_what_was_likely_before_it(tmp_path: Path) -> None:
-    with pool(tmp_path, [], boards=1) as boots:
+    with pool(tmp_path, boards=1) as boots:
         boots.expect(lambda _: [(Path("a"), 1), (Path("stale"), 2)])
         boots.measure(Path("a"), 1)
         boots.expect(lambda _: [(Path("b"), 3)])
@@ -82,16 +81,17 @@ def test_once_a_boot_is_there_no_board_begins_what_was_likely_before_it(tmp_path
 
 
 def test_a_kernel_is_at_fault_only_if_it_fails_on_two_boards(tmp_path: Path) -> None:
-    with pool(tmp_path, []) as boots:
+    with pool(tmp_path) as boots:
         for lab in ("deterministic", "deterministic-2"):
             assert boots.measure(Path(f"unfit-on-{lab}"), 1).unfit is None
         assert boots.measure(Path("unfit"), 1).unfit == "Kernel panic"
         assert boots.measure(Path("good"), 1).unfit is None
 
 
-def test_a_board_whose_process_dies_is_left_out_and_the_last_ones_fault_is_told(tmp_path: Path) -> None:
-    said: list[str] = []
-    with pool(tmp_path, said) as boots:
+def test_a_board_whose_process_dies_is_left_out_and_the_last_ones_fault_is_told(
+    tmp_path: Path, said: list[str]
+) -> None:
+    with pool(tmp_path) as boots:
         boots.expect(lambda _: [(Path("dies-on-deterministic-2"), 1), (Path("dies-on-deterministic"), 2)])
         assert boots.measure(Path("a"), 1).run_id == "a-1"
         with pytest.raises(LabError, match="its process ended with exit code 9"):
@@ -100,7 +100,7 @@ def test_a_board_whose_process_dies_is_left_out_and_the_last_ones_fault_is_told(
 
 
 def test_a_fault_is_tried_again_on_another_board_and_a_full_disk_is_not(tmp_path: Path) -> None:
-    with pool(tmp_path, []) as boots:
+    with pool(tmp_path) as boots:
         for lab in ("deterministic", "deterministic-2"):
             assert boots.measure(Path(f"fails-on-{lab}"), 1).run_id
         with pytest.raises(StorageError, match="no space left"):

@@ -14,7 +14,7 @@ import pytest
 from bisections import COMMITS, Bisection, asked, figures
 
 from fsjoule.errors import ConfigError, HostError, LabError, StorageError
-from fsjoule.report.bisection.document import to_document
+from fsjoule.report.bisection.view import BisectionView
 from fsjoule.report.bisection.words import facts
 from fsjoule.runs.bisect.question import check_budget
 from fsjoule.runs.bisect.search import BisectionSearch
@@ -241,7 +241,7 @@ def test_of_two_losses_the_larger_is_told_first_and_the_other_on_demand(tmp_path
     assert answer.second is not None
     assert COMMITS.index(answer.second.parent) < 50 <= COMMITS.index(answer.second.commit)
     with bisection_log(tmp_path) as log:
-        BisectionSearch(log, bisection.builds, bisection.boots, "virtual", bisection, print).go_on()
+        BisectionSearch(log, bisection.builds, bisection.boots, "virtual", bisection).go_on()
     assert bisection.answer().commits == (COMMITS[50],)
 
 
@@ -249,24 +249,23 @@ def test_nothing_is_gone_on_with_where_one_loss_explains_all(tmp_path: Path) -> 
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[20])))
     bisection.run()
     with bisection_log(tmp_path) as log, pytest.raises(ConfigError, match="one loss explains all boots"):
-        BisectionSearch(log, bisection.builds, bisection.boots, "virtual", bisection, print).go_on()
+        BisectionSearch(log, bisection.builds, bisection.boots, "virtual", bisection).go_on()
 
 
-def test_the_cost_is_told_before_the_search_and_a_small_budget_is_refused(tmp_path: Path) -> None:
+def test_the_cost_is_told_before_the_search_and_a_small_budget_is_refused(tmp_path: Path, said: list[str]) -> None:
     bisection = Bisection(tmp_path, FakeKernelBoots(figures(COMMITS[41])))
     bisection.run()
     [told] = [text for text in bisection.said if "builds" in text]
     assert re.fullmatch(
         r"a loss of just the size that matters takes about \d+ boots \(80 %: \d+ to \d+\) and \d+ builds, .*", told
     )
-    said: list[str] = []
     known = replace(asked(100), noise={name: KnownNoise(0.004, 9) for name in asked(100).figures})
-    check_budget(known, CommitLine(COMMITS), said.append)
+    check_budget(known, CommitLine(COMMITS))
     assert len(said) == 1
     with pytest.raises(ConfigError, match="--budget 8 is too small") as refused:
-        check_budget(replace(known, budget=8), CommitLine(COMMITS), said.append)
+        check_budget(replace(known, budget=8), CommitLine(COMMITS))
     assert re.match(r"--budget \d+", refused.value.hint or "")
-    check_budget(asked(8), CommitLine(COMMITS), said.append)
+    check_budget(asked(8), CommitLine(COMMITS))
     assert len(said) == 2, "nothing is known of the noise"
 
 
@@ -304,4 +303,4 @@ def test_a_scan_that_finds_nothing_says_what_it_has_seen(tmp_path: Path) -> None
     told = list(facts(state, answer))
     assert ("between", f"not decided: {broken}") in told
     assert ("unseen", "a loss and its cure between two neighbours of these") in told
-    assert to_document(state)["answer"]["between"]["undecided"] == (broken,)
+    assert BisectionView(state).document()["answer"]["between"]["undecided"] == (broken,)

@@ -12,6 +12,7 @@ import pytest
 
 from fsjoule.errors import LabError
 from fsjoule.host import interrupts
+from fsjoule.host.messages import lines_to
 from fsjoule.lab import place_request, read_environment
 from fsjoule.model import Measurement, Plan, Run, RunStatus
 from fsjoule.runs.options import BenchOptions
@@ -79,9 +80,10 @@ def places(run: Run, results: Path, *, boards: int = 2, kept: tuple[Measurement,
     entries = [entry for entry in run.plan.entries if entry.number not in numbers]
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
+        closing.enter_context(lines_to(said.append))
         assignment = Assignment(choice, environment, (), ("fsjoule", "gate"))
-        opened = closing.enter_context(started_boards(assignment, said.append, worker="place_worker"))
-        bench = PoolBench(run, opened, store, FakeClock(), said.append, lambda _: None, entries, kept, blocks=True)
+        opened = closing.enter_context(started_boards(assignment, worker="place_worker"))
+        bench = PoolBench(run, opened, store, FakeClock(), lambda _: None, entries, kept, blocks=True)
         yield Scene(bench, store, results, said)
 
 

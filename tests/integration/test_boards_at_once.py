@@ -79,7 +79,7 @@ def two_boards(
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         assignment = Assignment(choice, ENVIRONMENT, (), ("pytest",))
-        opened = closing.enter_context(started_boards(assignment, lambda _: None, worker="boot_worker"))
+        opened = closing.enter_context(started_boards(assignment, worker="boot_worker"))
         pace = BoardsPace(opened, may_end_early=False)
         wanted = run.plan.entries if entries is None else entries
 
@@ -87,7 +87,7 @@ def two_boards(
             left.append(pace.text)
             (results / "hold").unlink(missing_ok=True)
 
-        bench = PoolBench(run, opened, store, FakeClock(), print, measured, wanted, kept)
+        bench = PoolBench(run, opened, store, FakeClock(), measured, wanted, kept)
         yield Scene(bench, store, left)
 
 
@@ -100,7 +100,7 @@ def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def by_one_board(run: Run) -> list[Measurement]:
     store = FakeStore()
     board = FakeBoard(FakeShell(answer, dict(FILES)), FACTS, IMAGE)
-    bench = BoardBench(run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None, lambda _: None)
+    bench = BoardBench(run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None)
     bench.begin()
     for entry in run.plan.entries:
         bench.measure(entry)

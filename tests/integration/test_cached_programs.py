@@ -49,38 +49,37 @@ KINDS = (empty, cut, change, take_the_mode_away, put_a_dangling_link, lose_the_r
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_damaged_library_is_built_again(
-    kind: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
-    said: list[str] = []
-    library = programs.probe(said.append)
+    library = programs.probe()
     content = library.read_bytes()
-    assert programs.probe(said.append) == library
+    assert programs.probe() == library
     assert said == ["building guest_probe.so"]
     kind(library)
-    assert programs.probe(said.append) == library
+    assert programs.probe() == library
     assert said[1].startswith("the cached probe host is damaged: ")
     assert said[2:] == ["building guest_probe.so"]
     assert library.read_bytes() == content
     assert not library.is_symlink()
     assert os.access(library, os.X_OK)
     assert sorted(path.name for path in library.parent.iterdir()) == ["entry.json", "guest_probe.so"]
-    programs.probe(said.append)
+    programs.probe()
     assert len(said) == 3
 
 
 def test_a_damaged_simulator_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
-    program = programs.simulator(print)
+    program = programs.simulator()
     empty(program)
-    assert programs.simulator(print) == program
+    assert programs.simulator() == program
     assert subprocess.run([program, "--help"], capture_output=True, timeout=30, check=False).stdout
 
 
 def test_a_folder_in_the_place_of_a_program_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
-    library = programs.probe(print)
+    library = programs.probe()
     shutil.rmtree(library.parent)
     library.mkdir(parents=True)
     (library / "in it").touch()
-    assert programs.probe(print).is_file()
+    assert programs.probe().is_file()

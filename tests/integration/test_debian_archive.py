@@ -13,6 +13,7 @@ import pytest
 
 from fsjoule.errors import HostError
 from fsjoule.host.apt import DebianArchive
+from fsjoule.host.messages import lines_to
 
 # What apt 2.6 said of such a mirror in November 2026.
 OUT_OF_STEP = """apt-get failed with exit code 100: Get:1 http://deb.debian.org/debian trixie InRelease [140 kB]
@@ -54,7 +55,8 @@ def _fetch(archive: DebianArchive, *bad: str, text: str = OUT_OF_STEP) -> tuple[
             raise HostError(text, transient=True)
 
     try:
-        archive.fetch(attempt, said.append)
+        with lines_to(said.append):
+            archive.fetch(attempt)
     except HostError as error:
         said.append(str(error))
     return tried, said

@@ -75,4 +75,4 @@ def test_somebody_who_was_faster_keeps_the_place(coordinator: BareCoordinator, t
     lease.complete("bench", wait_s=LIMIT_S)
     assert not lease.is_ours("bench")
     with exporter(tmp_path), pytest.raises(PlaceHeldError, match="otherhost/ada"):
-        lease.acquire("bench", wait_s=0, say=print)
+        lease.acquire("bench", wait_s=0)

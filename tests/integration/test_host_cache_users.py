@@ -41,7 +41,7 @@ import sys, time
 from pathlib import Path
 from fsjoule.host.cache.stages import build_once
 
-build_once("card", "a", "key", lambda folder: (folder / "file").touch(), progress=print, root=Path(sys.argv[1]))
+build_once("card", "a", "key", lambda folder: (folder / "file").touch(), root=Path(sys.argv[1]))
 print("uses it", flush=True)
 time.sleep(60)
 """
@@ -61,7 +61,7 @@ def user(root: Path) -> Generator[int]:
 
 def test_what_another_process_uses_is_kept_and_the_rest_removed(run: CommandLine, memory: Path) -> None:
     root = memory / "images"
-    built(root, "kernel", [])
+    built(root, "kernel")
     with user(root):
         cleaned = run("image", "clean")
         assert cleaned.code == HostError.exit_code
@@ -72,30 +72,30 @@ def test_what_another_process_uses_is_kept_and_the_rest_removed(run: CommandLine
 
 
 def test_of_an_entry_of_two_users_the_last_one_removes_it(memory: Path) -> None:
-    entry = build_once("card", "a", "key", lambda folder: (folder / "file").touch(), progress=print, root=memory)
+    entry = build_once("card", "a", "key", lambda folder: (folder / "file").touch(), root=memory)
     with user(memory):
-        assert not drop(entry, "card a", progress=print)
+        assert not drop(entry, "card a")
         assert damage(entry) is None
-    assert drop(entry, "card a", progress=print)
+    assert drop(entry, "card a")
     assert not list((memory / "card").iterdir())
-    assert drop(entry, "card a", progress=print), "it is gone already"
+    assert drop(entry, "card a"), "it is gone already"
 
 
 def test_an_entry_that_is_just_being_built_is_not_waited_for(memory: Path) -> None:
     def build(folder: Path) -> None:
-        assert not drop(folder.with_name("a-key"), "card a", progress=print)
-        assert not drop(folder, "card a", progress=print)
+        assert not drop(folder.with_name("a-key"), "card a")
+        assert not drop(folder, "card a")
         (folder / "file").touch()
 
-    assert damage(build_once("card", "a", "key", build, progress=print, root=memory)) is None
+    assert damage(build_once("card", "a", "key", build, root=memory)) is None
 
 
 def test_a_stage_that_a_builder_has_just_made_is_not_cleaned_away(memory: Path) -> None:
     (memory / "card").write_text("wrong")
     found = cached(memory)
     assert [each.path for each in found] == [memory / "card"]
-    built(memory, "card", [])
-    clean(found, progress=lambda _line: None)
+    built(memory, "card")
+    clean(found)
     assert [each.damage for each in cached(memory)] == [None]
 
 
@@ -110,7 +110,7 @@ def build(folder):
     for number in range(20):
         (folder / str(number)).write_text("whole")
 for _ in range(8):
-    entry = stages.build_once("card", "a", "key", build, progress=[].append, root=root)
+    entry = stages.build_once("card", "a", "key", build, root=root)
     assert sorted(path.name for path in entry.iterdir()) == sorted(["entry.json", *map(str, range(20))])
     for lock in list(locks._used):  # as if this process had ended
         locks._used.pop(lock).close()
@@ -120,7 +120,7 @@ for _ in range(8):
     try:
         while any(builder.poll() is None for builder in builders):
             with suppress(HostError):  # it is used right now
-                clean(cached(memory), progress=lambda _line: None)
+                clean(cached(memory))
         said = [builder.communicate()[0].decode() for builder in builders]
     finally:
         for builder in builders:
@@ -156,17 +156,17 @@ def test_a_full_disk_is_told_and_no_half_entry_stays(
 ) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(small_disk))
     root = small_disk / "images"
-    kept = build_once("kernel", "small", "k", lambda folder: (folder / "file").touch(), progress=print, root=root)
+    kept = build_once("kernel", "small", "k", lambda folder: (folder / "file").touch(), root=root)
 
     def too_much(folder: Path) -> None:
         (folder / "much").write_bytes(bytes(4 * MIB))
 
     with pytest.raises(StorageError, match="the disk of the cache is full") as caught:
-        build_once("card", "a", "k", too_much, progress=print, root=root)
+        build_once("card", "a", "k", too_much, root=root)
     assert "fsjoule image clean" in str(caught.value)
     assert not caught.value.transient
     with pytest.raises(StorageError, match="the disk of the cache is full"):  # a program that we start is told as well
-        build_once("card", "a", "k", copy_too_much, progress=print, root=root)
+        build_once("card", "a", "k", copy_too_much, root=root)
     assert not list((root / "card").glob(".*part*"))
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="No space"):
@@ -189,15 +189,15 @@ def test_a_cache_that_is_read_only_is_used_and_what_is_not_in_it_is_told(
 ) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(small_disk))
     root = small_disk / "images"
-    entry = build_once("kernel", "small", "k", lambda folder: (folder / "file").touch(), progress=print, root=root)
+    entry = build_once("kernel", "small", "k", lambda folder: (folder / "file").touch(), root=root)
     locks.let_go()
     for lock in (root / "kernel").glob(".*"):
         lock.unlink()
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    again = build_once("kernel", "small", "k", never_called, progress=print, root=root)
+    again = build_once("kernel", "small", "k", never_called, root=root)
     assert again == entry
     with pytest.raises(StorageError, match=r"the cache cannot be written: .*Read-only") as caught:
-        build_once("kernel", "other", "k", never_called, progress=print, root=root)
+        build_once("kernel", "other", "k", never_called, root=root)
     assert "FSJOULE_CACHE_DIR=FOLDER" in str(caught.value)
     listed = run("image", "list", "--json")
     assert (listed.code, [each["damage"] for each in listed.document]) == (0, [None])
@@ -210,7 +210,7 @@ def never_called(_folder: Path) -> None:
 
 
 def test_an_entry_that_may_not_be_read_is_shown_and_told(tmp_path: Path) -> None:
-    entry = built(tmp_path / "images", "card", [])
+    entry = built(tmp_path / "images", "card")
     entry.chmod(0)
     listed = run_unprivileged([str(PROGRAM), "image", "list", "--json"], {"FSJOULE_CACHE_DIR": str(tmp_path)})
     entry.chmod(0o755)
@@ -221,8 +221,8 @@ def test_an_entry_that_may_not_be_read_is_shown_and_told(tmp_path: Path) -> None
 
 def test_a_stage_that_may_not_be_read_hinders_no_other(tmp_path: Path) -> None:
     root = tmp_path / "images"
-    built(root, "kernel", [])
-    whole = built(root, "card", [])
+    built(root, "kernel")
+    whole = built(root, "card")
     locks.let_go()
     locked_away = root / "kernel"
     locked_away.chmod(0)

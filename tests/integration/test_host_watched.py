@@ -20,7 +20,7 @@ BUILD = """
 import sys
 from pathlib import Path
 from fsjoule.host.process import run_watched
-run_watched(["sh", "-c", sys.argv[1]], log=Path("log"), timeout_s=300, how_far=str, progress=print, cwd=Path.cwd())
+run_watched(["sh", "-c", sys.argv[1]], log=Path("log"), timeout_s=300, how_far=str, cwd=Path.cwd())
 """
 LIMIT_S = 60.0
 
@@ -89,15 +89,13 @@ def test_a_build_that_is_killed_as_soon_as_it_runs_leaves_no_process(tmp_path: P
 
 def test_a_build_that_takes_too_long_leaves_no_process(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="took longer than 2 s"):
-        run_watched(
-            ["sh", "-c", PROGRAM], log=tmp_path / "log", timeout_s=2.0, how_far=str, progress=print, cwd=tmp_path
-        )
+        run_watched(["sh", "-c", PROGRAM], log=tmp_path / "log", timeout_s=2.0, how_far=str, cwd=tmp_path)
     assert all_ended(started(tmp_path))
 
 
 def test_a_build_that_ends_leaves_no_process_and_no_open_file(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
-    run_watched(["true"], log=tmp_path / "log", timeout_s=LIMIT_S, how_far=str, progress=print)
+    run_watched(["true"], log=tmp_path / "log", timeout_s=LIMIT_S, how_far=str)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     assert not children.exists() or not [pid for pid in children.read_text().split() if lives(int(pid))]

@@ -27,7 +27,7 @@ SIZES_MIB = {"ext4": 16, "btrfs": 128, "f2fs": 64, "xfs": 300}
 def environment() -> Generator[Mapping[str, str]]:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as cache:
         patch.setenv("FSJOULE_CACHE_DIR", cache)
-        yield steady_environment(progress=print)
+        yield steady_environment()
 
 
 @pytest.fixture

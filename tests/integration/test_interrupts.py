@@ -60,15 +60,14 @@ def _afresh() -> None:
     [(signal.SIGINT, "Ctrl-C", 130), (signal.SIGTERM, "SIGTERM", 143), (signal.SIGHUP, "SIGHUP", 129)],
 )
 def test_a_signal_ends_what_may_be_interrupted_and_is_known_afterwards(
-    number: signal.Signals, name: str, code: int
+    number: signal.Signals, name: str, code: int, said: list[str]
 ) -> None:
     with pytest.raises(Interrupted, match=name), interruptible():  # noqa: PT012
         signal.raise_signal(number)
         pytest.fail("it goes on")
     assert (interrupts.pending(), interrupts.exit_code()) == (name, code)
-    said: list[str] = []
-    interrupts.tell(said.append)
-    interrupts.tell(said.append)
+    interrupts.tell()
+    interrupts.tell()
     assert said == [f"{name}: ending; please wait until the board is off and the place is free"]
 
 
@@ -370,7 +369,7 @@ def test_a_signal_ends_the_wait_for_a_coordinator_that_does_not_answer(
         timer = threading.Timer(1.0, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM))
         timer.start()
         started_s = time.monotonic()
-        with pytest.raises(Interrupted), environment_target(file, print):
+        with pytest.raises(Interrupted), environment_target(file):
             pytest.fail("there is no place")
         timer.join()
     assert time.monotonic() - started_s < 5

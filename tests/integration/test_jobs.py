@@ -13,6 +13,7 @@ import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 
 from fsjoule.errors import LabError
+from fsjoule.host.messages import lines_to
 from fsjoule.lab import find_places, jobs, place_request
 from fsjoule.lab.coordinator import Coordinator
 from fsjoule.lab.lease import acquired_for_job
@@ -57,7 +58,8 @@ def until(job: subprocess.Popen[str], said: str) -> None:
 def release(*, end: bool = False) -> list[str]:
     lines: list[str] = []
     # There is no board to switch off: nobody looks whether that worked.
-    jobs.release("bench", end=end, end_s=1.0, say=lines.append)
+    with lines_to(lines.append):
+        jobs.release("bench", end=end, end_s=1.0)
     return lines
 
 
@@ -77,14 +79,15 @@ def test_whoever_ends_a_job_does_not_wait_for_the_next_one(coordinator: BareCoor
 
 _KILLED_AT_ONCE = """
 import os, signal
+from fsjoule.host.messages import lines_to
 from fsjoule.lab.lease import acquired_for_job
 from fsjoule.lab.reservation import AT_ONCE
 
-def say(line):
+def killed_at_once(line):
     if line.endswith("acquired"):
         os.kill(os.getpid(), signal.SIGKILL)
 
-with acquired_for_job("bench", AT_ONCE, say=say, recover=lambda _coordinator: None):
+with lines_to(killed_at_once), acquired_for_job("bench", AT_ONCE, recover=lambda _coordinator: None):
     pass
 """
 
@@ -122,14 +125,15 @@ def test_a_coordinator_that_was_restarted_has_forgotten_the_job_which_ends(coord
     assert "taken away during the run: " in output
 
 
-def test_a_killed_jobs_place_that_cannot_be_given_back_keeps_no_other_job_waiting(coordinator: BareCoordinator) -> None:
+def test_a_killed_jobs_place_that_cannot_be_given_back_keeps_no_other_job_waiting(
+    coordinator: BareCoordinator, said: list[str]
+) -> None:
     def recover(_coordinator: Coordinator) -> None:
         raise LabError("releasing 'another' failed: no answer")
 
-    lines: list[str] = []
-    with acquired_for_job("bench", AT_ONCE, say=lines.append, recover=recover):
+    with acquired_for_job("bench", AT_ONCE, recover=recover):
         assert coordinator.holders()["bench"]
-    assert lines.count("warning: releasing 'another' failed: no answer") == 1
+    assert said.count("warning: releasing 'another' failed: no answer") == 1
 
 
 def test_a_release_of_what_no_job_has_says_so(coordinator: BareCoordinator) -> None:

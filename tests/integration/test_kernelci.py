@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,12 @@ def a_poller(
     kernelci: KernelCI,
     tmp_path: Path,
     kcidb: Kcidb | None = None,
-    say: Callable[[str], None] = print,
     platform: str = "imx6ul",
 ) -> poller.Poller:
     environment, results = read_environment(ENVIRONMENT), tmp_path / "results"
     choice = choose(BenchOptions(suite="quick", fs="ext4", kernel="6.1", repeat=1, results=results), environment)
     lab = poller.KernelCILab(RUNTIME, platform, environment, results, choice, (), "mylab", 3600)
-    return poller.Poller(Api(kernelci.api, TOKEN), lab, kcidb, say, again_s=0.01)
+    return poller.Poller(Api(kernelci.api, TOKEN), lab, kcidb, again_s=0.01)
 
 
 def ended(kernelci: KernelCI, number: str) -> tuple[str, str, str, str]:
@@ -290,9 +289,10 @@ def test_a_revision_names_no_folder(kernelci: KernelCI, parts: dict[str, str], t
     assert {each.name for each in (tmp_path / "into").iterdir()} == {"kernel"}
 
 
-def test_figures_that_cannot_be_sent_are_set_aside_and_hold_no_others_up(kernelci: KernelCI, tmp_path: Path) -> None:
-    said: list[str] = []
-    polling = a_poller(kernelci, tmp_path, kcidb_of(kernelci.kcidb), said.append)
+def test_figures_that_cannot_be_sent_are_set_aside_and_hold_no_others_up(
+    kernelci: KernelCI, tmp_path: Path, said: list[str]
+) -> None:
+    polling = a_poller(kernelci, tmp_path, kcidb_of(kernelci.kcidb))
     for number, text in (
         ("1", '{"ver'),
         ("2", '{"version": {"major": 5, "minor": 3}}'),
@@ -312,10 +312,9 @@ def test_figures_that_cannot_be_sent_are_set_aside_and_hold_no_others_up(kernelc
 
 
 def test_the_build_is_asked_before_anything_else_and_its_loss_ends_nothing(
-    kernelci: KernelCI, parts: dict[str, str], tmp_path: Path
+    kernelci: KernelCI, parts: dict[str, str], tmp_path: Path, said: list[str]
 ) -> None:
-    said: list[str] = []
-    polling = a_poller(kernelci, tmp_path, say=said.append)
+    polling = a_poller(kernelci, tmp_path)
     kernelci.faults[f"/latest/node/{KBUILD}"] = 404
     job = kernelci.job(7, parts)
     assert polling.once() == 1

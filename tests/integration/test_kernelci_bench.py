@@ -6,7 +6,7 @@ import json
 import re
 import tarfile
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ class Board:
 
     server: KernelCI
     folder: Path
-    said: list[str] = field(default_factory=list[str])
 
     def job(self, number: int, **changed: Any) -> str:
         """A job with a kernel that has ext4 and no other filesystem."""
@@ -59,7 +58,7 @@ class Board:
         )
         results = self.folder / "results"
         lab = KernelCILab(RUNTIME, "qemu", environment, results, choice, options, "mylab", 3600)
-        return Poller(Api(self.server.api, TOKEN), lab, None, self.said.append, again_s=0.01)
+        return Poller(Api(self.server.api, TOKEN), lab, None, again_s=0.01)
 
     def ended(self, number: str) -> tuple[str, str, str]:
         node = self.server.nodes[number]
@@ -113,7 +112,7 @@ def test_a_digest_that_is_none_is_refused_before_anything_is_fetched(board: Boar
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_an_end_that_kernelci_does_not_want_is_told_once(board: Board, at_once: bool) -> None:
+def test_an_end_that_kernelci_does_not_want_is_told_once(board: Board, said: list[str], at_once: bool) -> None:
     poller = board.poller("btrfs")
     job = board.job(7)
     # A node that was deleted while its job was done; or in the round after.
@@ -124,11 +123,11 @@ def test_an_end_that_kernelci_does_not_want_is_told_once(board: Board, at_once: 
         with pytest.raises(KernelCIError, match="503"):
             poller.once()
         poller.once()
-    [told] = [line for line in board.said if "is not told again" in line]
+    [told] = [line for line in said if "is not told again" in line]
     assert f"changing KernelCI's node {job}" in told
     assert [each.name for each in (poller.folder / job).glob("claim*")] == ["claim.json.refused"]
-    board.said.clear()
+    said.clear()
     board.server.puts = [404]
     poller.once()
-    assert not [line for line in board.said if "told" in line]
+    assert not [line for line in said if "told" in line]
     assert board.server.puts == [404], "nothing was changed"

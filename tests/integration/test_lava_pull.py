@@ -296,15 +296,14 @@ def test_a_measurement_that_would_be_outside_of_its_run_is_refused(
 
 
 def test_a_run_that_a_second_job_has_resumed_is_pulled_whole_and_stays_the_first_ones(
-    lava: Lava, tmp_path: Path
+    lava: Lava, tmp_path: Path, said: list[str]
 ) -> None:
     made = make_run()
     *earlier, last = made.measurements
     begun = replace(made, run=replace(made.run, status=RunStatus.ABORTED), measurements=tuple(earlier))
     lava.has(7, log_of(begun, tmp_path / "gone"))
     assert pull(LavaServer(lava.url), 7, tmp_path / "results").measurements == len(earlier)
-    said: list[str] = []
-    signals = Signals(said.append)
+    signals = Signals()
     signals.opened(replace(of_job(made), measurements=()), tmp_path / "gone", earlier)
     signals.stored(last)
     signals.closed(of_job(made))

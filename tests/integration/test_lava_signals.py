@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 from results_factory import make_run
 
 from fsjoule.ci.lava.signals import Signals, signals_of
+from fsjoule.host.messages import lines_to
 from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric, figure_of, metrics_of
 from fsjoule.statistics.gate import SequentialState
@@ -26,29 +27,28 @@ PROGRAM = '#!/bin/sh\necho "<$(basename "$0") $*>"\nfor last; do :; done\n[ -f "
 
 
 @pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[list[str]]:
     """Lines of a job in which LAVA's programs are on the PATH."""
     for name in ("lava-test-case", "lava-test-set"):
         (tmp_path / name).write_text(PROGRAM)
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    return []
+    lines: list[str] = []
+    with lines_to(lambda line: None if line.startswith("fsjoule-kept ") else lines.append(line)):
+        yield lines
 
 
-def but_documents(said: list[str]) -> Callable[[str], None]:
-    return lambda line: None if line.startswith("fsjoule-kept ") else said.append(line)
-
-
-def test_only_a_job_has_signals(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert signals_of({}, said.append) is None
-    assert signals_of({"LAVA_JOB_ID": "7"}, said.append) is not None
+@pytest.mark.usefixtures("said")
+def test_only_a_job_has_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert signals_of({}) is None
+    assert signals_of({"LAVA_JOB_ID": "7"}) is not None
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert signals_of({"LAVA_JOB_ID": "7"}, said.append) is None
+    assert signals_of({"LAVA_JOB_ID": "7"}) is None
 
 
 def test_every_measurement_is_told_with_its_figures_or_its_reasons(said: list[str]) -> None:
     made = make_run()
-    signals = Signals(but_documents(said))
+    signals = Signals()
     signals.opened(made.run, FOLDER)
     assert said == ["<lava-test-case run-k3v9q2 --result pass>", "<lava-test-set start quick-simulated>"]
     for measurement in made.measurements:
@@ -72,7 +72,7 @@ def test_every_measurement_is_told_with_its_figures_or_its_reasons(said: list[st
 
 def test_the_end_tells_whether_the_run_is_complete(said: list[str]) -> None:
     run = make_run(simulated=False).run
-    signals = Signals(but_documents(said))
+    signals = Signals()
     signals.opened(run, FOLDER)
     assert said.pop() == "<lava-test-set start quick>"
     signals.closed(run)
@@ -86,7 +86,7 @@ def test_the_end_tells_whether_the_run_is_complete(said: list[str]) -> None:
 
 def test_several_kernels_are_told_apart(said: list[str]) -> None:
     made = make_run(kernels=("6.1", "next/20261120"), repeat=1)
-    signals = Signals(but_documents(said))
+    signals = Signals()
     signals.opened(made.run, FOLDER)
     said.clear()
     for measurement in made.measurements:
@@ -101,7 +101,7 @@ def test_a_signal_that_cannot_be_written_loses_no_measurement(
     said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}/none")
-    Signals(but_documents(said)).opened(make_run().run, FOLDER)
+    Signals().opened(make_run().run, FOLDER)
     assert all(line.startswith("warning: LAVA was not told: ") for line in said)
     assert len(said) == 2
 
@@ -126,7 +126,7 @@ def test_a_gates_answer_is_told_by_figure(said: list[str]) -> None:
     )
     sides = (GateSide("a", "a"), GateSide("b", "b"))
     gated = Gated(GateVerdict.REGRESSED, *sides, Policy(), "clear after 4 pairs", findings=findings)
-    Signals(said.append).judged(gated)
+    Signals().judged(gated)
     name = "ext4_read-16k.throughput"
     assert said == [
         "<lava-test-set start gate>",

@@ -11,6 +11,7 @@ from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 from command_line import CommandLine, command_line
 
 from fsjoule.errors import ConfigError, ExporterError, LabError, Part
+from fsjoule.host.messages import lines_to
 from fsjoule.lab import acquired_place, acquired_places, place_request, read_environment
 from fsjoule.lab.coordinator import Coordinator, connected
 from fsjoule.lab.placenames import find_places
@@ -43,8 +44,7 @@ def _set(**wanted: PlaceHealth) -> None:
 
 
 def _taken(wait: str | None = None) -> str:
-    lines: list[str] = []
-    with acquired_place("", say=lines.append, wanted=place_request("soc=imx6ul", wait, None)) as held:
+    with acquired_place("", wanted=place_request("soc=imx6ul", wait, None)) as held:
         return held.name
 
 
@@ -73,15 +73,16 @@ def test_without_a_good_board_the_states_are_told_at_once(coordinator: BareCoord
         find_places(_OPEN, place_request("soc=none", None, None))
 
 
-def test_a_named_place_is_used_whatever_its_state_and_that_is_said(coordinator: BareCoordinator) -> None:
+def test_a_named_place_is_used_whatever_its_state_and_that_is_said(
+    coordinator: BareCoordinator, said: list[str]
+) -> None:
     _set(evk_1=PlaceHealth.BAD)
-    lines: list[str] = []
-    with acquired_place("evk-1", say=lines.append) as held:
+    with acquired_place("evk-1") as held:
         assert coordinator.holders()["evk-1"] is not None
         # Its state changes while it is held, and it stays ours.
         _set(evk_1=PlaceHealth.GOOD)
         held.check()
-    assert "has the state bad, and is used because it was named" in lines[0]
+    assert "has the state bad, and is used because it was named" in said[0]
     assert coordinator.holders()["evk-1"] is None
 
 
@@ -91,17 +92,16 @@ def test_a_waiting_run_gets_the_board_that_becomes_good_and_not_the_one_that_bec
     for name in ("evk-1", "evk-2"):
         coordinator.client("acquire", place=name, user="ada")
     taken: list[str] = []
-    lines: list[str] = []
 
     def wait() -> None:
-        with acquired_place("", say=lines.append, wanted=place_request("soc=imx6ul", "2m", None)) as held:
+        with acquired_place("", wanted=place_request("soc=imx6ul", "2m", None)) as held:
             taken.append(held.name)
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     within(lambda: coordinator.reservations() == ["waiting"])
     _set(evk_1=PlaceHealth.BAD, evk_2=PlaceHealth.BAD)
-    within(lambda: coordinator.reservations() == [], lambda: lines)
+    within(lambda: coordinator.reservations() == [])
     for name in ("evk-1", "evk-2"):
         coordinator.client("release", place=name, user="ada")
     _set(evk_2=PlaceHealth.GOOD)
@@ -168,7 +168,7 @@ def _known() -> dict[str, PlaceState]:
 def _run(part: Part | None, bad_after: int = 3) -> str:
     """What is said after a run at evk-1 whose end is noted before the place is given back."""
     lines: list[str] = []
-    with acquired_places(["evk-1"], say=lines.append) as guard:
+    with lines_to(lines.append), acquired_places(["evk-1"]) as guard:
         guard.note_end(part, bad_after)
         guard.check()
     return "\n".join(line for line in lines if "acquired" not in line and "released" not in line)
@@ -236,27 +236,25 @@ def test_faults_leave_a_place_alone_that_is_in_maintenance_or_where_nobody_wants
     assert (_known()["evk-1"].state, _known()["evk-1"].faults) == ("maintenance", 0)
 
 
-def test_a_place_that_was_taken_away_gets_no_note(coordinator: BareCoordinator) -> None:
-    lines: list[str] = []
-    with acquired_places(["evk-1"], say=lines.append) as guard:
+def test_a_place_that_was_taken_away_gets_no_note(coordinator: BareCoordinator, said: list[str]) -> None:
+    with acquired_places(["evk-1"]) as guard:
         coordinator.client("release", "--kick", place="evk-1", user="ada")
         guard.note_end(Part.POWER, 3)
     assert _known()["evk-1"].faults == 0
-    assert any("is not released" in line for line in lines)
+    assert any("is not released" in line for line in said)
 
 
 def test_a_board_without_its_exporter_is_noted_by_the_run_that_wanted_it(
-    coordinator: BareCoordinator, monkeypatch: pytest.MonkeyPatch
+    coordinator: BareCoordinator, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     coordinator.client("add-match", "rack3/evk-1/NetworkSerialPort/default", place="evk-1")
     monkeypatch.setenv("LG_PLACE", "evk-1")
-    lines: list[str] = []
-    held = HeldLab(read_environment(Path("env/boards/imx6ul-evk.yaml")), lines.append)
-    held.find(lines.append)
+    held = HeldLab(read_environment(Path("env/boards/imx6ul-evk.yaml")))
+    held.find()
     with pytest.raises(ExporterError, match="'evk-1' lacks a resource"), held.place():
         pass
     held.close()
-    assert lines[-1] == "place 'evk-1': fault 1 of 3 that make it bad, in a row (exporter)"
+    assert said[-1] == "place 'evk-1': fault 1 of 3 that make it bad, in a row (exporter)"
     assert (_known()["evk-1"].faults, coordinator.holders()["evk-1"]) == (1, None)
 
 

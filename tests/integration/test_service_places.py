@@ -35,7 +35,9 @@ def get(address: str, path: str, **headers: str) -> tuple[int, str, str]:
         return answer.status, answer.read().decode(), answer.headers["ETag"] or ""
 
 
-def test_the_labs_places_are_shown_with_links_to_their_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_labs_places_are_shown_with_links_to_their_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
     results = tmp_path / "results"
@@ -48,9 +50,8 @@ def test_the_labs_places_are_shown_with_links_to_their_runs(tmp_path: Path, monk
         imported(tmp_path / "index.sqlite", results)
         with connected() as there:
             set_state(there, "evk-1", PlaceHealth.GOOD, "the doctor: <all> ok")
-        said: list[str] = []
         settings = Settings(str(tmp_path / "index.sqlite"), root="/lab", results=(results,), look=look)
-        with serving(settings, limit_s=_LIMIT_S, say=said.append) as address:
+        with serving(settings, limit_s=_LIMIT_S) as address:
             status, text, tag = get(address, "/places")
             assert status == 200
             assert "evk-1" in text

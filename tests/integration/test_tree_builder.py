@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,18 +36,9 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return new_kernel(tmp_path / "linux")
 
 
-@dataclass
-class Said:
-    """What the builder says, and which kernels it began."""
-
-    texts: list[str] = field(default_factory=list[str])
-
-    def __call__(self, text: str) -> None:
-        self.texts.append(text)
-
-    @property
-    def begun(self) -> list[str]:
-        return [text.rpartition(" ")[2] for text in self.texts if "checking out" in text]
+def begun(said: Sequence[str]) -> list[str]:
+    """The kernels that the builder began."""
+    return [text.rpartition(" ")[2] for text in said if "checking out" in text]
 
 
 def builds_of(repository: Repository) -> CommitBuilds:
@@ -78,14 +69,15 @@ def eventually(condition: Callable[[], bool]) -> None:
 # ------------------------------------------------------------------------------------------------------------ what next
 
 
-def test_the_most_urgent_kernel_is_built_next_and_what_is_not_wanted_is_left(tree: Path, tmp_path: Path) -> None:
+def test_the_most_urgent_kernel_is_built_next_and_what_is_not_wanted_is_left(
+    tree: Path, tmp_path: Path, said: list[str]
+) -> None:
     slow(tree, tmp_path / "go")
     for number in range(3):
         changed(tree, "kernel/table.txt", "two", f"two\nmore{number}")
     git(tree, "tag", "end")
     line, builds = line_of(tree)
-    said = Said()
-    with Builder(builds, said) as builder:
+    with Builder(builds) as builder:
         builder.want(line[1:])
         eventually(lambda: Path(f"{tmp_path}/go.begun").exists())
         assert builder.outcome(line[1]) is None
@@ -93,49 +85,48 @@ def test_the_most_urgent_kernel_is_built_next_and_what_is_not_wanted_is_left(tre
         builder.want([line[0]])
         found = builder.wait(line[0], LIMIT_S)
         assert isinstance(found, BuiltCommit)
-        assert said.begun == [builds.repository.describe(line[1].id), "v6.1"]
+        assert begun(said) == [builds.repository.describe(line[1].id), "v6.1"]
         (tmp_path / "go").touch()
         builder.want([line[4], line[2]])
         assert isinstance(builder.wait(line[2], LIMIT_S), BuiltCommit)
         assert builder.waited_s > 0
     # The first of the two was under way, or was put behind.
-    assert said.begun[2:] in (
+    assert begun(said)[2:] in (
         [builds.repository.describe(line[2].id)],
         [builds.repository.describe(each.id) for each in (line[4], line[2])],
     )
 
 
-def test_what_was_built_or_failed_is_known_again(tree: Path) -> None:
+def test_what_was_built_or_failed_is_known_again(tree: Path, said: list[str]) -> None:
     broken = changed(tree, "init/main.c", "return FS", "return NOTHING")
     line, builds = line_of(tree)
-    said = Said()
-    with Builder(builds, said) as builder:
+    with Builder(builds) as builder:
         first = [builder.wait(each, LIMIT_S) for each in line]
-    assert len(said.begun) == 2
+    assert len(begun(said)) == 2
     assert isinstance(first[1], Unbuildable)
     assert "NOTHING" in first[1].reason
     # Another process, and another history with the same content: a revert of it all.
     git(tree, "revert", "--no-edit", broken)
     line, builds = line_of(tree)
-    with Builder(builds, said) as builder:
+    with Builder(builds) as builder:
         assert [builder.outcome(each) for each in line] == [*first, first[0]]
         assert [builder.wait(each, LIMIT_S) for each in line] == [*first, first[0]]
-    assert len(said.begun) == 2
-    clean_kernels(progress=said)
-    assert [builds.kept(each, progress=said) for each in line] == [None, None, None]
+    assert len(begun(said)) == 2
+    clean_kernels()
+    assert [builds.kept(each) for each in line] == [None, None, None]
 
 
 def test_ccache_is_used_where_it_is_installed_and_changes_nothing(tree: Path, tmp_path: Path) -> None:
     changed(tree, "fs/ext4/file.c", "x +", "x * 2 +")
     line, builds = line_of(tree)
-    with Builder(builds, print) as builder:
+    with Builder(builds) as builder:
         usual = builder.wait(line[1], LIMIT_S)
-    clean_kernels(progress=print)
+    clean_kernels()
     asked = tmp_path / "asked"
     ccache = tmp_path / "tools" / "ccache"
     ccache.write_text(f'#!/bin/sh\ncase $1 in -*) exit ;; esac\necho "$*" >>{asked}\nexec "$@"\n')
     ccache.chmod(0o755)
-    with Builder(builds, print) as builder:
+    with Builder(builds) as builder:
         found = builder.wait(line[1], LIMIT_S)
     assert isinstance(usual, BuiltCommit)
     assert isinstance(found, BuiltCommit)
@@ -152,7 +143,7 @@ from pathlib import Path
 from test_tree_builder import LIMIT_S, Said, line_of
 from fsjoule.kernels.tree.builder import Builder
 line, builds = line_of(Path(sys.argv[1]))
-with Builder(builds, print) as builder:
+with Builder(builds) as builder:
     builder.wait(line[int(sys.argv[2])], LIMIT_S)
 """
 
@@ -170,12 +161,14 @@ def processes_below(folder: Path) -> list[str]:
     return found
 
 
-def test_a_builder_that_is_killed_leaves_no_process_and_no_half_file(tree: Path, tmp_path: Path) -> None:
+def test_a_builder_that_is_killed_leaves_no_process_and_no_half_file(
+    tree: Path, tmp_path: Path, said: list[str]
+) -> None:
     """The object that was written halfway is newer than its source: make by itself would take it for whole."""
     changed(tree, "init/main.c", "return FS", "return FS + 1")
     slow(tree, tmp_path / "go")
     line, builds = line_of(tree)
-    with Builder(builds, print) as builder:
+    with Builder(builds) as builder:
         first = builder.wait(line[0], LIMIT_S)
     command = [sys.executable, "-c", PROGRAM, str(tree), "2"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
@@ -188,10 +181,9 @@ def test_a_builder_that_is_killed_leaves_no_process_and_no_half_file(tree: Path,
         killed.send_signal(signal.SIGKILL)
     eventually(lambda: not processes_below(tmp_path / "cache"))
     (tmp_path / "go").touch()
-    said = Said()
-    with Builder(builds, said) as builder:
+    with Builder(builds) as builder:
         found = builder.wait(line[2], LIMIT_S)
-        assert "kernel build: removing the files of an interrupted build" in said.texts
+        assert "kernel build: removing the files of an interrupted build" in said
         assert isinstance(found, BuiltCommit)
         assert half.read_bytes() == whole
         assert builder.wait(line[0], LIMIT_S) == first
@@ -216,7 +208,7 @@ def test_a_fault_of_this_machine_is_no_fault_of_the_commit(
     rule = f"all: fault zImage\nfault:\n\t@[ -e {flag} ] || {{ {recipe}; }}\nold: zImage"
     changed(tree, "Makefile", "all: zImage", rule)
     line, builds = line_of(tree)
-    with Builder(builds, print) as builder:
+    with Builder(builds) as builder:
         with pytest.raises(error, match=said):
             builder.wait(line[1], LIMIT_S)
         assert builder.outcome(line[1]) is None
@@ -227,7 +219,7 @@ def test_a_fault_of_this_machine_is_no_fault_of_the_commit(
 def test_a_kernel_that_the_board_cannot_boot_is_the_commits_fault(tree: Path) -> None:
     changed(tree, "scripts/modules.builtin", "kernel/drivers/mmc/core/mmc_block.ko\n", "")
     line, builds = line_of(tree)
-    with Builder(builds, print) as builder:
+    with Builder(builds) as builder:
         found = builder.wait(line[1], LIMIT_S)
     assert isinstance(found, Unbuildable)
     assert "has no mmc_block, neither built in nor as a module" in found.reason
@@ -236,7 +228,7 @@ def test_a_kernel_that_the_board_cannot_boot_is_the_commits_fault(tree: Path) ->
 def test_who_waits_too_long_is_told(tree: Path, tmp_path: Path) -> None:
     slow(tree, tmp_path / "go")
     line, builds = line_of(tree)
-    with Builder(builds, print) as builder, pytest.raises(HostError, match=r"no kernel of .* after 1 s"):
+    with Builder(builds) as builder, pytest.raises(HostError, match=r"no kernel of .* after 1 s"):
         builder.wait(line[1], 1.0)
 
 
@@ -249,7 +241,7 @@ def test_a_configuration_is_frozen_with_what_each_end_knows(tree: Path) -> None:
     repository = open_repository(tree)
     line = find_line(repository, ["v6.1"], ["HEAD"])
     board = board_configuration(load_recipe(recipes_folder(), DEFAULT_RECIPE), ["CONFIG_SCHEDSTATS=y"])
-    found = freeze([repository.revision(each.id) for each in (line[0], line[-1])], board, progress=print)
+    found = freeze([repository.revision(each.id) for each in (line[0], line[-1])], board)
     # Needed are settings that both ends accept.
     assert "CONFIG_EXT4_FS=y" in found.needed
     assert not {"CONFIG_SCHEDSTATS=y", "CONFIG_BTRFS_FS=y"} & set(found.needed)
@@ -258,25 +250,24 @@ def test_a_configuration_is_frozen_with_what_each_end_knows(tree: Path) -> None:
     # A default of tomorrow is as it was when no default counted.
     assert "# CONFIG_NEWS is not set" in text
     found = replace(found, needed=("CONFIG_SCHEDSTATS=y",))
-    with Builder(CommitBuilds(repository, found, jobs=2), print) as builder:
+    with Builder(CommitBuilds(repository, found, jobs=2)) as builder:
         last = builder.wait(line[-1], LIMIT_S)
         assert isinstance(last, BuiltCommit)
         assert "# CONFIG_NEWS is not set" in (last.folder / "config").read_text()
         assert builder.wait(line[0], LIMIT_S) == Unbuildable("this source does not accept CONFIG_SCHEDSTATS=y")
 
 
-def test_what_is_configured_again_leaves_the_source_alone(tree: Path) -> None:
+def test_what_is_configured_again_leaves_the_source_alone(tree: Path, said: list[str]) -> None:
     """A switch to the other end and back would give files new times: the next build would compile them for nothing."""
     changed(tree, "fs/ext4/file.c", "x +", "x * 2 +")
     repository = open_repository(tree)
     line = find_line(repository, ["v6.1"], ["HEAD"])
     ends = [repository.revision(each.id) for each in (line[0], line[-1])]
     configuration = builds_of(repository).frozen.configuration
-    first = freeze(ends, configuration, progress=print)
+    first = freeze(ends, configuration)
     file = ends[0].workplace / "source" / "fs" / "ext4" / "file.c"
     written = file.stat().st_mtime_ns
-    said: list[str] = []
-    assert freeze(ends, configuration, progress=said.append) == first
+    assert freeze(ends, configuration) == first
     assert file.stat().st_mtime_ns == written
     assert said == []
 
@@ -285,23 +276,23 @@ def test_an_end_that_cannot_be_configured_is_told(tree: Path) -> None:
     changed(tree, "Kconfig", "config MODULES", "confog MODULES")
     repository = open_repository(tree)
     with pytest.raises(KernelBuildError, match="syntax error"):
-        freeze([repository.revision("HEAD")], builds_of(repository).frozen.configuration, progress=print)
+        freeze([repository.revision("HEAD")], builds_of(repository).frozen.configuration)
 
 
 def test_functions_are_aligned_by_the_kernels_own_option_or_by_the_compiler(tree: Path) -> None:
     repository = open_repository(tree)
     builds = builds_of(repository)
-    plain = aligned(builds.frozen, repository.revision("HEAD"), progress=print)
+    plain = aligned(builds.frozen, repository.revision("HEAD"))
     assert plain.how == "-falign-functions=64, for this kernel has no option of its own"
     assert plain.frozen.configuration.compiler_options == ("-falign-functions=64",)
     changed(tree, "Kconfig", "config MODULES", "config DEBUG_FORCE_FUNCTION_ALIGN_64B\nconfig MODULES")
-    granted = aligned(builds.frozen, repository.revision("HEAD"), progress=print)
+    granted = aligned(builds.frozen, repository.revision("HEAD"))
     assert granted.how == "CONFIG_DEBUG_FORCE_FUNCTION_ALIGN_64B=y"
     assert granted.frozen.configuration.wanted["CONFIG_DEBUG_FORCE_FUNCTION_ALIGN_64B"] == "y"
     line = find_line(repository, ["v6.1"], ["HEAD"])
-    with Builder(builds, print) as builder:
+    with Builder(builds) as builder:
         usual = builder.wait(line[0], LIMIT_S)
-    with Builder(CommitBuilds(repository, plain.frozen, jobs=2), print) as builder:
+    with Builder(CommitBuilds(repository, plain.frozen, jobs=2)) as builder:
         moved = builder.wait(line[0], LIMIT_S)
     assert isinstance(usual, BuiltCommit)
     assert isinstance(moved, BuiltCommit)
@@ -322,7 +313,7 @@ def test_positions_inside_of_a_merge_and_reverts_are_built(tree: Path) -> None:
     entered = inside(builds.repository, line[1], line[2])
     cured = without_commit(builds.repository, line[2], entered[2])
     assert isinstance(cured, Commit)
-    with Builder(builds, print) as builder:
+    with Builder(builds) as builder:
         found = [builder.wait(each, LIMIT_S) for each in (*entered, cured)]
     images = [each.image if isinstance(each, BuiltCommit) else None for each in found]
     assert None not in images
@@ -338,7 +329,7 @@ def test_a_merge_may_be_looked_at_before_it_is_entered(tree: Path) -> None:
     git(tree, "merge", "--quiet", "--no-ff", "--no-edit", "side")
     line, builds = line_of(tree)
     before, merge = line[-2].id, line[-1].id
-    with TreeBuilds(builds.repository, builds, lambda: builds, print) as found:
+    with TreeBuilds(builds.repository, builds, lambda: builds) as found:
         found.add(line)
         assert [found.is_merge(merge) for _ in range(2)] == [True, True]
         assert not found.is_merge(before)

@@ -230,7 +230,7 @@ def test_a_hooks_repository_is_left_alone(tree: Path, tmp_path: Path, monkeypatc
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
     repository = open_repository(tree)
     [_, last] = find_line(repository, ["v6.1"], ["HEAD"])
-    check_out(repository.made(last.id, "last"), repository.scratch, print)
+    check_out(repository.made(last.id, "last"), repository.scratch)
     assert (repository.scratch / "a").read_text() == "1"
     assert contents(other) == before
     assert not (other / "a").exists()
@@ -292,7 +292,7 @@ def test_a_commit_that_we_made_can_be_checked_out(tree: Path) -> None:
     both = merged(repository, tip, git(tree, "rev-parse", "side"))
     assert isinstance(both, str)
     revision = repository.made(both, "both")
-    check_out(revision, repository.scratch, print)
+    check_out(revision, repository.scratch)
     assert (repository.scratch / "s1").exists()
     assert (repository.scratch / "main.c").exists()
 

@@ -11,13 +11,15 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
+from weakref import WeakKeyDictionary
 
 import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 from interruptible import interruptible
 
 from fsjoule.errors import ConfigError, FsjouleError, LabError, PlaceHeldError
+from fsjoule.host.messages import lines_to
 from fsjoule.lab import acquired_place, find_places, place_request, read_environment
 from fsjoule.lab.coordinator import Coordinator, connected, user
 from fsjoule.lab.reservation import reserved
@@ -25,6 +27,15 @@ from fsjoule.runs.held_lab import HeldLab
 
 PROJECT = Path(__file__).parents[2]
 _BUSY = "otherhost/ada"
+
+
+_LINES: Final = WeakKeyDictionary[threading.Thread, list[str]]()
+
+
+@pytest.fixture(autouse=True)
+def _lines_of_each_thread() -> Generator[None]:
+    with lines_to(lambda line: _LINES.setdefault(threading.current_thread(), []).append(line)):
+        yield
 
 
 @pytest.fixture(name="coordinator")
@@ -42,12 +53,13 @@ class Waiter:
     def __init__(
         self, name: str, place: str = "", tag: str | None = None, *, priority: float = 0.0, events: list[str]
     ) -> None:
-        self.name, self.lines = name, list[str]()
+        self.name = name
         self.error: FsjouleError | None = None
         self.end = threading.Event()
         self._events = events
         self._arguments = (place, place_request(tag, "2m", priority))
         self._thread = threading.Thread(target=self._hold, daemon=True)
+        self.lines = _LINES.setdefault(self._thread, [])
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -61,7 +73,7 @@ class Waiter:
     def _hold(self) -> None:
         place, wanted = self._arguments
         try:
-            with acquired_place(place, say=self.lines.append, wanted=wanted) as held:
+            with acquired_place(place, wanted=wanted) as held:
                 self._events.append(f"{self.name} has {held.name}")
                 assert self.end.wait(LIMIT_S)
                 held.check()
@@ -174,17 +186,16 @@ def test_a_wait_has_an_end_that_says_who_has_the_place(coordinator: BareCoordina
     assert coordinator.reservations() == []
 
 
-def test_what_is_awaited_is_said_again_and_again(coordinator: BareCoordinator) -> None:
+def test_what_is_awaited_is_said_again_and_again(coordinator: BareCoordinator, said: list[str]) -> None:
     coordinator.make("bench")
     coordinator.client("acquire", user="ada")
-    lines: list[str] = []
-    with suppress(PlaceHeldError), reserved(place_request(None, "3s", None), lines.append, name="bench", line_s=0.5):
+    with suppress(PlaceHeldError), reserved(place_request(None, "3s", None), name="bench", line_s=0.5):
         pass
-    assert 2 <= len(lines) <= 7, lines
-    lines.clear()
-    with suppress(PlaceHeldError), reserved(place_request(None, "3s", None), lines.append, name="bench"):
+    assert 2 <= len(said) <= 7, said
+    said.clear()
+    with suppress(PlaceHeldError), reserved(place_request(None, "3s", None), name="bench"):
         pass
-    assert len(lines) == 1, "one a minute"
+    assert len(said) == 1, "one a minute"
 
 
 def test_who_waits_goes_on_waiting_at_a_coordinator_that_was_restarted(coordinator: BareCoordinator) -> None:
@@ -241,16 +252,17 @@ def test_a_coordinator_that_goes_on_failing_is_not_asked_without_a_pause(coordin
         looks.append(name)
         raise LabError("it fails", transient=True)
 
-    with pytest.raises(LabError), reserved(place_request(None, "3s", None), print, name="bench", usable=usable):
+    with pytest.raises(LabError), reserved(place_request(None, "3s", None), name="bench", usable=usable):
         pass
     assert len(looks) <= 4
 
 
-def test_a_wait_during_which_the_reservation_expired_reserves_again(coordinator: BareCoordinator) -> None:
+def test_a_wait_during_which_the_reservation_expired_reserves_again(
+    coordinator: BareCoordinator, said: list[str]
+) -> None:
     """So it is when the process stood still for two minutes: a reservation that nobody polls is dropped."""
     coordinator.make("bench")
     coordinator.client("acquire", user="ada")
-    lines: list[str] = []
     looks = 0
 
     def usable(_coordinator: Coordinator, _name: str) -> bool:
@@ -264,9 +276,9 @@ def test_a_wait_during_which_the_reservation_expired_reserves_again(coordinator:
             coordinator.client("release", user="ada")
         return False
 
-    with reserved(place_request(None, "2m", None), lines.append, name="bench", usable=usable, expires_s=0) as turn:
+    with reserved(place_request(None, "2m", None), name="bench", usable=usable, expires_s=0) as turn:
         assert (turn.place, turn.allocated) == ("bench", True)
-    assert "the reservation for the place 'bench' has expired: reserving again" in lines
+    assert "the reservation for the place 'bench' has expired: reserving again" in said
     assert coordinator.reservations() == []
 
 
@@ -309,8 +321,8 @@ def test_labgrid_is_told_the_place_that_tags_have_chosen(
     coordinator.make("other")
     monkeypatch.setenv("LG_PLACE", "other")
     wanted = place_request("soc=imx6ul", "1m", None)
-    held = HeldLab(read_environment(PROJECT / "env" / "virtual.yaml", wanted), print)
-    held.find(print)
+    held = HeldLab(read_environment(PROJECT / "env" / "virtual.yaml", wanted))
+    held.find()
     assert os.environ["LG_PLACE"] == "other"
     held.bring_up(())
     with held.place():
@@ -339,14 +351,16 @@ def test_what_is_taken_or_missing_is_said_before_anything_is_built(coordinator: 
 _RUN = """
 import sys
 from fsjoule.host import interrupts
+from fsjoule.host.messages import lines_to
 from fsjoule.lab import acquired_place, place_request
 
-def say(line):
+def show(line):
     print(line, flush=True)
 
 try:
-    with interrupts.handled(), acquired_place("", say=say, wanted=place_request("soc=imx6ul", "5m", None)) as held:
-        say(f"has {held.name}")
+    wanted = place_request("soc=imx6ul", "5m", None)
+    with lines_to(show), interrupts.handled(), acquired_place("", wanted=wanted) as held:
+        show(f"has {held.name}")
         with interrupts.interruptible():
             sys.stdin.readline()
 except KeyboardInterrupt:

@@ -79,7 +79,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture(scope="module")
 def running(module_state: Path) -> Generator[lab.LabHandle]:
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     devices = Path(LabPaths.of("virtual").read().devices)  # pyright: ignore[reportOptionalMemberAccess]
     yield handle
     assert lab.down("virtual")

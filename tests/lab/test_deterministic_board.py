@@ -44,9 +44,9 @@ def board(program: BoardProgram) -> BoardProgram:
 
 @contextmanager
 def board_with(kernel: str, folder: Path, *preloaded: Path) -> Generator[BoardProgram]:
-    card = build_card(kernel, "ext4", progress=print).path
+    card = build_card(kernel, "ext4").path
     process.run(["cp", "--sparse=always", card, folder / "card.img"], timeout_s=120)
-    probe = Path(":".join(map(str, (*preloaded, programs.probe(print)))))
+    probe = Path(":".join(map(str, (*preloaded, programs.probe()))))
     guest = GuestTimeConfig(mailbox=folder / "box", probe=probe)
     with BoardProgram(replace(board_config(folder), guest_time=guest)) as program:
         yield program
@@ -62,7 +62,7 @@ def test_a_restless_qemu_does_not_move_the_guests_clock(board: BoardProgram, tmp
     """Its main loop moves an idle guest's clock, and shall not do so before the guest's last instructions count."""
     commands = ("cat /proc/timer_list | sha256sum", "sleep 2.5")
     ordinary = session(board, lambda _: None, commands=commands)
-    restless = shared_library(Path(__file__).with_name("restless_qemu.c"), "restless", progress=print, root=tmp_path)
+    restless = shared_library(Path(__file__).with_name("restless_qemu.c"), "restless", root=tmp_path)
     with board_with("6.1", tmp_path, restless) as other:
         assert session(other, lambda _: None, commands=commands) == ordinary
 
@@ -174,7 +174,7 @@ def test_a_program_without_qemus_clock_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "other.c"
     source.write_text("#define _GNU_SOURCE\n#include <poll.h>\nint main(void) { return ppoll(0, 0, 0, 0); }\n")
     process.run(["cc", "-o", tmp_path / "other", source], timeout_s=60)
-    environment = {"LD_PRELOAD": str(programs.probe(print))}
+    environment = {"LD_PRELOAD": str(programs.probe())}
     done = process.run([tmp_path / "other"], timeout_s=30, env=environment, check=False)
     assert done.returncode == 70
     assert b"does not export its clock" in done.stderr

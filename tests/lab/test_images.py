@@ -28,7 +28,7 @@ ROOTS = ("ext4", "btrfs")
 # Offsets and sizes of images/imx6ul.toml.
 BOOT_START, ROOT_START, ROOT_SIZE = 4 * MIB, 68 * MIB, 416 * MIB
 
-BUILDER = "import sys; from fsjoule.images import build_card; build_card(*sys.argv[1:], progress=print)"
+BUILDER = "import sys; from fsjoule.images import build_card; build_card(*sys.argv[1:])"
 
 CHECKS: dict[str, Callable[[Path], list[str | Path]]] = {
     "ext4": lambda image: ["fsck.ext4", "-f", "-n", image],
@@ -38,7 +38,7 @@ CHECKS: dict[str, Callable[[Path], list[str | Path]]] = {
 
 @pytest.fixture(scope="module", params=["ext4", pytest.param("btrfs", marks=pytest.mark.slow)])
 def card(request: pytest.FixtureRequest) -> CardImage:
-    return build_card(KERNEL, request.param, progress=print)
+    return build_card(KERNEL, request.param)
 
 
 def root_of(card: CardImage) -> str:
@@ -102,18 +102,16 @@ def test_facts_name_the_kernel_and_the_packages(card: CardImage) -> None:
         assert hashlib.file_digest(file, "sha256").hexdigest() == facts.card_sha256
 
 
-def test_a_second_build_does_nothing(card: CardImage) -> None:
+def test_a_second_build_does_nothing(card: CardImage, said: list[str]) -> None:
     before = card.path.stat()
-    said: list[str] = []
-    again = build_card(KERNEL, root_of(card), progress=said.append)
+    again = build_card(KERNEL, root_of(card))
     assert said == []
     assert again == card
     assert again.path.stat() == before
 
 
-def test_a_card_made_a_second_time_is_equal_byte_for_byte(card: CardImage) -> None:
-    said: list[str] = []
-    assert check_card(KERNEL, root_of(card), progress=said.append) == card
+def test_a_card_made_a_second_time_is_equal_byte_for_byte(card: CardImage, said: list[str]) -> None:
+    assert check_card(KERNEL, root_of(card)) == card
     assert said[0] == "making the card a second time"
     assert [entry.damage for entry in cached() if entry.stage == "card" and entry.path == card.path.parent] == [None]
     assert not list(card.path.parents[1].glob(".check.part-*"))
@@ -125,10 +123,9 @@ def test_cards_of_one_kernel_share_kernel_and_userland(card: CardImage) -> None:
     assert {(stage, f"imx6ul-{KERNEL}-{root_of(card)}") for stage in ("partition", "card")} <= entries
 
 
-def test_boards_with_the_same_packages_share_the_userland(card: CardImage) -> None:
+def test_boards_with_the_same_packages_share_the_userland(card: CardImage, said: list[str]) -> None:
     assert card
-    said: list[str] = []
-    other = userland(load_recipe(recipes_folder(), "orangepi-qemu"), progress=said.append)
+    other = userland(load_recipe(recipes_folder(), "orangepi-qemu"))
     assert said == []
     assert other.packages.items() <= card.facts.packages.items()
 
@@ -149,7 +146,7 @@ def test_a_card_whose_builder_was_killed_is_built_again(
         assert any("assembling" in line for line in builder.stdout)
         os.killpg(builder.pid, signal.SIGKILL)
     assert "card" not in {entry.stage for entry in cached() if entry.damage is None}
-    rebuilt = build_card(KERNEL, root_of(card), progress=print)
+    rebuilt = build_card(KERNEL, root_of(card))
     assert rebuilt.path.parent.parent == own / "card"
     assert rebuilt.facts == card.facts
     assert not list(own.glob("*/.*part*"))
@@ -158,19 +155,18 @@ def test_a_card_whose_builder_was_killed_is_built_again(
 def test_unknown_names_are_refused_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
     with pytest.raises(ConfigError, match=r"unknown kernel '4\.19'"):
-        build_card("4.19", "ext4", progress=print)
+        build_card("4.19", "ext4")
     with pytest.raises(ConfigError, match="unknown root filesystem 'vfat'"):
-        build_card(KERNEL, "vfat", progress=print)
+        build_card(KERNEL, "vfat")
     assert not cached()
 
 
-def test_the_default_kernel_runs_on_the_installed_emulator() -> None:
-    said: list[str] = []
-    program = emulator(KERNEL, progress=said.append)
+def test_the_default_kernel_runs_on_the_installed_emulator(said: list[str]) -> None:
+    program = emulator(KERNEL)
     assert str(program) == process.find_tool("qemu-system-arm")
     assert said == []
     with pytest.raises(ConfigError, match="unknown kernel"):
-        emulator("4.19", progress=said.append)
+        emulator("4.19")
 
 
 @pytest.mark.slow
@@ -181,7 +177,7 @@ def test_the_emulated_board_fills_a_nilfs2() -> None:
 
     There are two, at 1 KiB and in the last block; the kernel writes now one, now the other, and takes the newer one.
     """
-    card = build_card(KERNEL, "nilfs2", progress=print)
+    card = build_card(KERNEL, "nilfs2")
     with card.path.open("rb") as file:
         blocks: list[bytes] = []
         for at in (1024, ROOT_SIZE - 4096):

@@ -27,7 +27,7 @@ _GAPS_S = (0.0, 0.0, 0.01, 0.1, 0.4, 1.0, 3.0)
 @pytest.fixture(scope="module")
 def running(module_state: Path) -> Generator[Path]:
     """A lab that stays up: what a bench leaves in it is seen there."""
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in handle.environment.items():
             monkeypatch.setenv(name, value)

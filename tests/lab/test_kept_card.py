@@ -33,7 +33,7 @@ MUX = """\
 
 @pytest.fixture(scope="module")
 def card() -> CardImage:
-    return images.build_card("6.1", "ext4", progress=print)
+    return images.build_card("6.1", "ext4")
 
 
 @pytest.fixture(scope="module")

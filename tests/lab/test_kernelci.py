@@ -33,8 +33,8 @@ ENDED_S = 120.0
 @pytest.fixture(scope="module")
 def kernelci(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[KernelCI, dict[str, Path]]]:
     """KernelCI with Debian's kernel as one of its builds."""
-    build_card("6.1", "ext4", progress=print)
-    [kernel] = take_kernels(["6.1"], progress=print)
+    build_card("6.1", "ext4")
+    [kernel] = take_kernels(["6.1"])
     folder = tmp_path_factory.mktemp("build")
     parts = {"kernel": folder / "zImage", "dtb": folder / DTB, "modules": folder / "modules.tar.xz"}
     parts["kernel"].write_bytes((kernel.files.folder / "zImage").read_bytes())

@@ -27,8 +27,8 @@ DTB = "imx6ul-14x14-evk.dtb"
 @pytest.fixture(scope="module")
 def debian() -> TakenKernel:
     """Debian's kernel, from the cache of all tests or fetched into it; with it the rest of a card and the meter."""
-    build_card(DEBIAN, "ext4", progress=print)
-    [kernel] = take_kernels([DEBIAN], progress=print)
+    build_card(DEBIAN, "ext4")
+    [kernel] = take_kernels([DEBIAN])
     return kernel
 
 
@@ -95,7 +95,7 @@ def module(folder: Path, name: str) -> Path:
 
 @pytest.mark.usefixtures("own_cache")
 def test_one_kernel_is_the_same_wherever_it_comes_from(debian: TakenKernel, folder: Path, package: Path) -> None:
-    named, packaged, built = take_kernels([DEBIAN, str(package), str(folder)], progress=print)
+    named, packaged, built = take_kernels([DEBIAN, str(package), str(folder)])
     release = debian.facts.release
     assert [kernel.facts.origin for kernel in (named, packaged, built)] == list(KernelOrigin)
     assert {kernel.facts.digest for kernel in (named, packaged, built)} == {debian.facts.digest}
@@ -124,26 +124,25 @@ def test_packages_that_a_kernels_package_needs_are_found_beside_it(
     binary = make_package(tmp_path / "debs", f"linux-binary-{release}", files)
     depends = f"linux-binary-{release} (= 1-mine), linux-modules-{release} (= 1-mine), linux-base"
     image = make_package(tmp_path / "debs", f"linux-image-{release}", {}, depends=depends)
-    [kernel] = take_kernels([str(image)], progress=print)
+    [kernel] = take_kernels([str(image)])
     assert kernel.facts.digest == debian.facts.digest
     assert set(kernel.facts.checksums) == {image.name, binary.name, modules.name}
     modules.rename(tmp_path / modules.name)
     with pytest.raises(ConfigError, match=f"put linux-modules-{re.escape(release)} beside it"):
-        take_kernels([str(image)], progress=print)
+        take_kernels([str(image)])
 
 
 @pytest.mark.usefixtures("own_cache")
-def test_a_kernel_is_cached_by_its_content(folder: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    [first] = take_kernels([str(folder)], progress=said.append)
+def test_a_kernel_is_cached_by_its_content(folder: Path, tmp_path: Path, said: list[str]) -> None:
+    [first] = take_kernels([str(folder)])
     assert said
     said.clear()
     moved = folder.rename(tmp_path / "moved")
-    [again] = take_kernels([str(moved)], progress=said.append)
+    [again] = take_kernels([str(moved)])
     assert said == []
     assert again.files.folder == first.files.folder
     module(moved, "ext4").write_bytes(module(moved, "ext4").read_bytes() + b"changed")
-    [changed] = take_kernels([str(moved)], progress=said.append)
+    [changed] = take_kernels([str(moved)])
     assert said
     assert changed.facts.digest != first.facts.digest
     assert len([entry for entry in cached() if entry.name == "imx6ul-folder"]) == 2
@@ -154,19 +153,19 @@ def test_modules_of_another_kernel_than_the_image_are_refused(folder: Path, debi
     (folder / "lib" / "modules" / debian.facts.release).rename(folder / "lib" / "modules" / "6.1.0-older")
     complaint = rf"kernel image is {re.escape(debian.facts.release)}, but its modules belong to 6\.1\.0-older"
     with pytest.raises(ConfigError, match=complaint):
-        take_kernels([str(folder)], progress=print)
+        take_kernels([str(folder)])
 
 
 @pytest.mark.usefixtures("own_cache")
 def test_a_kernel_without_the_cards_driver_is_refused_and_one_without_a_filesystem_is_not(folder: Path) -> None:
     module(folder, "btrfs").unlink()
-    [kernel] = take_kernels([str(folder)], progress=print)
+    [kernel] = take_kernels([str(folder)])
     assert kernel.facts.lacks == ("btrfs",)
     with pytest.raises(ConfigError, match="cannot mount a btrfs root: it has no btrfs"):
-        build_card(kernel, "btrfs", progress=print)
+        build_card(kernel, "btrfs")
     module(folder, "sdhci_esdhc_imx").unlink()
     with pytest.raises(ConfigError, match="has no sdhci-esdhc-imx, neither built in nor as a module"):
-        take_kernels([str(folder)], progress=print)
+        take_kernels([str(folder)])
 
 
 @pytest.mark.usefixtures("own_cache")
@@ -176,7 +175,7 @@ def test_a_device_tree_of_another_board_is_refused(folder: Path) -> None:
     made = process.run(["dtc", "-O", "dtb"], input_bytes=source.encode(), timeout_s=10).stdout
     file.write_bytes(made)
     with pytest.raises(ConfigError, match="has no node '/timer'"):
-        take_kernels([str(folder)], progress=print)
+        take_kernels([str(folder)])
 
 
 # -------------------------------------------------------------------------------------------------------------- booted
@@ -238,16 +237,15 @@ def test_a_kernel_without_a_filesystem_of_the_plan_is_refused_before_the_lab_com
     reason="two builds of a kernel take 20 minutes, and its source is not fetched: name a clone in FSJOULE_KERNEL_TREE",
 )
 @pytest.mark.usefixtures("own_cache")
-def test_a_kernel_is_built_the_same_from_anywhere_and_boots(state: Path, tmp_path: Path) -> None:
+def test_a_kernel_is_built_the_same_from_anywhere_and_boots(state: Path, tmp_path: Path, said: list[str]) -> None:
     """Slow: two builds of a kernel. Needs what docs/kernels.md names."""
     tree = Path(os.environ["FSJOULE_KERNEL_TREE"])
-    first = build_kernel(tree, "HEAD", progress=print)
-    said: list[str] = []
-    assert build_kernel(tree, "HEAD", progress=said.append) == first
+    first = build_kernel(tree, "HEAD")
+    assert build_kernel(tree, "HEAD") == first
     assert said == []
     with pytest.MonkeyPatch.context() as elsewhere:
         elsewhere.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "elsewhere"))
-        second = build_kernel(tree, "HEAD", progress=print)
+        second = build_kernel(tree, "HEAD")
     assert (second / "zImage").read_bytes() == (first / "zImage").read_bytes()
     notes = json.loads((first / "fsjoule.json").read_text())
     done = run_bench(tmp_path / "results", "--kernel", str(first), "--fs", "ext4", "--repeat", "1")

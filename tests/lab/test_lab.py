@@ -49,7 +49,7 @@ def _client(handle: lab.LabHandle, *arguments: str, check: bool = True) -> str:
 @pytest.fixture(scope="module")
 def running(module_state: Path) -> Generator[lab.LabHandle]:
     """A lab with its place acquired."""
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     _client(handle, "-p", "virtual", "acquire")
     yield handle
     devices = Path(_record().devices)
@@ -159,13 +159,13 @@ def test_everything_listens_on_loopback_only(running: lab.LabHandle, module_stat
 
 
 def test_up_again_returns_the_running_lab(running: lab.LabHandle) -> None:
-    again = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    again = lab.up("virtual", owner_pid=os.getpid())
     assert again.environment == running.environment
     assert not again.started
 
 
 def test_a_second_lab_runs_side_by_side(running: lab.LabHandle, module_state: Path) -> None:
-    second = lab.up("second", owner_pid=os.getpid(), progress=print)
+    second = lab.up("second", owner_pid=os.getpid())
     devices = Path(_record("second").devices)
     assert second.environment["LG_COORDINATOR"] != running.environment["LG_COORDINATOR"]
     assert _client(second, "who").count("\n") == 1, "the place of the second lab is free"
@@ -206,7 +206,7 @@ def _kill(*who: str) -> None:
     ],
 )
 def test_nothing_is_left_however_the_lab_ends_and_it_says_how(state: Path, killed: str | None, told: str) -> None:
-    handle = lab.up("virtual", owner_pid=None, progress=print)
+    handle = lab.up("virtual", owner_pid=None)
     _in_use(handle)
     devices = Path(_record().devices)
     assert processes(state)
@@ -227,7 +227,7 @@ def test_nothing_is_left_however_the_lab_ends_and_it_says_how(state: Path, kille
 
 
 def test_with_both_heads_killed_no_process_is_left_and_down_clears_up(state: Path) -> None:
-    handle = lab.up("virtual", owner_pid=None, progress=print)
+    handle = lab.up("virtual", owner_pid=None)
     _in_use(handle)
     devices = Path(_record().devices)
     _kill("guardian", "supervisor")
@@ -238,10 +238,10 @@ def test_with_both_heads_killed_no_process_is_left_and_down_clears_up(state: Pat
 
 
 def test_up_clears_away_what_a_killed_lab_left(state: Path) -> None:
-    lab.up("virtual", owner_pid=None, progress=print)
+    lab.up("virtual", owner_pid=None)
     former = Path(_record().devices)
     _kill("guardian", "supervisor")
-    handle = lab.up("virtual", owner_pid=None, progress=print)
+    handle = lab.up("virtual", owner_pid=None)
     assert handle.started
     assert not former.exists()
     assert _client(handle, "places").startswith("virtual ")
@@ -252,8 +252,10 @@ def test_up_clears_away_what_a_killed_lab_left(state: Path) -> None:
 
 _OWNER = """
 import os, sys, time
+from fsjoule.host.messages import lines_to
 from fsjoule.virtual.lab import lab
-lab.up("virtual", owner_pid=os.getpid(), progress=lambda text: print(text, flush=True))
+with lines_to(lambda text: print(text, flush=True)):
+    lab.up("virtual", owner_pid=os.getpid())
 print("up", flush=True)
 sys.stdin.readline()
 """
@@ -309,7 +311,7 @@ def test_ctrl_c_while_the_lab_starts_leaves_nothing(state: Path) -> None:
 
 
 def test_ser2net_ends_with_a_killed_exporter_and_up_starts_afresh(state: Path) -> None:
-    handle = lab.up("virtual", owner_pid=None, progress=print)
+    handle = lab.up("virtual", owner_pid=None)
     _client(handle, "-p", "virtual", "acquire")
     ser2net = process.find_tool("ser2net")
     assert any(ser2net in line for line in processes(state))
@@ -317,7 +319,7 @@ def test_ser2net_ends_with_a_killed_exporter_and_up_starts_afresh(state: Path) -
     _wait(lambda: not any(ser2net in line for line in processes(state)), "ser2net has outlived the exporter")
     _wait(lambda: lab.status("virtual").state == "degraded", "the death of a service is not told")
     assert "exporter     DIED (was killed by SIGKILL at " in lab.status("virtual").text()
-    fresh = lab.up("virtual", owner_pid=None, progress=print)
+    fresh = lab.up("virtual", owner_pid=None)
     assert fresh.started
     assert lab.status("virtual").state == "up"
     devices = Path(_record().devices)
@@ -335,7 +337,7 @@ def test_a_missing_tool_is_named_with_its_package_before_anything_starts(
         (tmp_path / tool).symlink_to(process.find_tool(tool))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingToolError, match="rsync") as caught:
-        lab.up("virtual", progress=print)
+        lab.up("virtual")
     assert caught.value.package == "rsync"
     assert "apt-get install rsync" in str(caught.value)
     assert not processes(state)
@@ -349,7 +351,7 @@ def test_a_service_that_does_not_start_is_named_with_its_last_words(state: Path)
     with pytest.raises(
         LabError, match=r"the lab's sshd ended with exit code \d+: sshd: no hostkeys available"
     ) as caught:
-        lab.up("virtual", progress=print)
+        lab.up("virtual")
     assert str(paths.log("sshd")) in str(caught.value)
     assert not processes(state)
     assert not paths.record.exists()

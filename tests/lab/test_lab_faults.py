@@ -20,6 +20,7 @@ from meter_process import running
 
 from fsjoule.errors import LabError
 from fsjoule.host import process
+from fsjoule.host.messages import lines_to
 from fsjoule.host.process_ref import ProcessRef, wait_gone
 from fsjoule.virtual.disks import loop_device
 from fsjoule.virtual.disks.loop_device import LoopDevice, attached_file
@@ -52,7 +53,7 @@ def _head(name: str) -> ProcessRef:
 
 
 def _up(owner_pid: int | None = None) -> lab.LabHandle:
-    return lab.up("virtual", owner_pid=owner_pid, progress=print)
+    return lab.up("virtual", owner_pid=owner_pid)
 
 
 def _client(handle: lab.LabHandle, *arguments: str) -> None:
@@ -87,8 +88,10 @@ def _program(text: str) -> Generator[subprocess.Popen[str]]:
 
 _OWNER = """
 import os, sys
+from fsjoule.host.messages import lines_to
 from fsjoule.virtual.lab import lab
-lab.up("virtual", owner_pid=os.getpid(), progress=lambda text: print(text, flush=True))
+with lines_to(lambda text: print(text, flush=True)):
+    lab.up("virtual", owner_pid=os.getpid())
 print("ready", flush=True)
 sys.stdin.readline()
 """
@@ -188,8 +191,8 @@ def test_a_head_that_ends_while_the_lab_starts_is_named(state: Path, name: str, 
             devices.append(Path(_record().devices))
             os.kill(_head(name).pid, sig)
 
-    with pytest.raises(LabError, match=f"^the lab 'virtual' ended while it started: {told}"):
-        lab.up("virtual", owner_pid=os.getpid(), progress=signalled)
+    with pytest.raises(LabError, match=f"^the lab 'virtual' ended while it started: {told}"), lines_to(signalled):
+        lab.up("virtual", owner_pid=os.getpid())
     assert lab.status("virtual").state == "down"
     assert_nothing_left(state, devices[0])
 
@@ -204,8 +207,8 @@ def test_what_a_service_failed_for_is_named_first(state: Path, sig: signal.Signa
             os.kill(coordinator.process.pid, sig)
 
     expected = rf"^the lab's coordinator \(process \d+\) {told}.*, so that the lab's exporter (ended|is not ready)"
-    with pytest.raises(LabError, match=expected):
-        lab.up("virtual", owner_pid=os.getpid(), progress=signalled)
+    with pytest.raises(LabError, match=expected), lines_to(signalled):
+        lab.up("virtual", owner_pid=os.getpid())
     assert not processes(state)
 
 
@@ -228,7 +231,7 @@ def test_a_dead_meters_port_never_serves_another_meter(state: Path, tmp_path: Pa
         for number in range(4):
             folder = tmp_path / str(number)
             folder.mkdir()
-            other = stack.enter_context(running(programs.simulator(print), folder, "--load", "5.0,0.1"))
+            other = stack.enter_context(running(programs.simulator(), folder, "--load", "5.0,0.1"))
             taken |= {other.stream.readlink(), other.marks.readlink()}
             for each in (pair := pty.openpty()):
                 stack.callback(os.close, each)

@@ -54,7 +54,7 @@ def _bench(handle: lab.LabHandle, place: str, results: Path) -> str:
 @pytest.fixture(scope="module")
 def running(module_state: Path) -> Generator[lab.LabHandle]:
     """The lab with all its places acquired."""
-    handle = lab.up(_NAME, owner_pid=os.getpid(), boards=3, exporters=2, progress=print)
+    handle = lab.up(_NAME, owner_pid=os.getpid(), boards=3, exporters=2)
     for place in _PLACES:
         _client(handle, "-p", place, "acquire")
     yield handle
@@ -162,7 +162,7 @@ def test_a_dead_part_is_a_fault_of_the_boards_that_need_it(running: lab.LabHandl
 
 @pytest.mark.parametrize("part", ["guardian", "supervisor"])
 def test_a_killed_head_ends_all_boards(part: str, state: Path) -> None:
-    lab.up(_NAME, boards=2, progress=print)
+    lab.up(_NAME, boards=2)
     record = _record()
     head = getattr(record, part)
     head.send(signal.SIGKILL)
@@ -174,7 +174,7 @@ def test_a_board_that_does_not_come_up_is_named_and_all_go_down(state: Path) -> 
     logs.parent.mkdir(parents=True)
     logs.touch()  # a file where the board needs a folder
     with pytest.raises(LabError, match=r"^the lab's board-2 ended with"):
-        lab.up(_NAME, boards=2, progress=print)
+        lab.up(_NAME, boards=2)
     assert_nothing_left(state, state / "devices")
 
 

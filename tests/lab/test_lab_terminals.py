@@ -28,7 +28,7 @@ def _terminals(stack: ExitStack, count: int) -> set[Path]:
 def test_the_number_of_a_killed_meters_terminal_stays_taken(tmp_path: Path) -> None:
     held = HeldTerminals()
     with ExitStack() as stack:
-        meter = stack.enter_context(running(programs.simulator(print), tmp_path, *_LOAD))
+        meter = stack.enter_context(running(programs.simulator(), tmp_path, *_LOAD))
         had = {meter.stream.readlink(), meter.marks.readlink()}
         reader = stack.enter_context(meter.reader())
         reader.read_samples(100)

@@ -61,10 +61,7 @@ class _Bench:
     def board(self, card: DiskImage | None = None, *, coordinator: str = "") -> LabgridBoard:
         assert self.strategy.target is not None
         return LabgridBoard(
-            self.strategy.target,
-            {(_KERNEL, "ext4"): card or self.card},
-            print,
-            health=PlaceFaults(coordinator, "virtual"),
+            self.strategy.target, {(_KERNEL, "ext4"): card or self.card}, health=PlaceFaults(coordinator, "virtual")
         )
 
     @property
@@ -80,7 +77,7 @@ def environment(module_state: Path) -> Generator[dict[str, str]]:
     assert module_state.is_dir()
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("A_TOKEN", "secret")
-        handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+        handle = lab.up("virtual", owner_pid=os.getpid())
         for name, value in handle.environment.items():
             monkeypatch.setenv(name, value)
         yield handle.environment
@@ -90,11 +87,11 @@ def environment(module_state: Path) -> Generator[dict[str, str]]:
 @pytest.fixture(scope="module")
 def bench(environment: dict[str, str]) -> Generator[_Bench]:
     """The place acquired, and a labgrid target on it."""
-    with acquired_place(environment["LG_PLACE"], say=print):
+    with acquired_place(environment["LG_PLACE"]):
         environment_class: Any = Environment
         labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
         target = labgrid.get_target()
-        card = images.build_card(_KERNEL, "ext4", progress=print)
+        card = images.build_card(_KERNEL, "ext4")
         yield _Bench(target.get_driver("BoardStrategy"), meter(target), card)
         labgrid.cleanup()
         forget_coordinator()

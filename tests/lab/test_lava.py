@@ -55,7 +55,7 @@ def lava() -> Generator[Dispatcher]:
 @pytest.fixture(scope="module")
 def place(lava: Dispatcher, module_state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[Place]:
     """The board in guest time."""
-    handle = lab.up("deterministic", owner_pid=os.getpid(), board="deterministic", progress=print)
+    handle = lab.up("deterministic", owner_pid=os.getpid(), board="deterministic")
     state = {"FSJOULE_STATE_DIR": str(module_state)}
     yield Place("deterministic", tmp_path_factory.mktemp("lava"), handle.environment | state, lava)
     assert lab.down("deterministic")
@@ -64,7 +64,7 @@ def place(lava: Dispatcher, module_state: Path, tmp_path_factory: pytest.TempPat
 @pytest.fixture
 def real_time(lava: Dispatcher, state: Path, tmp_path: Path) -> Generator[Place]:
     """The board in real time, which sends its marks while others look."""
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     (tmp_path / "lava").mkdir()
     yield Place("virtual", tmp_path / "lava", handle.environment | {"FSJOULE_STATE_DIR": str(state)}, lava)
     assert lab.down("virtual")
@@ -319,7 +319,7 @@ def test_a_smoke_job_of_a_board_without_mux_and_meter_says_so_and_asks_for_neith
     lava: Dispatcher, state: Path, tmp_path: Path
 ) -> None:
     """U-Boot offers the card over USB, to the device's helper that LAVA calls."""
-    handle = lab.up("virtual-sabrelite", owner_pid=os.getpid(), board="sabrelite", progress=print)
+    handle = lab.up("virtual-sabrelite", owner_pid=os.getpid(), board="sabrelite")
     (tmp_path / "lava").mkdir()
     environment = handle.environment | {"FSJOULE_STATE_DIR": str(state)}
     place = Place("virtual-sabrelite", tmp_path / "lava", environment, lava)

@@ -173,16 +173,16 @@ def bench(module_state: Path) -> Generator[_Bench]:
     feed_file = module_state / "feed"
     feed = LoadFeed(feed_file)
     program = module_state / "meter"
-    program.write_text(f'#!/bin/sh\nexec {programs.simulator(print)} "$@" --feed {feed_file}\n')
+    program.write_text(f'#!/bin/sh\nexec {programs.simulator()} "$@" --feed {feed_file}\n')
     program.chmod(0o755)
-    handle = lab.up("virtual", owner_pid=os.getpid(), meter_program=program, progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid(), meter_program=program)
     record = LabPaths.of("virtual").read()
     assert record is not None
     try:
         with pytest.MonkeyPatch.context() as monkeypatch:
             for name, value in handle.environment.items():
                 monkeypatch.setenv(name, value)
-            with acquired_place(handle.place, say=print):
+            with acquired_place(handle.place):
                 environment_class: Any = Environment
                 labgrid = environment_class(config_file=str(project_dir() / "env" / "virtual.yaml"))
                 bench = _Bench(meter(labgrid.get_target()), feed, Path(record.devices) / "marks")

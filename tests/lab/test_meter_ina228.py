@@ -26,7 +26,7 @@ _FILE = InstrumentFile(serial_number="SIM0", shunt=Shunt(ohm=0.1, tolerance_perc
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return programs.simulator(print)
+    return programs.simulator()
 
 
 def _replay(program: Path, amperes: list[float], *options: str) -> Ina219Trace:

@@ -27,7 +27,7 @@ TIMEOUT_S = 120.0
 def environment(module_state: Path) -> Generator[dict[str, str]]:
     """A lab, with the variables that labgrid needs to reach it."""
     assert module_state.is_dir()
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     yield handle.environment
     lab.down("virtual")
 

@@ -30,7 +30,7 @@ KILOHERTZ = ("--rate-hz", "1000")
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return programs.simulator(print)
+    return programs.simulator()
 
 
 # --------------------------------------------------------------------------------------------------- constant load

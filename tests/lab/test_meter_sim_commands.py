@@ -20,7 +20,7 @@ from fsjoule.virtual.lab import programs
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return programs.simulator(print)
+    return programs.simulator()
 
 
 # -------------------------------------------------------------------------------------------------------- commands

@@ -127,7 +127,7 @@ def following(program: Path, folder: Path) -> Generator[Follower]:
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return programs.simulator(print)
+    return programs.simulator()
 
 
 def test_the_meters_time_is_the_boards(program: Path, tmp_path: Path) -> None:

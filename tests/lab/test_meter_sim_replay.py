@@ -20,7 +20,7 @@ _MS = 1_000_000
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return programs.simulator(print)
+    return programs.simulator()
 
 
 def _replay(program: Path, records: bytes, *options: str) -> tuple[Ina219Trace, bytes]:

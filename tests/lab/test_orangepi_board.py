@@ -47,7 +47,7 @@ class _Image:
 def environment(module_state: Path) -> Generator[dict[str, str]]:
     """A lab; labgrid and a bench find it by its environment variables."""
     assert module_state.is_dir()
-    handle = lab.up(NAME, board="orangepi", owner_pid=os.getpid(), progress=print)
+    handle = lab.up(NAME, board="orangepi", owner_pid=os.getpid())
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in handle.environment.items():
             monkeypatch.setenv(name, value)
@@ -83,7 +83,7 @@ def board(environment: dict[str, str]) -> Generator[BoardStrategy]:
 
 @pytest.fixture(scope="module")
 def card() -> CardImage:
-    return images.build_card("6.1", "ext4", recipe="orangepi-qemu", progress=print)
+    return images.build_card("6.1", "ext4", recipe="orangepi-qemu")
 
 
 def test_the_boot_loader_that_runs_is_asked_for_its_commands(board: BoardStrategy, card: CardImage) -> None:

@@ -66,7 +66,7 @@ def _undated(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def test_somebody_elses_root_filesystem_is_measured(tmp_path: Path, module_state: Path) -> None:
-    debian = userland(load_recipe(recipes_folder(), "imx6ul"), progress=print)
+    debian = userland(load_recipe(recipes_folder(), "imx6ul"))
     archive = buildroot_like(debian.tree, tmp_path / "buildroot")
     recipe = tmp_path / "mine.toml"
     recipe.write_text(f'base = "imx6ul"\n[userland]\npackages = []\narchive = "{archive}"\n')

@@ -15,6 +15,7 @@ from labgrid_process import forget_coordinator
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import interrupts
+from fsjoule.host.messages import lines_to
 from fsjoule.lab import read_environment
 from fsjoule.model import RunStatus
 from fsjoule.model.metrics import Metric
@@ -53,7 +54,7 @@ def choice(results: Path, boards: int, kernels: str | tuple[str, str] = ("6.1", 
 def measured(results: Path, boards: int, said: list[str], kill: str | None = None) -> PairedRun:
     """A pair of boots. The board's process that begins with the line `kill` is killed then."""
 
-    def say(text: str) -> None:
+    def heard(text: str) -> None:
         said.append(text)
         if kill is not None and text.startswith(kill):
             os.kill(workers()[int(kill.split()[1][0]) - 1], signal.SIGKILL)
@@ -62,7 +63,8 @@ def measured(results: Path, boards: int, said: list[str], kill: str | None = Non
         return None
 
     try:
-        return measure_pairs(choice(results, boards), ENVIRONMENT, enough=never, say=say, command=("fsjoule", "gate"))
+        with lines_to(heard):
+            return measure_pairs(choice(results, boards), ENVIRONMENT, enough=never, command=("fsjoule", "gate"))
     finally:
         forget_coordinator()
 
@@ -98,13 +100,12 @@ def test_a_board_whose_process_is_killed_costs_no_figure(state: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("state")
-def test_a_run_none_of_whose_boards_comes_up_ends_with_the_first_cause(tmp_path: Path) -> None:
+def test_a_run_none_of_whose_boards_comes_up_ends_with_the_first_cause(tmp_path: Path, said: list[str]) -> None:
     wanted = choice(tmp_path / "none", 2)
     file = tmp_path / "file"
     file.touch()
     assignment = Assignment(replace(wanted, results=file / "results"), ENVIRONMENT, (), ("fsjoule", "gate"))
-    said: list[str] = []
-    with pytest.raises(ConfigError, match="--results"), started_boards(assignment, said.append):
+    with pytest.raises(ConfigError, match="--results"), started_boards(assignment):
         pytest.fail("a board came up")
     assert not [line for line in said if "is left out" in line]  # the error tells it
     assert not workers()
@@ -175,13 +176,13 @@ def test_boots_of_a_bisection_are_those_of_one_board(state: Path, tmp_path: Path
     wishes = [(Path("6.1"), seed) for seed in (7, 8)]
     metrics, select = (Metric.THROUGHPUT, Metric.ENERGY, Metric.CPU), "randread"
     alone = choice(tmp_path / "one", 1, "6.1")
-    with BoardBoots(alone, ENVIRONMENT, metrics, select, tmp_path / "cards", print, ()) as one:
+    with BoardBoots(alone, ENVIRONMENT, metrics, select, tmp_path / "cards", ()) as one:
         expected = [one.measure(*wish) for wish in wishes]
     forget_coordinator()
     assigned = PoolAssignment(
         replace(alone, results=tmp_path / "two"), ENVIRONMENT, metrics, select, tmp_path / "ahead", ()
     )
-    with interrupts.handled(), Pool(assigned, 2, tmp_path / "two", print) as pool:
+    with interrupts.handled(), Pool(assigned, 2, tmp_path / "two") as pool:
         pool.expect(lambda _: wishes)
         found = [pool.measure(*wish) for wish in wishes]
     assert [each.figures for each in found] == [each.figures for each in expected]

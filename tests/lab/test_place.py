@@ -56,7 +56,7 @@ class _Lab:
 @pytest.fixture(scope="module")
 def running(module_state: Path) -> Generator[_Lab]:
     """A lab that is up, found by its variables."""
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in handle.environment.items():
             monkeypatch.setenv(name, value)
@@ -93,10 +93,9 @@ def test_a_place_is_held_and_free_again_and_what_was_acquired_by_hand_stays_so(l
 
 @pytest.mark.parametrize("again", [None, _ADA, {}], ids=["nobody", "another", "myself in another shell"])
 def test_a_place_that_was_taken_away_is_noticed_at_once_and_left_alone(
-    lab_: _Lab, again: dict[str, str] | None
+    lab_: _Lab, again: dict[str, str] | None, said: list[str]
 ) -> None:
-    said: list[str] = []
-    with acquired_place("virtual", say=said.append) as place:
+    with acquired_place("virtual") as place:
         place.check()
         lab_.client("release", "--kick")
         if again is not None:
@@ -342,13 +341,12 @@ def test_what_a_killed_run_left_and_somebody_acquired_by_hand_since_stays_so(lab
 
 
 def test_a_coordinator_that_is_gone_leaves_it_open_whose_the_place_is(
-    state: Path, monkeypatch: pytest.MonkeyPatch
+    state: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     for name, value in handle.environment.items():
         monkeypatch.setenv(name, value)
-    said: list[str] = []
-    with acquired_place("virtual", say=said.append) as place:
+    with acquired_place("virtual") as place:
         [coordinator] = [each.pid for each in lab.status("virtual").services if each.name == "coordinator"]
         os.kill(coordinator, signal.SIGKILL)
         with pytest.raises(LabError, match="it is not known whether the place 'virtual' is still ours") as caught:

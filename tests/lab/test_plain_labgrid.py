@@ -44,7 +44,7 @@ def test_off(strategy, request):
 @pytest.fixture(scope="module")
 def acquired(module_state: Path) -> Generator[Path]:
     """A lab whose place is acquired by labgrid-client."""
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in handle.environment.items():
             monkeypatch.setenv(name, value)
@@ -55,7 +55,7 @@ def acquired(module_state: Path) -> Generator[Path]:
 
 @pytest.fixture(scope="module")
 def card() -> Path:
-    return images.build_card("6.1", "ext4", progress=print).path
+    return images.build_card("6.1", "ext4").path
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ _START_TIMEOUT_S = 60.0
 @pytest.fixture(scope="module")
 def place(module_state: Path) -> Generator[str]:
     """The virtual lab's place, with two more muxes of a second exporter; all of them move the same card."""
-    handle = lab.up(NAME, owner_pid=os.getpid(), progress=print)
+    handle = lab.up(NAME, owner_pid=os.getpid())
     ready = BoardReady.read(LabPaths.of(NAME).board_ready)
     assert ready is not None
     muxes = {"wire": "NetworkUSBSDWireDevice", "wire3": "NetworkUSBSDWire3Device"}

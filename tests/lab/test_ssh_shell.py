@@ -93,7 +93,7 @@ class _Board:
 def environment(module_state: Path) -> Generator[dict[str, str]]:
     """A lab; labgrid and a bench find it by its environment variables."""
     assert module_state.is_dir()
-    handle = lab.up(NAME, board="orangepi-ssh", owner_pid=os.getpid(), progress=print)
+    handle = lab.up(NAME, board="orangepi-ssh", owner_pid=os.getpid())
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, value in handle.environment.items():
             monkeypatch.setenv(name, value)
@@ -119,8 +119,8 @@ def test_a_board_is_measured_over_ssh(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def board(environment: dict[str, str]) -> Generator[_Board]:
     """A board that is off, with its card."""
-    card = images.build_card("6.1", "ext4", recipe="orangepi-ssh", progress=print)
-    with acquired_place(environment["LG_PLACE"], say=print):
+    card = images.build_card("6.1", "ext4", recipe="orangepi-ssh")
+    with acquired_place(environment["LG_PLACE"]):
         environment_class: Any = Environment
         labgrid = environment_class(config_file=str(ENVIRONMENT))
         board = _Board(labgrid.get_target().get_driver("BoardStrategy"))

@@ -26,7 +26,7 @@ SPAN_S = 3.0
 
 @pytest.fixture(scope="module")
 def card() -> Path:
-    return build_card("6.1", "ext4", progress=print).path
+    return build_card("6.1", "ext4").path
 
 
 @pytest.fixture(scope="module")

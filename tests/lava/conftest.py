@@ -25,7 +25,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
 
 @pytest.fixture(scope="session")
 def place(state: Path, tmp_path_factory: pytest.TempPathFactory) -> Generator[LavaPlace]:
-    handle = lab.up(DEVICE, owner_pid=os.getpid(), progress=print)
+    handle = lab.up(DEVICE, owner_pid=os.getpid())
     variables = {"FSJOULE_STATE_DIR": str(state), **SHELL_SECRETS}
     yield LavaPlace(DEVICE, tmp_path_factory.mktemp("lava"), handle.environment | variables)
     assert lab.down(DEVICE)

@@ -326,7 +326,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
 
 @pytest.fixture(scope="module")
 def handle(state: Path) -> Generator[lab.LabHandle]:
-    handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+    handle = lab.up("virtual", owner_pid=os.getpid())
     yield handle
     assert lab.down("virtual")
     assert_nothing_left(state, state / "devices")

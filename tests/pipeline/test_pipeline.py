@@ -105,7 +105,7 @@ def handle(tmp_path_factory: pytest.TempPathFactory) -> Generator[lab.LabHandle]
     with pytest.MonkeyPatch.context() as monkeypatch:
         state = tmp_path_factory.mktemp("lab")
         monkeypatch.setenv("FSJOULE_STATE_DIR", str(state))
-        handle = lab.up("virtual", owner_pid=os.getpid(), progress=print)
+        handle = lab.up("virtual", owner_pid=os.getpid())
         yield handle
         assert lab.down("virtual")
         assert_nothing_left(state, state / "devices")

@@ -22,6 +22,7 @@ from typing import Final
 
 from output import Cell, Report, Row, Share
 
+from fsjoule.host.messages import lines_to
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, measure_pairs
 from fsjoule.runs.request import choose
@@ -92,13 +93,8 @@ def measure(chosen: argparse.Namespace, kernels: tuple[str, str], policy: Policy
         ),
         pair=kernels,
     )
-    done = measure_pairs(
-        choice,
-        chosen.environment,
-        enough=comparisons.see,
-        say=lambda line: print(line, file=sys.stderr, flush=True),
-        command=(sys.executable, *sys.argv),
-    )
+    with lines_to(lambda line: print(line, file=sys.stderr, flush=True)):
+        done = measure_pairs(choice, chosen.environment, enough=comparisons.see, command=(sys.executable, *sys.argv))
     return done.folder
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from output import Report
 
+from fsjoule.host.messages import lines_to
 from fsjoule.kernels.configuration import board_configuration
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree.builder import Builder, BuildOutcome, BuiltCommit, CommitBuilds
@@ -65,7 +66,7 @@ class Everything:
         ]
 
 
-def build_all(tree: Path, good: Sequence[str], bad: Sequence[str], jobs: int, say: Callable[[str], None]) -> Everything:
+def build_all(tree: Path, good: Sequence[str], bad: Sequence[str], jobs: int) -> Everything:
     """Build each commit of a range, oldest first. Both ends must build."""
     repository = open_repository(tree)
     line = find_line(repository, good, bad)
@@ -73,8 +74,8 @@ def build_all(tree: Path, good: Sequence[str], bad: Sequence[str], jobs: int, sa
     ends = [repository.made(each.id, each.short) for each in (line[0], line[-1])]
     outcomes: list[BuildOutcome] = []
     seconds: list[float] = []
-    builds = CommitBuilds(repository, freeze(ends, configuration, progress=say, jobs=jobs), jobs)
-    with Builder(builds, say) as builder:
+    builds = CommitBuilds(repository, freeze(ends, configuration, jobs=jobs), jobs)
+    with Builder(builds) as builder:
         for commit in line:
             started = time.monotonic()
             outcomes.append(builder.wait(commit, TIMEOUT_S))
@@ -122,7 +123,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="compilers at a time")
     parser.add_argument("--json", action="store_true", help="JSON instead of a table")
     given = parser.parse_args()
-    shown = report(build_all(given.tree, given.good, given.bad, given.jobs, lambda text: print(text, file=sys.stderr)))
+    with lines_to(lambda text: print(text, file=sys.stderr)):
+        shown = report(build_all(given.tree, given.good, given.bad, given.jobs))
     shown.show(as_json=given.json)
     return 1 if shown.settings["wrong"] else 0
 

@@ -300,11 +300,11 @@ def in_guest_time(faults: list[BoardError]) -> tuple[BoardBench, FakeStore]:
     return replace(bench, store=store, profile=replace(bench.profile, guest_time=True)), store
 
 
-def test_a_board_in_guest_time_begins_its_boot_again() -> None:
+def test_a_board_in_guest_time_begins_its_boot_again(said: list[str]) -> None:
     faults: list[BoardError] = []
     bench, store = in_guest_time(faults)
-    said, heard = list[str](), list[int]()
-    bench.say, bench.on_measured = said.append, lambda each: heard.append(each.number)
+    heard: list[int] = []
+    bench.on_measured = lambda each: heard.append(each.number)
     numbers = [each.number for each in bench.plan.entries]
     for each in bench.plan.entries:
         assert [one.number for one in store.measurements] == numbers[: each.number - 1], "each is stored at once"

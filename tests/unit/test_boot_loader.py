@@ -192,7 +192,7 @@ def loaded(content: bytes, tmp_path: Path, **piece: Any) -> Loader:
     file = tmp_path / "loader.bin"
     file.write_bytes(content)
     values = {"file": str(file), "sector": 16, "header": "allwinner", **piece}
-    return boot_loader(with_loader(pieces={"spl": values}), progress=print)
+    return boot_loader(with_loader(pieces={"spl": values}))
 
 
 def test_a_file_of_the_users_is_a_boot_loader_and_its_checksum_a_fact(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_file_of_the_users_is_a_boot_loader_and_its_checksum_a_fact(tmp_path: 
     ]
     assert keys[0] != keys[1] != {}
     imx6ul = load_recipe(FOLDER, "imx6ul")
-    assert loader_key(imx6ul, boot_loader(imx6ul, progress=print)) == {}
+    assert loader_key(imx6ul, boot_loader(imx6ul)) == {}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_loader_for_another_board_or_without_room_is_refused(content: bytes, s
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"boot loader's spl cannot be read: .*nowhere.bin: No such file"):
-        boot_loader(with_loader(pieces={"spl": {"file": f"{tmp_path}/nowhere.bin", "sector": 16}}), progress=print)
+        boot_loader(with_loader(pieces={"spl": {"file": f"{tmp_path}/nowhere.bin", "sector": 16}}))
     (tmp_path / "usr").mkdir()
     (tmp_path / "usr" / "u-boot-with-spl.bin").touch()
     with pytest.raises(ConfigError, match=r"u-boot-sunxi has no usr/u-boot-spl.bin(.|\n)*usr/u-boot-with-spl.bin"):
@@ -259,7 +259,7 @@ def test_a_partition_holds_its_piece(tmp_path: Path) -> None:
     pieces = {"fsbl1": {"file": str(file), "sector": 34, "partition": "fsbl1", "size_kib": 256}}
     small = recipe.model_copy(update={"boot_loader": BootLoader.model_validate({"pieces": pieces})})
     with pytest.raises(ConfigError, match="fsbl1 has 1048576 bytes, its partition fsbl1 262144"):
-        boot_loader(small, progress=print)
+        boot_loader(small)
 
 
 def test_the_name_of_the_device_tree_is_in_an_allwinner_header() -> None:
@@ -311,18 +311,16 @@ def kernel(tmp_path: Path) -> KernelFiles:
 
 @pytest.mark.parametrize(("room", "name"), [(50_000, "uImage"), (20_000, "zImage"), (10_000, None)])
 def test_the_packed_kernel_is_taken_if_the_unpacked_one_has_no_room(
-    room: int, name: str | None, kernel: KernelFiles, tmp_path: Path
+    room: int, name: str | None, kernel: KernelFiles, tmp_path: Path, said: list[str]
 ) -> None:
-    boot, told = tmp_path / "boot", list[str]()
+    boot = tmp_path / "boot"
     boot.mkdir()
     addresses = {"kernel_addr_r": 0x42000000, "fdt_addr_r": 0x42000000 + room, "ramdisk_addr_r": 0x43000000}
     loader = Loader(addresses=addresses)  # type: ignore[arg-type]
 
     def write() -> dict[str, str]:
-        return write_boot_files(
-            boot, with_loader(script="mmc 0:1"), "ext4",
-            kernel=kernel, initramfs=b"070701", loader=loader, progress=told.append,
-        )  # fmt: skip
+        recipe = with_loader(script="mmc 0:1")
+        return write_boot_files(boot, recipe, "ext4", kernel=kernel, initramfs=b"070701", loader=loader)
 
     if name is None:
         with pytest.raises(ConfigError, match=r"cannot boot the kernel 6.1: the kernel has 0.0 MiB"):
@@ -330,7 +328,7 @@ def test_the_packed_kernel_is_taken_if_the_unpacked_one_has_no_room(
         return
     assert {name, "board.dtb", "initrd.img", "boot.scr"} == set(write())
     assert f"LINUX /{name}" in (boot / "extlinux" / "extlinux.conf").read_text()
-    assert [("taking the packed zImage" in line) for line in told] == ([True] if name == "zImage" else [])
+    assert [("taking the packed zImage" in line) for line in said] == ([True] if name == "zImage" else [])
     script = (boot / "boot.scr").read_bytes()
     assert struct.unpack_from(">I", script, 24)[0] == zlib.crc32(script[64:])
     assert struct.unpack_from(">2I", script, 64) == (len(script) - 72, 0)
@@ -349,8 +347,7 @@ def test_boot_scr_needs_to_know_where_to_load(kernel: KernelFiles, tmp_path: Pat
     ):
         write_boot_files(
             tmp_path, with_loader(script="mmc 0:1"), "ext4",
-            kernel=kernel, initramfs=b"070701", loader=Loader(), progress=print,
-        )  # fmt: skip
+            kernel=kernel, initramfs=b"070701", loader=Loader())  # fmt: skip
 
 
 @pytest.mark.parametrize("place", ["u-boot.bin", "overlays/x.dtbo", "INITRD.IMG", "extlinux/extlinux.conf"])
@@ -363,7 +360,7 @@ def test_a_loaders_file_on_the_boot_partition_replaces_no_other(
     loader = Loader((LoaderFile("u-boot", piece, b"U-Boot"),))
 
     def write() -> None:
-        write_boot_files(boot, SHIPPED, "ext4", kernel=kernel, initramfs=b"070701", loader=loader, progress=print)
+        write_boot_files(boot, SHIPPED, "ext4", kernel=kernel, initramfs=b"070701", loader=loader)
 
     if place in {"u-boot.bin", "overlays/x.dtbo"}:
         write()

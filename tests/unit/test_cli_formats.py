@@ -13,8 +13,8 @@ from compared_runs import write_kernels
 from nights import Nights, slower_at
 
 from fsjoule.report import renderers
+from fsjoule.report.bisection.view import BisectionView
 from fsjoule.report.renderers import CaseState, Renderer, VerdictCase, VerdictView, to_junit
-from fsjoule.report.verdict_views import BisectionView
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.testing import FakeKernelBoots
@@ -127,8 +127,8 @@ class _Hostile(VerdictView):
     def markdown(self) -> str:
         return ""
 
-    def page(self, file: Path) -> str:
-        return str(file)
+    def page(self, place: Path) -> str:
+        return str(place)
 
     def print(self, console: object) -> None:
         pass

@@ -139,7 +139,7 @@ def panicked() -> BoardError:
 
 def test_a_board_that_died_is_not_asked_to_rest() -> None:
     rested: list[float] = []
-    with pytest.raises(BoardError, match="panicked"), recorded(FakeMeter(), print, rested.append):
+    with pytest.raises(BoardError, match="panicked"), recorded(FakeMeter(), rested.append):
         raise panicked()
     assert rested == []
 
@@ -154,10 +154,9 @@ class Unplugged(FakeMeter):
         raise MeterError("the meter was unplugged")
 
 
-def test_a_board_without_a_meter_says_so_in_each_measurement_and_not_on_each_line() -> None:
-    said: list[str] = []
+def test_a_board_without_a_meter_says_so_in_each_measurement_and_not_on_each_line(said: list[str]) -> None:
     for meter, lines in ((NoMeter(), 0), (Silent(), 1)):
-        with recorded(meter, said.append, lambda _: None) as recording:
+        with recorded(meter, lambda _: None) as recording:
             pass
         assert recording.trace is None
         assert recording.note.startswith("no energy: ")
@@ -166,7 +165,7 @@ def test_a_board_without_a_meter_says_so_in_each_measurement_and_not_on_each_lin
 
 
 def test_what_fails_besides_is_a_note() -> None:
-    with pytest.raises(BoardError) as caught, recorded(Unplugged(trace_of(np.full(10, 2500))), print, lambda _: None):
+    with pytest.raises(BoardError) as caught, recorded(Unplugged(trace_of(np.full(10, 2500))), lambda _: None):
         raise panicked()
     assert str(caught.value).splitlines() == [
         "the kernel panicked while 'fio' ran",

@@ -403,14 +403,13 @@ def test_a_place_that_is_lost_ends_the_examination(place: _Place) -> None:
         place.checks()
 
 
-def test_a_broken_board_that_cannot_be_switched_off_is_told_with_its_checks(place: _Place) -> None:
+def test_a_broken_board_that_cannot_be_switched_off_is_told_with_its_checks(place: _Place, said: list[str]) -> None:
     def stuck() -> None:
         raise LabError("the outlet does not answer")
 
     place.board.off = stuck
-    lines: list[str] = []
-    switch_off(place.board, [Check("power", Health.BROKEN, "it does not switch")], lines.append)
-    assert lines == ["warning: the board could not be switched off: the outlet does not answer"]
+    switch_off(place.board, [Check("power", Health.BROKEN, "it does not switch")])
+    assert said == ["warning: the board could not be switched off: the outlet does not answer"]
     with pytest.raises(LabError, match="the outlet does not answer"):
-        switch_off(place.board, [Check("power", Health.OK, "it switches")], lines.append)
-    assert len(lines) == 1
+        switch_off(place.board, [Check("power", Health.OK, "it switches")])
+    assert len(said) == 1

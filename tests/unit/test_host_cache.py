@@ -20,10 +20,6 @@ from fsjoule.host.cache.stages import (
 from fsjoule.images import card_image as build
 
 
-def silent(_line: str) -> None:
-    pass
-
-
 def write_result(folder: Path) -> None:
     (folder / "result").write_text("whole")
 
@@ -55,8 +51,8 @@ def test_a_folder_changes_with_names_contents_and_the_executable_bit(tmp_path: P
 
 
 def test_a_stage_is_built_once(tmp_path: Path) -> None:
-    first = build_once("card", "a", "key", write_result, progress=silent, root=tmp_path)
-    again = build_once("card", "a", "key", never_called, progress=silent, root=tmp_path)
+    first = build_once("card", "a", "key", write_result, root=tmp_path)
+    again = build_once("card", "a", "key", never_called, root=tmp_path)
     assert first == again
     assert (first / "result").read_text() == "whole"
 
@@ -67,7 +63,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
         raise HostError("no network")
 
     with pytest.raises(HostError, match="no network"):
-        build_once("card", "a", "key", fail, progress=silent, root=tmp_path)
+        build_once("card", "a", "key", fail, root=tmp_path)
     assert sorted(path.name for path in (tmp_path / "card").iterdir()) == [".a-key.lock", ".a-key.use"]
     assert not cached(tmp_path)
 
@@ -83,7 +79,7 @@ def build(folder):
     print("half", flush=True)
     time.sleep(60)
 
-build_once("card", "a", "key", build, progress=print, root=Path(sys.argv[1]))
+build_once("card", "a", "key", build, root=Path(sys.argv[1]))
 """
 
 
@@ -104,38 +100,35 @@ def test_what_a_killed_builder_left_is_not_used_and_goes_away(tmp_path: Path) ->
         pass
     assert list((tmp_path / "card").glob(".*part*"))
     assert [entry.damage for entry in cached(tmp_path)] == ["its build was interrupted"]
-    folder = build_once("card", "a", "key", write_result, progress=silent, root=tmp_path)
+    folder = build_once("card", "a", "key", write_result, root=tmp_path)
     assert (folder / "result").read_text() == "whole"
     assert not list((tmp_path / "card").glob(".*part*"))
 
 
-def test_a_second_builder_waits_says_for_whom_and_gives_up_in_time(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_a_second_builder_waits_says_for_whom_and_gives_up_in_time(tmp_path: Path, said: list[str]) -> None:
     with builder_at_half(tmp_path) as pid, pytest.raises(HostError, match=rf"pid {pid}.* building card a") as caught:
-        build_once("card", "a", "key", never_called, progress=said.append, root=tmp_path, lock_timeout_s=0.5)
+        build_once("card", "a", "key", never_called, root=tmp_path, lock_timeout_s=0.5)
     assert caught.value.transient
     assert said == [f"waiting for another process (pid {pid}), which is building card a"]
 
 
-def test_a_builder_in_the_same_process_is_not_called_another_one(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_a_builder_in_the_same_process_is_not_called_another_one(tmp_path: Path, said: list[str]) -> None:
 
     def second(_folder: Path) -> None:
-        build_once("card", "a", "key", never_called, progress=said.append, root=tmp_path, lock_timeout_s=0.5)
+        build_once("card", "a", "key", never_called, root=tmp_path, lock_timeout_s=0.5)
 
     with pytest.raises(HostError, match=r"a build of this process has been building card a"):
-        build_once("card", "a", "key", second, progress=silent, root=tmp_path)
+        build_once("card", "a", "key", second, root=tmp_path)
     assert said == ["waiting for a build of this process, which is building card a"]
 
 
-def test_entries_are_listed_with_their_size_and_removed(tmp_path: Path) -> None:
-    build_once("kernel", "b", "k1", write_result, progress=silent, root=tmp_path)
-    build_once("card", "a", "k2", write_much, progress=silent, root=tmp_path)
+def test_entries_are_listed_with_their_size_and_removed(tmp_path: Path, said: list[str]) -> None:
+    build_once("kernel", "b", "k1", write_result, root=tmp_path)
+    build_once("card", "a", "k2", write_much, root=tmp_path)
     entries = cached(tmp_path)
     assert [(entry.stage, entry.name, entry.key) for entry in entries] == [("kernel", "b", "k1"), ("card", "a", "k2")]
     assert entries[1].size_bytes >= 100_000
-    said: list[str] = []
-    assert clean(entries[1:], progress=said.append) == entries[1].size_bytes
+    assert clean(entries[1:]) == entries[1].size_bytes
     assert said
     assert cached(tmp_path) == entries[:1]
     assert isinstance(entries[0], CacheEntry)

@@ -31,15 +31,16 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], memo
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_damage_is_told_and_the_entry_built_again(kind: Callable[[Path], None], stage: str, memory: Path) -> None:
-    said: list[str] = []
-    entry = built(memory, stage, said)
+def test_damage_is_told_and_the_entry_built_again(
+    kind: Callable[[Path], None], stage: str, memory: Path, said: list[str]
+) -> None:
+    entry = built(memory, stage)
     assert damage(entry) is None
     kind(entry)
     why = damage(entry)
     assert why is not None
     assert [each.damage for each in cached(memory) if each.path == entry] == [why]
-    again = built(memory, stage, said)
+    again = built(memory, stage)
     assert again == entry
     assert said == [f"the cached {stage} {NAME} is damaged: {why}; building it again"]
     assert damage(again) is None
@@ -52,8 +53,8 @@ def test_the_commands_show_damage_and_clean_it_away(
     kind: Callable[[Path], None], run: CommandLine, memory: Path
 ) -> None:
     root = memory / "images"
-    entry = built(root, "card", [])
-    whole = built(root, "kernel", [])
+    entry = built(root, "card")
+    whole = built(root, "kernel")
     kind(entry)
     listed = run("image", "list", "--json")
     assert listed.code == 0
@@ -69,7 +70,7 @@ def test_the_commands_show_damage_and_clean_it_away(
 
 
 def test_a_hole_that_is_filled_is_damage_and_zeros_instead_of_a_hole_are_not(tmp_path: Path) -> None:
-    entry = built(tmp_path, "card", [])
+    entry = built(tmp_path, "card")
     image = entry / "card.img"
     content = image.read_bytes()
     digest = file_digest(image)
@@ -81,7 +82,7 @@ def test_a_hole_that_is_filled_is_damage_and_zeros_instead_of_a_hole_are_not(tmp
 
 
 def test_what_was_read_once_is_not_read_again_until_it_was_touched(tmp_path: Path) -> None:
-    entry = built(tmp_path, "card", [])
+    entry = built(tmp_path, "card")
     stamp = entry.with_name(f".{entry.name}.checked")
     image = entry / "card.img"
     assert stamp.exists()
@@ -98,24 +99,23 @@ def test_what_was_read_once_is_not_read_again_until_it_was_touched(tmp_path: Pat
 
 
 def test_a_byte_that_changes_with_its_time_set_back_is_seen(tmp_path: Path) -> None:
-    entry = built(tmp_path, "card", [])
+    entry = built(tmp_path, "card")
     found = (entry / "card.img").stat()
     flip_a_byte(entry)
     os.utime(entry / "card.img", ns=(found.st_atime_ns, found.st_mtime_ns))
     assert damage(entry) == "card.img has changed"
 
 
-def test_a_bit_that_the_disk_lost_is_seen_by_who_reads(tmp_path: Path) -> None:
+def test_a_bit_that_the_disk_lost_is_seen_by_who_reads(tmp_path: Path, said: list[str]) -> None:
     """No metadata tell it, as if the last look had been after it."""
-    said: list[str] = []
-    entry = built(tmp_path, "card", said)
+    entry = built(tmp_path, "card")
     flip_a_byte(entry)
     entry.with_name(f".{entry.name}.checked").write_text(fingerprint(entry))
     assert damage(entry) is None
     assert damage(entry, read=True) == "card.img has changed"
     with pytest.raises(HostError, match=r"card\.img has changed"):
         check_whole(entry)
-    assert built(tmp_path, "card", said, read=True) == entry
+    assert built(tmp_path, "card", read=True) == entry
     assert said == [f"the cached card {NAME} is damaged: card.img has changed; building it again"]
     check_whole(entry)
 
@@ -124,9 +124,9 @@ def test_equal_content_has_an_equal_digest_whenever_it_was_built(tmp_path: Path)
     def write(folder: Path) -> None:
         (folder / "file").write_text("text")
 
-    one = build_once("kernel", "a", "k1", write, progress=print, root=tmp_path)
-    two = build_once("kernel", "b", "k2", write, progress=print, root=tmp_path)
-    other = built(tmp_path, "kernel", [])
+    one = build_once("kernel", "a", "k1", write, root=tmp_path)
+    two = build_once("kernel", "b", "k2", write, root=tmp_path)
+    other = built(tmp_path, "kernel")
     assert entry_digest(one) == entry_digest(two) != entry_digest(other)
 
 
@@ -149,7 +149,7 @@ def test_what_stands_in_the_place_of_a_stage_is_shown_and_goes_away(
     assert run("image", "clean").code == 0
     assert not os.path.lexists(stage)
     put(stage)
-    assert damage(built(memory / "images", "card", [])) is None
+    assert damage(built(memory / "images", "card")) is None
 
 
 def test_what_an_interrupted_build_left_is_listed_and_goes_away(run: CommandLine, memory: Path) -> None:
@@ -175,13 +175,13 @@ def test_what_stands_in_the_place_of_a_lock_or_a_note_hinders_nothing(
     put: Callable[[Path], None], kind: str, run: CommandLine, memory: Path
 ) -> None:
     root = memory / "images"
-    entry = built(root, "card", [])
+    entry = built(root, "card")
     locks.let_go()
     beside = entry.with_name(f".{entry.name}.{kind}")
     beside.unlink()
     put(beside)
     assert [each["damage"] for each in run("image", "list", "--json").document] == [None]
-    assert built(root, "card", []) == entry
+    assert built(root, "card") == entry
     locks.let_go()
     discard(beside)
     put(beside)
@@ -189,15 +189,14 @@ def test_what_stands_in_the_place_of_a_lock_or_a_note_hinders_nothing(
     assert not list((root / "card").iterdir())
 
 
-def test_a_fifo_in_the_place_of_an_entry_s_record_is_damage(run: CommandLine, memory: Path) -> None:
+def test_a_fifo_in_the_place_of_an_entry_s_record_is_damage(run: CommandLine, memory: Path, said: list[str]) -> None:
     root = memory / "images"
-    entry = built(root, "card", [])
+    entry = built(root, "card")
     (entry / "entry.json").unlink()
     os.mkfifo(entry / "entry.json")
     (shown,) = run("image", "list", "--json").document
     assert "it is a FIFO" in shown["damage"]
-    said: list[str] = []
-    assert damage(built(root, "card", said)) is None
+    assert damage(built(root, "card")) is None
     assert "it is a FIFO" in said[0]
 
 
@@ -205,6 +204,6 @@ def test_names_with_brackets_are_names(memory: Path) -> None:
     """What a killed builder left of such an entry goes away, and nothing of another."""
     for name in ("a[bc]", "ab"):
         (memory / "kernel" / f".{name}-k.part-left").mkdir(parents=True)
-    entry = build_once("kernel", "a[bc]", "k", lambda folder: (folder / "x").touch(), progress=print, root=memory)
+    entry = build_once("kernel", "a[bc]", "k", lambda folder: (folder / "x").touch(), root=memory)
     left = [path.name for path in (memory / "kernel").glob(".*part*")]
     assert (damage(entry), left) == (None, [".ab-k.part-left"])

@@ -63,5 +63,4 @@ def test_a_recipe_without_an_emulated_board_is_refused(tmp_path: Path) -> None:
             busybox=tmp_path,
             init=tmp_path,
             steady={},
-            progress=print,
         )

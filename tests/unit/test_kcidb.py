@@ -72,7 +72,7 @@ def test_each_figure_is_a_test_with_its_number_or_why_it_has_none() -> None:
 def test_energies_are_skipped_without_a_meter_and_missed_if_the_meter_failed() -> None:
     made = make_run(repeat=1)
     [lost] = [each for each in made.measurements if each.number == 3]  # has no energy
-    with recorded(NoMeter(), print, lambda _: None) as recording:
+    with recorded(NoMeter(), lambda _: None) as recording:
         pass
     for note, status in ((recording.note, "SKIP"), ("no energy: the meter is silent", "MISS")):
         document = checked(to_kcidb(made.run, [replace(lost, notes=(note,))], "mylab"))

@@ -92,10 +92,10 @@ def test_switching_between_revisions_leaves_alone_what_both_have(repository: Pat
     second = commit(repository, "changed", "two")
     commit(repository, "new", "new")
     source = tmp_path / "source"
-    check_out(find_revision(repository, first), source, print)
+    check_out(find_revision(repository, first), source)
     kept, changed = ((source / name).stat().st_mtime_ns for name in ("kept", "changed"))
     assert (source / "changed").read_text() == "one"
-    check_out(find_revision(repository, second), source, print)
+    check_out(find_revision(repository, second), source)
     assert (source / "changed").read_text() == "two"
     assert (source / "kept").stat().st_mtime_ns == kept
     assert (source / "changed").stat().st_mtime_ns > changed
@@ -105,10 +105,10 @@ def test_switching_between_revisions_leaves_alone_what_both_have(repository: Pat
 def test_a_checkout_that_was_killed_does_not_stop_the_next(repository: Path, tmp_path: Path) -> None:
     revision = find_revision(repository, "HEAD")
     source = tmp_path / "source"
-    check_out(revision, source, print)
+    check_out(revision, source)
     (source / ".git" / "index.lock").touch()
     (source / "arch" / "arm" / "Kconfig").write_text("half a fi")
-    check_out(revision, source, print)
+    check_out(revision, source)
     assert (source / "arch" / "arm" / "Kconfig").read_text() == "config ARM"
 
 
@@ -116,7 +116,7 @@ def test_the_users_tree_is_not_touched(repository: Path, tmp_path: Path) -> None
     first = find_revision(repository, "HEAD")
     commit(repository, "Makefile", "one")
     before = sorted(path.relative_to(repository) for path in repository.rglob("*"))
-    check_out(first, tmp_path / "source", print)
+    check_out(first, tmp_path / "source")
     assert sorted(path.relative_to(repository) for path in repository.rglob("*")) == before
     assert git(repository, "status", "--porcelain") == ""
 
@@ -145,7 +145,7 @@ def test_a_missing_tool_is_named_with_its_package(
     monkeypatch.setenv("PATH", str(tools))
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
     with pytest.raises(MissingToolError, match="apt-get install gcc-arm-linux-gnueabihf"):
-        build_kernel(repository, "HEAD", progress=print)
+        build_kernel(repository, "HEAD")
     assert not list((tmp_path / "cache").rglob("zImage"))
 
 
@@ -154,4 +154,4 @@ def test_a_fragment_that_is_not_there_is_named(
 ) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
     with pytest.raises(ConfigError, match=r"fragment '.*/no\.config' cannot be read"):
-        build_kernel(repository, "HEAD", [str(tmp_path / "no.config")], progress=print)
+        build_kernel(repository, "HEAD", [str(tmp_path / "no.config")])

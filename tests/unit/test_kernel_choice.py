@@ -295,7 +295,7 @@ def test_a_kernel_for_another_processor_is_named(
     (folder / "lib/modules/6.1.5").mkdir(parents=True)
     (folder / "lib/modules/6.1.5/modules.builtin").touch()
     with pytest.raises(ConfigError, match=says):
-        folder_kernel(recipe, build_folder(folder, boot), progress=print)
+        folder_kernel(recipe, build_folder(folder, boot))
 
 
 def test_an_archive_of_modules_cannot_take_files_of_the_host_along(
@@ -310,7 +310,7 @@ def test_an_archive_of_modules_cannot_take_files_of_the_host_along(
     (folder / boot.image).write_bytes(ARM64)
     process.run(["tar", "--create", "--file", folder / "modules.tar", "--directory", tree, "lib"], timeout_s=30)
     with pytest.raises(ConfigError, match=r"the link lib/modules/6\.1\.5/modules\.order leads out of it"):
-        folder_kernel(recipe.model_copy(update={"boot": boot}), build_folder(folder, boot), progress=print)
+        folder_kernel(recipe.model_copy(update={"boot": boot}), build_folder(folder, boot))
 
 
 def test_a_damaged_module_is_named(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from traces import INFO
 
 from fsjoule.bench.instrument import check_board
 from fsjoule.errors import LabError
+from fsjoule.host.messages import lines_to
 from fsjoule.lab.facts import tick_hz
 from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.report.facts import run_facts
@@ -74,8 +75,9 @@ def test_each_joule_of_a_rate_in_step_has_the_note_and_the_run_the_tick() -> Non
         said: list[str] = []
         board = FakeBoard(shell, dataclasses.replace(FACTS, tick_hz=hz), IMAGE)
         trace = traced(f"S{wanted.number}", f"E{wanted.number}")
-        bench = dataclasses.replace(bench, board=board, meter=FakeMeter(trace), say=said.append)
-        result = bench.measure(wanted)
+        bench = dataclasses.replace(bench, board=board, meter=FakeMeter(trace))
+        with lines_to(said.append):
+            result = bench.measure(wanted)
         assert bench.run.boards["6.1"].tick_hz == hz
         return result.notes, "\n".join(said)
 

@@ -16,13 +16,14 @@ from labgrid.remote.config import ResourceConfig
 
 from fsjoule.errors import ConfigError, LabError, MissingToolError
 from fsjoule.host.locks import try_lock
+from fsjoule.host.messages import lines_to
 from fsjoule.lab import read_environment
 from fsjoule.model import MIB
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.plan import plan_run
 from fsjoule.virtual.board.config import BoardReady, NetworkConfig
 from fsjoule.virtual.board.qemu import HostCpu
-from fsjoule.virtual.lab.capacity import Room, check_fits
+from fsjoule.virtual.lab.capacity import Room, check_fits, warn_of_shared_cpus
 from fsjoule.virtual.lab.files import BoardRecord, LabPaths, LabRecord
 from fsjoule.virtual.lab.services import Service, board_config, board_template, exporters, meter_serial, write_places
 
@@ -31,7 +32,9 @@ _PLENTY = Room(memory_bytes=1 << 40, disk_bytes=1 << 40, cpus=4)
 
 def _fits(boards: int, room: Room, board: str = "board") -> list[str]:
     said: list[str] = []
-    check_fits(boards, board_template(board), Path("/"), said.append, room=room)
+    with lines_to(said.append):
+        check_fits(boards, board_template(board), Path("/"), room=room)
+        warn_of_shared_cpus(boards, board_template(board), room.cpus)
     return said
 
 
@@ -153,19 +156,18 @@ def test_places_have_tags_by_which_a_run_chooses(lab: tuple[LabPaths, LabRecord]
     ]
 
 
-def test_who_changes_a_lab_is_named_at_once_and_awaited(tmp_path: Path) -> None:
+def test_who_changes_a_lab_is_named_at_once_and_awaited(tmp_path: Path, said: list[str]) -> None:
     first, second = (LabPaths(tmp_path / "labs" / "pool") for _ in range(2))
-    said: list[str] = []
     assert second.being_changed == ""
-    with first.lock(said.append):
+    with first.lock():
         who = rf"the lab 'pool' is being brought up or down by process {os.getpid()} \(.*\) since 20\S+Z?"
         assert re.fullmatch(who, second.being_changed)
-        with pytest.raises(LabError, match=who) as caught, second.lock(said.append, wait_s=0.1):
+        with pytest.raises(LabError, match=who) as caught, second.lock(wait_s=0.1):
             pass
     assert caught.value.transient
     assert "end that process" in str(caught.value)
     assert [re.fullmatch(rf"{who}: waiting, for at most 0 s", line) is not None for line in said] == [True]
-    with second.lock(said.append):
+    with second.lock():
         assert len(said) == 1
 
 
@@ -174,6 +176,6 @@ def test_a_missing_program_is_found_before_a_board_starts(tmp_path: Path, monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     environment = read_environment(Path(__file__).parents[2] / "env" / "deterministic.yaml")
     choice = cast("Any", SimpleNamespace(profiled=False, resumed=None, results=tmp_path, boards=1))
-    held = HeldLab(environment, lambda _line: None)
+    held = HeldLab(environment)
     with closing(held), pytest.raises(MissingToolError, match="'qemu-system-arm' was not found"):
-        plan_run(choice, held, held.say, ("fsjoule", "bench"))
+        plan_run(choice, held, ("fsjoule", "bench"))

@@ -84,7 +84,7 @@ def test_a_file_too_large_for_us_and_for_a_program(tmp_path: Path) -> None:
 def test_a_limit_that_a_virtual_board_exceeds_is_refused_at_once(number: int, value: int, told: str) -> None:
     template = board_template("deterministic")
     with limited(number, value), pytest.raises(ConfigError, match=told):
-        check_fits(1, template, Path("/"), print)
+        check_fits(1, template, Path("/"))
 
 
 def test_a_path_a_disk_and_a_bug() -> None:

@@ -53,7 +53,7 @@ def test_an_archive_or_an_image_is_unpacked_and_its_programs_found(kind: str, tm
     else:
         process.run(["mke2fs", "-q", "-t", "ext4", "-d", source, file, "4M"], timeout_s=30)
     tree = tmp_path / "tree"
-    unpack_root(file, tree, print)
+    unpack_root(file, tree)
     _merge_usr(tree)
     check_root(own(tmp_path, file), file, tree)
     assert (tree / "bin").readlink() == Path("usr/bin")
@@ -82,7 +82,7 @@ def test_a_root_filesystem_that_cannot_measure_is_refused(
     elif lacking:
         shutil.rmtree(source / lacking)
     file, tree = packed(source, tmp_path / "rootfs.tar"), tmp_path / "tree"
-    unpack_root(file, tree, print)
+    unpack_root(file, tree)
     _merge_usr(tree)
     with pytest.raises(ConfigError, match=says):
         check_root(own(tmp_path, file), file, tree)
@@ -103,7 +103,7 @@ def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
         archive_sha256(own(tmp_path, file), file)
     file.write_text("no archive at all")
     with pytest.raises(ConfigError, match=r"rootfs.tar cannot be unpacked"):
-        unpack_root(file, tmp_path / "tree", print)
+        unpack_root(file, tmp_path / "tree")
 
 
 def test_fsjoules_scripts_run_with_its_own_busybox(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_nothing_that_a_link_leads_to_outside_of_the_root_filesystem_is_touched(
     (source / "usr" / "share").symlink_to(outside)
     (outside / "doc").mkdir()
     file = packed(source, tmp_path / "rootfs.tar")
-    unpack_root(file, tree, print)
+    unpack_root(file, tree)
     _finish(tree, RECIPE)
     assert sorted(path.name for path in outside.iterdir()) == ["doc", "kept"]
     assert (tree / "usr" / "sbin").readlink() == Path("bin")
@@ -154,7 +154,7 @@ def test_a_root_filesystem_whose_folders_are_outside_of_it_is_refused(name: str,
     (tmp_path / "source" / name).symlink_to(f"../../{name}")
     file = packed(tmp_path / "source", tmp_path / "rootfs.tar")
     with pytest.raises(ConfigError, match=rf"rootfs.tar cannot be used: /{name} is a link to ../../{name}, outside"):
-        unpack_root(file, tmp_path / "tree", print)
+        unpack_root(file, tmp_path / "tree")
 
 
 def test_a_damaged_image_with_a_file_outside_of_it_is_refused(tmp_path: Path) -> None:
@@ -164,5 +164,5 @@ def test_a_damaged_image_with_a_file_outside_of_it_is_refused(tmp_path: Path) ->
     process.run(["mke2fs", "-q", "-O", "^metadata_csum", "-d", tmp_path / "source", file, "4M"], timeout_s=30)
     file.write_bytes(file.read_bytes().replace(b"..-evil", b"../evil"))
     with pytest.raises(ConfigError, match=r"rootfs.ext4 cannot be unpacked: .*e2fsck"):
-        unpack_root(file, tmp_path / "tree", print)
+        unpack_root(file, tmp_path / "tree")
     assert not (tmp_path / "evil").exists()

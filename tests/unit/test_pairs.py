@@ -58,7 +58,7 @@ def bench_of(board: FakeBoard, *, pairs: int = 4, filesystems: tuple[str, ...] =
     plan = Plan("quick", filesystems, SIDES, pairs, SEED, {}, entries)
     facts = tuple(KernelFacts(label, label, KernelOrigin.DEBIAN, "6.1", label) for label in SIDES)
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan, kernels=facts)
-    return BoardBench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None, lambda _: None)
+    return BoardBench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None)
 
 
 def board_with(**changed: object) -> FaultyBoard:

@@ -96,12 +96,11 @@ def test_boards_that_are_brought_up_are_not_awaited(monkeypatch: pytest.MonkeyPa
     ("causes", "told"), [(("no qemu", "no qemu"), 0), (("no qemu", "no disk"), 2)], ids=["one cause", "two causes"]
 )
 def test_boards_that_all_fail_leave_nothing_and_fail_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, causes: tuple[str, ...], told: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, causes: tuple[str, ...], told: int, said: list[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "helpers"))
-    said: list[str] = []
-    processes, heard = Processes(said.append), list[int]()
+    processes, heard = Processes(), list[int]()
 
     def lose(number: int, error: FsjouleError) -> None:
         assert "its process was killed by SIGKILL" in error.what

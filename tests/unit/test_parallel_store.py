@@ -46,8 +46,8 @@ def measured(number: int, place: str, attempt: int = 0) -> Measured:
 
 
 def bench_in(store: FakeStore, told: list[tuple[int, str]], *, blocks: bool) -> PoolBench:
-    boards = Boards(Processes(print), {})
-    bench = PoolBench(_RUN, boards, store, FakeClock(), print, lambda _: None, _ENTRIES, blocks=blocks)
+    boards = Boards(Processes(), {})
+    bench = PoolBench(_RUN, boards, store, FakeClock(), lambda _: None, _ENTRIES, blocks=blocks)
     bench.on_stored = lambda _board, each: told.append((each.number, each.place))
     bench.begin()
     return bench

@@ -51,7 +51,7 @@ def bench_of(answered: Answer, *, said: str = CONSOLE, faults: list[BoardError] 
     plan = Plan("elc2015/power-loss", ("ext4",), ("6.1",), 1, PLAN_SEED, {}, entries())
     run = Run("id", "1970-01-01T00:00:00Z", RunStatus.RUNNING, simulated=True, plan=plan)
     board = FakeBoard(FakeShell(answered, files), FACTS, IMAGE, faults or [], said=lambda: said)
-    return BoardBench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None, lambda _: None)
+    return BoardBench(run, PROFILE, board, FakeMeter(), FakeStore(), FakeClock(), lambda _: None)
 
 
 def answering(**outputs: str | int) -> Answer:

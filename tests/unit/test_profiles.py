@@ -188,16 +188,15 @@ def board_with(kallsyms: str | None) -> FakeShell:
     return shell
 
 
-def profiled(shell: FakeShell, profile: Profile | None) -> tuple[BoardBench, FakeProfiler, FakeStore, list[str]]:
-    said: list[str] = []
+def profiled(shell: FakeShell, profile: Profile | None) -> tuple[BoardBench, FakeProfiler, FakeStore]:
     profiler = FakeProfiler(profile)
-    bench = replace(bench_of(shell=shell, meter=FakeMeter()), say=said.append, profiler=profiler)
+    bench = replace(bench_of(shell=shell, meter=FakeMeter()), profiler=profiler)
     assert isinstance(bench.store, FakeStore)
-    return bench, profiler, bench.store, said
+    return bench, profiler, bench.store
 
 
 def test_a_measurement_keeps_its_profile_and_the_run_the_symbols_of_each_boot() -> None:
-    bench, profiler, store, _ = profiled(board_with(KALLSYMS), profile_of({0xC0100004: 7}))
+    bench, profiler, store = profiled(board_with(KALLSYMS), profile_of({0xC0100004: 7}))
     bench.begin()
     write = entry(bench, "write-16k")
     bench = replace(
@@ -228,8 +227,8 @@ def test_without_a_profiler_a_board_is_asked_for_nothing_more() -> None:
     assert all(PROFILE_FILE not in files for files in bench.store.attachments.values())
 
 
-def test_a_window_without_a_profile_and_a_kernel_without_symbols_are_said() -> None:
-    bench, _, store, said = profiled(board_with(None), None)
+def test_a_window_without_a_profile_and_a_kernel_without_symbols_are_said(said: list[str]) -> None:
+    bench, _, store = profiled(board_with(None), None)
     bench.begin()
     assert any(note.startswith("no profile: ") for note in bench.measure(entry(bench, "write-16k")).notes)
     assert bench.finish(expected=1).abort_reason is None
@@ -239,7 +238,7 @@ def test_a_window_without_a_profile_and_a_kernel_without_symbols_are_said() -> N
 
 def test_a_run_that_is_broken_off_does_not_wait_for_symbols() -> None:
     shell = board_with(KALLSYMS)
-    bench, _, store, _ = profiled(shell, profile_of({1: 1}))
+    bench, _, store = profiled(shell, profile_of({1: 1}))
     bench.begin()
     bench.measure(entry(bench, "write-16k"))
     bench.finish("interrupted")
@@ -252,7 +251,7 @@ def test_a_full_disk_ends_the_run() -> None:
         def keep(self, name: str, content: bytes) -> None:
             raise StorageError(f"{name}, {len(content)} bytes, could not be stored")
 
-    bench, _, _, _ = profiled(board_with(KALLSYMS), profile_of({1: 1}))
+    bench, _, _ = profiled(board_with(KALLSYMS), profile_of({1: 1}))
     bench = replace(bench, store=Full())
     bench.begin()
     bench.measure(entry(bench, "write-16k"))

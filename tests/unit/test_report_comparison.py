@@ -12,11 +12,7 @@ from rich.console import Console
 
 from fsjoule.model import Provision, SeriesKey
 from fsjoule.model.metrics import Metric
-from fsjoule.report.comparison.document import to_document
-from fsjoule.report.comparison.markdown import to_markdown
-from fsjoule.report.comparison.page import render_page
-from fsjoule.report.comparison.text import print_comparison
-from fsjoule.report.comparison.words import headline
+from fsjoule.report.comparison import ComparisonView, headline
 from fsjoule.report.findings import comparison_table, figure_text, share_text
 from fsjoule.report.forest_chart import forest_chart, forest_charts
 from fsjoule.report.numbers import change_text, percent, range_text, signed
@@ -96,11 +92,11 @@ def test_many_changes_are_counted_and_the_largest_named() -> None:
 def test_the_tiles_of_a_page_are_what_changed_most(tmp_path: Path) -> None:
     quiet = judged(Outcome.UNCHANGED, ratio=(1.0, 0.99, 1.01), label="ext4 read-1k")
     changed = [judged(ratio=(1 - n / 100, 0.5, 0.99), label=f"ext4 read-{n}k") for n in range(5, 10)]
-    page = render_page(compared(quiet, *changed), tmp_path / "page.html")
+    page = ComparisonView(compared(quiet, *changed)).page(tmp_path / "page.html")
     tiles = re.findall(r'<dt>(.*?)</dt><dd class="bad">(.*?)<small>regressed</small>', page)
     assert tiles == [(f"ext4 read-{n}k, throughput", f"-{n}.0 %") for n in (9, 8, 7, 6)]
     assert "9.0\u00a0% slower" in page
-    assert 'class="tiles"' not in render_page(compared(quiet), tmp_path / "page.html")
+    assert 'class="tiles"' not in ComparisonView(compared(quiet)).page(tmp_path / "page.html")
 
 
 def test_losses_come_first_in_units_of_what_matters() -> None:
@@ -136,8 +132,8 @@ def test_ten_of_fifty_are_shown_and_the_rest_is_counted() -> None:
         assert ("left out at this width: " in shown, columns in shown) == (width == 80, True)
         assert "read-29k" not in shown
         assert "read-29k" in terminal(found, width, everything=True)
-        assert len(json.loads(json.dumps(to_document(found)))["verdicts"]) == 50
-    before, _, folded = to_markdown(found).partition("<details><summary>49 more figures: ")
+        assert len(json.loads(json.dumps(ComparisonView(found).document()))["verdicts"]) == 50
+    before, _, folded = ComparisonView(found).markdown().partition("<details><summary>49 more figures: ")
     assert "files of 32 MiB" in before
     assert "write-16k" in before
     assert "read-29k" not in before
@@ -146,7 +142,7 @@ def test_ten_of_fifty_are_shown_and_the_rest_is_counted() -> None:
 
 def terminal(found: Compared, width: int, *, everything: bool = False) -> str:
     console = Console(width=width, file=io.StringIO())
-    print_comparison(console, found, everything=everything)
+    ComparisonView(found, everything=everything).print(console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -220,11 +216,11 @@ def test_without_any_ratio_there_is_no_chart_but_all_else() -> None:
     found = compared(judged(Outcome.TOO_FEW, ratio=None))
     assert forest_chart(found.findings, "Change", simulated=False) is None
     assert forest_charts(found.findings, simulated=False) == []
-    assert "6.12 against 6.1: 1 not yet decided" in to_markdown(found)
+    assert "6.12 against 6.1: 1 not yet decided" in ComparisonView(found).markdown()
 
 
 def test_markdown_takes_names_as_they_are() -> None:
-    text = to_markdown(compared(judged(label="ext4 (a_b|*c*) <x>")))
+    text = ComparisonView(compared(judged(label="ext4 (a_b|*c*) <x>"))).markdown()
     assert "ext4 (a\\_b\\|\\*c\\*) &lt;x&gt;" in text
 
 
@@ -232,7 +228,7 @@ def test_one_boot_has_no_interval() -> None:
     one = judged(Outcome.TOO_FEW, boots=1)
     row = comparison_table("", [one], simulated=False).rows[0]
     assert [cell.text for cell in row[2:4]] == ["-7.1 %", "–"]  # noqa: RUF001
-    (verdict,) = json.loads(json.dumps(to_document(compared(one))))["verdicts"]
+    (verdict,) = json.loads(json.dumps(ComparisonView(compared(one)).document()))["verdicts"]
     assert (verdict["ratio"], verdict["interval"]) == (0.929, None)
 
 

@@ -62,7 +62,7 @@ def bench_in(
     board = FakeBoard(FakeShell(answer, files), facts, IMAGE)
     meter = meter or FakeMeter(None)
     profile = dataclasses.replace(PROFILE, guest_time=bool(again))
-    bench = BoardBench(run, profile, board, meter, store, FakeClock(), lambda _: None, lambda _: None, kept, again)
+    bench = BoardBench(run, profile, board, meter, store, FakeClock(), lambda _: None, kept, again)
     bench.begin()
     return bench
 
@@ -185,12 +185,11 @@ def test_another_meter_is_refused_before_anything_is_written(aborted: Path) -> N
     gone_on(resume(aborted), meter=FakeMeter(None))
 
 
-def test_another_place_is_refused_with_what_differs(aborted: Path) -> None:
+def test_another_place_is_refused_with_what_differs(aborted: Path, said: list[str]) -> None:
     then = dataclasses.replace(load_run(aborted).run, lab=LAB)
     resumed = dataclasses.replace(resume(aborted), run=then)
-    said: list[str] = []
     moved = dataclasses.replace(LAB, coordinator="elsewhere:1", user="b@c", meter=None)
-    resumed.check_lab(moved, said.append)
+    resumed.check_lab(moved)
     # Tags choose no other place than the run's.
     pool = EnvironmentFile(Path("board.yaml"), PROFILE, None, wanted=place_request("soc=imx6ul", "1h", None))
     assert resumed.where_it_began(pool).wanted.tags == (("soc", "imx6ul"), ("name", "virtual"))
@@ -207,24 +206,23 @@ def test_another_place_is_refused_with_what_differs(aborted: Path) -> None:
         (None, "the place was virtual, it is none now; its exporter was .*, it is none now"),
     ):
         with pytest.raises(ConfigError, match=words + r"\n  hint: go on where it began") as caught:
-            resumed.check_lab(now, said.append)
+            resumed.check_lab(now)
         assert caught.value.exit_code == 2
 
 
 def test_boards_in_guest_time_on_the_same_emulator_are_alike_in_whichever_lab(aborted: Path) -> None:
     then = dataclasses.replace(load_run(aborted).run, lab=LAB)
     second = dataclasses.replace(LAB, exporters=(Exporter("fsjoule-virtual-2", "127.0.0.1"),))
-    dataclasses.replace(resume(aborted), run=then).check_lab(second, print, emulated=True)
+    dataclasses.replace(resume(aborted), run=then).check_lab(second, emulated=True)
     elsewhere = dataclasses.replace(then, versions={"fsjoule": "0.1.0"})
     with pytest.raises(ConfigError, match="its exporter was fsjoule-virtual on"):
-        dataclasses.replace(resume(aborted), run=elsewhere).check_lab(second, print, emulated=True)
+        dataclasses.replace(resume(aborted), run=elsewhere).check_lab(second, emulated=True)
 
 
-def test_a_run_that_does_not_say_where_it_was_goes_on_with_a_note(aborted: Path) -> None:
+def test_a_run_that_does_not_say_where_it_was_goes_on_with_a_note(aborted: Path, said: list[str]) -> None:
     file = aborted / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "lab": None}))
-    said: list[str] = []
-    resume(aborted).check_lab(LAB, said.append)
+    resume(aborted).check_lab(LAB)
     assert said == [f"{aborted} does not say in which lab it began, so the lab is not checked"]
 
 

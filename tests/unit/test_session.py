@@ -39,10 +39,11 @@ def test_makes_own_set_up_counts_once(started: str, *, counts: bool, monkeypatch
     assert make_setup_s() == 0
 
 
-def test_a_lab_that_cannot_be_taken_down_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_that_cannot_be_taken_down_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
     monkeypatch.setenv("FSJOULE_STATE_DIR", str(tmp_path / "state"))
-    said: list[str] = []
-    held_lab._take_down("No lab", "1", said.append)
+    held_lab._take_down("No lab", "1")
     assert said[0] == "virtual lab: going down"
     assert said[1].startswith("warning: the virtual lab could not be taken down: ")
     assert len(said) == 2

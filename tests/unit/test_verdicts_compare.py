@@ -14,8 +14,7 @@ from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import KERNEL_WARNED, Measurement
 from fsjoule.model.metrics import FIO_METRICS, Metric
 from fsjoule.model.series import Point, Where
-from fsjoule.report.comparison import words
-from fsjoule.report.comparison.document import to_document
+from fsjoule.report.comparison import ComparisonView, answer
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.store.index.database import open_index
@@ -215,8 +214,8 @@ def test_folders_need_not_be_imported_and_nothing_is_left_of_reading_them(
     told = judged(found, "btrfs randwrite-16k", Metric.THROUGHPUT).basis
     assert (told.outcome, told.more_baseline) == (Outcome.UNDECIDED, None)
     assert told.reason.startswith("the two sides ran one after the other: a change of the lab's level cannot be told")
-    assert "e-values over runs" in words.rules(found)
-    assert "p <=" not in words.rules(found)
+    assert "e-values over runs" in ComparisonView(found).rules
+    assert "p <=" not in ComparisonView(found).rules
     assert list(temporary.iterdir()) == []
     write_kernels(tmp_path / "one", "cccccc", speeds={"6.1": 1.0}, seed=3)
     assert compared(tmp_path / "one", other).baseline.title == f"2 runs of {tmp_path / 'one'}"
@@ -359,8 +358,8 @@ def test_what_only_the_candidates_kernel_warns_of_comes_first(tmp_path: Path) ->
     told = next(iter(found.kernel_warnings))
     assert (told.text, told.baseline, told.of_baseline, told.of_candidate) == ("WARNING fs/a.c f", 0, 10, 10)
     assert 0 < told.candidate < 10
-    assert words.answer(found).startswith("the candidate warns: WARNING fs/a.c f; ")
-    assert to_document(found)["kernel_warnings"] == [asdict(told)]
+    assert answer(found).startswith("the candidate warns: WARNING fs/a.c f; ")
+    assert ComparisonView(found).document()["kernel_warnings"] == [asdict(told)]
 
 
 def test_programs_that_differ_are_named(tmp_path: Path) -> None:

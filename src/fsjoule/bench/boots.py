@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,6 +15,8 @@ from fsjoule.errors import FsjouleError, MeterError
 from fsjoule.model import BoardProfile, Planned, Provision
 from fsjoule.ports import Board, Clock, Command, CommandResult, Meter, Profiler, ResultStore, Shell
 from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
+
+_log: Final = logging.getLogger(__name__)
 
 # The outlet's relay, and the rest in the board's capacitors; then a short look.
 _SETTLE_S: Final = 0.5
@@ -99,7 +102,6 @@ class Boots:
     meter: Meter
     store: ResultStore
     clock: Clock
-    say: Callable[[str], None]
     profile: BoardProfile
     profiler: Profiler | None
     seed: int
@@ -142,7 +144,6 @@ class Boots:
                 profile=self.profile,
                 seed=repetition_seed(self.seed, entry.repetition),
                 phases=self.phases,
-                say=self.say,
                 sampled=self.sampled,
             )
             root = _root_filesystem(entry)
@@ -177,13 +178,13 @@ class Boots:
     def keep_symbols(self) -> None:
         if (self.sampled or self.profiler is not None) and self.current is not None:
             with self.phases("symbols"):
-                keep_symbols(self.current.transcript, self.current.number, self.store, self.say)
+                keep_symbols(self.current.transcript, self.current.number, self.store)
 
-    def end_or_say(self) -> None:
+    def end_or_log(self) -> None:
         try:
             self.end()
         except FsjouleError as error:
-            self.say(f"the board could not be switched off: {error.what}")
+            _log.info("the board could not be switched off: %s", error.what)
 
     def end(self) -> None:
         self.current = None

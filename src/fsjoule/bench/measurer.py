@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, Reach, TimedWorkload, Trace
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
+
+_log: Final = logging.getLogger(__name__)
 
 IDLE_S: Final = 1.0
 _NO_ENERGY: Final = "no energy: "
@@ -76,7 +79,7 @@ def lost_energy(notes: Iterable[str]) -> str:
 
 
 @contextmanager
-def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], None]) -> Generator[MeterTrace]:
+def recorded(meter: Meter, rest: Callable[[float], None]) -> Generator[MeterTrace]:
     """Record the meter around a body. A silent meter costs the energy, not the measurement.
 
     Raises MeterError, transient, if the meter restarted meanwhile: it may be another meter, and has lost the marks.
@@ -87,7 +90,7 @@ def recorded(meter: Meter, say: Callable[[str], None], rest: Callable[[float], N
     def failed(error: MeterError) -> None:
         recording.note = f"{_NO_ENERGY}{error.what}"
         if not isinstance(error, NoMeterError):  # which was said once, before the first
-            say(recording.note)
+            _log.info("%s", recording.note)
 
     try:
         meter.arm()
@@ -125,7 +128,6 @@ class Measurer:
     profile: BoardProfile
     seed: int
     phases: Phases
-    say: Callable[[str], None]
     sampled: bool = False
     scratch: Scratch = field(init=False)
     storage_model: str = field(default="", init=False)
@@ -396,7 +398,7 @@ class Measurer:
             with self.phases(phase):
                 done = self.shell.run(under_perf(argv), timeout_s=timeout_s + START_S)
         else:
-            with recorded(self.meter, self.say, self.rest) as recording:
+            with recorded(self.meter, self.rest) as recording:
                 with self.phases("idle"):
                     self.rest(IDLE_S)
                 with self.phases(phase):

@@ -9,10 +9,11 @@ Asking a board for its symbols takes it some seconds, after which nothing on it 
 
 from __future__ import annotations
 
+import logging
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,8 @@ from fsjoule.errors import ConfigError, LabError
 from fsjoule.model import SAMPLED, Profile, Symbols
 from fsjoule.ports import Profiler, ResultStore, Shell
 from fsjoule.store.profiles import PROFILE_FILE, encode_profile, encode_symbols, symbols_file
+
+_log: Final = logging.getLogger(__name__)
 
 # Some seconds of a serial line each.
 _LINES: Final = 16_000
@@ -79,7 +82,7 @@ def attach_samples(shell: Shell, evidence: WorkFacts, before: str, after: str) -
         evidence.attachments[PROFILE_FILE] = encode_profile(profile)
 
 
-def keep_symbols(shell: Shell, boot: int, store: ResultStore, say: Callable[[str], None]) -> None:
+def keep_symbols(shell: Shell, boot: int, store: ResultStore) -> None:
     """Keep the symbols of a booted board in the run folder; without them its profiles are addresses, which is said.
 
     Raises StorageError if they cannot be stored.
@@ -87,7 +90,7 @@ def keep_symbols(shell: Shell, boot: int, store: ResultStore, say: Callable[[str
     try:
         symbols = boot_symbols(shell)
     except LabError as error:
-        say(f"the profiles of boot {boot} have no symbols: {error}")
+        _log.info("the profiles of boot %s have no symbols: %s", boot, error)
     else:
         store.keep(symbols_file(boot), encode_symbols(symbols))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -51,6 +52,8 @@ from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkloa
 from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
 from fsjoule.store.schemas import STEPS_FILE, encode_steps
 
+_log: Final = logging.getLogger(__name__)
+
 _ATTEMPTS: Final = 2
 # The counters of CPU and block device at power-on.
 _ZERO_COUNTERS: Final = f"cpu {'0 ' * 10}\nversion 15\ncpu0 {'0 ' * 9}\n{'0 ' * 17}\n"
@@ -73,9 +76,6 @@ class Bench(Protocol):
 
     @property
     def failures_in_a_row(self) -> int: ...
-
-    @property
-    def say(self) -> Callable[[str], None]: ...
 
     def begin(self) -> None:
         """Open the run's folder. Raises InstrumentError if a resumed run has another meter than before."""
@@ -128,7 +128,6 @@ class BoardBench:
     meter: Meter
     store: ResultStore
     clock: Clock
-    say: Callable[[str], None]
     on_measured: Callable[[Measurement], None]
     kept: Sequence[Measurement] = ()
     again: frozenset[int] = frozenset()
@@ -165,7 +164,6 @@ class BoardBench:
             meter=self.meter,
             store=self.store,
             clock=self.clock,
-            say=self.say,
             profile=self.profile,
             profiler=self.profiler,
             seed=self.plan.seed,
@@ -228,7 +226,7 @@ class BoardBench:
                         self._failed[boot_key(entry)] = error
                     raise
                 whole = f", from the begin of the boot ({len(before)} before it)" if before else ""
-                self.say(f"{entry.slug}: {error.what}: trying again{whole}")
+                _log.info("%s: %s: trying again%s", entry.slug, error.what, whole)
             else:
                 self.failures_in_a_row, self.last_fault = 0, None
                 return measurement
@@ -240,7 +238,7 @@ class BoardBench:
             if earlier.number == entry.number and earlier.number not in self.again:
                 return earlier
         if (never := self._never.get(boot_key(entry)[1:])) is not None:
-            self._boots.end_or_say()
+            self._boots.end_or_log()
             self._note(entry, self.clock.utc(), never)
             raise never
         if (failed := self._failed.get(boot_key(entry))) is not None:
@@ -270,7 +268,7 @@ class BoardBench:
         self.last_fault = error
         if self._boots.current is None and isinstance(error, BoardError) and not error.transient:
             self._never[boot_key(entry)[1:]] = error
-        self._boots.end_or_say()
+        self._boots.end_or_log()
         if self._lab_faults():
             # What is dead with the board off stays dead: each further boot would wait for it again.
             error.transient, error.ends_run = False, True
@@ -367,7 +365,7 @@ class BoardBench:
             self.on_measured(each)
         if evidence.board_lost:
             # The measurement is stored: a failure now is no reason to repeat it.
-            self._boots.end_or_say()
+            self._boots.end_or_log()
         return measurement
 
     def _work(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
@@ -409,7 +407,7 @@ class BoardBench:
         try:
             self.store.update(self.run)
         except StorageError as full:
-            self.say(f"{entry.slug}: the fault is not in the run folder: {full.what}")
+            _log.info("%s: the fault is not in the run folder: %s", entry.slug, full.what)
 
     def _learn_facts(self, entry: Planned) -> BoardFacts:
         """Record board, card and meter in each boot. Raises InfrastructureError for another kernel or board.
@@ -428,7 +426,7 @@ class BoardBench:
                 )
                 # Before hours are measured; each measurement has the note, too.
                 for note in self._meter_notes(run.meter, board) if run.meter else ():
-                    self.say(f"warning: {note}")
+                    _log.warning("%s", note)
             self._asked_in = self._boots.count
         if image not in run.images:
             run = dataclasses.replace(run, images=(*run.images, image))
@@ -457,7 +455,7 @@ class BoardBench:
         except NoMeterError:
             return None
         except MeterError as error:
-            self.say(error.what)
+            _log.info("%s", error.what)
             return None
 
     def _check_meter(self, trace: Trace | None) -> None:
@@ -469,7 +467,7 @@ class BoardBench:
 
     def _measure_boot(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
         self._boots.prepare(entry)
-        with recorded(self.meter, self.say, self._boots.rest) as recording:
+        with recorded(self.meter, self._boots.rest) as recording:
             booted = self._boots.boot(entry)
             with self.phases("idle"):
                 self._boots.rest(IDLE_S)

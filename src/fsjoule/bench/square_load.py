@@ -7,8 +7,9 @@ shell and `sleep`.
 
 from __future__ import annotations
 
+import logging
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,8 @@ from fsjoule.errors import LabError, MeasurementInvalid
 from fsjoule.meter.energy import instrument_of
 from fsjoule.model import MarkLine, MarkSource, MeterInfo, Trace
 from fsjoule.ports import Clock, Meter, Shell
+
+_log: Final = logging.getLogger(__name__)
 
 PULSES: Final = 20
 BUSY_S: Final = 0.1
@@ -83,13 +86,11 @@ class SquareLoad:
     stop: Latency
 
 
-def square_load(
-    shell: Shell, meter: Meter, clock: Clock, mark_line: MarkLine, say: Callable[[str], None]
-) -> tuple[SquareLoad, MeterInfo]:
+def square_load(shell: Shell, meter: Meter, clock: Clock, mark_line: MarkLine) -> tuple[SquareLoad, MeterInfo]:
     """Draw a square load and find its steps, in up to three tries. Raises LabError, MeasurementInvalid."""
 
     def attempt() -> tuple[SquareLoad, MeterInfo]:
-        say("the board draws a square load")
+        _log.info("the board draws a square load")
         trace = run_square_load(shell, meter, clock, mark_line)
         return analyse(trace, mark_line), trace.info
 
@@ -97,7 +98,7 @@ def square_load(
         try:
             return attempt()
         except MeasurementInvalid as error:
-            say(error.what)
+            _log.info("%s", error.what)
     return attempt()
 
 

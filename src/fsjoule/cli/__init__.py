@@ -22,10 +22,11 @@ from typing import Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import err, print_version
+from fsjoule.cli.common import print_version, progress
 from fsjoule.cli.ended import Group, exit_code_of
 from fsjoule.errors import ConfigError
 from fsjoule.hooks import GROUP, CliCommand, Rows, loaded
+from fsjoule.host.messages import lines_to
 
 # In the order of the main help, in its panels. Others come from packages: `COMMANDS`.
 _OURS: Final = (
@@ -54,31 +55,18 @@ COMMANDS: Final = Rows("command", "fsjoule_commands", CliCommand, lambda: _OURS)
 # Commands whose exit code is the answer.
 _ANSWERS: Final = ("bisect", "doctor", "gate", "place")
 
-
-_logger = logging.getLogger(__name__)
-
-
-class _StderrWarnings(logging.Handler):
-    """Prints the library's warnings (a silent meter, a second reader) on stderr at once."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        err.print("warning:", style="yellow", end=" ")
-        err.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+_log: Final = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Run the command line and exit with 0, the command's own answer, or the exit code of what went wrong."""
-    warnings = _StderrWarnings(logging.WARNING)
-    logging.getLogger("fsjoule").addHandler(warnings)
     first_word = sys.argv[1] if len(sys.argv) > 1 else ""
 
     def command() -> None:
         _app(first_word)()
 
-    try:
+    with lines_to(progress):
         code = exit_code_of(command, answers=first_word in _ANSWERS)
-    finally:
-        logging.getLogger("fsjoule").removeHandler(warnings)
     sys.exit(code)
 
 
@@ -100,7 +88,7 @@ def _app(first_word: str) -> typer.Typer:
         except ConfigError as error:
             if each.name == first_word:
                 raise
-            _logger.warning("%s", error.in_a_line)  # of help for all others
+            _log.warning("%s", error.in_a_line)  # of help for all others
         else:
             app.add_typer(loaded_app, name=each.name if each.group else None, cls=Group)
     panels = dict.fromkeys(command.panel for command in commands)

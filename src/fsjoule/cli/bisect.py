@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from fsjoule.cli.common import Budget, Filesystems, Select, Storages, guest_time_board, joined, progress
+from fsjoule.cli.common import Budget, Filesystems, Select, Storages, guest_time_board, joined
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.options import AnswerOptions, BoardsOptions, argument, file_option, with_options
 from fsjoule.cli.outputs import outputs
@@ -86,7 +86,7 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
         raise ConfigError(f"bisect needs {', '.join(lacking)}", hint="fsjoule bisect --help has an example")
     assert tree is not None
     from fsjoule.lab import read_environment
-    from fsjoule.report.verdict_views import BisectionView
+    from fsjoule.report.bisection.view import BisectionView
     from fsjoule.runs.bisect.bisection import bisect as run
     from fsjoule.runs.bisect.question import BisectRequest
 
@@ -118,7 +118,6 @@ def bisect(context: typer.Context, asked: BisectOptions) -> None:
             scan=_at_least(asked.scan, "--scan", 0),
             explained=asked.explain,
             jobs=_at_least(asked.jobs, "--jobs", 1),
-            say=progress,
         )
     )
     shown.show(BisectionView(state, partial(_why, state), asked.everything, asked.wide), answers=True)
@@ -140,7 +139,7 @@ def show(asked: BisectShowOptions) -> None:
 
     Example: fsjoule bisect show bisection --all
     """
-    from fsjoule.report.verdict_views import BisectionView
+    from fsjoule.report.bisection.view import BisectionView
     from fsjoule.store.bisection import read_bisection
     from fsjoule.verdicts.bisection.state import BisectionState
 
@@ -148,7 +147,7 @@ def show(asked: BisectShowOptions) -> None:
     shown = outputs(asked.form, printed={"json": asked.json_output}, files=files)
     state = BisectionState.of(read_bisection(asked.state))
     if asked.git:
-        from fsjoule.report.bisection.document import git_log
+        from fsjoule.report.bisection.view import git_log
 
         typer.echo(git_log(state), nl=False)
         return

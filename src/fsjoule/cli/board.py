@@ -220,7 +220,7 @@ def board_check(
     if ask:
         abilities = abilities_by_help(_help_of(checked))
     elif loader:
-        found = boot_loader(checked.recipe, progress=progress)
+        found = boot_loader(checked.recipe)
         abilities = abilities_of(parse_config(found.config)) if found.config else None
     unfit = [] if abilities is None else list(unable(checked, abilities))
     for problem in unfit:
@@ -241,5 +241,5 @@ def _help_of(checked: Checked) -> str:
     from fsjoule.runs.meter import environment_target
 
     board = checked.recipe.board
-    with environment_target(checked.environment.path, progress) as (target, _):
+    with environment_target(checked.environment.path) as (target, _):
         return loader_help(target, PROMPT if board is None else board.prompt)

@@ -94,7 +94,7 @@ def confirmed(
     from fsjoule.lab import read_environment
     from fsjoule.runs.bisect.confirmed import next_question
 
-    found = next_question(index, read_environment(lg_env), tree, kept=kept, states=states, say=progress)
+    found = next_question(index, read_environment(lg_env), tree, kept=kept, states=states)
     if found:
         typer.echo(shlex.join(found))
     else:

@@ -35,6 +35,7 @@ err = PlainConsole(stderr=True)
 
 _AGE: Final = re.compile(r"([1-9][0-9]{0,4})([dwy])", re.ASCII)
 _SAY_EVERY_S: Final = 10.0
+_WARNING: Final = "warning: "
 _MIB: Final = 1 << 20
 _DAYS: Final = {"d": 1, "w": 7, "y": 365}
 
@@ -219,6 +220,11 @@ def replace_text(file: Path, text: str) -> None:
 
 
 def progress(line: str) -> None:
+    """Print a line on stderr: what a command does meanwhile, or a warning."""
+    label, is_warning, text = line.partition(_WARNING)
+    if is_warning and not label:
+        err.print(_WARNING, style="yellow", end="", soft_wrap=True)
+        line = text
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

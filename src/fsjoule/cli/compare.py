@@ -90,7 +90,7 @@ def compare(asked: CompareOptions) -> None:
             for text in (asked.baseline, asked.candidate or LAST)
         ]
     compared = compare_sides(sides[0], sides[1], criteria, metrics=metrics, across_boards=asked.across_boards)
-    from fsjoule.report.verdict_views import ComparisonView
+    from fsjoule.report.comparison import ComparisonView
 
     shown.show(
         ComparisonView(compared, asked.only_changes, asked.everything, asked.wide, partial(_explained, compared))
@@ -100,7 +100,7 @@ def compare(asked: CompareOptions) -> None:
 
 
 def _write_chart(compared: Compared, file: Path) -> None:
-    from fsjoule.report.comparison.words import sides
+    from fsjoule.report.comparison import sides
     from fsjoule.report.forest_chart import forest_chart
 
     title = f"Change, {sides(compared.baseline, compared.candidate)}"

@@ -88,7 +88,7 @@ def _one(
     assert environment is not None
     checks: list[Check] = []
     now = ""
-    with examined(environment, progress, place=place, wanted=wanted, kernel=kernel) as found:
+    with examined(environment, place=place, wanted=wanted, kernel=kernel) as found:
         if not json_output:
             _show_head(found.profile.name, simulated=found.profile.simulated, environment=str(environment))
         for door in open_doors(coordinator_address()):

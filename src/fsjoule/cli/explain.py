@@ -115,7 +115,7 @@ def _measured(asked: ExplainOptions, lg_env: Path) -> tuple[LoadedRun, tuple[Exp
     )
     choice = choose(options, environment, pair=(asked.baseline, asked.candidate), select=asked.select)
     again = ("fsjoule", *sys.argv[1:], *([] if asked.seed is not None else ["--seed", str(options.seed)]))
-    return explain_measured(choice, environment, say=progress, command=again)
+    return explain_measured(choice, environment, command=again)
 
 
 def _keep(index: str, loaded: LoadedRun, kernels: tuple[str, str], found: tuple[Explanation, ...]) -> None:

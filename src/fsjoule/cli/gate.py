@@ -127,7 +127,7 @@ def gate(asked: GateOptions) -> None:
         refuse("only a gate that reads earlier boots (no --lg-env) takes", reading)
         refuse("without --tree no kernel is built with", {} if tree else {"--config": asked.config})
         gated = _measured((baseline, candidate), tree, lg_env, asked, policy)
-    from fsjoule.report.verdict_views import GateView
+    from fsjoule.report.gate import GateView
 
     checkout = Path(os.environ.get("CI_PROJECT_DIR") or Path.cwd())
     view = GateView(gated, checkout, asked.everything, asked.wide)
@@ -167,7 +167,7 @@ def _measured(names: tuple[str, str], tree: Path | None, lg_env: Path, asked: Ga
     from fsjoule.runs.gate import Sides, build_sides, gate_measured
     from fsjoule.runs.request import check_profiled, choose
 
-    signals = signals_of(os.environ, progress)
+    signals = signals_of(os.environ)
     environment = read_environment(lg_env, asked.place_request())
     options = BenchOptions(
         fs=joined(asked.fs) or FILESYSTEMS,
@@ -187,7 +187,7 @@ def _measured(names: tuple[str, str], tree: Path | None, lg_env: Path, asked: Ga
         check_places(environment)
         any_kernel = kernel_choices(environment.profile.recipe)[0]
         choose(options, environment, pair=(any_kernel, any_kernel))  # a wrong name is found before two are built
-        built = build_sides(named, tree, tuple(asked.config or ()), say=progress)
+        built = build_sides(named, tree, tuple(asked.config or ()))
     gated = gate_measured(
         named,
         choose(options, environment, pair=(built.baseline, built.candidate)),
@@ -195,7 +195,6 @@ def _measured(names: tuple[str, str], tree: Path | None, lg_env: Path, asked: Ga
         policy,
         allow_same=asked.allow_same,
         history=asked.index,
-        say=progress,
         observer=signals,
         command=_again("--seed", str(options.seed)) if asked.seed is None else _again(),
     )

@@ -41,7 +41,7 @@ def image_build(
 
         recipe = read_environment(lg_env).profile.recipe
     make = images.check_card if check else images.build_card
-    card = make(kernel, fs, progress=progress, recipe=recipe or DEFAULT_RECIPE)
+    card = make(kernel, fs, recipe=recipe or DEFAULT_RECIPE)
     if check:
         progress(f"both have the SHA-256 {card.facts.card_sha256}")
     out.print(str(card.path), soft_wrap=True)
@@ -73,7 +73,7 @@ def image_clean(json_output: Json = False) -> None:
     from fsjoule.host.cache.stages import cached, clean
 
     entries = cached()
-    freed_bytes = clean(entries, progress=progress)
+    freed_bytes = clean(entries)
     if json_output:
         print_json({"freed_bytes": freed_bytes, "removed": [str(entry.path) for entry in entries]})
         return

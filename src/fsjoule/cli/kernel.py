@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fsjoule.cli.common import Json, Wide, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, out, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Build kernels from source, for --kernel.")
 
@@ -28,7 +28,7 @@ def kernel_build(
     """
     from fsjoule.kernels.build import build_kernel
 
-    folder = build_kernel(tree, rev, config or (), jobs=jobs, progress=progress)
+    folder = build_kernel(tree, rev, config or (), jobs=jobs)
     out.print(str(folder), soft_wrap=True)
 
 
@@ -60,5 +60,5 @@ def kernel_clean() -> None:
     """Remove all built kernels and their build folders."""
     from fsjoule.kernels.build import clean_kernels
 
-    freed_bytes = clean_kernels(progress=progress)
+    freed_bytes = clean_kernels()
     out.print(f"freed {freed_bytes / 2**20:.0f} MiB")

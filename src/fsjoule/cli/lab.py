@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fsjoule.cli.common import Json, out, print_json, progress
+from fsjoule.cli.common import Json, out, print_json
 from fsjoule.errors import LabError
 from fsjoule.model.labels import counted
 
@@ -49,7 +49,7 @@ def lab_up(
     from fsjoule.runs.held_lab import emulator
     from fsjoule.virtual.lab import lab as virtual_lab
 
-    program = emulator(board, *kernel.split(","), say=progress)
+    program = emulator(board, *kernel.split(","))
     with interrupts.handled(), interrupts.interruptible():
         virtual_lab.up(
             name,
@@ -59,7 +59,6 @@ def lab_up(
             board=board,
             boards=boards,
             exporters=exporters,
-            progress=progress,
         )
     out.print(
         f'the lab is up; for labgrid-client: eval "$(fsjoule lab env --name {shlex.quote(name)})"', soft_wrap=True
@@ -74,7 +73,7 @@ def lab_down(
     """Take the virtual lab down, with its processes, loop devices and locks."""
     from fsjoule.virtual.lab import lab as virtual_lab
 
-    virtual_lab.down(name, force=force, progress=progress)
+    virtual_lab.down(name, force=force)
     out.print("the lab is down")
 
 

@@ -17,7 +17,6 @@ from fsjoule.cli.common import (
     out,
     output_file,
     print_json,
-    progress,
     replace_text,
 )
 
@@ -58,7 +57,7 @@ def hold(
     wanted = place_request(place_tag, wait, priority)
     end_s = seconds("--grace", grace)
     with interrupts.handled():
-        code = jobs.hold(place or os.environ.get("LG_PLACE"), command, wanted, end_s=end_s, say=progress)
+        code = jobs.hold(place or os.environ.get("LG_PLACE"), command, wanted, end_s=end_s)
     raise typer.Exit(code)
 
 
@@ -186,5 +185,5 @@ def release(
     from fsjoule.lab import jobs
     from fsjoule.lab.reservation import seconds
 
-    if not jobs.release(place, end=end, end_s=seconds("--grace", grace), say=progress):
+    if not jobs.release(place, end=end, end_s=seconds("--grace", grace)):
         raise typer.Exit(LabError.exit_code)

@@ -114,7 +114,7 @@ def build(  # noqa: PLR0917 - a command's options
     from fsjoule.store.run_folders import named_folders
 
     folders, earlier = named_folders(runs or _RESULTS), named_folders(history or ())
-    made = make_site(folders, output, history=earlier, index=index, url=url, forge=forge, most=most, say=progress)
+    made = make_site(folders, output, history=earlier, index=index, url=url, forge=forge, most=most)
     _tell(made.problems)
     out.print(str(made.folder / "index.html"), soft_wrap=True)
 

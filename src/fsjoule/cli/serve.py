@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fsjoule.cli.common import ending, out, progress
+from fsjoule.cli.common import ending, out
 from fsjoule.cli.index import DEFAULT_LOCATION, RESULTS, Location
 from fsjoule.errors import ConfigError
 from fsjoule.host.extras import how_to_install
@@ -96,9 +96,7 @@ def serve(
         raise ConfigError(f"{error.name} is not installed", hint=how_to_install("serve")) from error
     with (
         ending() as ended,
-        serving(
-            settings, host=host, port=port, names=names, processes=processes, limit_s=time_limit, say=progress
-        ) as address,
+        serving(settings, host=host, port=port, names=names, processes=processes, limit_s=time_limit) as address,
     ):
         out.print(address, soft_wrap=True)
         while not ended.wait(3600.0):

@@ -203,7 +203,7 @@ def trend(
         other = look(opened, Order.KERNEL if by is Order.TIME else Order.TIME) if shown.has("page") else None
     _say_what_is_known(found)
     from fsjoule.report.forge import forge_of
-    from fsjoule.report.verdict_views import TrendView
+    from fsjoule.report.trend.view import TrendView
 
     project = forge_of(forge) if forge and shown.has("page") else None
     if shown.prints_text and not found.series:
@@ -288,7 +288,7 @@ def _confirm(
     from fsjoule.statistics.policy import read_policy
 
     board = read_environment(environment, place_request(*place))
-    fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), progress, explain, boards)
+    fresh = Fresh(board, read_policy(policy), results, kept, tree, tuple(sys.argv), explain, boards)
     done, refused = confirm_changes(candidates, fresh)
     for reason in refused:
         progress(f"not measured again: {reason}")

@@ -5,6 +5,7 @@ They come from an `DebianArchive`: a suite of a Debian mirror, also while the mi
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -17,6 +18,8 @@ from typing import Final
 from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.host.process import run_watched, size_mib
+
+_log: Final = logging.getLogger(__name__)
 
 _KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _APT_HELPER: Final = "/usr/lib/apt/apt-helper"  # it downloads through the proxies of the host's apt
@@ -78,12 +81,13 @@ class DebianArchive:
             options.append("check-valid-until=no")
         return f"deb [{' '.join(options)}] {self.mirror} {self.suite} {' '.join(self.components)}"
 
-    def fetch(self, attempt: Callable[[DebianArchive], None], progress: Callable[[str], None]) -> None:
+    def fetch(self, attempt: Callable[[DebianArchive], None], before: str = "") -> None:
         """Call `attempt`, once more with the release's other name (stable for trixie) if its lists are out of step.
 
         A mirror in the midst of an update serves lists that do not belong to their release file. Caches between it and
         this machine may go on for days, often under one of the release's names alone. apt checks the signature either
-        way. Raises what `attempt` raises, a transient HostError if both names are out of step.
+        way. The line that tells of it begins with `before`. Raises what `attempt` raises, a transient HostError if both
+        names are out of step.
         """
         try:
             attempt(self)
@@ -95,7 +99,7 @@ class DebianArchive:
             fault = HostError(f"{what}: {said[0]}", hint=hint, transient=True)
             if (other := self._by_other_name()) is None:
                 raise fault from error
-            progress(f"{what}; the same release is taken under its name {other.suite}")
+            _log.info("%s%s; the same release is taken under its name %s", before, what, other.suite)
             try:
                 attempt(other)
             except HostError:
@@ -175,17 +179,15 @@ class PrivateApt:
             _CONFIG.format(folder=folder, architecture=architecture) + "".join(f"{each};\n" for each in _SIGNED)
         )
 
-    def update(self, progress: Callable[[str], None]) -> None:
+    def update(self) -> None:
         """Fetch the package lists. Raises a transient HostError if the mirror cannot be reached or is out of step."""
         lists = self._folder / "state" / "lists"
 
         def attempt(archive: DebianArchive) -> None:
             (self._folder / "sources.list").write_text(archive.line + "\n")
-            self._apt_get(
-                ["update"], _UPDATE_TIMEOUT_S, lambda: f"package lists: {size_mib(lists):.1f} MiB so far", progress
-            )
+            self._apt_get(["update"], _UPDATE_TIMEOUT_S, lambda: f"package lists: {size_mib(lists):.1f} MiB so far")
 
-        self._archive.fetch(attempt, progress)
+        self._archive.fetch(attempt)
 
     def show(self, names: Sequence[str]) -> list[Package]:
         """The newest version of each package, in the given order. Raises HostError if one is not in the archive."""
@@ -197,7 +199,7 @@ class PrivateApt:
             raise HostError(f"not in the Debian archive: {', '.join(missing)}", hint=MIRROR_HINT)
         return [found[name] for name in names]
 
-    def download(self, packages: Sequence[Package], into: Path, progress: Callable[[str], None]) -> list[Path]:
+    def download(self, packages: Sequence[Package], into: Path) -> list[Path]:
         """Fetch packages, which apt checks against the signed lists. Returns their files in the same order."""
         total = sum(package.size_bytes for package in packages) / 2**20
         before = size_mib(into)
@@ -205,25 +207,18 @@ class PrivateApt:
             ["download", *(f"{package.name}={package.version}" for package in packages)],
             _DOWNLOAD_TIMEOUT_S,
             lambda: f"downloaded {size_mib(into) - before:.0f} of {total:.0f} MiB",
-            progress,
             cwd=into,
         )
         return [next(into.glob(f"{package.name}_*.deb")) for package in packages]
 
     def _apt_get(
-        self,
-        arguments: Sequence[str],
-        timeout_s: float,
-        how_far: Callable[[], str],
-        progress: Callable[[str], None],
-        cwd: Path | None = None,
+        self, arguments: Sequence[str], timeout_s: float, how_far: Callable[[], str], cwd: Path | None = None
     ) -> None:
         run_watched(
             ["apt-get", "-c", self._config, "-q", *arguments],
             log=self._folder / "apt.log",
             timeout_s=timeout_s,
             how_far=how_far,
-            progress=progress,
             cwd=cwd,
             env={"LC_ALL": "C"},
             transient=True,
@@ -234,17 +229,17 @@ def unpack_packages(
     tree: Path,
     packages: Sequence[str],
     *,
+    what: str,
     archive: DebianArchive,
     architecture: str,
     log: Path,
     timeout_s: float,
     keep_archives: bool = False,
-    progress: Callable[[str], None],
 ) -> None:
     """Unpack packages and their dependencies with mmdebstrap; none of their scripts runs.
 
-    `progress` gets a line every 5 s. With `keep_archives` the .deb files stay below `tree`. Raises a transient
-    HostError, often for the network.
+    `what` begins the lines that tell how far it is. With `keep_archives` the .deb files stay below `tree`. Raises a
+    transient HostError, often for the network.
     """
 
     def attempt(source: DebianArchive) -> None:
@@ -263,12 +258,11 @@ def unpack_packages(
             ],
             log=log,
             timeout_s=timeout_s,
-            how_far=lambda: f"{size_mib(tree):.0f} MiB so far",
-            progress=progress,
+            how_far=lambda: f"{what}: {size_mib(tree):.0f} MiB so far",
             transient=True,
         )
 
-    archive.fetch(attempt, progress)
+    archive.fetch(attempt, f"{what}: ")
 
 
 def parse_packages(text: str) -> list[Package]:

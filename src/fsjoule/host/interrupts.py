@@ -10,6 +10,7 @@ A signal that was ignored at the start of the program (Ctrl-C in a shell's backg
 
 from __future__ import annotations
 
+import logging
 import select
 import signal
 import sys
@@ -17,9 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
+
+_log: Final = logging.getLogger(__name__)
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HELD_OFF: Final = "ending; please wait until the board is off and the place is free"
@@ -28,6 +32,7 @@ _IMPORTED_S: Final = 0.1
 _IMPORT: Final = "<frozen importlib._bootstrap>"
 _SHELLS_OFFSET: Final = 128
 CTRL_C: Final = "Ctrl-C"
+_CANCEL: Final[ContextVar[Callable[[], None]]] = ContextVar("_CANCEL", default=lambda: None)
 _NAMES: Final = {signal.SIGINT: CTRL_C, signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
 
@@ -179,12 +184,22 @@ def hang_up() -> None:
     _handle(signal.SIGHUP, None)
 
 
-def tell(say: Callable[[str], None]) -> None:
+def tell() -> None:
     """Say once that ending takes a moment, if a signal has come. Call it when clean-up begins."""
     name = pending()
     if name is not None and not _state.told:
         _state.told = True
-        say(f"{name}: {HELD_OFF}")
+        _log.info("%s: %s", name, HELD_OFF)
+
+
+def cancel_with(check: Callable[[], None]) -> None:
+    """Let long waits of this thread ask `check`, which raises to end them, every few seconds from now on."""
+    _CANCEL.set(check)
+
+
+def check_cancelled() -> None:
+    """Raise if nobody wants what this thread waits for (`cancel_with`)."""
+    _CANCEL.get()()
 
 
 def _ours() -> bool:

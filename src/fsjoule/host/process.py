@@ -1,10 +1,11 @@
 """The one door for starting programs of the host: argument lists only, always with a time limit.
 
-`run_watched` is for long steps of a build: it reports progress, and its program ends with this process.
+`run_watched` is for long steps of a build: it logs its progress, and its program ends with this process.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -18,8 +19,10 @@ from types import FrameType
 from typing import IO, Final
 
 from fsjoule.errors import ConfigError, HostError, MissingToolError
-from fsjoule.host.interrupts import heard
+from fsjoule.host.interrupts import check_cancelled, heard
 from fsjoule.host.process_ref import ending, failing
+
+_log: Final = logging.getLogger(__name__)
 
 # Debian's package for each program that fsjoule starts; packages.txt installs the same set.
 PACKAGES: Final[dict[str, str]] = {
@@ -278,16 +281,16 @@ def run_watched(
     log: Path,
     timeout_s: float,
     how_far: Callable[[], str],
-    progress: Callable[[str], None],
     cwd: Path | None = None,
     env: Mapping[str, str | None] | None = None,
     transient: bool = False,
     nice: int = 0,
 ) -> None:
-    """Run a program to its end, its output in `log`, and pass `how_far()` to `progress` every 5 s.
+    """Run a program to its end, its output in `log`, and log `how_far()` every 5 s.
 
     `nice` is its least niceness. Raises ExitError (`transient` as given) with the end of the log if it fails, HostError
-    if a signal ends it or it takes longer than `timeout_s`, and what `progress` raises; it is ended then.
+    if a signal ends it or it takes longer than `timeout_s`, and what ends this
+    thread's waits (`interrupts.cancel_with`); it is ended then.
     """
     started = said = time.monotonic()
     # This process may be killed at any moment: the guard is there first, and the program names its group by itself.
@@ -308,7 +311,8 @@ def run_watched(
             if now - started > timeout_s:
                 raise HostError(f"{argv[0]} took longer than {timeout_s:.0f} s", transient=True)
             if now - said >= SAY_EVERY_S:
-                progress(how_far())
+                check_cancelled()
+                _log.info("%s", how_far())
                 said = now
             time.sleep(0.05)
     finally:

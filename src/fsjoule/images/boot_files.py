@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.host.cache.stages import Progress, file_sha256
+from fsjoule.host.cache.stages import file_sha256
 from fsjoule.images.boot_loader import Loader, collision
 from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.image import unpacked_kernel
@@ -16,25 +17,20 @@ from fsjoule.kernels.legacy_image import boot_commands, legacy_script, start_com
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 
+_log: Final = logging.getLogger(__name__)
+
 _ADDRESSES: Final[tuple[Address, ...]] = ("kernel_addr_r", "fdt_addr_r", "ramdisk_addr_r")
 
 
 def write_boot_files(
-    boot: Path,
-    recipe: Recipe,
-    filesystem: str,
-    *,
-    kernel: KernelFiles,
-    initramfs: bytes,
-    loader: Loader,
-    progress: Progress,
+    boot: Path, recipe: Recipe, filesystem: str, *, kernel: KernelFiles, initramfs: bytes, loader: Loader
 ) -> dict[str, str]:
     """Fill the folder `boot`. Returns the SHA-256 of its files. Raises ConfigError if the loader cannot load them."""
     (boot / "initrd.img").write_bytes(initramfs)
     tree = kernel.device_tree
     if tree is not None:
         shutil.copyfile(tree, boot / "board.dtb")
-    name, content = _kernel_file(kernel, recipe, loader, len(initramfs), progress)
+    name, content = _kernel_file(kernel, recipe, loader, len(initramfs))
     (boot / name).write_bytes(content)
     arguments = kernel_arguments(recipe, filesystem)
     (boot / "extlinux").mkdir()
@@ -82,9 +78,7 @@ def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str
     return boot_commands(load, f"/{kernel_file}", "/board.dtb", "/initrd.img", arguments=arguments, at=at)
 
 
-def _kernel_file(
-    kernel: KernelFiles, recipe: Recipe, loader: Loader, initramfs_bytes: int, progress: Progress
-) -> tuple[str, bytes]:
+def _kernel_file(kernel: KernelFiles, recipe: Recipe, loader: Loader, initramfs_bytes: int) -> tuple[str, bytes]:
     """The kernel for the boot partition: unpacked, if it can be and has room in memory. Raises ConfigError."""
     image, tree = kernel.image.read_bytes(), kernel.device_tree
     unpacked = unpacked_kernel(image, memory_base=recipe.boot.memory_base, name=kernel.release)
@@ -92,7 +86,7 @@ def _kernel_file(
     problem: str | None = None
     for name, content in [*([unpacked] if unpacked else []), (kernel.image.name, image)]:
         if problem:
-            progress(f"card: {problem}; taking the packed {name}, {len(content) / MIB:.1f} MiB")
+            _log.info("card: %s; taking the packed %s, %.1f MiB", problem, name, len(content) / MIB)
         problem = collision(loader.addresses, kernel=content, initrd=initramfs_bytes, device_tree=tree_bytes)
         if problem is None:
             return name, content

@@ -15,6 +15,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import logging
 import re
 import shutil
 import struct
@@ -27,7 +28,7 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive
-from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.cache.stages import build_once, cache_key
 from fsjoule.host.unpacking import DAMAGED, unzipped
 from fsjoule.kernels.card_layout import Address, BootLoader, Header, LoaderPiece, overlap
 from fsjoule.kernels.image import arm64_run_place
@@ -35,6 +36,8 @@ from fsjoule.kernels.legacy_image import LEGACY_MAGIC
 from fsjoule.kernels.recipe import Recipe, recipes_folder
 from fsjoule.model import MIB
 from fsjoule.model.run import BOOT_LOADER
+
+_log: Final = logging.getLogger(__name__)
 
 _DEFAULT: Final = re.compile(rb"\0(kernel_addr_r|fdt_addr_r|ramdisk_addr_r)=(?:0x)?([0-9a-fA-F]+)(?=\0)")
 _NAMES: Final[dict[str, Address]] = {
@@ -193,7 +196,7 @@ class Loader:
         return {**self.package_sha256, **{file.checksum_name: file.sha256 for file in self.files}}
 
 
-def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
+def boot_loader(recipe: Recipe) -> Loader:
     """The boot loader of the recipe's cards; without one in the recipe it has no files.
 
     Raises ConfigError if a file is missing, is not for this board or has no room on the card, HostError (transient) if
@@ -206,9 +209,7 @@ def boot_loader(recipe: Recipe, *, progress: Progress) -> Loader:
     files: list[LoaderFile] = []
     suite = wanted.suite or recipe.userland.suite
     members = {name: (str(piece.package), piece.file) for name, piece in fetched.items()}
-    folder = (
-        package_files(recipe.architecture, suite, wanted.components, members, progress=progress) if members else None
-    )
+    folder = package_files(recipe.architecture, suite, wanted.components, members) if members else None
     config = ""
     if folder is not None:
         config = (folder / _CONFIG).read_text()
@@ -238,12 +239,7 @@ def loader_key(recipe: Recipe, loader: Loader) -> dict[str, Any]:
 
 
 def package_files(
-    architecture: str,
-    suite: str,
-    components: Sequence[str],
-    members: Mapping[str, tuple[str, str]],
-    *,
-    progress: Progress,
+    architecture: str, suite: str, components: Sequence[str], members: Mapping[str, tuple[str, str]]
 ) -> Path:
     """A folder with files of Debian's packages: name -> package and file in it. `packages.json` has their versions.
 
@@ -260,12 +256,12 @@ def package_files(
     def build(folder: Path) -> None:
         work = folder / "work"
         apt = PrivateApt(work / "apt", archive=debian_archive(suite, components), architecture=architecture)
-        progress(f"boot loader: fetching the package lists of {suite}")
-        apt.update(progress)
+        _log.info("boot loader: fetching the package lists of %s", suite)
+        apt.update()
         packages = apt.show(sorted({package for package, _ in members.values()}))
         described = ", ".join(f"{package.name} {package.version}" for package in packages)
-        progress(f"boot loader: downloading {described}")
-        files = apt.download(packages, work, progress)
+        _log.info("boot loader: downloading %s", described)
+        files = apt.download(packages, work)
         trees = {package.name: work / package.name for package in packages}
         for package, file in zip(packages, files, strict=True):
             process.run(["dpkg-deb", "--extract", file, trees[package.name]], timeout_s=_TIMEOUT_S)
@@ -281,7 +277,7 @@ def package_files(
         shutil.rmtree(work)
 
     name = "_".join(sorted({package for package, _ in members.values()}))
-    return build_once("boot_loader", name, cache_key(inputs), build, progress=progress)
+    return build_once("boot_loader", name, cache_key(inputs), build)
 
 
 def _member(tree: Path, name: str, package: str, file: str) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from fsjoule.host import process
-from fsjoule.host.cache.stages import Progress, file_sha256
+from fsjoule.host.cache.stages import file_sha256
 from fsjoule.images.boot_files import write_boot_files
 from fsjoule.images.boot_loader import Loader
 from fsjoule.images.initramfs import build_initramfs
@@ -44,15 +44,12 @@ def build_card_files(
     init: Path,
     loader: Loader,
     steady: Mapping[str, str],
-    progress: Progress,
 ) -> None:
     boot = folder / "boot"
     boot.mkdir()
     modules = [*recipe.modules.card, *recipe.filesystem(filesystem).modules]
     initramfs = build_initramfs(init=init, busybox=userland.busybox, kernel=kernel, modules=modules)
-    checksums = write_boot_files(
-        boot, recipe, filesystem, kernel=kernel, initramfs=initramfs, loader=loader, progress=progress
-    )
+    checksums = write_boot_files(boot, recipe, filesystem, kernel=kernel, initramfs=initramfs, loader=loader)
     card = folder / "card.img"
     _assemble(card, boot, root_image, recipe=recipe, loader=loader, steady=steady)
     make_block_map(card, recipe.boot_loader.keep_sectors)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from fsjoule.errors import ConfigError, HostError
 from fsjoule.host.cache.locks import locked
 from fsjoule.host.cache.stages import (
     LOCK_TIMEOUT_S,
     UNFINISHED,
-    Progress,
     build_once,
     cache_key,
     check_whole,
@@ -32,6 +33,8 @@ from fsjoule.kernels import sources
 from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
 from fsjoule.kernels.sources import TakenKernel
 from fsjoule.model import DEFAULT_RECIPE, MIB, ImageFacts
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def card_bytes(recipe: str = DEFAULT_RECIPE) -> int:
     return _recipe(recipe).card.size_mib * MIB
 
 
-def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAULT_RECIPE) -> Path:
+def emulator(*asked: str | TakenKernel, recipe: str = DEFAULT_RECIPE) -> Path:
     """One QEMU program for boards with any of these kernels: the installed one unless a kernel needs a newer one.
 
     Raises ConfigError for an unknown kernel, MissingToolError, HostError (transient if a download failed).
@@ -74,36 +77,29 @@ def emulator(*asked: str | TakenKernel, progress: Progress, recipe: str = DEFAUL
         name = kernel if isinstance(kernel, str) else kernel.facts.asked
         if name in chosen.kernels:
             return chosen.kernels[name].qemu_at_least  # known without fetching the kernel
-        taken = sources.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
+        taken = sources.take_kernel(chosen, kernel) if isinstance(kernel, str) else kernel
         return needed_qemu(chosen, taken.facts.release)
 
-    return emulator_program(chosen, [needed(kernel) for kernel in asked], progress=progress)
+    return emulator_program(chosen, [needed(kernel) for kernel in asked])
 
 
 def build_card(
-    kernel: str | TakenKernel,
-    root_filesystem: str,
-    *,
-    progress: Progress,
-    recipe: str = DEFAULT_RECIPE,
-    root: Path | None = None,
+    kernel: str | TakenKernel, root_filesystem: str, *, recipe: str = DEFAULT_RECIPE, root: Path | None = None
 ) -> CardImage:
     """The card image with this kernel and root filesystem, from the cache (the usual one, or below `root`) if possible.
 
     Raises ConfigError for a wrong name or recipe, MissingToolError, HostError (transient: a download failed).
     """
-    return _card(kernel, root_filesystem, recipe, progress, root)
+    return _card(kernel, root_filesystem, recipe, root)
 
 
-def check_card(
-    kernel: str | TakenKernel, root_filesystem: str, *, progress: Progress, recipe: str = DEFAULT_RECIPE
-) -> CardImage:
+def check_card(kernel: str | TakenKernel, root_filesystem: str, *, recipe: str = DEFAULT_RECIPE) -> CardImage:
     """The card image, after a second build that was equal. Raises HostError if not, and like `build_card`."""
-    first = build_card(kernel, root_filesystem, progress=progress, recipe=recipe)
+    first = build_card(kernel, root_filesystem, recipe=recipe)
     place = images_cache() / "card"
-    with locked(place / ".check.lock", "a card to compare", progress, LOCK_TIMEOUT_S), _to_compare(place) as folder:
-        progress("making the card a second time")
-        second = _card(kernel, root_filesystem, recipe, progress, Path(folder))
+    with locked(place / ".check.lock", "a card to compare", LOCK_TIMEOUT_S), _to_compare(place) as folder:
+        _log.info("making the card a second time")
+        second = _card(kernel, root_filesystem, recipe, Path(folder))
         if first.facts.card_sha256 != second.facts.card_sha256:
             at = _first_difference(first.path, second.path)
             raise HostError(
@@ -121,15 +117,13 @@ def _to_compare(place: Path) -> Generator[str]:
         yield folder
 
 
-def _card(
-    kernel: str | TakenKernel, root_filesystem: str, recipe: str, progress: Progress, root: Path | None = None
-) -> CardImage:
+def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Path | None = None) -> CardImage:
     """A card and its root partition, from the usual cache or the one below `root`."""
     chosen = _recipe(recipe)
     kind = chosen.filesystem(root_filesystem)
     needed = kind.modules
-    loader = boot_loader(chosen, progress=progress)  # it is checked before anything is built
-    taken = sources.take_kernel(chosen, kernel, progress=progress) if isinstance(kernel, str) else kernel
+    loader = boot_loader(chosen)  # it is checked before anything is built
+    taken = sources.take_kernel(chosen, kernel) if isinstance(kernel, str) else kernel
     label, kernel_files = taken.facts.label, taken.files
     if lacking := sorted(set(needed) & set(kernel_files.lacks)):
         raise ConfigError(
@@ -141,7 +135,7 @@ def _card(
         recipes_folder() / "initramfs" / "init",
         recipes_folder() / "initramfs" / "fill",
     )
-    files = userland_stage(chosen, progress=progress)
+    files = userland_stage(chosen)
     name = f"{chosen.name}-{taken.short_name}-{root_filesystem}"
     root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill)
     inputs = {
@@ -160,18 +154,9 @@ def _card(
         for part in (kernel_files.folder, files.tree.parent):
             check_whole(part)
         root_image = root_partition(
-            chosen,
-            root_filesystem,
-            kernel_files,
-            files,
-            name=name,
-            key=root_key,
-            overlay=overlay,
-            fill=fill,
-            progress=progress,
-            root=root,
+            chosen, root_filesystem, kernel_files, files, name=name, key=root_key, overlay=overlay, fill=fill, root=root
         )
-        progress(f"card: assembling {chosen.card.size_mib} MiB for kernel {label} and {root_filesystem}")
+        _log.info("card: assembling %s MiB for kernel %s and %s", chosen.card.size_mib, label, root_filesystem)
         build_card_files(
             folder,
             chosen,
@@ -182,12 +167,11 @@ def _card(
             root_image=root_image,
             init=init,
             loader=loader,
-            steady=steady_environment(progress=progress),
-            progress=progress,
+            steady=steady_environment(),
         )
-        progress(f"card: kernel {label}, {root_filesystem}: done in {time.monotonic() - started:.0f} s")
+        _log.info("card: kernel %s, %s: done in %.0f s", label, root_filesystem, time.monotonic() - started)
 
-    folder = build_once("card", name, cache_key(inputs), build, progress=progress, root=root, read=True)
+    folder = build_once("card", name, cache_key(inputs), build, root=root, read=True)
     # The same card may have been built for a kernel with another label.
     facts = replace(
         read_facts(folder),

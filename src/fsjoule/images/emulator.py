@@ -5,6 +5,7 @@ The entry holds the unpacked package, which uses the libraries of the installed 
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 from collections.abc import Sequence
@@ -14,14 +15,16 @@ from typing import Final
 from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive
-from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.cache.stages import build_once, cache_key
 from fsjoule.kernels.recipe import Recipe
+
+_log: Final = logging.getLogger(__name__)
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 2
 
 
-def emulator_program(recipe: Recipe, needed: Sequence[str], *, progress: Progress) -> Path:
+def emulator_program(recipe: Recipe, needed: Sequence[str]) -> Path:
     """A QEMU of at least the `needed` versions: the installed one, or one fetched into the cache.
 
     Raises MissingToolError without an installed QEMU, HostError if none is fetched (transient) or it does not run.
@@ -32,7 +35,7 @@ def emulator_program(recipe: Recipe, needed: Sequence[str], *, progress: Progres
     key = cache_key(
         {"version": STAGE_VERSION, "emulator": recipe.emulator.model_dump(include={"program", "package", "suite"})}
     )
-    folder = build_once("emulator", recipe.name, key, lambda into: _build(into, recipe, progress), progress=progress)
+    folder = build_once("emulator", recipe.name, key, lambda into: _build(into, recipe))
     return folder / "usr" / "bin" / recipe.emulator.program
 
 
@@ -53,16 +56,16 @@ def _version_text(program: Path) -> str:
     return process.run([program, "--version"], timeout_s=30).stdout.decode()
 
 
-def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
+def _build(folder: Path, recipe: Recipe) -> None:
     wanted = recipe.emulator
     architecture = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
     work = folder / "work"
     apt = PrivateApt(work / "apt", archive=debian_archive(wanted.suite), architecture=architecture)
-    progress(f"emulator: fetching the package lists of {wanted.suite}")
-    apt.update(progress)
+    _log.info("emulator: fetching the package lists of %s", wanted.suite)
+    apt.update()
     package = apt.show([wanted.package])[0]
-    progress(f"emulator: downloading {package.name} {package.version}, {package.size_bytes / 2**20:.0f} MiB")
-    process.run(["dpkg-deb", "--extract", *apt.download([package], work, progress), folder], timeout_s=120)
+    _log.info("emulator: downloading %s %s, %.0f MiB", package.name, package.version, package.size_bytes / 2**20)
+    process.run(["dpkg-deb", "--extract", *apt.download([package], work), folder], timeout_s=120)
     shutil.rmtree(work)
     try:
         _version_text(folder / "usr" / "bin" / wanted.program)

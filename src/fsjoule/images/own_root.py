@@ -6,6 +6,7 @@ services runs beside a measurement.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterable
@@ -15,8 +16,10 @@ from typing import Final
 from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive
-from fsjoule.host.cache.stages import Progress, file_sha256
+from fsjoule.host.cache.stages import file_sha256
 from fsjoule.kernels.recipe import Recipe
+
+_log: Final = logging.getLogger(__name__)
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 2
@@ -49,9 +52,9 @@ def archive_sha256(recipe: Recipe, archive: Path) -> str:
         ) from error
 
 
-def unpack_root(archive: Path, tree: Path, progress: Progress) -> None:
+def unpack_root(archive: Path, tree: Path) -> None:
     """Unpack it with its owners and modes. Raises ConfigError if it is neither an archive nor an ext image."""
-    progress(f"userland: unpacking {archive.name}")
+    _log.info("userland: unpacking %s", archive.name)
     tree.mkdir()
     at, magic = _EXT_MAGIC
     with archive.open("rb") as file:
@@ -137,15 +140,15 @@ def check_root(recipe: Recipe, archive: Path, tree: Path) -> None:
             )
 
 
-def fetch_busybox(recipe: Recipe, folder: Path, progress: Progress) -> dict[str, str]:
+def fetch_busybox(recipe: Recipe, folder: Path) -> dict[str, str]:
     """Put Debian's static busybox into the folder. Returns its version. Raises a transient HostError."""
     work = folder / "work"
     archive = debian_archive(recipe.userland.suite)
     apt = PrivateApt(work / "apt", archive=archive, architecture=recipe.architecture)
-    progress(f"userland: fetching {_PACKAGE} of {recipe.userland.suite}")
-    apt.update(progress)
+    _log.info("userland: fetching %s of %s", _PACKAGE, recipe.userland.suite)
+    apt.update()
     [package] = apt.show([_PACKAGE])
-    [file] = apt.download([package], work, progress)
+    [file] = apt.download([package], work)
     process.run(["dpkg-deb", "--extract", file, work / "tree"], timeout_s=60)
     program = next(path for place in ("usr/bin", "bin") if (path := work / "tree" / place / "busybox").exists())
     shutil.copyfile(program, folder / "busybox")

@@ -7,6 +7,7 @@ scratch partition, as ext4, and the root partition is the result.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import stat
@@ -20,7 +21,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from fsjoule.errors import ConfigError, HostError, MissingToolError
 from fsjoule.filesystems import filesystem
 from fsjoule.host import process
-from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
+from fsjoule.host.cache.stages import build_once, cache_key, folder_digest
 from fsjoule.images.card import copy_data
 from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.initramfs import build_initramfs
@@ -32,6 +33,8 @@ from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB
 from fsjoule.model.filesystem import Filesystem
+
+_log: Final = logging.getLogger(__name__)
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 6
@@ -72,29 +75,27 @@ def root_partition(
     key: str,
     overlay: Path,
     fill: Path,
-    progress: Progress,
     root: Path | None = None,
 ) -> Path:
     """A root partition's image, from the usual cache or the one below `root`. Raises ConfigError, HostError."""
 
     def build(folder: Path) -> None:
         process.require_root("a root partition is made")
-        progress(f"root partition: collecting files for {filesystem}")
+        _log.info("root partition: collecting files for %s", filesystem)
         tree = folder / "tree"
         _collect(tree, recipe, kernel, userland, overlay)
-        progress(f"root partition: making {filesystem}, {recipe.card.root_mib} MiB")
+        _log.info("root partition: making %s, %s MiB", filesystem, recipe.card.root_mib)
         kind, image = recipe.filesystem(filesystem), folder / "root.img"
-        steady = steady_environment(progress=progress)
+        steady = steady_environment()
         if kind.as_root.make:
             make_filesystem(kind, tree, image, size_mib=recipe.card.root_mib, steady=steady)
         else:
             fill_on_board(
                 recipe, kind, kernel, tree, image,
-                busybox=userland.busybox, init=fill, steady=steady, progress=progress,
-            )  # fmt: skip
+                busybox=userland.busybox, init=fill, steady=steady)  # fmt: skip
         shutil.rmtree(tree)
 
-    return build_once("partition", name, key, build, progress=progress, root=root, read=True) / "root.img"
+    return build_once("partition", name, key, build, root=root, read=True) / "root.img"
 
 
 def _collect(tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path) -> None:
@@ -167,7 +168,6 @@ def fill_on_board(
     busybox: Path,
     init: Path,
     steady: Mapping[str, str],
-    progress: Progress,
 ) -> None:
     """Make `image` with everything below `tree`. Equal files give an equal image, because the board is in guest time.
 
@@ -188,8 +188,8 @@ def fill_on_board(
     copy_data(source, card, layout.scratch_start_mib * MIB)
     modules = [*recipe.modules.card, *_SOURCE.modules, *kind.modules]
     initrd.write_bytes(build_initramfs(init=init, busybox=busybox, kernel=kernel, modules=modules, applets=_APPLETS))
-    program = emulator_program(recipe, [needed_qemu(recipe, kernel.release)], progress=progress)
-    progress(f"root partition: the emulated board makes {kind.name} and copies the files; this takes minutes")
+    program = emulator_program(recipe, [needed_qemu(recipe, kernel.release)])
+    _log.info("root partition: the emulated board makes %s and copies the files; this takes minutes", kind.name)
     _boot([program, *_arguments(recipe, kind, kernel, card, initrd)], log)
     with image.open("wb") as file:
         file.truncate(layout.root_mib * MIB)

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from fsjoule.host.cache.stages import Progress
 from fsjoule.images.userland import userland
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 
@@ -19,9 +18,9 @@ _BASIS: Final = 0xCBF29CE484222325
 _PRIME: Final = 0x100000001B3
 
 
-def card_programs(recipe: str, *, progress: Progress) -> dict[int, str]:
+def card_programs(recipe: str) -> dict[int, str]:
     """The programs of the cards of a recipe by the hashes of their pages. Raises as `userland` does."""
-    return program_pages(userland(load_recipe(recipes_folder(), recipe), progress=progress).tree)
+    return program_pages(userland(load_recipe(recipes_folder(), recipe)).tree)
 
 
 def program_pages(tree: Path) -> dict[int, str]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.host.cache.libraries import shared_library
-from fsjoule.host.cache.stages import Progress
 from fsjoule.host.paths import project_dir
 
 # The time of everything on a card, in seconds of the epoch: 2026-01-01.
@@ -23,12 +22,12 @@ def steady_source() -> str:
     return _source().read_text(encoding="utf-8")
 
 
-def steady_environment(*, progress: Progress) -> Mapping[str, str]:
+def steady_environment() -> Mapping[str, str]:
     """The environment for a program that makes a filesystem. The library is built unless it is cached.
 
     Raises MissingToolError without a C compiler, HostError if the build fails.
     """
-    library = shared_library(_source(), "steady", progress=progress)
+    library = shared_library(_source(), "steady")
     return {
         "LD_PRELOAD": str(library),
         "FSJOULE_STEADY_TIME": str(IMAGE_TIME_S),

@@ -6,6 +6,7 @@ Entry: `tree/`, `packages.json` (versions); with another root filesystem also `b
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import stat
 from dataclasses import dataclass, field
@@ -15,11 +16,13 @@ from urllib.parse import unquote
 
 from fsjoule.host import process
 from fsjoule.host.apt import debian_archive, unpack_packages
-from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
+from fsjoule.host.cache.stages import build_once, cache_key, entry_digest
 from fsjoule.host.process import size_mib
 from fsjoule.images.own_root import STAGE_VERSION as OWN_ROOT_VERSION
 from fsjoule.images.own_root import archive_sha256, check_root, fetch_busybox, matches, unpack_root
 from fsjoule.kernels.recipe import Recipe, recipes_folder
+
+_log: Final = logging.getLogger(__name__)
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 4
@@ -36,13 +39,13 @@ class Userland:
     sha256: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def userland(recipe: Recipe, *, progress: Progress) -> Userland:
+def userland(recipe: Recipe) -> Userland:
     """The unpacked packages, fetched unless they are cached, or the recipe's archive.
 
     Raises a transient HostError, often for the network, and ConfigError for an archive that is no root filesystem.
     """
     if recipe.userland.archive:
-        return _from_archive(recipe, progress)
+        return _from_archive(recipe)
     inputs = {
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
@@ -54,14 +57,13 @@ def userland(recipe: Recipe, *, progress: Progress) -> Userland:
     # Recipes with the same packages share an entry, which is named after none of them.
     folder = build_once(
         *("userland", f"{recipe.userland.suite}-{recipe.architecture}", cache_key(inputs)),
-        lambda into: _build(into, recipe, progress),
-        progress=progress,
+        lambda into: _build(into, recipe),
     )
     packages = json.loads((folder / "packages.json").read_text())
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "tree" / "bin" / "busybox")
 
 
-def _from_archive(recipe: Recipe, progress: Progress) -> Userland:
+def _from_archive(recipe: Recipe) -> Userland:
     archive = recipes_folder() / recipe.userland.archive
     digest = archive_sha256(recipe, archive)
     inputs = {
@@ -75,39 +77,39 @@ def _from_archive(recipe: Recipe, progress: Progress) -> Userland:
     def build(folder: Path) -> None:
         process.require_root("another root filesystem is unpacked")
         tree = folder / "tree"
-        unpack_root(archive, tree, progress)
+        unpack_root(archive, tree)
         _finish(tree, recipe)
         check_root(recipe, archive, tree)
-        packages = fetch_busybox(recipe, folder, progress)
+        packages = fetch_busybox(recipe, folder)
         (folder / "packages.json").write_text(json.dumps(packages, indent=2) + "\n")
 
-    folder = build_once("userland", recipe.name, cache_key(inputs), build, progress=progress)
+    folder = build_once("userland", recipe.name, cache_key(inputs), build)
     packages = json.loads((folder / "packages.json").read_text())
     sha256 = {f"root filesystem {archive.name}": digest}
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "busybox", sha256)
 
 
-def _build(folder: Path, recipe: Recipe, progress: Progress) -> None:
+def _build(folder: Path, recipe: Recipe) -> None:
     process.require_root("the board's user land is unpacked")
     wanted = recipe.userland
     tree, log = folder / "tree", folder / "mmdebstrap.log"
-    progress(f"userland: fetching {len(recipe.packages)} packages of {wanted.suite} and their dependencies")
+    _log.info("userland: fetching %s packages of %s and their dependencies", len(recipe.packages), wanted.suite)
     unpack_packages(
         tree,
         recipe.packages,
+        what="userland",
         archive=debian_archive(wanted.suite, wanted.components),
         architecture=recipe.architecture,
         log=log,
         timeout_s=_TIMEOUT_S,
         keep_archives=True,  # only their file names tell the unpacked versions
-        progress=lambda text: progress(f"userland: {text}"),
     )
     archives = tree / "var" / "cache" / "apt" / "archives"
     unpacked = dict(_name_and_version(file) for file in sorted(archives.glob("*.deb")))
     (folder / "packages.json").write_text(json.dumps(unpacked, indent=2) + "\n")
     _finish(tree, recipe)
     log.unlink()
-    progress(f"userland: {len(unpacked)} packages, {size_mib(tree):.0f} MiB")
+    _log.info("userland: %s packages, %.0f MiB", len(unpacked), size_mib(tree))
 
 
 def _finish(tree: Path, recipe: Recipe) -> None:

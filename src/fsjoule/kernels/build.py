@@ -23,7 +23,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import ConfigError, KernelBuildError
 from fsjoule.host.cache.locks import discard, locked
-from fsjoule.host.cache.stages import CacheEntry, Progress, build_once, cache_key, cached, clean, damage
+from fsjoule.host.cache.stages import CacheEntry, build_once, cache_key, cached, clean, damage
+from fsjoule.host.interrupts import check_cancelled
 from fsjoule.host.json_text import json_text
 from fsjoule.host.process import size_mib
 from fsjoule.kernels.build_folder import NOTES
@@ -62,13 +63,7 @@ _SYMBOLS: Final = TypeAdapter(dict[str, str])
 
 
 def build_kernel(
-    tree: Path,
-    revision: str,
-    fragments: Sequence[str] = (),
-    *,
-    progress: Progress,
-    jobs: int | None = None,
-    recipe: str = DEFAULT_RECIPE,
+    tree: Path, revision: str, fragments: Sequence[str] = (), *, jobs: int | None = None, recipe: str = DEFAULT_RECIPE
 ) -> Path:
     """The folder of the kernel built from a revision of a repository, for `--kernel`.
 
@@ -78,8 +73,8 @@ def build_kernel(
     commit = find_revision(tree, revision)
     configuration = board_configuration(load_recipe(recipes_folder(), recipe), fragments)
     if has_changes(tree, commit):
-        progress(f"{tree} has uncommitted changes, which are not built")
-    return build_revision(commit, configuration, recipe=recipe, progress=progress, jobs=jobs)
+        _log.info("%s has uncommitted changes, which are not built", tree)
+    return build_revision(commit, configuration, recipe=recipe, jobs=jobs)
 
 
 def build_key(content: str, configuration: Configuration, compiler: str) -> str:
@@ -99,7 +94,6 @@ def build_revision(
     revision: Revision,
     configuration: Configuration,
     *,
-    progress: Progress,
     recipe: str = DEFAULT_RECIPE,
     jobs: int | None = None,
     nice: int = 0,
@@ -108,33 +102,32 @@ def build_revision(
     """The folder of the kernel built from a revision.
 
     `needed` are settings (`CONFIG_NAME=y`) that the source must accept. Raises KernelBuildError if it does not accept
-    them or does not build, and HostError if this machine is at fault. An exception from `progress` cancels the build.
+    them or does not build, and HostError if this machine is at fault. `interrupts.cancel_with` cancels the build.
     """
 
     def build(folder: Path) -> None:
         started = time.monotonic()
-        with _checked_out(revision, configuration, folder, progress=progress, jobs=jobs, nice=nice) as work:
+        with _checked_out(revision, configuration, folder, jobs=jobs, nice=nice) as work:
             _check_needed(needed, work.configured())
             work.compile()
             (folder / READS).write_bytes(reads_of(work.build, work.source, files_of(work.source)).to_json())
         notes = _notes(folder, revision, configuration, seconds=time.monotonic() - started)
         (folder / NOTES).write_bytes(json_text(_NOTES, notes, indent=2))
         if notes.not_granted:
-            progress(f"kernel build: this source does not accept {', '.join(notes.not_granted)}")
-        progress(f"kernel build: {revision.describe} done in {notes.seconds:.0f} s")
+            _log.info("kernel build: this source does not accept %s", ", ".join(notes.not_granted))
+        _log.info("kernel build: %s done in %.0f s", revision.describe, notes.seconds)
 
     return build_once(
         _STAGE,
         _entry_name(revision.tree, recipe),
         build_key(revision.tree, configuration, compiler_version()),
         build,
-        progress=progress,
         root=kernels_cache(),
         lock_timeout_s=TIMEOUT_S,
     )
 
 
-def configured(revision: Revision, configuration: Configuration, *, progress: Progress, jobs: int) -> dict[str, str]:
+def configured(revision: Revision, configuration: Configuration, *, jobs: int) -> dict[str, str]:
     """Symbol -> value in a revision's full configuration. Raises like `build_revision`.
 
     It is kept. To switch the source and back would give all files that differ a new time, and the next build would
@@ -144,7 +137,7 @@ def configured(revision: Revision, configuration: Configuration, *, progress: Pr
     if (known := kept(KeptBuild.CONFIGURATION, key, _SYMBOLS)) is not None:
         return known
     folder = revision.workplace / "configured"
-    with _checked_out(revision, configuration, folder, progress=progress, jobs=jobs) as work:
+    with _checked_out(revision, configuration, folder, jobs=jobs) as work:
         discard(folder)
         folder.mkdir()
         symbols = work.configured()
@@ -168,14 +161,14 @@ def built_kernels() -> list[tuple[CacheEntry, BuildNotes]]:
     return [(entry, read_notes(entry.path)) for entry in entries if entry.damage is None]
 
 
-def clean_kernels(*, progress: Progress) -> int:
+def clean_kernels() -> int:
     """Remove all built kernels and their build folders. Returns the freed bytes."""
-    freed = clean(cached(kernels_cache(), (_STAGE,)), progress=progress)
+    freed = clean(cached(kernels_cache(), (_STAGE,)))
     for place in sorted((kernels_cache() / "trees").glob("*")):
-        with locked(place / ".lock", f"a kernel in {place.name}", progress, timeout_s=5.0):
+        with locked(place / ".lock", f"a kernel in {place.name}", timeout_s=5.0):
             size = size_mib(place)
             shutil.rmtree(place)
-        progress(f"removed source and build folders {place.name} ({size:.0f} MiB)")
+        _log.info("removed source and build folders %s (%.0f MiB)", place.name, size)
         freed += round(size * 2**20)
     forget_kept()
     return freed
@@ -183,22 +176,17 @@ def clean_kernels(*, progress: Progress) -> int:
 
 @contextmanager
 def _checked_out(
-    revision: Revision,
-    configuration: Configuration,
-    into: Path,
-    *,
-    progress: Progress,
-    jobs: int | None,
-    nice: int = 0,
+    revision: Revision, configuration: Configuration, into: Path, *, jobs: int | None, nice: int = 0
 ) -> Generator[Compilation]:
     """Hold the workplace with a revision's source in it."""
     place = revision.workplace
     place.mkdir(parents=True, exist_ok=True)
-    with locked(place / ".lock", f"a kernel from {revision.git_dir}", progress, TIMEOUT_S):
-        progress(f"kernel build: checking out {revision.describe}")
+    with locked(place / ".lock", f"a kernel from {revision.git_dir}", TIMEOUT_S):
+        check_cancelled()
+        _log.info("kernel build: checking out %s", revision.describe)
         source, build = place / "source", place / f"build-{configuration.folder_key}"
-        check_out(revision, source, progress)
-        yield Compilation(source, build, into, configuration, jobs or os.cpu_count() or 1, progress, nice)
+        check_out(revision, source)
+        yield Compilation(source, build, into, configuration, jobs or os.cpu_count() or 1, nice)
 
 
 def _entry_name(content: str, recipe: str) -> str:

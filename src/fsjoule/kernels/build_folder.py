@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.host.cache.stages import Progress, file_sha256, folder_digest
+from fsjoule.host.cache.stages import file_sha256, folder_digest
 from fsjoule.host.unpacking import unpack_tar
 from fsjoule.kernels.image import kernel_release
 from fsjoule.kernels.kernel import KernelFiles, Parts, kernel_entry
 from fsjoule.kernels.recipe import BootSettings, Recipe
+
+_log: Final = logging.getLogger(__name__)
 
 _IMAGES: Final = ("", "arch/arm/boot", "arch/arm64/boot", "arch/x86/boot", "boot")
 # Usual places of INSTALL_MOD_PATH: the folder itself, one in it, tuxmake's, an entry of fsjoule's own cache.
@@ -74,12 +77,12 @@ def build_folder(folder: Path, boot: BootSettings) -> BuildFolder:
     return BuildFolder(folder, image, tree, modules, git_describe(folder))
 
 
-def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> KernelFiles:
+def folder_kernel(recipe: Recipe, build: BuildFolder) -> KernelFiles:
     """The kernel in a build folder. Raises ConfigError if it lacks a part that the board needs to boot."""
     files = build.files()
 
     def collect(work: Path) -> Parts:
-        progress(f"kernel {build.label}: taking it from {build.folder}")
+        _log.info("kernel %s: taking it from %s", build.label, build.folder)
         return Parts(
             image=build.image,
             dtb=_device_tree(build.dtb, recipe.boot.dtb, work / "dtbs"),
@@ -89,7 +92,7 @@ def folder_kernel(recipe: Recipe, build: BuildFolder, *, progress: Progress) -> 
 
     key = {"build_folder": sorted(files.values())}
     name = f"{recipe.name}-folder"
-    return kernel_entry(recipe, name, key, collect, needs=recipe.modules.card, progress=progress)
+    return kernel_entry(recipe, name, key, collect, needs=recipe.modules.card)
 
 
 def git_describe(folder: Path) -> str:

@@ -6,6 +6,7 @@ half a file that is newer than its source, so all files of a killed compilation 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -18,10 +19,11 @@ from typing import Final
 
 from fsjoule.errors import FsjouleError, HostError, KernelBuildError, StorageError
 from fsjoule.host import process
-from fsjoule.host.cache.stages import Progress
 from fsjoule.host.process import ExitError, run_watched
 from fsjoule.kernels.configuration import Configuration, parse_config
 from fsjoule.model.labels import counted
+
+_log: Final = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 4 * 3600.0
 _COMPILER: Final = "arm-linux-gnueabihf-gcc"
@@ -62,7 +64,6 @@ class Compilation:
     into: Path
     configuration: Configuration
     jobs: int
-    progress: Progress
     nice: int = 0
 
     def configured(self) -> dict[str, str]:
@@ -100,7 +101,6 @@ class Compilation:
                 log=log,
                 timeout_s=TIMEOUT_S,
                 how_far=lambda: _how_far(log),
-                progress=self.progress,
                 env=dict.fromkeys(_CLEARED, ""),
                 nice=self.nice,
             )
@@ -143,7 +143,7 @@ class Compilation:
         marker = self.build / _MARKER
         self.build.mkdir(exist_ok=True)
         if marker.exists():
-            self.progress("kernel build: removing the files of an interrupted build")
+            _log.info("kernel build: removing the files of an interrupted build")
             _forget(self.build, since_ns=marker.stat().st_mtime_ns)
         marker.touch()
         try:

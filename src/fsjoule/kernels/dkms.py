@@ -7,6 +7,7 @@ afterwards. No package script runs, and nothing is installed on this machine. En
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -19,11 +20,13 @@ from fsjoule.errors import ConfigError, HostError
 from fsjoule.filesystems import dkms_package
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive, unpack_packages
-from fsjoule.host.cache.stages import Progress, build_once, cache_key
+from fsjoule.host.cache.stages import build_once, cache_key
 from fsjoule.host.process import run_watched
 from fsjoule.kernels.kernel import wanted_modules
 from fsjoule.kernels.recipe import KernelSource, Recipe
 from fsjoule.model.labels import counted
+
+_log: Final = logging.getLogger(__name__)
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 2
@@ -72,9 +75,7 @@ def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tupl
     return tuple(missing)
 
 
-def built_module(
-    recipe: Recipe, name: str, source: KernelSource, *, release: str, version: str, progress: Progress
-) -> BuiltModule:
+def built_module(recipe: Recipe, name: str, source: KernelSource, *, release: str, version: str) -> BuiltModule:
     """A module from `[modules.dkms]` for a kernel of the archive, by its release and its package's version.
 
     Raises HostError (transient if a download failed), and ConfigError if it cannot be built on this machine.
@@ -90,19 +91,19 @@ def built_module(
     def build(folder: Path) -> None:
         _check_machine(recipe, name)
         tree, package = folder / "tree", folder / "package"
-        _unpack_tools(recipe, source, tree, progress)
+        _unpack_tools(recipe, source, tree)
         if not (tree / "usr" / "src" / f"linux-headers-{release}").is_dir():
             raise HostError(f"{source.suite} has headers of another kernel than {release}", hint="fsjoule image clean")
         package.mkdir()
-        notes = _fetch(recipe, name, package, tree, progress)
-        _run_dkms(tree, folder / "build.log", name, release, progress)
+        notes = _fetch(recipe, name, package, tree)
+        _run_dkms(tree, folder / "build.log", name, release)
         for module in tree.glob("var/lib/dkms/*/*/*/*/module/*.ko*"):
             shutil.copy(module, folder)
         shutil.rmtree(tree)
         shutil.rmtree(package)
         (folder / "dkms.json").write_text(json.dumps(notes, indent=2) + "\n")
 
-    folder = build_once("dkms", f"{recipe.name}-{name}-{release}", cache_key(inputs), build, progress=progress)
+    folder = build_once("dkms", f"{recipe.name}-{name}-{release}", cache_key(inputs), build)
     return BuiltModule(folder, **json.loads((folder / "dkms.json").read_text()))
 
 
@@ -116,35 +117,35 @@ def _check_machine(recipe: Recipe, name: str) -> None:
         )
 
 
-def _unpack_tools(recipe: Recipe, source: KernelSource, tree: Path, progress: Progress) -> None:
-    progress(f"modules: fetching headers and compiler of {source.suite}")
+def _unpack_tools(recipe: Recipe, source: KernelSource, tree: Path) -> None:
+    _log.info("modules: fetching headers and compiler of %s", source.suite)
     unpack_packages(
         tree,
         (*_TOOLS, f"linux-headers-{source.flavour}"),
+        what="modules: headers and compiler",
         archive=debian_archive(source.suite, check_valid_until=source.check_valid_until),
         architecture=recipe.architecture,
         log=tree.with_name("unpack.log"),
         timeout_s=_UNPACK_TIMEOUT_S,
-        progress=lambda text: progress(f"modules: headers and compiler: {text}"),
     )
     # A script of the package would make this link.
     (tree / "usr" / "bin" / "awk").symlink_to("mawk")
 
 
-def _fetch(recipe: Recipe, name: str, into: Path, tree: Path, progress: Progress) -> dict[str, str]:
+def _fetch(recipe: Recipe, name: str, into: Path, tree: Path) -> dict[str, str]:
     """Unpack the module's source for dkms, of the user land's suite: tools and module must match. Returns notes."""
     suite, components = recipe.userland.suite, recipe.userland.components
     apt = PrivateApt(into / "apt", archive=debian_archive(suite, components), architecture=recipe.architecture)
-    apt.update(progress)
+    apt.update()
     packages = apt.show([dkms_package(name)])
-    (file,) = apt.download(packages, into, progress)
+    (file,) = apt.download(packages, into)
     process.run(["dpkg-deb", "--extract", file, tree], timeout_s=120)
     package = packages[0]
-    progress(f"modules: {package.name} {package.version}")
+    _log.info("modules: %s %s", package.name, package.version)
     return {"package": package.name, "version": package.version, "file": file.name, "sha256": package.sha256}
 
 
-def _run_dkms(tree: Path, log: Path, name: str, release: str, progress: Progress) -> None:
+def _run_dkms(tree: Path, log: Path, name: str, release: str) -> None:
     (config,) = tree.glob("usr/src/*/dkms.conf")
     fields = dict(re.findall(r'^PACKAGE_(NAME|VERSION)="?([^"\s]+)', config.read_text(), re.MULTILINE))
     jobs = str(os.cpu_count() or 1)
@@ -159,7 +160,7 @@ def _run_dkms(tree: Path, log: Path, name: str, release: str, progress: Progress
         return f"modules: {counted(count, 'file')} of {name} compiled" if count else f"modules: configuring {name}"
 
     try:
-        run_watched(command, log=log, timeout_s=_BUILD_TIMEOUT_S, how_far=how_far, progress=progress)
+        run_watched(command, log=log, timeout_s=_BUILD_TIMEOUT_S, how_far=how_far)
     except HostError as error:
         if error.transient:
             raise

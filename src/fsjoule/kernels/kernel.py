@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.host.cache.stages import Progress, build_once, cache_key, entry_digest
+from fsjoule.host.cache.stages import build_once, cache_key, entry_digest
 from fsjoule.host.unpacking import unzipped, unzstd
 from fsjoule.kernels.device_tree import change_device_tree, overlay_sources
 from fsjoule.kernels.image import architecture_of, kernel_release
@@ -93,7 +93,6 @@ def kernel_entry(
     *,
     needs: Sequence[str],
     built: Sequence[str] = (),
-    progress: Progress,
 ) -> KernelFiles:
     """The entry of a kernel; `collect` is called with an empty work folder if there is none yet.
 
@@ -120,7 +119,7 @@ def kernel_entry(
         (folder / "kernel.json").write_text(json.dumps(stored, indent=2) + "\n")
 
     key = cache_key(inputs)
-    folder = build_once("kernel", name, key, build, progress=progress)
+    folder = build_once("kernel", name, key, build)
     stored: dict[str, Any] = json.loads((folder / "kernel.json").read_text())
     image, lacks = folder / recipe.boot.image, tuple(stored.pop("lacks"))
     return KernelFiles(content=entry_digest(folder), folder=folder, image=image, lacks=lacks, **stored)

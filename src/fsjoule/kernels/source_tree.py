@@ -17,7 +17,6 @@ from typing import Final
 
 from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
-from fsjoule.host.cache.stages import Progress
 from fsjoule.host.paths import cache_folder
 from fsjoule.host.process import run_watched
 
@@ -140,7 +139,7 @@ def borrow(git_dir: Path, into: Path) -> None:
     (into / ".git" / "objects" / "info" / "alternates").write_text(f"{git_dir / 'objects'}\n")
 
 
-def check_out(revision: Revision, into: Path, progress: Progress) -> None:
+def check_out(revision: Revision, into: Path) -> None:
     """Switch our own tree, made if absent, to a revision. It borrows the repository's objects.
 
     Only one process at a time may call it. Raises HostError if git fails (a full disk).
@@ -155,7 +154,6 @@ def check_out(revision: Revision, into: Path, progress: Progress) -> None:
         log=log,
         timeout_s=CHECKOUT_S,
         how_far=lambda: f"kernel build: checking out {revision.describe}",
-        progress=progress,
         env=_NO_OTHER | _OWN_SETTINGS,
     )
 

@@ -6,6 +6,7 @@ Functions that take a recipe by its name raise ConfigError if there is none.
 from __future__ import annotations
 
 import difflib
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -16,18 +17,20 @@ from typing import Final
 from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.host.apt import Package, PrivateApt, control_fields, debian_archive, dependencies
-from fsjoule.host.cache.stages import Progress, file_sha256
+from fsjoule.host.cache.stages import file_sha256
 from fsjoule.kernels.build_folder import BuildFolder, build_folder, folder_kernel
 from fsjoule.kernels.dkms import BuiltModule, built_module, modules_to_build
 from fsjoule.kernels.kernel import KernelFiles, Parts, kernel_entry, wanted_modules
 from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
 from fsjoule.model import DEFAULT_RECIPE, KernelFacts, KernelOrigin
 
+_log: Final = logging.getLogger(__name__)
+
 _IMAGE: Final = "linux-image-"
 _TREES: Final = "linux-dtb-"
 
 
-def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, progress: Progress) -> KernelFiles:
+def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = ()) -> KernelFiles:
     """One of the recipe's kernels, fetched from Debian's archive unless it is cached.
 
     `built` are modules of `[modules.dkms]` to add. Raises ConfigError for an unknown kernel or module, HostError
@@ -38,13 +41,13 @@ def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, pr
     def collect(work: Path) -> Parts:
         archive = debian_archive(source.suite, check_valid_until=source.check_valid_until)
         apt = PrivateApt(work / "apt", archive=archive, architecture=recipe.architecture)
-        progress(f"kernel {choice}: fetching the package lists of {source.suite}")
-        apt.update(progress)
+        _log.info("kernel %s: fetching the package lists of %s", choice, source.suite)
+        apt.update()
         packages = _kernel_packages(apt, source.package, source.flavour)
         size_mib = sum(package.size_bytes for package in packages) / 2**20
-        progress(f"kernel {choice}: downloading {packages[-1].name} {packages[-1].version}, {size_mib:.0f} MiB")
-        files = apt.download(packages, work, progress)
-        progress(f"kernel {choice}: unpacking")
+        _log.info("kernel %s: downloading %s %s, %.0f MiB", choice, packages[-1].name, packages[-1].version, size_mib)
+        files = apt.download(packages, work)
+        _log.info("kernel %s: unpacking", choice)
         parts = _unpacked(files, work / "tree", recipe.boot.dtb)
         image = next(package for package in packages if package.name == f"{_IMAGE}{parts.modules.name}")
         parts = replace(
@@ -54,16 +57,14 @@ def archive_kernel(recipe: Recipe, choice: str, built: Sequence[str] = (), *, pr
             sha256={file.name: package.sha256 for file, package in zip(files, packages, strict=True)},
         )
         for name in built:
-            module = built_module(
-                recipe, name, source, release=parts.modules.name, version=image.version, progress=progress
-            )
+            module = built_module(recipe, name, source, release=parts.modules.name, version=image.version)
             parts = _with_module(parts, module)
         return parts
 
     key = {"source": source.model_dump(include={"suite", "package"}), "architecture": recipe.architecture}
     name = f"{recipe.name}-{choice}"
     needs = [*wanted_modules(recipe), *built]
-    return kernel_entry(recipe, name, key, collect, needs=needs, built=built, progress=progress)
+    return kernel_entry(recipe, name, key, collect, needs=needs, built=built)
 
 
 def _with_module(parts: Parts, module: BuiltModule) -> Parts:
@@ -122,13 +123,13 @@ def package_file(path: Path, architecture: str) -> PackageFile:
     return package
 
 
-def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) -> KernelFiles:
+def package_kernel(recipe: Recipe, package: PackageFile) -> KernelFiles:
     """The kernel in a package file, with dependencies from its folder. Raises ConfigError if it has none."""
     files = _with_neighbours(package)
     sha256 = {file.path.name: file_sha256(file.path) for file in files}
 
     def collect(work: Path) -> Parts:
-        progress(f"kernel {package.release}: unpacking {', '.join(sha256)}")
+        _log.info("kernel %s: unpacking %s", package.release, ", ".join(sha256))
         try:
             parts = _unpacked([file.path for file in files], work / "tree", recipe.boot.dtb)
         except HostError as error:
@@ -147,7 +148,7 @@ def package_kernel(recipe: Recipe, package: PackageFile, *, progress: Progress) 
 
     key = {"package_files": sorted(sha256.values())}
     name = f"{recipe.name}-{package.release}"
-    return kernel_entry(recipe, name, key, collect, needs=recipe.modules.card, progress=progress)
+    return kernel_entry(recipe, name, key, collect, needs=recipe.modules.card)
 
 
 def _read_package(path: Path) -> PackageFile:
@@ -272,7 +273,7 @@ def _choices(recipe: Recipe) -> str:
     return f"choose from: {', '.join(sorted(recipe.kernels))}; {_KINDS}"
 
 
-def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, progress: Progress) -> TakenKernel:
+def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = ()) -> TakenKernel:
     """The kernel, from the cache if possible, with modules for filesystems. Raises ConfigError, HostError."""
     choice = kernel_choice(recipe, asked)
     built = modules_to_build(recipe, asked, modules)
@@ -280,13 +281,13 @@ def take_kernel(recipe: Recipe, asked: str, modules: Iterable[str] = (), *, prog
     match choice:
         case str():
             origin = KernelOrigin.DEBIAN
-            kernel = archive_kernel(recipe, choice, built, progress=progress)
+            kernel = archive_kernel(recipe, choice, built)
         case PackageFile():
             origin = KernelOrigin.PACKAGE
-            kernel = package_kernel(recipe, choice, progress=progress)
+            kernel = package_kernel(recipe, choice)
         case BuildFolder():
             origin, describe = KernelOrigin.FOLDER, choice.git_describe
-            kernel = folder_kernel(recipe, choice, progress=progress)
+            kernel = folder_kernel(recipe, choice)
     facts = KernelFacts(
         label=_label(choice),
         asked=asked,
@@ -314,14 +315,14 @@ def check_kernel(kernel: str, recipe: str = DEFAULT_RECIPE, modules: Collection[
 
 
 def take_kernels(
-    asked: Sequence[str], *, progress: Progress, recipe: str = DEFAULT_RECIPE, modules: Collection[str] = ()
+    asked: Sequence[str], *, recipe: str = DEFAULT_RECIPE, modules: Collection[str] = ()
 ) -> tuple[TakenKernel, ...]:
     """Kernels, each with its own label: equal labels get a number. Modules of filesystems that they lack are built.
 
     Raises ConfigError, HostError.
     """
     chosen = load_recipe(recipes_folder(), recipe)
-    taken = [take_kernel(chosen, one, modules, progress=progress) for one in asked]
+    taken = [take_kernel(chosen, one, modules) for one in asked]
     labels = kernel_labels(asked, recipe)
     return tuple(
         replace(kernel, facts=replace(kernel.facts, label=label)) for kernel, label in zip(taken, labels, strict=True)

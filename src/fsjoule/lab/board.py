@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from labgrid import Target
 
@@ -15,6 +17,8 @@ from fsjoule.lab.translate import lab_errors
 from fsjoule.model import BoardFacts, ImageFacts
 from fsjoule.ports import Cut, LabHealth
 
+_log: Final = logging.getLogger(__name__)
+
 
 class LabgridBoard:
     """The board of a labgrid target, with its possible card images, by kernel and root filesystem.
@@ -26,7 +30,6 @@ class LabgridBoard:
         self,
         target: Target,
         cards: Mapping[tuple[str, str], DiskImage],
-        say: Callable[[str], None] = lambda _text: None,
         set_seed: Callable[[int], None] = lambda _seed: None,
         losses: Callable[[], tuple[str, ...]] = tuple,
         *,
@@ -37,7 +40,6 @@ class LabgridBoard:
         if health is not None:
             self._strategy.health = health
         self._cards = cards
-        self._say = say
         self._set_seed = set_seed
         self._losses = losses
         self._shell: BoardShell | None = None
@@ -51,7 +53,7 @@ class LabgridBoard:
         if len(self._cards) > 1:
             # With several cards, one kernel must not start from a fresh card and the next from one after a power cut.
             self._strategy.forget_card()
-        self._say(f"card with kernel {kernel} and {root_filesystem} as its root")
+        _log.info("card with kernel %s and %s as its root", kernel, root_filesystem)
         self._strategy.transition("flashed")
 
     def boot(self, seed: int = 1) -> BoardShell:

@@ -8,11 +8,12 @@ back.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,7 @@ from fsjoule.lab.notes import Content, Note, NoteKind, in_use, job_notes, one_ru
 from fsjoule.lab.placenames import BY_TAGS, find_place
 from fsjoule.lab.reservation import PlaceRequest
 
-Say = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _NUMBER: Final = "CI_JOB_ID"
@@ -42,7 +43,7 @@ _GIVE_BACK_S: Final = 90.0
 _SHOWN: Final = 200
 
 
-def hold(name: str | None, argv: Sequence[str], wanted: PlaceRequest, *, end_s: float, say: Say) -> int:
+def hold(name: str | None, argv: Sequence[str], wanted: PlaceRequest, *, end_s: float) -> int:
     """Run a command while its job holds a place, which LG_PLACE names for it; returns the command's exit code.
 
     Afterwards the command's process group has ended (SIGKILL after `end_s` seconds), the board is off and the place is
@@ -52,13 +53,13 @@ def hold(name: str | None, argv: Sequence[str], wanted: PlaceRequest, *, end_s: 
     """
     process.check_program(argv[0])
     found = BY_TAGS if wanted.tags else find_place(name, wanted)
-    recover = partial(_recover, end_s=end_s, say=say)
-    with acquired_for_job(found, wanted, say=say, recover=recover) as (lease, note):
-        code, off = _run(argv, lease, note, end_s, say)
+    recover = partial(_recover, end_s=end_s)
+    with acquired_for_job(found, wanted, recover=recover) as (lease, note):
+        code, off = _run(argv, lease, note, end_s)
     return code or (0 if off and lease.freed else LabError.exit_code)
 
 
-def release(name: str | None, *, end: bool, end_s: float, say: Say) -> bool:
+def release(name: str | None, *, end: bool, end_s: float) -> bool:
     """Give back what jobs on this computer hold: the place `name`, or all places; returns whether that worked.
 
     A killed job's command is ended, its board switched off and its place released. A living job is ended if it is the
@@ -70,18 +71,18 @@ def release(name: str | None, *, end: bool, end_s: float, say: Say) -> bool:
         found = [left for left in job_notes(coordinator.address) if name in (None, left.place)]
         if not found:
             what = "a place" if name is None else f"the place {name!r}"
-            say(f"no job of this user on this computer has {what} of the coordinator at {coordinator.address}")
+            _log.info("no job of this user on this computer has %s of the coordinator at %s", what, coordinator.address)
         for left in found:
             if _has(coordinator.address, left):
                 if not (end or (left.number and left.number == os.environ.get(_NUMBER))):
-                    say(f"place {left.place!r} is left alone: {_told(left)} has it")
+                    _log.info("place %r is left alone: %s has it", left.place, _told(left))
                     continue
-                _end(coordinator.address, left, end_s, say)
-            done = _clear(coordinator, left.place, end_s, say) and done
+                _end(coordinator.address, left, end_s)
+            done = _clear(coordinator, left.place, end_s) and done
     return done
 
 
-def _run(argv: Sequence[str], lease: Lease, note: Note, end_s: float, say: Say) -> tuple[int, bool]:
+def _run(argv: Sequence[str], lease: Lease, note: Note, end_s: float) -> tuple[int, bool]:
     """The command's exit code as a shell's, and whether the board was switched off."""
     _asked(lease.address, lease.name)  # nobody has asked this job
     program, go = process.held_back(argv, env={"LG_PLACE": lease.name})
@@ -107,39 +108,39 @@ def _run(argv: Sequence[str], lease: Lease, note: Note, end_s: float, say: Say) 
                 time.sleep(_LOOK_S)
     finally:
         if pending() and (by := _asked(lease.address, lease.name)):
-            say(f"the job is ended by {by}")
-        _end_group(content, end_s, say)
+            _log.info("the job is ended by %s", by)
+        _end_group(content, end_s)
         program.wait()
-        off = _switched_off_if_ours(lease, say)
+        off = _switched_off_if_ours(lease)
     code = program.returncode
     return (code if code >= 0 else 128 - code), off
 
 
-def _recover(coordinator: Coordinator, *, end_s: float, say: Say) -> None:
+def _recover(coordinator: Coordinator, *, end_s: float) -> None:
     """Give back the places of this computer's killed jobs. Raises the first LabError when all have been tried."""
     failed: LabError | None = None
     for left in job_notes(coordinator.address):
         try:
             if not in_use(coordinator.address, left.place, NoteKind.JOB):
-                _clear(coordinator, left.place, end_s, say)
+                _clear(coordinator, left.place, end_s)
         except LabError as error:
             failed = failed or error
     if failed is not None:
         raise failed
 
 
-def _clear(coordinator: Coordinator, name: str, end_s: float, say: Say) -> bool:
+def _clear(coordinator: Coordinator, name: str, end_s: float) -> bool:
     """End what a killed job has left, and give its place back; returns whether that worked. Raises LabError."""
     try:
         with one_run_only(coordinator.address, name, NoteKind.JOB) as note:
             left = note.left
             if left is None:
                 return True
-            _end_group(left, end_s, say)
+            _end_group(left, end_s)
             place, off = coordinator.places.get(name), True
             if place is not None and note.acquired(place):
-                say(f"place {name!r} is given back: {_told(left)} was killed")
-                off = _switch_off(name, say)
+                _log.info("place %r is given back: %s was killed", name, _told(left))
+                off = _switch_off(name)
                 coordinator.release(name)
             note.write()
             return off
@@ -147,9 +148,9 @@ def _clear(coordinator: Coordinator, name: str, end_s: float, say: Say) -> bool:
         return True  # another job gives it back at this moment
 
 
-def _end(address: str, left: Content, end_s: float, say: Say) -> None:
+def _end(address: str, left: Content, end_s: float) -> None:
     """End a living job, tell it by whom, and wait for it. Raises LabError."""
-    say(f"place {left.place!r}: {_told(left)} is ended")
+    _log.info("place %r: %s is ended", left.place, _told(left))
     _ask(address, left.place).write_text(f"{user()}, process {os.getpid()}", encoding="utf-8")
     living = ProcessRef.of(left.pid)
     if living is not None:
@@ -184,7 +185,7 @@ def _asked(address: str, name: str) -> str:
     return by
 
 
-def _end_group(job: Content, end_s: float, say: Say) -> None:
+def _end_group(job: Content, end_s: float) -> None:
     """End the process group of a job's command, which may outlive its first process."""
     if job.leader is None or job.boot != _boot():
         return
@@ -195,7 +196,7 @@ def _end_group(job: Content, end_s: float, say: Say) -> None:
     _signal(job.leader.pid, signal.SIGTERM)
     while _lives(job.leader.pid):
         if time.monotonic() >= deadline:
-            say(f"the command on {job.place} did not end within {end_s:.0f} s: it was killed")
+            _log.info("the command on %s did not end within %.0f s: it was killed", job.place, end_s)
             _signal(job.leader.pid, signal.SIGKILL)
             return
         time.sleep(_LOOK_S)
@@ -221,23 +222,23 @@ def _lives(group: int) -> bool:
     return False
 
 
-def _switched_off_if_ours(lease: Lease, say: Say) -> bool:
+def _switched_off_if_ours(lease: Lease) -> bool:
     try:
         lease.check()
     except PlaceLostError:
         return False  # hands off; it is said when the place is not released
     except LabError as error:
-        say(f"warning: the board is not switched off: {error.what}")
+        _log.warning("the board is not switched off: %s", error.what)
         return False
-    return _switch_off(lease.name, say)
+    return _switch_off(lease.name)
 
 
-def _switch_off(name: str, say: Say) -> bool:
+def _switch_off(name: str) -> bool:
     client = Path(sys.executable).with_name("labgrid-client")
     try:
         process.run([client, "-p", name, "power", "off"], timeout_s=_CLIENT_TIMEOUT_S, env=_BY_PLACE)
     except HostError as error:
-        say(f"warning: the board of {name!r} could not be switched off: {error.what}")
+        _log.warning("the board of %r could not be switched off: %s", name, error.what)
         return False
     return True
 

@@ -8,6 +8,7 @@ one releases it (`acquire`, `complete`, `release`). Such a place counts for a ru
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -18,11 +19,14 @@ from labgrid.remote.common import Place
 
 from fsjoule.errors import ConfigError, ExporterError, FsjouleError, LabError, Part, PlaceHeldError, PlaceLostError
 from fsjoule.host.interrupts import interruptible, shielded
+from fsjoule.host.messages import silent
 from fsjoule.lab import states
 from fsjoule.lab.coordinator import Coordinator, RefusedError, connected, may_use, since, user
 from fsjoule.lab.notes import Note, NoteKind, in_use, one_run_only
 from fsjoule.lab.reservation import AT_ONCE, PlaceRequest, PlaceTurn, reserved
 from fsjoule.model.places import PlaceHealth
+
+_log: Final = logging.getLogger(__name__)
 
 _EXPORTER_TIMEOUT_S: Final = 10.0
 _LOOK_S: Final = 0.2
@@ -37,14 +41,8 @@ _ASK_S: Final = 5.0
 _ACQUIRE_S: Final = 2.0
 # Whoever had the place before has released it, and ends in a moment.
 _ENDING_S: Final = 20.0
-
-Say = Callable[[str], None]
 # Why nobody can answer at a coordinator's address, for a place, in words: it is not asked then.
 Faults = Callable[[str, str], tuple[str, ...]]
-
-
-def _nothing(_line: str) -> None:
-    """Say nothing."""
 
 
 def _none(_address: str, _place: str) -> tuple[str, ...]:
@@ -52,9 +50,7 @@ def _none(_address: str, _place: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def acquired_place(
-    name: str, *, say: Say = _nothing, wanted: PlaceRequest = AT_ONCE, faults: Faults = _none
-) -> Generator[Lease]:
+def acquired_place(name: str, *, wanted: PlaceRequest = AT_ONCE, faults: Faults = _none) -> Generator[Lease]:
     """Hold the place `name` of LG_COORDINATOR's coordinator, and release it at the end.
 
     A place that this user acquired before on this computer (`labgrid-client acquire`), or that its holder allows
@@ -67,20 +63,20 @@ def acquired_place(
     if not name and not wanted.tags:
         raise ConfigError("no place is named", hint="set LG_PLACE to one that `labgrid-client places` lists")
     if not wanted.reserves:
-        with _held(name, say, faults=faults) as (lease, _):
+        with _held(name, faults=faults) as (lease, _):
             yield lease
         return
 
     with (
-        reserved(wanted, say, name=name, usable=_is_ours_unused) as turn,
-        _held(turn.place, say, turn, faults=faults) as (lease, _),
+        reserved(wanted, name=name, usable=_is_ours_unused) as turn,
+        _held(turn.place, turn, faults=faults) as (lease, _),
     ):
         yield lease
 
 
 @contextmanager
 def acquired_for_job(
-    name: str, wanted: PlaceRequest, *, say: Say, recover: Callable[[Coordinator], None]
+    name: str, wanted: PlaceRequest, *, recover: Callable[[Coordinator], None]
 ) -> Generator[tuple[Lease, Note]]:
     """Hold a place for a job, within which runs use it. Before and while it waits, `recover` is called.
 
@@ -95,18 +91,18 @@ def acquired_for_job(
         except LabError as error:
             # It may be about another place. If it is the coordinator that is away, the wait itself meets that.
             if error.what not in told:
-                say(f"warning: {error.what}")
+                _log.warning("%s", error.what)
             told.add(error.what)
         return False
 
     with (
-        reserved(wanted, say, name=name, usable=usable) as turn,
-        _held(turn.place, say, turn, NoteKind.JOB) as (lease, note),
+        reserved(wanted, name=name, usable=usable) as turn,
+        _held(turn.place, turn, NoteKind.JOB) as (lease, note),
     ):
         yield lease, note
 
 
-def release_left(name: str, say: Say) -> None:
+def release_left(name: str) -> None:
     """Release a place that a killed run of this computer has left acquired; a failure is only reported.
 
     Nothing is done to a place that another run has or that was acquired in another way. No signal interrupts it.
@@ -116,9 +112,9 @@ def release_left(name: str, say: Say) -> None:
             if note.acquired(coordinator.place(name)):
                 coordinator.release(name)
                 note.write()
-                say(f"place {name!r} was left acquired and is released")
+                _log.info("place %r was left acquired and is released", name)
     except FsjouleError as error:
-        say(f"warning: place {name!r} is not released: {error.what}")
+        _log.warning("place %r is not released: %s", name, error.what)
 
 
 def _is_ours_unused(coordinator: Coordinator, name: str) -> bool:
@@ -137,10 +133,10 @@ def _is_ours_unused(coordinator: Coordinator, name: str) -> bool:
 
 @contextmanager
 def _held(
-    name: str, say: Say, turn: PlaceTurn | None = None, kind: NoteKind = NoteKind.RUN, faults: Faults = _none
+    name: str, turn: PlaceTurn | None = None, kind: NoteKind = NoteKind.RUN, faults: Faults = _none
 ) -> Generator[tuple[Lease, Note]]:
     with ExitStack() as closing:
-        lease = Lease(name, say, faults)
+        lease = Lease(name, faults)
         closing.callback(lease.close)
         allocated = turn is not None and turn.allocated
         with interruptible():
@@ -159,10 +155,9 @@ def _held(
 class Lease:
     """A place that this run holds. The coordinator reports at once when it is taken away."""
 
-    def __init__(self, name: str, say: Say = _nothing, faults: Faults = _none) -> None:
+    def __init__(self, name: str, faults: Faults = _none) -> None:
         """Connect. Raises ConfigError for an unknown place, LabError if the coordinator cannot be reached."""
         self.name = name
-        self._say = say
         self._faults = faults
         self._lost = threading.Event()
         self._holder: str | None = None
@@ -230,7 +225,7 @@ class Lease:
         self._note = note
         place = self._coordinator.place(self.name)
         if states.state_of(place) in {PlaceHealth.BAD, PlaceHealth.MAINTENANCE}:
-            self._say(f"place {self.name!r} has the state {states.state_of(place)}, and is used because it was named")
+            _log.info("place %r has the state %s, and is used because it was named", self.name, states.state_of(place))
         self._coordinator.check_usable(place)
         if place.acquired and fresh:
             note.write()
@@ -239,7 +234,7 @@ class Lease:
         if place.acquired:
             if note.left is not None and note.acquired(place):
                 note.write(acquired=True, before=note.left.before, after=place.changed)
-                self._say(f"place {self.name!r} was left acquired by an earlier run and is taken over")
+                _log.info("place %r was left acquired by an earlier run and is taken over", self.name)
             else:
                 note.write()
             self._watch(place)
@@ -256,7 +251,7 @@ class Lease:
                 raise
             self._watch(self._coordinator.place(self.name))
             note.write(acquired=True, before=place.changed, after=self._changed)
-            self._say(f"place {self.name!r} acquired")
+            _log.info("place %r acquired", self.name)
 
     def give_back(self, note: Note) -> None:
         """Release the place if it was acquired here. A failure is only reported: it must not hide why the run ended."""
@@ -267,21 +262,21 @@ class Lease:
                 self.check()
             self._coordinator.release(self.name)
         except PlaceLostError as lost:
-            self._say(f"place {self.name!r} is not released: {lost.now}")
+            _log.info("place %r is not released: %s", self.name, lost.now)
             note.write()
         except LabError as error:
             # The place is still ours: the next run takes it over.
             self.freed = False
-            self._say(f"warning: {error}")
+            _log.warning("%s", error)
         else:
             note.write()
             if self._holder is not None:
-                self._say(f"place {self.name!r} released")
+                _log.info("place %r released", self.name)
 
     def note_end(self, part: Part | None, bad_after: int) -> None:
         """As the function `note_end`; nothing is noted at a place that is not ours any more."""
         if self._holder is not None and not self._lost.is_set():
-            note_end(self.name, part, bad_after, self._say)
+            note_end(self.name, part, bad_after)
 
     def close(self) -> None:
         self._holder = None
@@ -390,7 +385,7 @@ class Guard:
             lease.note_end(part, bad_after)
 
 
-def note_end(name: str, part: Part | None, bad_after: int, say: Say) -> None:
+def note_end(name: str, part: Part | None, bad_after: int) -> None:
     """Note how a run at the place ended, which nobody need hold. A failure to do so is only reported."""
     try:
         with connected() as coordinator:
@@ -398,18 +393,16 @@ def note_end(name: str, part: Part | None, bad_after: int, say: Say) -> None:
     except LabError as error:
         line = f"warning: how the run ended is not noted at the place {name!r}: {error.what}"
     if line:
-        say(line)
+        _log.info("%s", line)
 
 
 @contextmanager
 def acquired_places(
-    names: Iterable[str], *, say: Say = _nothing, wanted: PlaceRequest = AT_ONCE, faults: Faults = _none
+    names: Iterable[str], *, wanted: PlaceRequest = AT_ONCE, faults: Faults = _none
 ) -> Generator[Guard]:
     """As `acquired_place`, for all places of an environment file."""
     with ExitStack() as closing:
-        yield Guard(
-            [closing.enter_context(acquired_place(name, say=say, wanted=wanted, faults=faults)) for name in names]
-        )
+        yield Guard([closing.enter_context(acquired_place(name, wanted=wanted, faults=faults)) for name in names])
 
 
 def is_ours(name: str) -> bool:
@@ -418,13 +411,13 @@ def is_ours(name: str) -> bool:
         return coordinator.place(name).acquired == user()
 
 
-def acquire(name: str, *, wait_s: float, say: Say) -> None:
+def acquire(name: str, *, wait_s: float) -> None:
     """Acquire the place for this user, beyond this process. A place that this user has is left so.
 
     Waits up to `wait_s` for somebody else, or for a resource that an exporter has yet to offer.
     Raises PlaceHeldError or LabError after that; ConfigError if there is no such place.
     """
-    _acquire_within(name, wait_s, say, lambda error: isinstance(error, PlaceHeldError) or error.transient)
+    _acquire_within(name, wait_s, lambda error: isinstance(error, PlaceHeldError) or error.transient)
 
 
 def release(name: str) -> None:
@@ -446,10 +439,11 @@ def complete(name: str, *, wait_s: float) -> None:
         if place.acquired != user() or place.acquired_resources:
             return
         coordinator.release(name)
-    _acquire_within(name, wait_s, _nothing, lambda error: error.transient and not isinstance(error, PlaceHeldError))
+    with silent():
+        _acquire_within(name, wait_s, lambda error: error.transient and not isinstance(error, PlaceHeldError))
 
 
-def _acquire_within(name: str, wait_s: float, say: Say, passes: Callable[[LabError], bool]) -> None:
+def _acquire_within(name: str, wait_s: float, passes: Callable[[LabError], bool]) -> None:
     """Acquire the place; an error that `passes` ends it only after `wait_s`."""
     deadline = time.monotonic() + wait_s
     told = ""
@@ -465,7 +459,7 @@ def _acquire_within(name: str, wait_s: float, say: Say, passes: Callable[[LabErr
                 raise
             if error.what != told:
                 told = error.what
-                say(f"{error.what}: waiting up to {deadline - time.monotonic():.0f} s")
+                _log.info("%s: waiting up to %.0f s", error.what, deadline - time.monotonic())
             time.sleep(_ACQUIRE_S)
         else:
             return

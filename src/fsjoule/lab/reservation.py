@@ -9,6 +9,7 @@ waiter that was killed keep others from a free place.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import threading
@@ -27,7 +28,7 @@ from fsjoule.lab.states import OWN_TAGS, STATE, fit, state_of
 from fsjoule.model.labels import listed
 from fsjoule.model.places import PlaceHealth
 
-Say = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 Usable = Callable[[Coordinator, str], bool]
 
 # A place's change is heard at once; polling keeps the reservation alive.
@@ -52,7 +53,6 @@ def _never(_coordinator: Coordinator, _name: str) -> bool:
 @contextmanager
 def reserved(
     wanted: PlaceRequest,
-    say: Say,
     *,
     name: str = "",
     usable: Usable = _never,
@@ -65,7 +65,7 @@ def reserved(
     `line_s` seconds. The reservation is cancelled at the end of the body at the latest, unless it is the user's own.
     Raises ConfigError if there is no such place, PlaceHeldError or LabError if none is free in time.
     """
-    turn = PlaceTurn(wanted, say, name, expires_s)
+    turn = PlaceTurn(wanted, name, expires_s)
     try:
         with interruptible():
             turn.wait(usable, line_s)
@@ -78,12 +78,11 @@ def reserved(
 class PlaceTurn:
     """A reservation. `place` is the full name of the place that may be acquired; `allocated`: by the reservation."""
 
-    def __init__(self, wanted: PlaceRequest, say: Say, name: str = "", expires_s: float = _EXPIRES_S) -> None:
+    def __init__(self, wanted: PlaceRequest, name: str = "", expires_s: float = _EXPIRES_S) -> None:
         """Connect. Raises ConfigError for tags or a name that no place has, LabError."""
         self.place = ""
         self.allocated = False
         self._wanted = wanted
-        self._say = say
         self._own = not name.startswith(RESERVED)
         self._token = "" if self._own else name.removeprefix(RESERVED)
         self._filter: dict[str, str] = {"name": name} if name else dict(wanted.tags)
@@ -110,7 +109,7 @@ class PlaceTurn:
             if now >= deadline:
                 raise self._gone or held_error(self._coordinator, self._filter, self._what, self._wanted.wait_s)
             if now >= line_at:
-                self._say(self._line(now - began))
+                _log.info("%s", self._line(now - began))
                 line_at = now + line_s
             self._changed.wait(min(_POLL_S, deadline - now, line_at - now))
 
@@ -124,7 +123,7 @@ class PlaceTurn:
         except RefusedError:
             pass  # it has expired
         except LabError as error:
-            self._say(f"warning: {error.what}; the reservation expires within two minutes")
+            _log.warning("%s; the reservation expires within two minutes", error.what)
 
     def close(self) -> None:
         self.cancel()
@@ -184,7 +183,7 @@ class PlaceTurn:
             # This process stood still for a minute, or the allocated place was deleted.
             if not self._own:
                 raise ConfigError(f"{self._what} is {found.state.name}", hint="labgrid-client reserve makes another")
-            self._say(f"the reservation for {self._what} is {found.state.name}: reserving again")
+            _log.info("the reservation for %s is %s: reserving again", self._what, found.state.name)
             self.cancel()
             self._changed.set()
         return False
@@ -207,7 +206,7 @@ class PlaceTurn:
             return
         self._token = ""
         if time.monotonic() - self._polled_s >= self._expires_s:
-            self._say(f"the reservation for {self._what} has expired: reserving again")
+            _log.info("the reservation for %s has expired: reserving again", self._what)
         elif not self._connected_anew:
             raise LabError(
                 f"the reservation for {self._what} was cancelled; labgrid does not tell by whom",
@@ -224,7 +223,7 @@ class PlaceTurn:
     def _connect_again(self, error: LabError) -> None:
         """Connect to a coordinator that was away; the next look tries once more."""
         if self._gone is None:
-            self._say(f"{error.what}: waiting for the coordinator")
+            _log.info("%s: waiting for the coordinator", error.what)
         self._gone = error
         try:
             coordinator = self._connected()

@@ -30,6 +30,7 @@ import pytest
 from fsjoule.errors import ConfigError, FsjouleError, InfrastructureError, LabError, Part
 from fsjoule.host import interrupts
 from fsjoule.host.limits import of_system
+from fsjoule.host.messages import lines_to
 from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, ending, forgive_leaks
 from fsjoule.pytest_plugin.options import add_options, asks_for_bench, command_of, options_of, typed_bench
 from fsjoule.pytest_plugin.output import Lines
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from fsjoule.runs.open_run import OpenRun, ReadyRun  # noqa: F401 - in the type of a stash's key
     from fsjoule.runs.plan import RunPlan
     from fsjoule.runs.request import RunRequest
+
+_log: Final = logging.getLogger(__name__)
 
 _FAILURES_IN_A_ROW: Final = 2
 # How far a bench has come, step by step.
@@ -85,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ExitCode(), ExitCode.NAME)
     if typed_bench(config) and config.option.verbose <= 0:
         config.pluginmanager.set_blocked("terminalreporter")
-        config.pluginmanager.register(Lines(_say(config), lambda: _conclude(config)))
+        config.pluginmanager.register(Lines(_printer(config), lambda: _conclude(config)))
     try:
         _begin(config, _environment(config))
         if config.option.collectonly:
@@ -136,17 +139,16 @@ def _begin(config: pytest.Config, file: str | None) -> None:
     # After any signal the board is off, the place released and the run folder final; the exit code tells the signal.
     interrupts.install()
     config.add_cleanup(lambda: _end_by_signal(config))
-    say = _say(config)
-    handler = _ReporterWarnings(say)
-    logging.getLogger("fsjoule").addHandler(handler)
-    config.add_cleanup(lambda: logging.getLogger("fsjoule").removeHandler(handler))
+    lines = ExitStack()
+    lines.enter_context(lines_to(_printer(config)))
+    config.add_cleanup(lines.close)
     from fsjoule.runs.held_lab import HeldLab
     from fsjoule.runs.plan import plan_run
 
     environment, request = _asked(config, file)
-    held = HeldLab(environment, say, config.option.lg_coordinator)
+    held = HeldLab(environment, config.option.lg_coordinator)
     config.add_cleanup(held.close)
-    plan = plan_run(request, held, say, command_of(config))
+    plan = plan_run(request, held, command_of(config))
     config.stash[_HELD], config.stash[_RUN_PLAN], config.stash[_PLAN] = held, plan, plan.plan
     if not options_of(config).allow_missing_energy:
         exit_code: Any = config.pluginmanager.getplugin(ExitCode.NAME)
@@ -277,13 +279,13 @@ def _start(plan: RunPlan, collected: pytest.Session) -> None:
     config = collected.config
     try:
         plan = plan.selecting(entry.number for item in collected.items if (entry := _entry(item)) is not None)
-        config.stash[_READY] = make_ready(plan, config.stash[_HELD], _say(config))
+        config.stash[_READY] = make_ready(plan, config.stash[_HELD])
         lab.ask_with(config, partial(_by_hand, config))
         if plan.environment.wanted.tags:
             lab.read_again(config)
     except FsjouleError as error:
         # pytest would frame the message with exclamation marks, hint and all.
-        _say(config)(f"ERROR: {error}")
+        _printer(config)(f"ERROR: {error}")
         pytest.exit("nothing was measured", returncode=error.exit_code)
     except KeyboardInterrupt:
         raise KeyboardInterrupt from None
@@ -328,13 +330,13 @@ def _conclude(config: pytest.Config) -> None:
     if run is not None:
         from fsjoule.host.terminal import PlainConsole
 
-        say = _say(config)
-        say("")
+        write = _printer(config)
+        write("")
         output: Any = config.stash.get(OUTPUT, None)
         console = PlainConsole(width=shutil.get_terminal_size((120, 40)).columns, file=output)
         run.show(console, wide=options_of(config).wide)
         if (command := run.resuming) is not None:
-            say(f"to measure the rest: {command}")
+            write(f"to measure the rest: {command}")
 
 
 @pytest.fixture(scope="session")
@@ -347,10 +349,10 @@ def bench(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Genera
     from fsjoule.ci.lava.signals import signals_of
     from fsjoule.runs.open_run import open_run
 
-    say, target = _say(pytestconfig), partial(_target, request, ready.plan.environment)
+    target = partial(_target, request, ready.plan.environment)
     with ExitStack() as closing:
         try:
-            run = closing.enter_context(open_run(ready, say, find_target=target, observer=signals_of(os.environ, say)))
+            run = closing.enter_context(open_run(ready, find_target=target, observer=signals_of(os.environ)))
         except FsjouleError as error:
             pytest.exit(str(error), returncode=error.exit_code)
         except (OSError, MemoryError, RuntimeError) as error:
@@ -421,7 +423,7 @@ def measurement(bench: Bench, planned: Planned, request: pytest.FixtureRequest) 
             return bench.measure(planned)
     except FsjouleError as error:
         earlier = request.config.stash.setdefault(_TOLD, list[FsjouleError]())
-        bench.say(f"{planned.slug}: {'not measured, for the same reason' if error in earlier else error}")
+        _log.info("%s: %s", planned.slug, "not measured, for the same reason" if error in earlier else error)
         earlier.append(error)
         if (isinstance(error, InfrastructureError) and error.ends_run) or bench.failures_in_a_row >= _FAILURES_IN_A_ROW:
             # Nothing more could be kept, or every further entry would wait as long for a dead board.
@@ -448,22 +450,11 @@ def _by_hand(config: pytest.Config, question: str) -> None:
         capture.resume_global_capture()
 
 
-class _ReporterWarnings(logging.Handler):
-    """Prints the library's warnings (a silent meter, a second try) at once, not in a log at the end."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._say = say
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._say(f"warning: {record.getMessage()}")
-
-
-def _say(config: pytest.Config) -> Callable[[str], None]:
+def _printer(config: pytest.Config) -> Callable[[str], None]:
     """A function that prints a line past pytest's capturing. A failed write must not end a clean-up."""
     plugins = config.pluginmanager
 
-    def say(line: str) -> None:
+    def write(line: str) -> None:
         capture: Any = plugins.getplugin("capturemanager")
         reporter: Any = plugins.getplugin("terminalreporter")
         with capture.global_and_fixture_disabled():
@@ -474,4 +465,4 @@ def _say(config: pytest.Config) -> Callable[[str], None]:
                 reporter.ensure_newline()
                 reporter.write_line(line, flush=True)
 
-    return say
+    return write

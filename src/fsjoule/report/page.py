@@ -16,11 +16,7 @@ from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
-from fsjoule.report.findings import gate_table, notable, rest_text
-from fsjoule.report.forest_chart import NOTE as FOREST_NOTE
-from fsjoule.report.forest_chart import forest_charts
-from fsjoule.report.gating import words as gate_words
-from fsjoule.report.gating.page import TONES
+from fsjoule.report.gate import GateView
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.publications import NOTE, suite_page
 from fsjoule.report.site import Site
@@ -149,16 +145,8 @@ def _advice(advice: Advice) -> dict[str, object]:
 
 
 def _gate(gated: Gated) -> dict[str, object]:
-    shown, rest = notable(gated.findings)
-    return {
-        "headline": gate_words.headline(gated),
-        "tone": TONES[gated.verdict],
-        "shown": gate_table("What matters", shown, simulated=gated.simulated),
-        "rest": gate_table(rest_text(rest), rest, simulated=gated.simulated),
-        "rules": gate_words.rules(gated),
-        "charts": marked_up(forest_charts(gated.findings, simulated=gated.simulated)),
-        "chart_note": FOREST_NOTE,
-    }
+    view = GateView(gated)
+    return {"headline": view.headline, **view.page_parts()}
 
 
 def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _MeasurementEntry:

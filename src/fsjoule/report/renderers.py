@@ -77,8 +77,8 @@ class VerdictView(ABC):
         """GitLab's and GitHub's Markdown, ending in a newline."""
 
     @abstractmethod
-    def page(self, file: Path) -> str:
-        """A self-contained page of HTML; `file` is its place, from which it links to its runs."""
+    def page(self, place: Path) -> str:
+        """A self-contained page of HTML; `place` is its file, from which it links to its runs."""
 
     @abstractmethod
     def print(self, console: Console) -> None:

@@ -7,7 +7,8 @@ confirmed, however many nominations there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +39,7 @@ from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
 from fsjoule.verdicts.trend.history import HistoryPoint
 from fsjoule.verdicts.trend.trend import Trend
 
-Say = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 
 # Confirming a smaller change would take more boots than anybody has.
 _SMALLEST_EFFECT: Final = 0.001
@@ -60,7 +61,6 @@ class Fresh:
     confirmations: Path
     tree: Path | None
     command: tuple[str, ...]
-    say: Say
     explained: bool = False
     boards: int = 1
 
@@ -110,8 +110,13 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]
     tasks, refused = _planned(nominated, trend, fresh.environment.profile, fresh)
     done: list[Again] = []
     for number, (task, changes) in enumerate(tasks.items(), start=1):
-        fresh.say(
-            f"confirming {len(changes)} of {counted(len(nominated), 'change')}, task {number} of {len(tasks)}: {task}"
+        _log.info(
+            "confirming %s of %s, task %s of %s: %s",
+            len(changes),
+            counted(len(nominated), "change"),
+            number,
+            len(tasks),
+            task,
         )
         done.append(_measured(task, changes, trend, fresh))
     return done, refused
@@ -120,7 +125,7 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]
 def _planned(
     changes: Iterable[LevelChange], trend: Trend, profile: BoardProfile, fresh: Fresh
 ) -> tuple[dict[_Task, list[LevelChange]], list[str]]:
-    kernels = Kernels(profile.recipe, fresh.tree, fresh.say)
+    kernels = Kernels(profile.recipe, fresh.tree)
     tasks: dict[_Task, list[LevelChange]] = {}
     refused: list[str] = []
     for change in changes:
@@ -157,7 +162,7 @@ def _task(change: LevelChange, trend: Trend, profile: BoardProfile, kernels: Ker
 
 def _measured(task: _Task, changes: Sequence[LevelChange], trend: Trend, fresh: Fresh) -> Again:
     rates = {(c.history.series, c.history.metric): _rates(c, fresh.policy) for c in changes}
-    tests = Tests(changes, rates, fresh.say)
+    tests = Tests(changes, rates)
     filesystems = dict.fromkeys(change.history.series.series.filesystem for change in changes)
     options = BenchOptions(
         suite=task.suite,
@@ -170,7 +175,7 @@ def _measured(task: _Task, changes: Sequence[LevelChange], trend: Trend, fresh: 
         boards=fresh.boards,
     )
     choice = choose(options, fresh.environment, pair=(task.before, task.after))
-    run = measure_pairs(choice, fresh.environment, enough=tests.add, say=fresh.say, command=fresh.command)
+    run = measure_pairs(choice, fresh.environment, enough=tests.add, command=fresh.command)
     if tests.stranger is not None:
         raise ConfigError(
             f"this board does not measure the series that changed: {tests.stranger}",
@@ -206,13 +211,12 @@ def _rates(change: LevelChange, policy: Policy) -> ErrorRates:
 class Tests:
     """The sequential tests of all changes that share their boots; each runs until it has decided."""
 
-    def __init__(self, changes: Iterable[LevelChange], rates: dict[Test, ErrorRates], say: Say) -> None:
+    def __init__(self, changes: Iterable[LevelChange], rates: dict[Test, ErrorRates]) -> None:
         by_key = {(change.history.series, change.history.metric): change for change in changes}
         self.of: dict[Test, SequentialTest] = {
             key: confirming_test(change.nomination, rates[key]) for key, change in by_key.items()
         }
         self.stranger: str | None = None
-        self._say = say
 
     def add(self, pair: BootPair) -> str | None:
         """Take a pair of boots; returns why no more are wanted, or None."""
@@ -226,8 +230,12 @@ class Tests:
                 state = test.add(*pair.figures.get(key, (None, None)))
                 seen = "no figures" if state.ratio is None else signed(state.ratio)
                 far = max(state.towards_regressed, state.towards_not_regressed)
-                self._say(
-                    f"  {key[0].label}, {key[1].value}: {seen}, {100 * min(1.0, far):.0f} % of what a decision takes"
+                _log.info(
+                    "  %s, %s: %s, %.0f %% of what a decision takes",
+                    key[0].label,
+                    key[1].value,
+                    seen,
+                    100 * min(1.0, far),
                 )
         return None if any(test.state.more for test in self.of.values()) else "decided"
 
@@ -278,10 +286,9 @@ def _side(point: HistoryPoint, trend: Trend) -> ConfirmedPoint:
 class Kernels:
     """Finds each kernel once. `tree` is a repository from which built kernels can be built again."""
 
-    def __init__(self, recipe: str, tree: Path | None, say: Callable[[str], None]) -> None:
+    def __init__(self, recipe: str, tree: Path | None) -> None:
         self._recipe = recipe
         self._tree = tree
-        self._say = say
         self._found: dict[Kernel, str] = {}
 
     def find(self, kernel: Kernel, run: RunNames) -> str:
@@ -307,7 +314,7 @@ class Kernels:
         yield from (str(entry.path) for entry, notes in kernels.built_kernels() if notes.git_describe == describe)
         if describe and self._tree is not None:
             try:
-                yield str(kernels.build_kernel(self._tree, describe, progress=self._say, recipe=self._recipe))
+                yield str(kernels.build_kernel(self._tree, describe, recipe=self._recipe))
             except FsjouleError as error:
                 tried.append(error.what.splitlines()[0])
 
@@ -323,7 +330,7 @@ class Kernels:
     def _differs(self, kernel: Kernel, asked: str) -> str | None:
         """Why `asked` is not this kernel; None if it is."""
         try:
-            (taken,) = kernels.take_kernels((asked,), progress=self._say, recipe=self._recipe)
+            (taken,) = kernels.take_kernels((asked,), recipe=self._recipe)
         except FsjouleError as error:
             return error.what.splitlines()[0]
         if is_kernel(kernel, taken.facts):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import logging
 import os
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,8 @@ from fsjoule.runs.held_lab import equipment
 from fsjoule.runs.meter import KERNEL, environment_target
 from fsjoule.suites import SCRATCH_ROOT
 
+_log: Final = logging.getLogger(__name__)
+
 _FOLDERS: Final = ("env", "env/boards")
 _STDERR: Final = 2
 _LOOK_S: Final = 0.2
@@ -62,12 +65,7 @@ class Examination:
 
 @contextmanager
 def examined(
-    environment_file: Path,
-    say: Callable[[str], None],
-    *,
-    place: str | None = None,
-    wanted: PlaceRequest,
-    kernel: str | None = None,
+    environment_file: Path, *, place: str | None = None, wanted: PlaceRequest, kernel: str | None = None
 ) -> Generator[Examination]:
     """Hold the place of an environment file. Afterwards the board is off.
 
@@ -75,15 +73,15 @@ def examined(
 
     With a `kernel` its card is written, too. Raises ConfigError, PlaceHeldError, PlaceLostError, LabError.
     """
-    held = environment_target(environment_file, say, kernel=kernel or KERNEL, place=place, wanted=wanted)
+    held = environment_target(environment_file, kernel=kernel or KERNEL, place=place, wanted=wanted)
     with held as (target, profile), redirect_stdout(sys.stderr):  # labgrid prints the output of its tools
         cards: dict[tuple[str, str], images.CardImage] = {}
         if kernel is not None:
-            card = images.build_card(kernel, SCRATCH_ROOT, progress=say, recipe=profile.recipe)
+            card = images.build_card(kernel, SCRATCH_ROOT, recipe=profile.recipe)
             cards[card.facts.kernel_choice, SCRATCH_ROOT] = card
         facts = lab.lab_facts(target)
         where = (os.environ.get("LG_COORDINATOR", ""), "" if facts is None else facts.place)
-        board, meter, _ = equipment(target, cards, where, say)
+        board, meter, _ = equipment(target, cards, where)
         clock = HostClock()
         checkup = Checkup(
             *(board, board, MeterTools(meter, partial(_notices, target), partial(_drift, target, clock))),
@@ -98,7 +96,7 @@ def examined(
         try:
             yield Examination(where[1], profile, _kept(checkup.checks(), made))
         finally:
-            switch_off(board, made, say)
+            switch_off(board, made)
 
 
 def _kept(checks: Iterable[Check], made: list[Check]) -> Iterator[Check]:
@@ -107,7 +105,7 @@ def _kept(checks: Iterable[Check], made: list[Check]) -> Iterator[Check]:
         yield check
 
 
-def switch_off(board: Board, checks: Iterable[Check], say: Callable[[str], None]) -> None:
+def switch_off(board: Board, checks: Iterable[Check]) -> None:
     """Switch the board off after its checks. A failure is only told if a part is broken: that is the answer then.
 
     Raises InfrastructureError otherwise.
@@ -119,7 +117,7 @@ def switch_off(board: Board, checks: Iterable[Check], say: Callable[[str], None]
     except InfrastructureError as error:
         if overall(checks) is not Health.BROKEN:
             raise
-        say(f"warning: the board could not be switched off: {error.what}")
+        _log.warning("the board could not be switched off: %s", error.what)
 
 
 def environment_of(place: str, tags: Mapping[str, str] | None = None) -> Path:

@@ -32,7 +32,7 @@ _KEEP: Final = "measure with --profile, on a board in guest time"
 
 
 def explain_measured(
-    choice: RunRequest, environment: lab.EnvironmentFile, *, say: Callable[[str], None], command: tuple[str, ...]
+    choice: RunRequest, environment: lab.EnvironmentFile, *, command: tuple[str, ...]
 ) -> tuple[LoadedRun, tuple[Explanation, ...]]:
     """Measure pairs of boots of a paired, profiled choice's two kernels; the run, and what differs.
 
@@ -41,9 +41,7 @@ def explain_measured(
     """
     if len(set(choice.kernels)) == 1:
         raise ConfigError(f"both sides are kernel {choice.kernels[0]}: there is nothing to explain")
-    run = measure_pairs(
-        with_profiles(choice, environment), environment, enough=lambda _pair: None, say=say, command=command
-    )
+    run = measure_pairs(with_profiles(choice, environment), environment, enough=lambda _pair: None, command=command)
     loaded = load_run(run.folder)
     return loaded, explain_run(loaded, *loaded.run.plan.kernels)
 

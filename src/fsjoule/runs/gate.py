@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ from fsjoule import kernels, lab
 from fsjoule.errors import FsjouleError, KernelBuildError
 from fsjoule.filesystems import modules_of
 from fsjoule.model.series import Where
-from fsjoule.report.gating.words import headline
+from fsjoule.report.gate import headline
 from fsjoule.report.run import write_report
 from fsjoule.runs.open_run import Observer
 from fsjoule.runs.pairs import measure_pairs
@@ -25,7 +25,7 @@ from fsjoule.store.index.database import open_index
 from fsjoule.store.index.queries import points
 from fsjoule.verdicts.gate import BootPair, Judge, Test, known_noise
 
-Say = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 
 _DIGEST_SHOWN: Final = 12
 
@@ -36,12 +36,12 @@ class Sides:
     candidate: str
 
 
-def build_sides(sides: Sides, tree: Path, config: tuple[str, ...], *, say: Say) -> Sides:
+def build_sides(sides: Sides, tree: Path, config: tuple[str, ...]) -> Sides:
     """Build two revisions of a tree; returns the kernels' folders. Raises KernelBuildError, which names the side."""
     folders: list[str] = []
     for side, revision in (("baseline", sides.baseline), ("candidate", sides.candidate)):
         try:
-            folders.append(str(kernels.build_kernel(tree, revision, config, progress=say)))
+            folders.append(str(kernels.build_kernel(tree, revision, config)))
         except KernelBuildError as error:
             raise KernelBuildError(f"the {side}, {revision}: {error.what}", hint=error.hint) from error
     return Sides(*folders)
@@ -55,7 +55,6 @@ def gate_measured(
     *,
     allow_same: bool = False,
     history: str | None = None,
-    say: Say,
     command: tuple[str, ...],
     observer: Observer | None = None,
 ) -> Gated:
@@ -68,7 +67,7 @@ def gate_measured(
     check_writable(choice.results, "--results")  # before kernels are fetched
     lab.check_places(environment)
     modules = modules_of(choice.filesystems)
-    taken = kernels.take_kernels(choice.kernels, progress=say, recipe=environment.profile.recipe, modules=modules)
+    taken = kernels.take_kernels(choice.kernels, recipe=environment.profile.recipe, modules=modules)
     baseline, candidate = taken
     named_sides = (_kernel(sides.baseline, baseline), _kernel(sides.candidate, candidate))
     ended = ""
@@ -82,10 +81,10 @@ def gate_measured(
         nonlocal ended
         reason = judge.see(pair)
         ended = reason or "the budget was used up"
-        say(judge.progress())
+        _log.info("%s", judge.progress())
         return reason
 
-    run = measure_pairs(choice, environment, taken=taken, enough=enough, say=say, command=command, observer=observer)
+    run = measure_pairs(choice, environment, taken=taken, enough=enough, command=command, observer=observer)
     judge.finish()
     gated = Gated(
         verdict=judge.verdict,
@@ -109,7 +108,7 @@ def gate_measured(
         # The session wrote it before there was an answer.
         write_report(run.folder)
     except FsjouleError as error:
-        say(f"{PAGE} lacks the gate's answer: {error.what}")
+        _log.info("%s lacks the gate's answer: %s", PAGE, error.what)
     return gated
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,14 +22,13 @@ from fsjoule.model import Profile
 from fsjoule.ports import Meter
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab import lab as virtual_lab
-from fsjoule.virtual.lab.capacity import check_fits
+from fsjoule.virtual.lab.capacity import check_fits, warn_of_shared_cpus
 from fsjoule.virtual.lab.health import PlaceFaults, coordinator_faults
 from fsjoule.virtual.lab.services import board_template
 
+_log: Final = logging.getLogger(__name__)
+
 _NOT_CHOSEN: Final = "not-chosen-yet"
-
-
-Say = Callable[[str], None]
 PLACE = virtual_lab.PLACE
 being_changed = virtual_lab.being_changed
 
@@ -43,7 +43,6 @@ class HeldLab:
     """
 
     environment: lab.EnvironmentFile
-    say: Callable[[str], None]
     coordinator: str | None = None
     guard: lab.Guard = field(default_factory=lab.Guard, init=False)
     emulator: str | None = field(default=None, init=False)
@@ -55,7 +54,7 @@ class HeldLab:
     _sought: bool = field(default=False, init=False)
     _up: bool = field(default=False, init=False)
 
-    def find(self, say: Callable[[str], None]) -> bool:
+    def find(self) -> bool:
         """Say what the board does without, and find its places, unless they are of a virtual lab that comes up later.
 
         Returns whether that was still to be done. Raises ConfigError, LabError.
@@ -63,7 +62,7 @@ class HeldLab:
         if self._sought:
             return False
         for line in self.environment.does_without:
-            say(line)
+            _log.info("%s", line)
         self._bad_after = bad_after()
         self._opened.enter_context(lab.variables(self.environment.variables))
         if self.coordinator:
@@ -72,7 +71,7 @@ class HeldLab:
             # labgrid reads the environment file before the lab is up.
             self._opened.enter_context(lab.variables({"LG_PLACE": PLACE}))
         else:
-            self._find_places(say)
+            self._find_places()
         self._sought = True
         return True
 
@@ -86,7 +85,7 @@ class HeldLab:
         if lab.wants_virtual_lab(self.environment):
             self._bring_up(kernels, meter_program)
             with self._explained():
-                self._find_places(self.say)
+                self._find_places()
         if not all(map(lab.is_name, self._places)):
             self._hold()  # labgrid reads a place's name with the environment file
         self._up = True
@@ -123,14 +122,14 @@ class HeldLab:
 
         def choose(board: str) -> str:
             with interrupts.interruptible():
-                self.emulator = emulator(board, *kernels, say=self.say)
+                self.emulator = emulator(board, *kernels)
             if len(kernels) > 1:
-                self.say(f"all kernels run on one emulator, {first_line(self.emulator, '--version')}")
+                _log.info("all kernels run on one emulator, %s", first_line(self.emulator, "--version"))
             return self.emulator
 
-        self._opened.enter_context(virtual_lab_of(self.environment, choose, self.say, meter_program=meter_program))
+        self._opened.enter_context(virtual_lab_of(self.environment, choose, meter_program=meter_program))
 
-    def _find_places(self, say: Callable[[str], None]) -> None:
+    def _find_places(self) -> None:
         written, named = self.environment.places, os.environ.get("LG_PLACE") or ""
         with interrupts.interruptible():
             self._places = lab.find_places(written, self.environment.wanted)
@@ -139,7 +138,7 @@ class HeldLab:
             # labgrid reads the environment file before the place is chosen, too.
             self._opened.enter_context(lab.variables({"LG_PLACE": _NOT_CHOSEN}))
         if self._places and named not in self._places and all(map(lab.is_name, self._places)):
-            say(f"place {', '.join(self._places)}")
+            _log.info("place %s", ", ".join(self._places))
         if named.startswith(lab.RESERVED) and not self.environment.wanted.tags:
             self._hold()  # a reservation that nobody uses ends within a minute
 
@@ -163,7 +162,7 @@ class HeldLab:
 
     def close(self) -> None:
         """Release the place, take down the lab that `bring_up` brought up, and forget how to reach it."""
-        interrupts.tell(self.say)
+        interrupts.tell()
         try:
             self._give_back()
         finally:
@@ -175,11 +174,11 @@ class HeldLab:
             with self._explained(), ExitStack() as opening:
                 wanted = self.environment.wanted
                 try:
-                    acquired = lab.acquired_places(self._places, say=self.say, wanted=wanted, faults=coordinator_faults)
+                    acquired = lab.acquired_places(self._places, wanted=wanted, faults=coordinator_faults)
                     self.guard = opening.enter_context(acquired)
                 except ExporterError as error:
                     if not self._own:
-                        lab.note_end(error.place, error.part, self._bad_after, self.say)
+                        lab.note_end(error.place, error.part, self._bad_after)
                     raise
                 self._places = self.guard.places
                 opening.enter_context(lab.variables(lab.place_variables(self.environment.places, self._places)))
@@ -191,21 +190,25 @@ class HeldLab:
             held.close()
 
 
-def emulator(board: str, *kernels: str | TakenKernel, say: Say) -> str:
+def emulator(board: str, *kernels: str | TakenKernel) -> str:
     """Path of the QEMU for a virtual board with these kernels. Raises as `images.emulator` does."""
-    return virtual_lab.emulator_for(board) or str(
-        images.emulator(*kernels, progress=say, recipe=virtual_lab.recipe_of(board))
-    )
+    return virtual_lab.emulator_for(board) or str(images.emulator(*kernels, recipe=virtual_lab.recipe_of(board)))
 
 
-def check_room(environment: lab.EnvironmentFile, boards: int, say: Say) -> None:
-    """Check that so many labs of an environment file's board fit this computer. Raises as `check_fits` does."""
-    check_fits(boards, board_template(environment.virtual_board or virtual_lab.REAL_TIME), state_dir(), say)
+def check_room(environment: lab.EnvironmentFile, boards: int, *, warns: bool = False) -> None:
+    """Check that so many labs of an environment file's board fit this computer. Raises as `check_fits` does.
+
+    It warns once, where they start.
+    """
+    template = board_template(environment.virtual_board or virtual_lab.REAL_TIME)
+    check_fits(boards, template, state_dir())
+    if warns:
+        warn_of_shared_cpus(boards, template)
 
 
 def check_equipment(environment: lab.EnvironmentFile, boards: int) -> None:
     """Check early what every board's lab checks again: room, limits and programs. Raises as they do."""
-    check_room(environment, boards, lambda _warning: None)
+    check_room(environment, boards)
     virtual_lab.check_tools(environment.virtual_board or virtual_lab.REAL_TIME)
 
 
@@ -213,7 +216,6 @@ def check_equipment(environment: lab.EnvironmentFile, boards: int) -> None:
 def virtual_lab_of(
     environment: lab.EnvironmentFile,
     emulator: Callable[[str], str],
-    say: Say,
     *,
     meter_program: Path | None = None,
     as_it_is: bool = False,
@@ -232,16 +234,14 @@ def virtual_lab_of(
     identity = None
     if variables is None:
         program = emulator(board)
-        handle = virtual_lab.up(
-            name, owner_pid=os.getpid(), emulator=program, meter_program=meter_program, board=board, progress=say
-        )
+        handle = virtual_lab.up(name, owner_pid=os.getpid(), emulator=program, meter_program=meter_program, board=board)
         variables, identity = handle.environment, handle.identity if handle.started else None
     try:
         with lab.variables(variables):
             yield
     finally:
         if identity is not None:
-            _take_down(name, identity, say)
+            _take_down(name, identity)
 
 
 def _variables_if_up(name: str) -> dict[str, str] | None:
@@ -251,13 +251,13 @@ def _variables_if_up(name: str) -> dict[str, str] | None:
         return None
 
 
-def _take_down(name: str, identity: str, say: Say) -> None:
+def _take_down(name: str, identity: str) -> None:
     """A failure is only a warning: it must not hide why the run ended, and the guardian ends the lab anyway."""
-    say("virtual lab: going down")
+    _log.info("virtual lab: going down")
     try:
-        virtual_lab.down(name, identity=identity, progress=say)
+        virtual_lab.down(name, identity=identity)
     except FsjouleError as error:
-        say(f"warning: the virtual lab could not be taken down: {error}")
+        _log.warning("the virtual lab could not be taken down: %s", error)
 
 
 class LabProfiler:
@@ -287,7 +287,6 @@ def equipment(
     target: Any,  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
     cards: Mapping[tuple[str, str], CardImage],
     where: tuple[str, str],
-    say: Callable[[str], None],
 ) -> Equipment:
     """The board and the meter of a labgrid target, with possible cards. Raises LabError.
 
@@ -295,7 +294,8 @@ def equipment(
     """
     with lab.lab_errors("finding the board's parts"):
         board = lab.LabgridBoard(
-            *(target, cards, say),
+            target,
+            cards,
             *(partial(lab_board.set_seed, *where), partial(lab_board.losses, *where)),
             health=PlaceFaults(*where),
         )

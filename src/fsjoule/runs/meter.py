@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -25,6 +26,8 @@ from fsjoule.runs.held_lab import emulator, virtual_lab_of
 from fsjoule.virtual.lab import lab as virtual_lab
 from fsjoule.virtual.lab.instruments import address, meter_opener
 
+_log: Final = logging.getLogger(__name__)
+
 KERNEL: Final = "6.1"
 _LAB: Final = "lab:"
 _SEARCH_S: Final = 8.0  # VISA asks the network for a second or more
@@ -37,9 +40,7 @@ _FOLDERS: Final = (("env", "**/*.yaml"), ("labgrid", "**/exporter.yaml"))
 
 
 @contextmanager
-def open_meter(
-    address: str | None, environment_file: Path | None, say: Callable[[str], None]
-) -> Generator[MeterClient]:
+def open_meter(address: str | None, environment_file: Path | None) -> Generator[MeterClient]:
     """The meter at an address or of an environment file, or else the only one present; its info has arrived.
 
     Raises ConfigError if both are given or the meter is ambiguous, MeterError if it is silent.
@@ -48,10 +49,10 @@ def open_meter(
         if environment_file is not None:
             if address is not None:
                 raise ConfigError("both a meter's address and an environment file are given", hint="give one of them")
-            target, _ = closing.enter_context(environment_target(environment_file, say))
+            target, _ = closing.enter_context(environment_target(environment_file))
             client = lab.meter(target).client()
         else:
-            receiver = Receiver(_opener(address or _only_one(say)))
+            receiver = Receiver(_opener(address or _only_one()))
             closing.callback(receiver.close)
             client = MeterClient(receiver)
         client.receiver.wait_info()
@@ -59,12 +60,10 @@ def open_meter(
 
 
 @contextmanager
-def desk_meter(
-    address: str | None, environment_file: Path | None, say: Callable[[str], None]
-) -> Generator[ClientMeter | InstrumentMeter]:
+def desk_meter(address: str | None, environment_file: Path | None) -> Generator[ClientMeter | InstrumentMeter]:
     """A meter that the host arms and marks: as `open_meter`, or an instrument by its address."""
     if environment_file is not None and address is None:
-        with environment_target(environment_file, say) as (target, _):
+        with environment_target(environment_file) as (target, _):
             other = lab.instrument(target)
             yield ClientMeter(lab.meter(target).client()) if other is None else other
         return
@@ -73,18 +72,13 @@ def desk_meter(
         with kind.link().meter(address.removeprefix(kind.prefix)) as instrument:
             yield instrument
         return
-    with open_meter(address, environment_file, say) as client:
+    with open_meter(address, environment_file) as client:
         yield ClientMeter(client)
 
 
 @contextmanager
 def environment_target(
-    environment_file: Path,
-    say: Callable[[str], None],
-    *,
-    kernel: str = KERNEL,
-    place: str | None = None,
-    wanted: PlaceRequest = AT_ONCE,
+    environment_file: Path, *, kernel: str = KERNEL, place: str | None = None, wanted: PlaceRequest = AT_ONCE
 ) -> Generator[tuple[Any, BoardProfile]]:
     """The labgrid target of an environment file, and its board's profile.
 
@@ -96,12 +90,12 @@ def environment_target(
 
     def chosen(board: str) -> str:
         with interrupts.interruptible():
-            return emulator(board, kernel, say=say)
+            return emulator(board, kernel)
 
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         closing.enter_context(lab.variables(environment.variables))
-        closing.enter_context(virtual_lab_of(environment, chosen, say, as_it_is=True))
+        closing.enter_context(virtual_lab_of(environment, chosen, as_it_is=True))
         if place is not None:
             closing.enter_context(lab.variables({"LG_PLACE": place}))
         with interrupts.interruptible():
@@ -112,7 +106,7 @@ def environment_target(
         if place is not None and places and not left_open and place not in places:
             raise ConfigError(f"{environment_file} is for {', '.join(places)}", hint="leave out the place, or --lg-env")
         closing.enter_context(lab.variables(left_open))
-        guard = closing.enter_context(lab.acquired_places(places, say=say, wanted=wanted))
+        guard = closing.enter_context(lab.acquired_places(places, wanted=wanted))
         with interrupts.interruptible():
             target = closing.enter_context(lab.labgrid_target(environment_file))
         lab.guard(target, guard)
@@ -199,11 +193,11 @@ def _prefixed(kind: InstrumentKind, where: str) -> str:
     return where if where.startswith(kind.prefix) else f"{kind.prefix}{where}"
 
 
-def _only_one(say: Callable[[str], None]) -> str:
+def _only_one() -> str:
     candidates = _own_meters()
     meters = [each for each in candidates if each.name]
     if len(meters) == 1:
-        say(f"meter at {meters[0].address}")
+        _log.info("meter at %s", meters[0].address)
         return meters[0].address
     if meters:
         raise ConfigError(

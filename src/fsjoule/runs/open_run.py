@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shlex
@@ -36,6 +37,8 @@ from fsjoule.store.folder import RunFolder
 from fsjoule.store.profiles import PROGRAMS_FILE, encode_programs
 from fsjoule.store.reader import load_run, load_run_file
 from fsjoule.suites import Pace, check_modules
+
+_log: Final = logging.getLogger(__name__)
 
 # Two runs with one id would pass for copies in an index of many boards and years.
 _RUN_ID_BYTES: Final = 5
@@ -83,14 +86,14 @@ class ReadyRun:
         """The same run for a process with a board of its own."""
         return Assignment(self.plan.request, self.plan.environment, self.kernels, self.plan.command)
 
-    def equipment(self, target: Any, say: Callable[[str], None]) -> Equipment:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
+    def equipment(self, target: Any) -> Equipment:  # noqa: ANN401 - a labgrid Target; labgrid is fsjoule.lab's
         """The board and the meter of a labgrid target, with the cards of the run. Raises LabError."""
         with lab.lab_errors("finding the board's parts"):
             lab.guard(target, self.held.guard)
-        return equipment(target, self.cards, self.held.where, say)
+        return equipment(target, self.cards, self.held.where)
 
 
-def make_ready(plan: RunPlan, held: HeldLab, say: Callable[[str], None], *, cards: Path | None = None) -> ReadyRun:
+def make_ready(plan: RunPlan, held: HeldLab, *, cards: Path | None = None) -> ReadyRun:
     """Take the kernels, make the cards, and bring the virtual lab up if the environment file asks for one.
 
     A run on several boards needs no lab here: each board has its own, or its place. `cards` is the folder of the card
@@ -100,27 +103,25 @@ def make_ready(plan: RunPlan, held: HeldLab, say: Callable[[str], None], *, card
     request = plan.request
     if request.pooled:
         check_apart(plan.to_do)
-    _warn_of_load(plan.profile, say)
+    _warn_of_load(plan.profile)
     with interrupts.interruptible():
-        taken, images_made = _kernels_and_cards(plan, say, cards)
+        taken, images_made = _kernels_and_cards(plan, cards)
     if not request.pooled:
         held.bring_up(taken, meter_program=request.meter_program)
     return ReadyRun(plan, held, taken, images_made, plan.planned_s + time.monotonic() - started_s)
 
 
 def _kernels_and_cards(
-    plan: RunPlan, say: Callable[[str], None], root: Path | None
+    plan: RunPlan, root: Path | None
 ) -> tuple[tuple[kernels.TakenKernel, ...], dict[tuple[str, str], images.CardImage]]:
     request, recipe = plan.request, plan.profile.recipe
-    taken = plan.taken or kernels.take_kernels(
-        request.kernels, progress=say, recipe=recipe, modules=modules_of(request.filesystems)
-    )
+    taken = plan.taken or kernels.take_kernels(request.kernels, recipe=recipe, modules=modules_of(request.filesystems))
     for kernel in taken:
         check_modules(request.suite, request.filesystems, kernel.facts)
     if request.resumed is not None:
         request.resumed.check_kernels(kernel.facts for kernel in taken)
     cards = {
-        (kernel.facts.label, filesystem): images.build_card(kernel, filesystem, progress=say, recipe=recipe, root=root)
+        (kernel.facts.label, filesystem): images.build_card(kernel, filesystem, recipe=recipe, root=root)
         for kernel in taken
         for filesystem in root_filesystems(plan.plan.entries)
     }
@@ -129,13 +130,14 @@ def _kernels_and_cards(
     return taken, cards
 
 
-def _warn_of_load(profile: BoardProfile, say: Callable[[str], None]) -> None:
+def _warn_of_load(profile: BoardProfile) -> None:
     average, cores = HostClock().load()
     if profile.simulated and not profile.guest_time and average > cores:
         load = HostLoad(cores, average, average).text
-        say(
-            f"warning: the computer is busy ({load}): an emulated board in real time is too slow then; one in "
-            "guest time does not care (env/deterministic.yaml)"
+        _log.warning(
+            "the computer is busy (%s): an emulated board in real time is too slow then; one in guest time does not "
+            "care (env/deterministic.yaml)",
+            load,
         )
 
 
@@ -146,11 +148,8 @@ class Progress:
     `pace` lines have the time that is left.
     """
 
-    def __init__(
-        self, plan: RunPlan, say: Callable[[str], None], observer: Observer | None, pace: Pace | BoardsPace | None
-    ) -> None:
+    def __init__(self, plan: RunPlan, observer: Observer | None, pace: Pace | BoardsPace | None) -> None:
         self.plan = plan
-        self.say = say
         self.observer = observer
         self._pace = pace
         self._repetition = plan.repetition
@@ -190,7 +189,7 @@ class Progress:
         self._judged = repetition.until
         self._repetition, line = repetition.after(measured)
         if line:
-            self.say(line)
+            _log.info("%s", line)
         if isinstance(self._pace, Pace):
             self._pace.entries = self.plan.entries_until(self.until)
         return self._repetition.until == repetition.until
@@ -218,12 +217,12 @@ class Progress:
         self._lines[measurement.number] = line
         where = f"board {board}: " if board else ""
         left = self._left(measurement)
-        self.say(f"[{len(self._measurements):>3}/{self.expected}] {where}{line}{f'; {left}' if left else ''}")
+        _log.info("[%3s/%s] %s%s%s", len(self._measurements), self.expected, where, line, f"; {left}" if left else "")
         if self._repetition is not None and not self._news_told:
             news = self._repetition.news(tuple(self._measurements.values()))
             self._news_told = bool(news)
             if news:
-                self.say(news)
+                _log.info("%s", news)
 
     def lost_energy(self) -> str:
         """How many measurements lost their energy, and why; empty if none did. A board without a meter loses none."""
@@ -304,7 +303,7 @@ class OpenRun:
     def close(self, reason: str | None) -> None:
         """Finish the bench, and write the page. A `reason` is why the run was aborted, unless it has a better one."""
         progress, bench = self._progress, self.bench
-        interrupts.tell(progress.say)
+        interrupts.tell()
         whole = len(bench.results) >= progress.expected
         signal = None if self._ended_early is not None or whole else interrupts.reason()
         reason = signal or self._stopped or reason
@@ -319,18 +318,14 @@ class OpenRun:
         try:
             page = write_report(self.folder)
         except FsjouleError as error:
-            progress.say(f"no report.html: {error.what}")
+            _log.info("no report.html: %s", error.what)
         else:
-            progress.say(f"report: {page}")
+            _log.info("report: %s", page)
 
 
 @contextmanager
 def open_run(
-    ready: ReadyRun,
-    say: Callable[[str], None],
-    *,
-    find_target: Callable[[ExitStack], Any] | None = None,
-    observer: Observer | None = None,
+    ready: ReadyRun, *, find_target: Callable[[ExitStack], Any] | None = None, observer: Observer | None = None
 ) -> Generator[OpenRun]:
     """A run on the board, or on the boards that the request asks for; its places are held in the body.
 
@@ -340,12 +335,12 @@ def open_run(
     plan, held = ready.plan, ready.held
     with ExitStack() as closing:
         if plan.request.pooled:
-            boards = closing.enter_context(started_boards(ready.assignment, say))
-            progress = Progress(plan, say, observer, BoardsPace(boards, may_end_early=plan.request.paired))
+            boards = closing.enter_context(started_boards(ready.assignment))
+            progress = Progress(plan, observer, BoardsPace(boards, may_end_early=plan.request.paired))
             clock, blocks = HostClock(), not plan.profile.guest_time
             run, folder = _begun(ready, progress, clock.utc(), boards.lab, boards.emulator)
             bench = PoolBench(
-                *(run, boards, folder, clock, say, progress.measured, plan.to_do, plan.request.kept),
+                *(run, boards, folder, clock, progress.measured, plan.to_do, plan.request.kept),
                 blocks=blocks,
                 on_stored=progress.tell,
             )
@@ -356,7 +351,7 @@ def open_run(
             closing.enter_context(held.place())
             with held.failing():
                 target = found_target(plan.environment, closing) if find_target is None else find_target(closing)
-            yield closing.enter_context(run_at(ready, target, say, observer=observer))
+            yield closing.enter_context(run_at(ready, target, observer=observer))
 
 
 def found_target(environment: lab.EnvironmentFile, closing: ExitStack) -> Any:  # noqa: ANN401 - a labgrid Target
@@ -369,7 +364,6 @@ def found_target(environment: lab.EnvironmentFile, closing: ExitStack) -> Any:  
 def run_at(
     ready: ReadyRun,
     target: Any,  # noqa: ANN401 - a labgrid Target
-    say: Callable[[str], None],
     *,
     observer: Observer | None = None,
     paced: bool = True,
@@ -378,14 +372,14 @@ def run_at(
     plan, held, clock = ready.plan, ready.held, HostClock()
     request = plan.request
     with held.failing():
-        parts = ready.equipment(target, say)
+        parts = ready.equipment(target)
         lab_facts = lab.lab_facts(target)
     pace = Pace(plan.entries_until(plan.until), may_end_early=request.paired) if paced else None
-    progress = Progress(plan, say, observer, pace)
+    progress = Progress(plan, observer, pace)
     run, folder = _begun(ready, progress, clock.utc(), lab_facts, held.emulator)
     with lab.recorded_steps() as take_steps:
         bench = BoardBench(
-            *(run, plan.profile, parts.board, parts.meter, folder, clock, say, progress.measured),
+            *(run, plan.profile, parts.board, parts.meter, folder, clock, progress.measured),
             kept=request.kept,
             again=plan.again,
             take_steps=take_steps,
@@ -405,15 +399,15 @@ def run_at(
 @contextmanager
 def _kept_in(folder: RunFolder, ready: ReadyRun, bench: Bench, progress: Progress) -> Generator[OpenRun]:
     """The run in its folder. However the body ends, the run is closed and its report written."""
-    plan, say = ready.plan, progress.say
+    plan = ready.plan
     bench.phases.add("setup", ready.setup_s)
     bench.begin()
     progress.begin(bench.phases.spent_s)
     opened = OpenRun(plan, bench, folder.path, progress)
     if plan.request.profiled:
-        programs = card_programs(plan.profile.recipe, progress=say)
+        programs = card_programs(plan.profile.recipe)
         folder.keep(PROGRAMS_FILE, encode_programs(programs))
-    say(f"results go to {folder.path}")
+    _log.info("results go to %s", folder.path)
     if progress.observer is not None:
         progress.observer.opened(bench.run, folder.path, plan.request.kept)
     try:
@@ -430,7 +424,7 @@ def _begun(
     ready: ReadyRun, progress: Progress, utc: str, lab_facts: LabFacts | None, emulator: str | None
 ) -> tuple[Run, RunFolder]:
     """A new run, or the one that is resumed; and its folder. Raises ConfigError."""
-    plan, say = ready.plan, progress.say
+    plan = ready.plan
     request, profile, resumed = plan.request, plan.profile, plan.request.resumed
     programs = versions(emulator) | revision()
     if resumed is None:
@@ -451,12 +445,12 @@ def _begun(
     if not profile.guest_time:
         resumed.check_boards(request.boards)
     if not request.pooled:  # else the boards are alike, in whichever lab
-        resumed.check_lab(lab_facts, say, emulated=profile.guest_time and emulator is not None)
-    say(f"{len(resumed.kept)} of {progress.expected} measurements are already there")
+        resumed.check_lab(lab_facts, emulated=profile.guest_time and emulator is not None)
+    _log.info("%s of %s measurements are already there", len(resumed.kept), progress.expected)
     if plan.again:
-        say(
-            f"{len(plan.again)} of them are measured again: a figure in guest time depends on its whole boot, and "
-            "theirs was cut short"
+        _log.info(
+            "%s of them are measured again: a figure in guest time depends on its whole boot, and theirs was cut short",
+            len(plan.again),
         )
     progress.there(resumed.kept)
     return resumed.going_on(utc, plan.plan), resumed.folder()

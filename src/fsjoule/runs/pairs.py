@@ -10,9 +10,10 @@ kernel's.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -35,6 +36,8 @@ from fsjoule.runs.request import RunRequest
 from fsjoule.statistics.order import Turn
 from fsjoule.verdicts.gate import BootPair, Enough, Test
 
+_log: Final = logging.getLogger(__name__)
+
 # More boots do not help a side whose boots fail this often in a row.
 _FAILURES_IN_A_ROW: Final = 2
 
@@ -54,7 +57,6 @@ def measure_pairs(
     *,
     taken: tuple[TakenKernel, ...] = (),
     enough: Enough,
-    say: Callable[[str], None],
     command: tuple[str, ...],
     observer: Observer | None = None,
 ) -> PairedRun:
@@ -65,13 +67,13 @@ def measure_pairs(
     Ctrl-C, SIGTERM or SIGHUP the run folder says so, and KeyboardInterrupt is raised.
     Raises ConfigError, and LabError when the lab fails twice in a row for one side.
     """
-    held = HeldLab(environment, say)
+    held = HeldLab(environment)
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         closing.enter_context(redirect_stdout(sys.stderr))  # labgrid prints the output of its tools
         closing.callback(held.close)
-        ready = make_ready(plan_run(request, held, say, command, taken=taken), held, say)
-        run = closing.enter_context(open_run(ready, say, observer=observer))
+        ready = make_ready(plan_run(request, held, command, taken=taken), held)
+        run = closing.enter_context(open_run(ready, observer=observer))
         with interrupts.interruptible():
             pairs, ended = run_pairs(run.bench, enough)
             run.end_early(ended)
@@ -94,7 +96,7 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
         faults: list[str] = []
         for (label, _), boot in groupby(entries, key=_boot_of):
             which = side[label]
-            bench.say(f"pair {number} of at most {bench.plan.repeat}: {which}, kernel {label}")
+            _log.info("pair %s of at most %s: %s, kernel %s", number, bench.plan.repeat, which, label)
             fault = _measure_boot(bench, boot, measured[which])
             failures[which] = 0 if fault is None else failures[which] + 1
             if fault is None:
@@ -126,7 +128,7 @@ def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measureme
         except InfrastructureError as error:
             if error.ends_run:
                 raise
-            bench.say(f"{entry.slug}: {error}")
+            _log.info("%s: %s", entry.slug, error)
             fault = error
     return fault
 

@@ -6,10 +6,11 @@ runs.
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -49,6 +50,8 @@ from fsjoule.suites import (
     plan_entries,
 )
 from fsjoule.verdicts.filesystems import contests, rule_of
+
+_log: Final = logging.getLogger(__name__)
 
 # A board's newest runs predict it best.
 _RUNS_LOOKED_AT: Final = 20
@@ -179,12 +182,7 @@ class RunPlan:
 
 
 def plan_run(
-    request: RunRequest,
-    held: HeldLab,
-    say: Callable[[str], None],
-    command: tuple[str, ...],
-    *,
-    taken: tuple[kernels.TakenKernel, ...] = (),
+    request: RunRequest, held: HeldLab, command: tuple[str, ...], *, taken: tuple[kernels.TakenKernel, ...] = ()
 ) -> RunPlan:
     """Check the request against its board, find the place, and make the plan.
 
@@ -198,15 +196,15 @@ def plan_run(
         check_profiled(environment)
     if request.resumed is None:
         check_writable(request.results, "--results")
-    if held.find(say) and lab.wants_virtual_lab(environment):
+    if held.find() and lab.wants_virtual_lab(environment):
         check_equipment(environment, request.boards)
     if request.resumed is not None:
         request.resumed.check_storages(profile.storages)
     labels = tuple(kernel.facts.label for kernel in taken)
     plan = plan_of(request, profile, labels or kernels.kernel_labels(request.kernels, profile.recipe))
-    repetition = _repetition(request, profile, plan, say) if plan.until_decided else None
+    repetition = _repetition(request, profile, plan) if plan.until_decided else None
     for line in plan_lines(plan.left_out, plan.adjusted):
-        say(line)
+        _log.info("%s", line)
     return RunPlan(
         request,
         environment,
@@ -220,7 +218,7 @@ def plan_run(
     )
 
 
-def _repetition(request: RunRequest, profile: BoardProfile, plan: Plan, say: Callable[[str], None]) -> Repetition:
+def _repetition(request: RunRequest, profile: BoardProfile, plan: Plan) -> Repetition:
     """The repetitions of a plan that goes on until it is decided. Raises ResultError if it is."""
     resumed = request.resumed
     repetition = Repetition.of(
@@ -231,7 +229,7 @@ def _repetition(request: RunRequest, profile: BoardProfile, plan: Plan, say: Cal
         if repetition.until == resumed.begun:
             hint = f"--repeat {resumed.begun + 1} adds a boot all the same"
             raise ResultError(f"{resumed.path} needs no more boots: {line or 'nothing is to be decided'}", hint=hint)
-    say(repetition.intent())
+    _log.info("%s", repetition.intent())
     return repetition
 
 

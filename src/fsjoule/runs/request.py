@@ -213,7 +213,7 @@ def check_boards(boards: int, environment: lab.EnvironmentFile | None) -> int:
             f"--boards {boards}: it brings up a lab for each board, and waits for nobody's place",
             hint="leave out --place-tag, --wait and --priority, or set LG_COORDINATOR",
         )
-    check_room(environment, boards, say=lambda _warning: None)  # it is said when they start
+    check_room(environment, boards)
     return boards
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from fsjoule.model import (
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.store.run_folders import named_run
+
+_log: Final = logging.getLogger(__name__)
 
 _NONE: Final = "none"
 _MORE: Final = 4  # repetitions that a hint offers
@@ -133,7 +136,7 @@ class Resumed:
             options = "--boards N and --place-tag" if self.run.places else "leave --boards out"
             self._refuse([f"it began on {began}"], hint=f"{options}; or start a new run")
 
-    def check_lab(self, now: LabFacts | None, say: Callable[[str], None], *, emulated: bool = False) -> None:
+    def check_lab(self, now: LabFacts | None, *, emulated: bool = False) -> None:
         """Raise ConfigError if the place or its lab differs: another board of this type is another board.
 
         But boards in guest time that are `emulated` by the same QEMU, which `check_board` has seen, are alike: a run on
@@ -143,7 +146,7 @@ class Resumed:
             return
         then = self.run.lab
         if then is None:
-            say(f"{self.path} does not say in which lab it began, so the lab is not checked")
+            _log.info("%s does not say in which lab it began, so the lab is not checked", self.path)
             return
         differs = [
             f"{name} was {was}, it is {current} now"

@@ -21,6 +21,7 @@ from fsjoule.host.cache.locks import locked
 from fsjoule.host.files import flush_folder
 from fsjoule.host.inside import DOCUMENT_BYTES, read_inside, shown
 from fsjoule.host.json_text import json_text
+from fsjoule.host.messages import silent
 from fsjoule.model.bisection import WantedKernel
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.bisection.answer import AnswerKind
@@ -272,8 +273,9 @@ def bisection_log(folder: Path) -> Generator[BisectionLog]:
     except OSError as error:
         raise StorageError(f"{folder} cannot be made: {error.strerror}", hint="choose another --state") from error
     try:
-        holding = locked(folder / _LOCK_FILE, f"the bisection in {folder}", lambda _text: None, _LOCK_TIMEOUT_S)
-        holding.__enter__()
+        holding = locked(folder / _LOCK_FILE, f"the bisection in {folder}", _LOCK_TIMEOUT_S)
+        with silent():
+            holding.__enter__()
     except HostError as error:
         raise HostError(
             f"another process works on the bisection in {folder}", hint="wait for it, or choose another --state"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import shutil
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ from fsjoule.report.kcidb import to_kcidb
 from fsjoule.runs.request import RunRequest
 from fsjoule.store.reader import LoadedRun, load_run, load_run_file
 from fsjoule.suites import check_modules
+
+_log: Final = logging.getLogger(__name__)
 
 _START: Final = "1970-01-01T00:00:00.000000"
 _HOPS: Final = 8
@@ -98,7 +101,6 @@ class Poller:
     api: Api
     lab: KernelCILab
     kcidb: Kcidb | None
-    say: Callable[[str], None]
     again_s: float = 30.0
 
     @contextmanager
@@ -159,10 +161,10 @@ class Poller:
         node = self.api.node(job.node)
         data: dict[str, Any] = node.get("data") or {}
         if node.get("state") != "available" or data.get("job_id"):
-            self.say(f"job {job.node}: somebody has taken it, or it has ended")
+            _log.info("job %s: somebody has taken it, or it has ended", job.node)
             return False
         if job.ends is not None and self._left_s(job) < _LEAST_S:
-            self.say(f"job {job.node}: left, KernelCI ends it at {job.ends:%H:%M} UTC")
+            _log.info("job %s: left, KernelCI ends it at %s UTC", job.node, f"{job.ends:%H:%M}")
             return False
         number = f"{self.lab.runtime}:{uuid.uuid4().hex}"
         folder = self.folder / job.node
@@ -179,7 +181,7 @@ class Poller:
         return min(self.lab.limit_s, (job.ends - datetime.now(UTC)).total_seconds() - _BEFORE_S)
 
     def _do(self, job: KernelCIJob) -> None:
-        self.say(f"job {job.node}: {job.name}, kernel {job.revision or 'unknown'}")
+        _log.info("job %s: %s, kernel %s", job.node, job.name, job.revision or "unknown")
         folder = self.folder / job.node
         try:
             outcome = self._measured(job, folder)
@@ -218,17 +220,17 @@ class Poller:
         if run is not None and run.measurements:
             figures = to_kcidb(run.run, run.measurements, self.lab.origin, build)
             write_file(folder / _FIGURES, figures.encode())
-            self.say(f"job {job.node}: the run is {run.path}, its figures are {folder / _FIGURES}")
+            _log.info("job %s: the run is %s, its figures are %s", job.node, run.path, folder / _FIGURES)
         outcome = outcome_of(code, run and run.run, log)
         if outcome.result != "pass":
-            self.say(f"job {job.node}: see {log}")
+            _log.info("job %s: see %s", job.node, log)
         return outcome
 
     def _check_kernel(self, kernel: Path) -> None:
         """Raise ConfigError for a kernel that cannot boot, or lacks what the bench needs; LabError."""
         choice, recipe = self.lab.choice, self.lab.environment.profile.recipe
         needed = modules_of(choice.filesystems)
-        for taken in kernels.take_kernels([str(kernel)], progress=self.say, recipe=recipe, modules=needed):
+        for taken in kernels.take_kernels([str(kernel)], recipe=recipe, modules=needed):
             check_modules(choice.suite, choice.filesystems, taken.facts)
 
     def _bench(self, kernel: Path, log: Path, limit_s: float) -> int | None:
@@ -237,13 +239,13 @@ class Poller:
         program = str(Path(sys.executable).with_name("fsjoule"))
         words = [program, "bench", "--lg-env", str(self.lab.environment.path.resolve()), "--kernel", str(kernel)]
         words += ["--results", str(self.lab.results.resolve()), *self.lab.options]
-        self.say(f"measuring; the bench's output is in {log}")
+        _log.info("measuring; the bench's output is in %s", log)
         bench = process.start(words, log=log, cwd=project_dir(), env=_NO_TOKENS)
         try:
             with interrupts.interruptible():
                 return bench.wait(limit_s)
         except subprocess.TimeoutExpired:
-            self.say(f"the bench is ended: it took longer than {limit_s / 60:.0f} min")
+            _log.info("the bench is ended: it took longer than %.0f min", limit_s / 60)
             return None
         finally:
             process.stop(bench, timeout_s=_END_S)
@@ -270,13 +272,13 @@ class Poller:
                     break
                 number = parent
         except KernelCIError as error:
-            self.say(f"warning: {error.what}; the figures will have a build of their own")
+            _log.warning("%s; the figures will have a build of their own", error.what)
         return None
 
     def _finish(self, number: str, outcome: JobOutcome) -> None:
         """Tell KernelCI the end of a job of ours. It is kept until KernelCI knows it. Raises KernelCIError."""
         why = f": {outcome.why}" if outcome.why else ""
-        self.say(f"job {number}: {outcome.result}{why}")
+        _log.info("job %s: %s%s", number, outcome.result, why)
         write_file(self.folder / number / _OUTCOME, json.dumps(asdict(outcome)).encode())
         for attempt in range(1, _TRIES + 1):
             try:
@@ -317,13 +319,13 @@ class Poller:
                 if _refused(error):
                     self._give_up(number, error)
                 else:
-                    self.say(f"warning: {error.what}; the end of job {number} ({outcome.result}) is told later")
+                    _log.warning("%s; the end of job %s (%s) is told later", error.what, number, outcome.result)
 
     def _give_up(self, number: str, error: KernelCIError) -> None:
         """The end of a job that KernelCI does not want to hear: its node was deleted, for example."""
         claim = self.folder / number / _CLAIM
         claim.replace(claim.with_name(f"{_CLAIM}.{_REFUSED}"))
-        self.say(f"warning: {error.what}; the end of job {number} is not told again")
+        _log.warning("%s; the end of job %s is not told again", error.what, number)
 
     def _send_figures(self) -> None:
         """Send what has not been sent. A failure is said, and the next round tries again."""
@@ -339,16 +341,16 @@ class Poller:
                 self._set_aside(figures, "it is not JSON", "unreadable")
             except KernelCIError as error:
                 if not _refused(error):
-                    self.say(f"warning: {error.what}; {figures} is sent later")
+                    _log.warning("%s; %s is sent later", error.what, figures)
                     return
                 self._set_aside(figures, error.what, _REFUSED)
             else:
                 write_file(sent, json.dumps({"id": number, "url": self.kcidb.url}).encode())
-                self.say(f"figures of job {figures.parent.name}: KCIDB has them as {number}")
+                _log.info("figures of job %s: KCIDB has them as %s", figures.parent.name, number)
 
     def _set_aside(self, figures: Path, why: str, as_what: str) -> None:
         aside = figures.replace(figures.with_name(f"{figures.name}.{as_what}"))
-        self.say(f"warning: {why}; the figures are kept as {aside} and not sent again")
+        _log.warning("%s; the figures are kept as %s and not sent again", why, aside)
 
 
 def _refused(error: KernelCIError) -> bool:

@@ -5,11 +5,12 @@ The first one that needs the board acquires its place. `guard.power_off` switche
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -26,59 +27,61 @@ from fsjoule.host.process_ref import end_with_parent
 from fsjoule.lab import lease, target
 from fsjoule.lab.flashers import named_file
 
+_log: Final = logging.getLogger(__name__)
+
 PROMPT: Final = "fsjoule-bench# "
 _DOWNLOADS: Final = Path("/var/lib/lava/dispatcher")
 _OVERLAY_TIMEOUT_S: Final = 60.0
 
 
-def take(bench: LavaBoard, say: Callable[[str], None]) -> None:
+def take(bench: LavaBoard) -> None:
     """Acquire the place, or wait for it. Raises PlaceHeldError with who has it."""
     watch(bench)
-    lease.acquire(bench.place, wait_s=bench.wait_s, say=say)
+    lease.acquire(bench.place, wait_s=bench.wait_s)
 
 
-def connect(bench: LavaBoard, say: Callable[[str], None]) -> None:
+def connect(bench: LavaBoard) -> None:
     """Become a client of the board's console. Raises LabError if the place is not to be had."""
     watch(bench, session="console")
-    take(bench, say)
+    take(bench)
     client = str(Path(sys.executable).with_name("labgrid-client"))
     os.execv(client, [client, "-p", bench.place, "console"])  # noqa: S606 - LAVA speaks to this process
 
 
-def power_on(bench: LavaBoard, say: Callable[[str], None]) -> None:
-    with _taken(bench, say):
+def power_on(bench: LavaBoard) -> None:
+    with _taken(bench):
         target.switch_on(bench.environment)
 
 
-def hard_reset(bench: LavaBoard, say: Callable[[str], None]) -> None:
-    with _taken(bench, say):
+def hard_reset(bench: LavaBoard) -> None:
+    with _taken(bench):
         target.restart(bench.environment)
 
 
-def flash(bench: LavaBoard, image: Path, say: Callable[[str], None]) -> None:
+def flash(bench: LavaBoard, image: Path) -> None:
     """Bring an image onto the card. Raises ConfigError if it cannot be read, LabError."""
     card = named_file(image.resolve())
-    with _taken(bench, say):
+    with _taken(bench):
         target.flash(bench.environment, card)
 
 
 @contextmanager
-def _taken(bench: LavaBoard, say: Callable[[str], None]) -> Generator[None]:
+def _taken(bench: LavaBoard) -> Generator[None]:
     """The place is acquired in the body, which ends in order when lava-run has ended."""
     end_with_parent()
-    take(bench, say)
+    take(bench)
     with interrupts.handled(), interrupts.interruptible():
         yield
 
 
-def open_shell(bench: LavaBoard, results: Path, say: Callable[[str], None]) -> None:
+def open_shell(bench: LavaBoard, results: Path) -> None:
     """Acquire the place and become the shell. Raises LabError if the place is not to be had.
 
     The shell is in a folder of its own that goes with it. FSJOULE_DIR, FSJOULE_RESULTS and LG_ENV tell a job's steps
     where fsjoule, its results and the board's environment file are on this worker.
     """
     if os.geteuid() == 0:
-        say("warning: whoever may submit a job is root here: run lava-worker as a user of its own (docs/security.md)")
+        _log.warning("whoever may submit a job is root here: run lava-worker as a user of its own (docs/security.md)")
     results.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="job-", dir=state_dir()))
     try:
@@ -86,7 +89,7 @@ def open_shell(bench: LavaBoard, results: Path, say: Callable[[str], None]) -> N
     except InfrastructureError:
         folder.rmdir()  # nobody else knows of it
         raise
-    take(bench, say)
+    take(bench)
     environment = {
         **os.environ,
         "PATH": f"{Path(program()).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",

@@ -5,10 +5,11 @@ A job's own programs write the signals. They are on the PATH of a job's steps, a
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ from fsjoule.model import Measurement, Run, RunStatus
 from fsjoule.model.metrics import Figure, Metric, figure_of, metrics_of
 from fsjoule.store.gate import Gated
 
+_log: Final = logging.getLogger(__name__)
+
 _CASE: Final = "lava-test-case"
 _SET: Final = "lava-test-set"
 _TIMEOUT_S: Final = 30.0
@@ -26,11 +29,11 @@ _TIMEOUT_S: Final = 30.0
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def signals_of(environment: Mapping[str, str], say: Callable[[str], None]) -> Signals | None:
+def signals_of(environment: Mapping[str, str]) -> Signals | None:
     """The signals of the LAVA job that this process is part of; None outside of LAVA."""
     if "LAVA_JOB_ID" not in environment or shutil.which(_CASE) is None:
         return None
-    return Signals(say)
+    return Signals()
 
 
 class Signals:
@@ -44,13 +47,12 @@ class Signals:
     resumed, the documents of earlier jobs are among them.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self) -> None:
         self._several_kernels = False
 
     def opened(self, run: Run, folder: Path, earlier: Sequence[Measurement] = ()) -> None:
         self._several_kernels = len(run.plan.kernels) > 1
-        case(f"run-{run.run_id}", self._say, passed=True)
+        case(f"run-{run.run_id}", passed=True)
         self._keep(kept.folder_lines(folder))
         self._keep(kept.run_lines(run))
         for measurement in earlier:
@@ -65,7 +67,7 @@ class Signals:
             self._failed(name, cases or (name,), measurement.invalid_reasons)
         elif not cases:
             # A power cut has an outcome and no figures; the bench's own line tells it.
-            case(name, self._say, passed=True)
+            case(name, passed=True)
         else:
             for each, metric in cases.items():
                 self._figure(each, metric, figure_of(measurement, metric))
@@ -74,8 +76,8 @@ class Signals:
         self._keep(kept.run_lines(run))
         self._signal(_SET, "stop")
         if run.abort_reason:
-            self._say(f"the run was aborted: {run.abort_reason}")
-        case("run-complete", self._say, passed=run.status is RunStatus.COMPLETE)
+            _log.info("the run was aborted: %s", run.abort_reason)
+        case("run-complete", passed=run.status is RunStatus.COMPLETE)
 
     def judged(self, gated: Gated) -> None:
         """Tell a gate's answer: each figure's change in percent as a case of the set `gate`, and the verdict, last.
@@ -88,17 +90,17 @@ class Signals:
             result = "fail" if finding.regressed else "unknown" if finding.undecided else "pass"
             self._signal(_CASE, safe(f"{finding.subject.name}.{finding.metric}"), "--result", result, *change)
         self._signal(_SET, "stop")
-        self._say(f"gate: {gated.verdict.value}; {gated.ended}")
+        _log.info("gate: %s; %s", gated.verdict.value, gated.ended)
 
     def _keep(self, lines: Iterable[str]) -> None:
         for line in lines:
-            self._say(line)
+            _log.info("%s", line)
 
     def _figure(self, name: str, metric: Metric, figure: Figure) -> None:
         if figure is None:
             self._signal(_CASE, name, "--result", "skip")
         else:
-            case(name, self._say, passed=True, figure=figure, unit=metric.unit)
+            case(name, passed=True, figure=figure, unit=metric.unit)
 
     def _failed(self, name: str, cases: Iterable[str], reasons: tuple[str, ...]) -> None:
         with tempfile.NamedTemporaryFile("w", prefix="fsjoule-", suffix=".txt") as file:
@@ -112,26 +114,26 @@ class Signals:
         return safe(f"{kernel}{measurement.slug}")
 
     def _signal(self, *words: str) -> None:
-        signal(words, self._say)
+        signal(words)
 
 
-def signal(words: Sequence[str], say: Callable[[str], None]) -> None:
+def signal(words: Sequence[str]) -> None:
     """Write a signal. A job that LAVA has ended hears nothing any more: no reason to lose a run."""
     try:
         written = process.run(words, timeout_s=_TIMEOUT_S)
     except HostError as error:
-        say(f"warning: LAVA was not told: {error.what}")
+        _log.warning("LAVA was not told: %s", error.what)
         return
     for line in written.stdout.decode(errors="replace").splitlines():
-        say(line)
+        _log.info("%s", line)
 
 
-def case(name: str, say: Callable[[str], None], *, passed: bool, figure: float | None = None, unit: str = "") -> None:
+def case(name: str, *, passed: bool, figure: float | None = None, unit: str = "") -> None:
     """Tell one result."""
     words = [_CASE, safe(name), "--result", "pass" if passed else "fail"]
     if figure is not None:
         words += ["--measurement", repr(float(figure)), *(["--units", unit] if unit else [])]
-    signal(words, say)
+    signal(words)
 
 
 def safe(name: str) -> str:

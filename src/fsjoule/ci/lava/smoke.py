@@ -6,11 +6,11 @@ switched off; meanwhile the worker looks for one.
 
 from __future__ import annotations
 
+import logging
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from fsjoule.lab import EnvironmentFile
 from fsjoule.lab.environment import Login
 from fsjoule.model import MIB, MarkLine, Reach
 from fsjoule.runs.meter import environment_target
+
+_log: Final = logging.getLogger(__name__)
 
 _MARK: Final = "Ssmoke"
 # A mark a second, for longer than the worker takes to look.
@@ -127,23 +129,22 @@ def _marking(line: MarkLine) -> list[str]:
     ]
 
 
-def check_meter(environment_file: Path, say: Callable[[str], None]) -> None:
+def check_meter(environment_file: Path) -> None:
     """Tell LAVA whether the meter of a board that runs is alive and hears the board's marks.
 
     Raises ConfigError for a board without a meter, LabError.
     """
-    tell = partial(case, say=say)
-    with environment_target(environment_file, say) as (target, profile):
+    with environment_target(environment_file) as (target, profile):
         info, meter = lab.meter(target).info(), lab.board_meter(target)
         meter.arm()
         time.sleep(_LOOK_S)
         trace = meter.disarm()
-    say(f"the meter {info.serial_number}{' (simulated)' if profile.simulated else ''}")
+    _log.info("the meter %s%s", info.serial_number, " (simulated)" if profile.simulated else "")
     simulated = "-simulated" if profile.simulated else ""
     received = len(trace.ticks)
-    tell("meter-samples", passed=received >= _ENOUGH * info.rate_hz * _LOOK_S, figure=received / _LOOK_S, unit="1/s")
-    tell("meter-lost", passed=trace.lost == 0, figure=trace.lost)
+    case("meter-samples", passed=received >= _ENOUGH * info.rate_hz * _LOOK_S, figure=received / _LOOK_S, unit="1/s")
+    case("meter-lost", passed=trace.lost == 0, figure=trace.lost)
     power_w = float(trace.power_w.mean()) if received else 0.0
-    tell(f"board-power{simulated}", passed=power_w > 0, figure=power_w, unit="W")
+    case(f"board-power{simulated}", passed=power_w > 0, figure=power_w, unit="W")
     heard = [mark for mark in trace.marks if mark.text == profile.mark_line.heard_as(_MARK)]
-    tell("mark-reaches-meter", passed=bool(heard), figure=len(heard))
+    case("mark-reaches-meter", passed=bool(heard), figure=len(heard))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, err, labelled, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, err, labelled, out, print_json
 from fsjoule.cli.meter.calibrate import calibrate
 from fsjoule.cli.meter.common import Amperes, Environment, MeterAddress, Volts
 from fsjoule.cli.meter.record import record_command
@@ -117,7 +117,7 @@ def info(
     from fsjoule.meter.tools.words import as_document, expected
     from fsjoule.runs.meter import desk_meter
 
-    with desk_meter(meter, lg_env, progress) as instrument:
+    with desk_meter(meter, lg_env) as instrument:
         told = instrument.client.info() if isinstance(instrument, ClientMeter) else instrument.info()
     if isinstance(told, PlainInfo):
         _show_plain(told, volts, amperes, json_output=json_output)
@@ -196,7 +196,7 @@ def set_(
 
     if all(setting is None for setting in (rate, range_mv, bus_range, shunt, sampling)) and not save:
         raise ConfigError("no setting is given", hint="fsjoule meter set --help lists them")
-    with open_meter(meter, lg_env, progress) as client:
+    with open_meter(meter, lg_env) as client:
         if shunt is not None:
             client.set_shunt(shunt)
         if range_mv is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fsjoule.cli.common import Json, err, print_json, progress, refuse
+from fsjoule.cli.common import Json, err, print_json, refuse
 from fsjoule.cli.meter.common import Amperes, Environment, MeterAddress, Volts
 from fsjoule.errors import ConfigError
 from fsjoule.host.clock import today
@@ -77,7 +77,7 @@ def calibrate(
         raise ConfigError(
             "no calibration step is given", hint="without a terminal to ask at, give --zero, --low-ua, ..."
         )
-    with open_meter(meter, lg_env, progress) as client:
+    with open_meter(meter, lg_env) as client:
         before = client.info().info
         _tell("before", before, volts, amperes)
         done: list[Zeroed | CalibrationPoint] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Ending, Json, ending, err, labelled, out, output_files, print_json, progress
+from fsjoule.cli.common import Ending, Json, ending, err, labelled, out, output_files, print_json
 from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds, with_simulated
 from fsjoule.errors import MeterError
 
@@ -50,7 +50,7 @@ def record_command(
     """
     from fsjoule.runs.meter import desk_meter
 
-    with desk_meter(meter, lg_env, progress) as instrument, ending() as ended:
+    with desk_meter(meter, lg_env) as instrument, ending() as ended:
         if err.is_terminal and not json_output:
             from rich.live import Live as Screen
 
@@ -75,15 +75,15 @@ def _record(
     output: list[Path],
     ended: Ending,
     seconds: float | None,
-    say: Callable[[LiveReading], None],
+    show: Callable[[LiveReading], None],
 ) -> RecordedTrace:
     from fsjoule.meter.links.client import ClientMeter
     from fsjoule.meter.tools.recorder import record, record_instrument
     from fsjoule.store.recordings import Recording
 
     if isinstance(instrument, ClientMeter):
-        return record(instrument.client, output, Recording, ended, seconds=seconds, say=say)
-    return record_instrument(instrument, output, Recording, ended, seconds=seconds, say=say)
+        return record(instrument.client, output, Recording, ended, seconds=seconds, show=show)
+    return record_instrument(instrument, output, Recording, ended, seconds=seconds, show=show)
 
 
 def _line(reading: LiveReading) -> str:

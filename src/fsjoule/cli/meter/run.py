@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from fsjoule.cli.common import Json, err, output_file, progress
+from fsjoule.cli.common import Json, err, output_file
 from fsjoule.cli.meter.common import Environment, MeterAddress, with_simulated
 from fsjoule.model import Value
 
@@ -62,7 +62,7 @@ def run(
     from fsjoule.runs.meter import desk_meter
 
     runs: list[Ran] = []
-    with desk_meter(meter, lg_env, progress) as instrument:
+    with desk_meter(meter, lg_env) as instrument:
         for number in range(1, repeat + 1):
             runs.append(run_command(instrument, command, number=number, idle_s=idle))
             _keep(output, number, runs[-1])

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fsjoule.cli.common import Json, err, labelled, out, print_json, progress
+from fsjoule.cli.common import Json, err, labelled, out, print_json
 from fsjoule.cli.meter.common import Environment, MeterAddress, named
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.host.clock import today
@@ -42,10 +42,10 @@ def selftest(
     from fsjoule.runs.meter import environment_target, open_meter
 
     if lg_env is None:
-        with open_meter(meter, None, progress) as client:
+        with open_meter(meter, None) as client:
             passed, document = _own(client, json_output)
     else:
-        with environment_target(lg_env, progress, kernel=kernel) as (target, profile):
+        with environment_target(lg_env, kernel=kernel) as (target, profile):
             from fsjoule import lab
 
             # Only fsjoule's own meter can test itself.
@@ -92,14 +92,14 @@ def _square(
     from fsjoule.host.clock import HostClock
     from fsjoule.suites import SCRATCH_ROOT
 
-    card = images.build_card(kernel, SCRATCH_ROOT, progress=progress, recipe=profile.recipe)
+    card = images.build_card(kernel, SCRATCH_ROOT, recipe=profile.recipe)
     wanted = (card.facts.kernel_choice, SCRATCH_ROOT)
-    board = lab.LabgridBoard(target, {wanted: card}, progress)
+    board = lab.LabgridBoard(target, {wanted: card})
     with redirect_stdout(sys.stderr):  # labgrid prints the output of its tools
         board.prepare(*wanted)
         shell = board.boot()
         try:
-            found, info = square_load(shell, lab.board_meter(target), HostClock(), profile.mark_line, progress)
+            found, info = square_load(shell, lab.board_meter(target), HostClock(), profile.mark_line)
         except MeasurementInvalid as error:
             err.print(labelled("failure", "red", error.what), soft_wrap=True)
             return False, {"failures": list(error.reasons)}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Ending, Json, ending, out, progress
+from fsjoule.cli.common import Ending, Json, ending, out
 from fsjoule.cli.meter.common import Environment, MeterAddress, Seconds
 from fsjoule.model import Mark, MarkSource
 
@@ -53,7 +53,7 @@ def watch(
     from fsjoule.meter.links.client import ClientMeter
     from fsjoule.runs.meter import desk_meter
 
-    with desk_meter(meter, lg_env, progress) as instrument, ending() as ended:
+    with desk_meter(meter, lg_env) as instrument, ending() as ended:
         if isinstance(instrument, ClientMeter):
             watching = _Stream(instrument.client, span)
         else:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import logging
 import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
 from fsjoule.errors import HostError
+from fsjoule.host.interrupts import check_cancelled
+
+_log: Final = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.2
 _SAY_EVERY_S: Final = 10.0
@@ -33,7 +37,7 @@ def let_go() -> None:
 
 
 @contextmanager
-def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: float) -> Generator[None]:
+def locked(lock: Path, what: str, timeout_s: float) -> Generator[None]:
     """Hold an exclusive lock while building. Raises HostError if somebody else holds it for too long."""
     deadline = time.monotonic() + timeout_s
     said = 0.0
@@ -47,7 +51,8 @@ def locked(lock: Path, what: str, progress: Callable[[str], None], timeout_s: fl
                 hint=f"wait for it, or end it; the lock is {lock}",
             )
         if now > said + _SAY_EVERY_S:
-            progress(f"waiting for {_named(holder)}, which is building {what}")
+            check_cancelled()
+            _log.info("waiting for %s, which is building %s", _named(holder), what)
             said = now
         time.sleep(_POLL_S)
     try:

@@ -14,6 +14,7 @@ import errno
 import glob
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -34,7 +35,7 @@ from fsjoule.host.json_text import json_text
 from fsjoule.host.paths import cache_folder
 from fsjoule.host.process import size_mib
 
-Progress = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 
 # In the order of building.
 STAGES: Final = ("steady", "emulator", "boot_loader", "dkms", "kernel", "userland", "partition", "card")
@@ -110,7 +111,6 @@ def build_once(
     key: str,
     build: Callable[[Path], None],
     *,
-    progress: Progress,
     root: Path | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     read: bool = False,
@@ -130,13 +130,13 @@ def build_once(
         use(_beside(final, "use"))
         if os.path.lexists(final) and damage(final, read=read) is None:
             return final
-        with locked(_beside(final, "lock"), f"{stage} {name}", progress, lock_timeout_s):
+        with locked(_beside(final, "lock"), f"{stage} {name}", lock_timeout_s):
             sweep(final)
             if os.path.lexists(final):
                 found = damage(final, read=read)
                 if found is None:
                     return final
-                progress(f"the cached {stage} {name} is damaged: {found}; building it again")
+                _log.info("the cached %s %s is damaged: %s; building it again", stage, name, found)
                 discard(_moved_away(final))
             _build(final, build, {"stage": stage, "name": name, "key": key})
     return final
@@ -213,7 +213,7 @@ def cached(root: Path | None = None, stages: Iterable[str] = STAGES) -> list[Cac
     return [_listed(stage, path) for stage in stages for path in places(base / stage)]
 
 
-def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
+def clean(entries: Iterable[CacheEntry]) -> int:
     """Remove entries. Returns the freed bytes.
 
     After all others are removed, it raises StorageError for irremovable entries, HostError for used ones.
@@ -224,15 +224,15 @@ def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
     for entry in entries:
         what = f"{entry.stage} {entry.name}".strip()
         try:
-            if not _removed(entry, what, progress):
-                progress(f"kept {what}: another process uses it")
+            if not _removed(entry, what):
+                _log.info("kept %s: another process uses it", what)
                 kept.append(what)
                 continue
         except OSError as error:
             failed[entry.path] = error.strerror or str(error)
-            progress(f"kept {what}: it cannot be removed: {failed[entry.path]}")
+            _log.info("kept %s: it cannot be removed: %s", what, failed[entry.path])
             continue
-        progress(f"removed {what} ({entry.size_bytes / 2**20:.0f} MiB)")
+        _log.info("removed %s (%.0f MiB)", what, entry.size_bytes / 2**20)
         freed += entry.size_bytes
     if failed:
         path, why = next(iter(failed.items()))
@@ -247,7 +247,7 @@ def clean(entries: Iterable[CacheEntry], *, progress: Progress) -> int:
     return freed
 
 
-def drop(path: Path, what: str, *, progress: Progress, timeout_s: float = 0.0) -> bool:
+def drop(path: Path, what: str, *, timeout_s: float = 0.0) -> bool:
     """Remove an entry, or what an interrupted build of it has left; False if another process uses or builds it.
 
     This process uses it no longer in any case. Raises OSError for an irremovable one.
@@ -255,7 +255,7 @@ def drop(path: Path, what: str, *, progress: Progress, timeout_s: float = 0.0) -
     final = path.with_name(path.name.partition(UNFINISHED)[0].removeprefix("."))
     lock, used = _beside(final, "lock"), _beside(final, "use")
     try:
-        with locked(lock, what, progress, timeout_s), unused(used) as nobody:
+        with locked(lock, what, timeout_s), unused(used) as nobody:
             if not nobody:
                 return False
             if os.path.lexists(path):
@@ -326,7 +326,7 @@ def _listed(stage: str, path: Path) -> CacheEntry:
     return CacheEntry(stored.stage, stored.name, stored.key, path, stored.created_utc, size)
 
 
-def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
+def _removed(entry: CacheEntry, what: str) -> bool:
     if not os.path.lexists(entry.path):
         return True
     if entry.path.name == entry.stage:  # a wrong file in the place of a whole stage
@@ -335,7 +335,7 @@ def _removed(entry: CacheEntry, what: str, progress: Progress) -> bool:
         else:
             entry.path.unlink(missing_ok=True)
         return True
-    return drop(entry.path, what, progress=progress, timeout_s=_CLEAN_TIMEOUT_S)
+    return drop(entry.path, what, timeout_s=_CLEAN_TIMEOUT_S)
 
 
 def _beside(entry: Path, kind: str) -> Path:

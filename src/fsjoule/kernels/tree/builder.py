@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from fsjoule.errors import ConfigError, HostError, KernelBuildError
 from fsjoule.host import interrupts
-from fsjoule.host.cache.stages import Progress, cache_key
+from fsjoule.host.cache.stages import cache_key
 from fsjoule.kernels.build import build_key, build_revision, built_folder, read_notes
 from fsjoule.kernels.compilation import compiler_version
 from fsjoule.kernels.kept import KeptBuild, keep, kept
@@ -66,7 +66,7 @@ class CommitBuilds:
     recipe: str = DEFAULT_RECIPE
     compiler: str = field(default_factory=compiler_version)
 
-    def kept(self, commit: Commit, *, progress: Progress) -> BuildOutcome | None:
+    def kept(self, commit: Commit) -> BuildOutcome | None:
         """The outcome of a commit as far as no build is needed; None if it is not known."""
         if commit.conflict:
             return Unbuildable(commit.conflict)
@@ -74,21 +74,20 @@ class CommitBuilds:
         if failed is not None:
             return failed
         folder = built_folder(commit.content, self._key(commit), self.recipe)
-        return None if folder is None else self._built(folder, progress)
+        return None if folder is None else self._built(folder)
 
-    def build(self, commit: Commit, *, progress: Progress) -> BuildOutcome:
-        """Build a commit unless that was done. Raises HostError, and what `progress` raises.
+    def build(self, commit: Commit) -> BuildOutcome:
+        """Build a commit unless that was done. Raises HostError, and what cancels it.
 
         A failure is kept: the same content fails again.
         """
-        outcome = self.kept(commit, progress=progress)
+        outcome = self.kept(commit)
         if outcome is not None:
             return outcome
         try:
             folder = build_revision(
                 self._revision(commit),
                 self.frozen.configuration,
-                progress=progress,
                 recipe=self.recipe,
                 jobs=self.jobs,
                 nice=_NICE,
@@ -98,14 +97,14 @@ class CommitBuilds:
             failed = Unbuildable(error.reason)
             keep(KeptBuild.FAILURE, self._failure_key(commit), _FAILURE, failed)
             return failed
-        return self._built(folder, progress)
+        return self._built(folder)
 
-    def _built(self, folder: Path, progress: Progress) -> BuildOutcome:
+    def _built(self, folder: Path) -> BuildOutcome:
         lost = sorted(set(self.frozen.needed) & set(read_notes(folder).not_granted))
         if lost:
             return Unbuildable(f"this source does not accept {', '.join(lost)}")
         try:
-            [kernel] = take_kernels([str(folder)], progress=progress, recipe=self.recipe)
+            [kernel] = take_kernels([str(folder)], recipe=self.recipe)
         except ConfigError as error:  # no driver for the card, no device tree of this board
             return Unbuildable(" ".join(error.what.replace(str(folder), "its build").split()))
         return BuiltCommit(folder, kernel.facts.digest, Reads.from_json((folder / READS).read_bytes()))
@@ -132,9 +131,8 @@ class _BrokenOffError(HostError):
 class Builder:
     """A context: builds go on in its body. `waited_s` is how long `wait` waited in all."""
 
-    def __init__(self, builds: CommitBuilds, progress: Progress) -> None:
+    def __init__(self, builds: CommitBuilds) -> None:
         self._builds = builds
-        self._progress = progress
         self._state = threading.Condition()
         self._wanted: tuple[Commit, ...] = ()
         self._under_way: Commit | None = None
@@ -198,16 +196,17 @@ class Builder:
         return outcome
 
     def _kept(self, commit: Commit) -> BuildOutcome | None:
-        outcome = self._builds.kept(commit, progress=self._progress)
+        outcome = self._builds.kept(commit)
         if outcome is not None:
             with self._state:
                 self._known[commit.id] = outcome
         return outcome
 
     def _work(self) -> None:
+        interrupts.cancel_with(self._check_wanted)
         while (commit := self._next()) is not None:
             try:
-                outcome = self._builds.build(commit, progress=self._say)
+                outcome = self._builds.build(commit)
             except _BrokenOffError:
                 continue
             except BaseException as error:  # noqa: BLE001 - told by whoever waits
@@ -234,10 +233,9 @@ class Builder:
     def _to_build(self) -> list[Commit]:
         return [commit for commit in self._wanted if commit.id not in self._known]
 
-    def _say(self, text: str) -> None:
-        """Pass on how far a build is, and break off one that is not wanted any more. Called every few seconds."""
+    def _check_wanted(self) -> None:
+        """Break off a build that is not wanted any more. Called every few seconds."""
         with self._state:
             to_build = self._to_build()
             if self._closing or (to_build and self._under_way not in to_build):
                 raise _BrokenOffError("not wanted any more")
-        self._progress(text)

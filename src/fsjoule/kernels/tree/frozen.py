@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
 
-from fsjoule.host.cache.stages import Progress
 from fsjoule.kernels.build import configured
 from fsjoule.kernels.configuration import Configuration, not_granted
 from fsjoule.kernels.source_tree import Revision
@@ -32,20 +31,20 @@ class Alignment:
     how: str
 
 
-def freeze(ends: Sequence[Revision], configuration: Configuration, *, progress: Progress, jobs: int = 1) -> Frozen:
+def freeze(ends: Sequence[Revision], configuration: Configuration, *, jobs: int = 1) -> Frozen:
     """The configuration of the ends, as one text: the first end's, and the symbols that only later ends know.
 
     So a symbol that is new at a later end has the value there that it would have had. Raises KernelBuildError for an
     end that cannot be configured.
     """
-    configs = [configured(end, configuration, progress=progress, jobs=jobs) for end in ends]
+    configs = [configured(end, configuration, jobs=jobs) for end in ends]
     values = reduce(lambda known, config: {**config, **known}, configs)
     lost = {wish for config in configs for wish in not_granted(configuration.wanted, config)}
     wishes = (f"{symbol}={value}" for symbol, value in configuration.wanted.items())
     return Frozen(replace(configuration, frozen=_text(values)), tuple(sorted(set(wishes) - lost)))
 
 
-def aligned(frozen: Frozen, end: Revision, *, progress: Progress, jobs: int = 1) -> Alignment:
+def aligned(frozen: Frozen, end: Revision, *, jobs: int = 1) -> Alignment:
     """The same configuration with aligned functions: by the kernel's own option if the end accepts it.
 
     Kernels before 5.9 have no such option, and those of some architectures (32-bit ARM) have none to this day: there
@@ -55,7 +54,7 @@ def aligned(frozen: Frozen, end: Revision, *, progress: Progress, jobs: int = 1)
         line = f"{wish}\nCONFIG_DEBUG_KERNEL=y\nCONFIG_EXPERT=y\n"
         wanted = replace(frozen.configuration, fragments=(*frozen.configuration.fragments, line))
         symbol, _, value = wish.partition("=")
-        if not not_granted({symbol: value}, configured(end, wanted, progress=progress, jobs=jobs)):
+        if not not_granted({symbol: value}, configured(end, wanted, jobs=jobs)):
             return Alignment(Frozen(wanted, frozen.needed), wish)
     told = replace(frozen.configuration, compiler_options=(_ALIGNED_BY_COMPILER,))
     return Alignment(Frozen(told, frozen.needed), f"{_ALIGNED_BY_COMPILER}, for this kernel has no option of its own")

@@ -279,7 +279,7 @@ class Receiver:
                 self._stream = None
 
     def _refuse(self, error: MeterError | ConfigError) -> None:
-        _log.info("%s", error.what)  # the next caller of the receiver gets it as an error
+        _log.debug("%s", error.what)  # the next caller of the receiver gets it as an error
         with self._news:
             self._refused = error
             self._news.notify_all()

@@ -174,7 +174,7 @@ def record(
     ended: RecordingEnd,
     *,
     seconds: float | None = None,
-    say: Callable[[LiveReading], None] = lambda _reading: None,
+    show: Callable[[LiveReading], None] = lambda _reading: None,
 ) -> RecordedTrace:
     """Record into files until `ended`, or until there are `seconds` of samples; `say` gets the figures once a second.
 
@@ -205,7 +205,7 @@ def record(
             piece = replace(piece, faults=faults)
             files.write(piece)
             reading = live.reading()
-            say(reading)
+            show(reading)
             if asked or (seconds is not None and (reading.seconds >= seconds or left_s < -_LATE_S)):
                 break
             _require_stream(client, builder, live)
@@ -220,7 +220,7 @@ def record_instrument(
     ended: RecordingEnd,
     *,
     seconds: float | None = None,
-    say: Callable[[LiveReading], None] = lambda _reading: None,
+    show: Callable[[LiveReading], None] = lambda _reading: None,
 ) -> RecordedTrace:
     """As `record`, from an instrument whose clock is the host's: there is no drift to tell."""
     figures = PieceFigures(_LIVE_S)
@@ -240,7 +240,7 @@ def record_instrument(
             faults, losses = piece.faults, "; ".join(piece.clock_faults)
             files.write(piece)
             figures.take(piece)
-            say(figures.reading())
+            show(figures.reading())
             if asked or (seconds is not None and (figures.reading().seconds >= seconds or left_s < -_LATE_S)):
                 break
     failures = tuple(files.failures)

@@ -70,7 +70,7 @@ def poll(
     given = (("--suite", suite), ("--fs", joined(fs)), ("--repeat", repeat))
     options = [word for name, value in given if value is not None for word in (name, str(value))]
     lab = KernelCILab(runtime, platform, environment, results, choice, (*options, *(more or ())), origin, hours * 3600)
-    poller = Poller(server, lab, database, progress)
+    poller = Poller(server, lab, database)
     with interrupts.handled(), poller.alone():
         with interrupts.interruptible():
             user = server.user()

@@ -11,6 +11,7 @@ import typer
 from fsjoule.cli.common import Filesystems, Wait, check_file, joined, progress, write_text
 from fsjoule.cli.gate import FILESYSTEMS as GATED
 from fsjoule.errors import ConfigError
+from fsjoule.host.messages import lines_to
 
 if TYPE_CHECKING:
     from fsjoule.ci.lava.settings import LavaBoard
@@ -227,7 +228,7 @@ def connect(place: Place, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settings 
     """Become a client of the board's console."""
     from fsjoule.ci.lava import helpers
 
-    helpers.connect(_entered(place, lg_env, wait, settings), progress)
+    helpers.connect(_entered(place, lg_env, wait, settings))
 
 
 @app.command("power-on", hidden=True)
@@ -235,7 +236,7 @@ def power_on(place: Place, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settings
     """Acquire the place and switch its board on."""
     from fsjoule.ci.lava import helpers
 
-    helpers.power_on(_entered(place, lg_env, wait, settings), progress)
+    helpers.power_on(_entered(place, lg_env, wait, settings))
 
 
 @app.command("power-off", hidden=True)
@@ -251,7 +252,7 @@ def hard_reset(place: Place, lg_env: LgEnv, wait: Wait = _WAIT, settings: Settin
     """Acquire the place and switch its board off and on."""
     from fsjoule.ci.lava import helpers
 
-    helpers.hard_reset(_entered(place, lg_env, wait, settings), progress)
+    helpers.hard_reset(_entered(place, lg_env, wait, settings))
 
 
 @app.command("flash", hidden=True)
@@ -259,7 +260,7 @@ def flash(place: Place, image: Path, lg_env: LgEnv, wait: Wait = _WAIT, settings
     """Acquire the place and bring an image onto its board's card. The board is off then."""
     from fsjoule.ci.lava import helpers
 
-    helpers.flash(_entered(place, lg_env, wait, settings), image, progress)
+    helpers.flash(_entered(place, lg_env, wait, settings), image)
 
 
 @app.command("bench-shell", hidden=True)
@@ -267,7 +268,7 @@ def bench_shell(place: Place, results: Path, lg_env: LgEnv, wait: Wait = _WAIT, 
     """Acquire the place and become the shell in which a job measures."""
     from fsjoule.ci.lava import helpers
 
-    helpers.open_shell(_entered(place, lg_env, wait, settings), results, progress)
+    helpers.open_shell(_entered(place, lg_env, wait, settings), results)
 
 
 @app.command("overlay", hidden=True)
@@ -283,7 +284,8 @@ def meter(lg_env: LgEnv) -> None:
     """Tell LAVA whether the meter is alive and hears the marks of its board, which runs."""
     from fsjoule.ci.lava.smoke import check_meter
 
-    check_meter(lg_env, typer.echo)
+    with lines_to(typer.echo):  # LAVA reads a command's stdout
+        check_meter(lg_env)
 
 
 @app.command("guard", hidden=True)
@@ -316,7 +318,7 @@ def _image(named: str | None, kernel: str, recipe: str) -> str:
         return Path(named).resolve().as_uri()
     from fsjoule import images
 
-    return images.build_card(kernel, "ext4", progress=progress, recipe=recipe).path.as_uri()
+    return images.build_card(kernel, "ext4", recipe=recipe).path.as_uri()
 
 
 def _write_each(texts: Mapping[str, str], folder: Path | None) -> None:

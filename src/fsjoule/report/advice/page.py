@@ -11,9 +11,9 @@ import altair as alt
 from fsjoule.report import style
 from fsjoule.report.advice import words
 from fsjoule.report.advice.tables import tables
+from fsjoule.report.finding_views import run_links
 from fsjoule.report.svg import Rows, draw, specification
 from fsjoule.report.template import marked_up, render
-from fsjoule.report.verdict_page import run_links
 from fsjoule.verdicts.advice.advise import Advice, Axis, on_axis
 
 

@@ -6,10 +6,11 @@ import fcntl
 import hashlib
 import importlib.util
 import json
+import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from fsjoule.host.paths import cache_folder
 from fsjoule.report.allure.documents import categories
 from fsjoule.report.allure.metrics import Legend, groups_of
 
-Say = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 
 FIRST_PAGE: Final = "index.html"
 # Queries for the page of trends by names of tests' pages; trends-link.html fetches this file.
@@ -45,14 +46,14 @@ _ANALYTICS: Final = re.compile(
 )
 
 
-def install(say: Say) -> tuple[Path, Path]:
+def install() -> tuple[Path, Path]:
     """Paths of Node and of Allure's program, installed if necessary. Raises HostError without Node, or from npm."""
     own = files("fsjoule.report.allure").joinpath("npm")
-    node, folder = install_locked("allure", {name: own.joinpath(name).read_bytes() for name in _LOCK_FILES}, say)
+    node, folder = install_locked("allure", {name: own.joinpath(name).read_bytes() for name in _LOCK_FILES})
     return node, folder / "node_modules" / "allure" / "cli.js"
 
 
-def install_locked(name: str, locked: Mapping[str, bytes], say: Say) -> tuple[Path, Path]:
+def install_locked(name: str, locked: Mapping[str, bytes]) -> tuple[Path, Path]:
     """Paths of Node, and of a folder of the cache with the packages that npm's two `locked` files name.
 
     Raises HostError without Node, or from npm.
@@ -64,7 +65,7 @@ def install_locked(name: str, locked: Mapping[str, bytes], say: Say) -> tuple[Pa
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / _DONE).exists():
-            say(f"installing {name} from npm, once")
+            _log.info("installing %s from npm, once", name)
             for file in _LOCK_FILES:
                 (folder / file).write_bytes(locked[file])
             npm = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
@@ -98,9 +99,9 @@ def configuration(name: str, legend: Legend, history: Path, report: Path) -> dic
     }
 
 
-def generate(results: Path, configured: Mapping[str, Any], work: Path, *, say: Say) -> None:
+def generate(results: Path, configured: Mapping[str, Any], work: Path) -> None:
     """Make the report that the configuration describes. Raises FsjouleError with Allure's output if that fails."""
-    node, program = install(say)
+    node, program = install()
     file = work / "allurerc.json"
     file.write_text(json.dumps(configured, indent=1), encoding="utf-8")
     report = Path(configured["output"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import re
 import shlex
 import shutil
@@ -24,13 +25,15 @@ from fsjoule.host.inside import shown
 from fsjoule.model.labels import counted
 from fsjoule.report.allure.builds import MOST, Build, build_name, read_builds
 from fsjoule.report.allure.documents import TRENDS, Result
-from fsjoule.report.allure.generator import FIRST_PAGE, TRENDS_OF, Say, configuration, generate
+from fsjoule.report.allure.generator import FIRST_PAGE, TRENDS_OF, configuration, generate
 from fsjoule.report.allure.results import write_results
 from fsjoule.report.allure.tests import milliseconds, run_tests
 from fsjoule.report.allure.trends import loss_tests, trends_of
 from fsjoule.report.forge import forge_of
 from fsjoule.report.trend.page import trend_page
 from fsjoule.store.confirmations import FOLDER, Confirmation, confirmations
+
+_log: Final = logging.getLogger(__name__)
 
 _MARK: Final = "fsjoule-report"
 
@@ -54,7 +57,6 @@ def make_site(
     url: str = "",
     forge: str | None = None,
     most: int = MOST,
-    say: Say,
 ) -> AllureReport:
     """Make a report of all run folders at and below `paths`, and replace an older one in `folder`.
 
@@ -77,8 +79,13 @@ def make_site(
         written = write_results(builds, results, url=url, losses=loss_tests(by_time))
         lines.write_text(history_lines(builds.earlier), encoding="utf-8")
         rest = f"; left out: {counted(builds.left_out, 'older run')}" if builds.left_out else ""
-        say(f"{counted(len(builds.current), 'run')}, history of {counted(len(builds.earlier), 'earlier build')}{rest}")
-        generate(results, configuration(builds.name, written.legend, lines, made), work, say=say)
+        _log.info(
+            "%s, history of %s%s",
+            counted(len(builds.current), "run"),
+            counted(len(builds.earlier), "earlier build"),
+            rest,
+        )
+        generate(results, configuration(builds.name, written.legend, lines, made), work)
         (made / TRENDS_OF).write_text(json.dumps(written.trends), encoding="utf-8")
         (made / TRENDS).write_text(trend_page(by_time, by_kernel, report=FIRST_PAGE, forge=commits), encoding="utf-8")
         (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from fsjoule.model.labels import counted
 from fsjoule.report.allure.documents import REGRESSION, UNDECIDED, AllureStatus, Result
 from fsjoule.report.allure.tests import milliseconds, uuid_of
 from fsjoule.report.findings import figure_text
-from fsjoule.report.gating.words import command, headline
+from fsjoule.report.gate import command, headline
 from fsjoule.report.markdown import named_list, plain
 from fsjoule.report.numbers import advantage_text
 from fsjoule.statistics.outcome import Outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import traceback
@@ -37,7 +38,7 @@ from fsjoule.report.service.settings import Settings
 from fsjoule.report.service.workers import Workers
 from fsjoule.report.site import STATIC, assets
 
-Say = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 _PORT: Final = re.compile(r":[0-9]*$")
 _TOLD_AGAIN_S: Final = 60.0
 _ABOUT: Final = (
@@ -76,9 +77,7 @@ _RUN: Final = _Told(
 )
 
 
-def application(
-    settings: Settings, pages: Pages, workers: Workers | None, *, hosts: Sequence[str] = ("*",), say: Say
-) -> ASGIApp:
+def application(settings: Settings, pages: Pages, workers: Workers | None, *, hosts: Sequence[str] = ("*",)) -> ASGIApp:
     """The service. `hosts` are the names by which it may be called; `say` is told of bugs."""
     counters = Counters()
 
@@ -102,8 +101,8 @@ def application(
         _add(app, told, _page(pages, asked))
     _add(app, _RUN, _run(pages))
     _add_others(app, pages, workers, counters)
-    _add_errors(app, settings, say)
-    return _Outer(app, settings, counters, say, frozenset(each.lower() for each in hosts))
+    _add_errors(app, settings)
+    return _Outer(app, settings, counters, frozenset(each.lower() for each in hosts))
 
 
 def _page(pages: Pages, kind: type[AskedPage]) -> Callable[..., Awaitable[Response]]:
@@ -210,14 +209,14 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
         app.add_api_route(path, answer, methods=["GET", "HEAD"], name=path, include_in_schema=False)
 
 
-def _add_errors(app: FastAPI, settings: Settings, say: Say) -> None:
+def _add_errors(app: FastAPI, settings: Settings) -> None:
     site = settings.site()
-    faults = _Faults(say)
+    faults = _Faults()
 
     async def known(request: Request, error: Exception) -> Response:
         assert isinstance(error, FsjouleError)
         if isinstance(error, BugError):
-            say(error.told)
+            _log.info("%s", error.told)
         elif not isinstance(error, ConfigError | UnmadeError):
             faults.tell(str(error))
             error = for_readers(error, of_lab=request.url.path.startswith(_PAGES[AskedPlaces].paths[0]))
@@ -250,8 +249,7 @@ def _add_errors(app: FastAPI, settings: Settings, say: Say) -> None:
 class _Faults:
     """Tells each fault once a minute at most: while an index is gone, every request meets it."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self) -> None:
         self._told_s: dict[str, float] = {}
 
     def tell(self, fault: str) -> None:
@@ -259,7 +257,7 @@ class _Faults:
         self._told_s = {each: at_s for each, at_s in self._told_s.items() if now_s - at_s < _TOLD_AGAIN_S}
         if fault not in self._told_s:
             self._told_s[fault] = now_s
-            self._say(fault)
+            _log.info("%s", fault)
 
 
 class _Outer:
@@ -268,11 +266,10 @@ class _Outer:
     A request that calls the service by another name than its `hosts` is refused.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, counters: Counters, say: Say, hosts: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, counters: Counters, hosts: frozenset[str]) -> None:
         self._app = app
         self._root = settings.root
         self._counters = counters
-        self._say = say
         self._hosts = hosts
         self._site = settings.site()
         self._headers = [(name.lower().encode(), text.encode()) for name, text in answers.SECURITY.items()]
@@ -305,7 +302,7 @@ class _Outer:
         try:
             await self._app(scope, receive, sent)
         except Exception:  # noqa: BLE001 - it is answered already
-            self._say(BugError(traceback.format_exc()).told)
+            _log.info("%s", BugError(traceback.format_exc()).told)
 
 
 _LIMITS_S: Final = (0.01, 0.05, 0.2, 1.0, 5.0, 20.0)

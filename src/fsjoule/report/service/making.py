@@ -16,8 +16,7 @@ from fsjoule.host.plaintext import plain
 from fsjoule.model.metrics import Metric, metrics_named
 from fsjoule.model.places import Lab, PlaceRun
 from fsjoule.model.series import Where
-from fsjoule.report.comparison.document import to_document
-from fsjoule.report.comparison.page import render_page
+from fsjoule.report.comparison import ComparisonView
 from fsjoule.report.places.document import to_document as places_document
 from fsjoule.report.places.page import render_page as places_page
 from fsjoule.report.service import start
@@ -89,11 +88,8 @@ class Maker:
                 raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
             return comparison_form(index, site)
         compared, explain = compared_of(index, asked), self._settings.explain
-        return _as(
-            wanted,
-            lambda: comparison_html(compared, site, explain),
-            lambda: comparison_document(compared),
-        )
+        view = ComparisonView(compared, explain=lambda: _explained(compared, explain))
+        return _as(wanted, lambda: view.page(site), view.document)
 
     def _run_page(self, index: Index, task: Task) -> str:
         site, why = self._settings.site("runs"), None
@@ -177,14 +173,6 @@ def is_complete(asked: AskedComparison) -> bool:
     if bool(asked.baseline) != bool(asked.candidate):
         raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
     return bool(asked.baseline)
-
-
-def comparison_html(compared: Compared, site: Site, explain: Explain | None) -> str:
-    return render_page(compared, site, _explained(compared, explain))
-
-
-def comparison_document(compared: Compared) -> dict[str, Any]:
-    return to_document(compared)
 
 
 def comparison_form(index: Index, site: Site) -> str:

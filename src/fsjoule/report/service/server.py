@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any, ClassVar, Final
@@ -42,7 +42,6 @@ def serving(
     names: Sequence[str] = (),
     processes: int = 2,
     limit_s: float = 20.0,
-    say: Callable[[str], None],
 ) -> Generator[str]:
     """Serve while the body runs; yields the URL. `names` are those of a proxy in front of it, besides its own.
 
@@ -53,7 +52,7 @@ def serving(
         workers = Workers(settings, count=processes, limit_s=limit_s)
         try:
             pages = Pages(settings, workers)
-            app = application(settings, pages, workers, hosts=_hosts(host, names), say=say)
+            app = application(settings, pages, workers, hosts=_hosts(host, names))
             config = uvicorn.Config(
                 app,
                 http=_Connection,

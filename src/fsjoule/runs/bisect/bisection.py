@@ -5,7 +5,7 @@ Why the culprit costs what it costs: one profiled boot of each side, and what th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,8 @@ from fsjoule.verdicts.bisection.answer import pair
 from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.explanation.changes import Explanation
 
+_log: Final = logging.getLogger(__name__)
+
 _SYMBOLS: Final = "CONFIG_KALLSYMS"
 
 
@@ -67,26 +69,26 @@ def bisect(request: BisectRequest) -> BisectionState:
         check_writable(folder, option)
     with bisection_log(request.state) as log, ExitStack() as closing:
         closing.enter_context(interrupts.handled())
-        begin(log, asked, CommitLine(tuple(commit.id for commit in line)), request.say)
+        begin(log, asked, CommitLine(tuple(commit.id for commit in line)))
         compiler = compiler_version()
         ends = [repository.made(commit.id, commit.short) for commit in (line[0], line[-1])]
         with interrupts.interruptible():
-            frozen = freeze(ends, configuration, progress=request.say, jobs=request.jobs)
+            frozen = freeze(ends, configuration, jobs=request.jobs)
         if request.explained:
             _check_symbols(frozen)
 
         def with_alignment() -> CommitBuilds:
-            alignment = aligned(frozen, ends[1], progress=request.say, jobs=request.jobs)
-            request.say(f"functions are aligned by {alignment.how}")
+            alignment = aligned(frozen, ends[1], jobs=request.jobs)
+            _log.info("functions are aligned by %s", alignment.how)
             return CommitBuilds(repository, alignment.frozen, request.jobs, recipe, compiler)
 
         plain = CommitBuilds(repository, frozen, request.jobs, recipe, compiler)
-        builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment, request.say))
+        builds = closing.enter_context(TreeBuilds(repository, plain, with_alignment))
         _tell_lines(log, builds, line)
         boots = closing.enter_context(_boots(request, choice))
         earlier = EarlierRuns(request.index, choice.suite.name, choice.filesystems) if request.index else None
         search = BisectionSearch(
-            *(log, builds, boots, request.environment.profile.name, builds, request.say, request.scan, earlier),
+            *(log, builds, boots, request.environment.profile.name, builds, request.scan, earlier),
             ahead=request.boards - 1,
         )
         if request.further:
@@ -96,9 +98,9 @@ def bisect(request: BisectRequest) -> BisectionState:
             _keep_culprit(request, state, repository)
         if request.explained:
             try:
-                state = profile_pair(log, builds, boots, request.say)
+                state = profile_pair(log, builds, boots)
             except FsjouleError as error:  # the answer is there, and stays
-                request.say(f"warning: it cannot be explained: {error.what}")
+                _log.warning("it cannot be explained: %s", error.what)
         return state
 
 
@@ -106,14 +108,14 @@ def _boots(request: BisectRequest, choice: RunRequest) -> SpareBoards | Pool:
     if request.boards > 1:
         folder = request.state / "ahead"
         assigned = PoolAssignment(choice, request.environment, request.metrics, request.select, folder, request.command)
-        return Pool(assigned, request.boards, request.results, request.say)
-    return SpareBoards(_boards(request, choice), request.say)
+        return Pool(assigned, request.boards, request.results)
+    return SpareBoards(_boards(request, choice))
 
 
 def _boards(request: BisectRequest, choice: RunRequest) -> list[Opening]:
     def on(environment: lab.EnvironmentFile) -> BoardBoots:
         cards = request.state / "cards"
-        return BoardBoots(choice, environment, request.metrics, request.select, cards, request.say, request.command)
+        return BoardBoots(choice, environment, request.metrics, request.select, cards, request.command)
 
     return [partial(on, each) for each in (request.environment, *request.others)]
 
@@ -125,10 +127,10 @@ def _keep_culprit(request: BisectRequest, state: BisectionState, repository: Rep
         with open_index(request.index) as index:
             changes = keep_answer(index, state, repository)
     except FsjouleError as error:
-        request.say(f"warning: the index does not know of it: {error.what}")
+        _log.warning("the index does not know of it: %s", error.what)
     else:
         if changes:
-            request.say(f"kept in the index: {counted(changes, 'change')} of its trends, bisected")
+            _log.info("kept in the index: %s of its trends, bisected", counted(changes, "change"))
 
 
 def _check_symbols(frozen: Frozen) -> None:
@@ -155,9 +157,7 @@ def _tell_lines(log: BisectionLog, builds: TreeBuilds, line: tree.Line) -> None:
         builds.enter(entered.commits[0], entered.inside)
 
 
-def profile_pair(
-    log: BisectionLog, builds: KernelBuilds, boots: KernelBoots, say: Callable[[str], None]
-) -> BisectionState:
+def profile_pair(log: BisectionLog, builds: KernelBuilds, boots: KernelBoots) -> BisectionState:
     """Boot both sides of the answer's loss with profiles, unless that was done, or there is none.
 
     Raises LabError if a side cannot be profiled; the answer stays.
@@ -166,7 +166,7 @@ def profile_pair(
     for kernel in pair(state) or ():
         if any(each.kernel == kernel for each in state.profiled):
             continue
-        say(f"a boot with a profile: {kernel.commit[:_SHORT]}")
+        _log.info("a boot with a profile: %s", kernel.commit[:_SHORT])
         built = builds.take(kernel)
         if isinstance(built, NoKernel):
             raise LabError(f"{kernel.commit[:_SHORT]} has no kernel any more: {built.why}")

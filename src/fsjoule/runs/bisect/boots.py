@@ -7,6 +7,7 @@ own.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ from fsjoule.runs.open_run import found_target, make_ready, run_at
 from fsjoule.runs.plan import plan_run
 from fsjoule.runs.request import RunRequest, matching, with_profiles
 from fsjoule.store.reader import load_run_file
+
+_log: Final = logging.getLogger(__name__)
 
 # Both ends, the candidate and its parent, and some of the search, a card or two each.
 _CARDS: Final = 12
@@ -57,7 +60,6 @@ class BoardBoots:
     metrics: tuple[Metric, ...]
     select: str
     cards: Path
-    say: Callable[[str], None]
     command: tuple[str, ...]
     _kept: list[Path] = field(default_factory=list[Path], init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
@@ -65,7 +67,7 @@ class BoardBoots:
     _target: Any = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._lab = HeldLab(self.environment, self.say)
+        self._lab = HeldLab(self.environment)
 
     def __enter__(self) -> Self:
         self._open.enter_context(interrupts.handled())
@@ -74,7 +76,7 @@ class BoardBoots:
         return self
 
     def __exit__(self, *error: object) -> None:
-        interrupts.tell(self.say)
+        interrupts.tell()
         self._open.close()
 
     def measure(self, kernel: Path, seed: int, *, profiled: bool = False) -> KernelBoot:
@@ -87,19 +89,16 @@ class BoardBoots:
             request = with_profiles(request, self.environment)
         with interrupts.interruptible():
             taken = kernels.take_kernels(
-                request.kernels,
-                progress=self.say,
-                recipe=self.environment.profile.recipe,
-                modules=modules_of(request.filesystems),
+                request.kernels, recipe=self.environment.profile.recipe, modules=modules_of(request.filesystems)
             )
-        plan = plan_run(request, self._lab, self.say, self.command, taken=taken)
+        plan = plan_run(request, self._lab, self.command, taken=taken)
         entries = selected(plan.plan.entries, self.select, self.metrics)
         plan = plan.selecting(entry.number for entry in entries)
-        ready = make_ready(plan, self._lab, self.say, cards=self.cards)
+        ready = make_ready(plan, self._lab, cards=self.cards)
         self._keep_few([card.path.parent for card in ready.cards.values()])
         target = self._held_target()
         started_s = time.monotonic()
-        with run_at(ready, target, self.say, paced=False) as opened:
+        with run_at(ready, target, paced=False) as opened:
             with interrupts.interruptible():
                 measured, unfit = _measured(opened.bench, entries, self._lab)
             if unfit is not None:
@@ -141,7 +140,7 @@ class BoardBoots:
         doomed, self._kept = self._kept[:-_CARDS], self._kept[-_CARDS:]
         # Only a card is made of a partition. What another board uses, that one drops.
         for entry in (*doomed, *places(self.cards / "partition")):
-            drop(entry, entry.name, progress=self.say)
+            drop(entry, entry.name)
 
 
 def board_of(run: Run) -> str:
@@ -210,7 +209,6 @@ class SpareBoards:
     """ports.KernelBoots on the first of `boards` that works; a board that was given up is not asked again."""
 
     boards: Sequence[Opening]
-    say: Callable[[str], None]
     _number: int = field(default=0, init=False)
     _present: KernelBoots | None = field(default=None, init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
@@ -241,7 +239,7 @@ class SpareBoards:
         """See ports.KernelBoots."""
         if self._number + 1 >= len(self.boards):
             return False
-        self.say(f"board {self._number + 1} of {len(self.boards)} is out: {why}; going on with the next one")
+        _log.info("board %s of %s is out: %s; going on with the next one", self._number + 1, len(self.boards), why)
         self._present = None
         self._open.close()
         self._number += 1

@@ -30,7 +30,6 @@ class TreeBuilds:
     repository: Repository
     plain: CommitBuilds
     aligned: Callable[[], CommitBuilds]
-    say: Callable[[str], None]
     _commits: dict[str, tree.Commit] = field(default_factory=dict[str, tree.Commit], init=False)
     _built: dict[str, BuiltCommit] = field(default_factory=dict[str, BuiltCommit], init=False)
     _builders: dict[bool, Builder] = field(default_factory=dict[bool, Builder], init=False)
@@ -96,7 +95,7 @@ class TreeBuilds:
     def _builder(self, *, aligned: bool) -> Builder:
         if aligned not in self._builders:
             builds = self.aligned() if aligned else self.plain
-            self._builders[aligned] = self._open.enter_context(Builder(builds, self.say))
+            self._builders[aligned] = self._open.enter_context(Builder(builds))
         return self._builders[aligned]
 
 

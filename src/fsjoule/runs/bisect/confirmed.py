@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, confirmati
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.queries import list_series
 
-Say = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 
 # A loss counts from three quarters of the effect on; this leaves room for what fresh boots were off.
 _OF_THE_LOSS: Final = 0.8
@@ -27,7 +27,7 @@ _MOST: Final = 0.5
 
 
 def next_question(
-    index: str, environment: lab.EnvironmentFile, tree: Path, *, kept: Path, states: Path, say: Say
+    index: str, environment: lab.EnvironmentFile, tree: Path, *, kept: Path, states: Path
 ) -> tuple[str, ...]:
     """Arguments of `fsjoule bisect` for the newest confirmed loss of this board without an answer; none without one.
 
@@ -37,7 +37,7 @@ def next_question(
     repository = open_repository(tree)
     known, faults = confirmations(kept)
     for fault in faults:
-        say(f"left out: {fault}")
+        _log.info("left out: %s", fault)
     with open_index(index) as opened:
         for each in reversed(known):
             if each.outcome is not Confirmed.CONFIRMED or not is_loss(each):
@@ -45,7 +45,7 @@ def next_question(
             try:
                 arguments = _arguments(each, _series(opened, each), environment, repository, states)
             except FsjouleError as error:
-                say(f"not bisected: {each.metric} of series {each.series}: {error.what}")
+                _log.info("not bisected: %s of series %s: %s", each.metric, each.series, error.what)
                 continue
             if arguments:
                 return arguments

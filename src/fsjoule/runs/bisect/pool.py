@@ -6,8 +6,9 @@ board would have made, whichever board makes them, and when.
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
@@ -23,6 +24,8 @@ from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.parallel.boards import lab_of_board
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.runs.request import RunRequest
+
+_log: Final = logging.getLogger(__name__)
 
 # A boot whose board fails gets another one, once, and so does a kernel that does not work.
 _TRIES: Final = 2
@@ -69,7 +72,6 @@ class Pool:
     assignment: PoolAssignment
     boards: int
     results: Path
-    say: Callable[[str], None]
     worker: str = _WORKER
     _processes: Processes = field(init=False)
     _started: bool = field(default=False, init=False)
@@ -82,7 +84,7 @@ class Pool:
     _lost: FsjouleError | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._processes = Processes(self.say)
+        self._processes = Processes()
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +93,7 @@ class Pool:
         self._processes.end(list(self._under_way))
         unasked = sum(made.boot is not None for made in self._made.values())
         if unasked:
-            self.say(f"{counted(unasked, 'boot')} made ahead were not needed")
+            _log.info("%s made ahead were not needed", counted(unasked, "boot"))
         shutil.rmtree(self.assignment.folder, ignore_errors=True)
 
     def expect(self, likely: LikelyBoots) -> None:
@@ -127,7 +129,7 @@ class Pool:
         name = self.assignment.environment.virtual_lab
         assert name is not None, "the request was checked"
         self._started = True
-        check_room(self.assignment.environment, self.boards, self.say)
+        check_room(self.assignment.environment, self.boards, warns=True)
         for number in range(1, self.boards + 1):
             self._processes.start(self.worker, lab_of_board(name, number), self.assignment)
 
@@ -181,7 +183,7 @@ class Pool:
         assert made.boot is not None
         self._made[wish] = made
         ahead = "" if wish == self._wanted else ", ahead"
-        self.say(f"board {number}: booted and measured in {made.boot.seconds:.0f} s{ahead}")
+        _log.info("board %s: booted and measured in %.0f s%s", number, made.boot.seconds, ahead)
 
     def _lose(self, number: int, error: FsjouleError) -> None:
         self._lost = error

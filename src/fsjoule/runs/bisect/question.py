@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from fsjoule import kernels, lab
 from fsjoule.errors import ConfigError
@@ -26,7 +27,7 @@ from fsjoule.store.index.queries import points
 from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.gate import known_noise
 
-Say = Callable[[str], None]
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,6 @@ class BisectRequest:
     boards: int = 1
     explained: bool = False
     index: str | None = None
-    say: Say = field(default=lambda _text: None)
 
 
 def check_environments(request: BisectRequest) -> None:
@@ -137,13 +137,13 @@ def asked_of(request: BisectRequest, choice: RunRequest, repository: Repository,
     )
 
 
-def check_budget(asked: Asked, line: CommitLine, say: Say) -> None:
+def check_budget(asked: Asked, line: CommitLine) -> None:
     """Say what the search will take, if earlier boots tell the noise. Raises ConfigError if the budget is too small."""
     state = BisectionState.of([asked, line])
     forecast = state.forecast()
     if forecast is None:
         return
-    say(forecast_line(state, forecast))
+    _log.info("%s", forecast_line(state, forecast))
     if not forecast.within_budget:
         least_effect = min(forecast.effects)
         larger = f", or --effect {100 * least_effect:.1f}%, which it finds" if math.isfinite(least_effect) else ""
@@ -169,13 +169,13 @@ def _noise(
     }
 
 
-def begin(log: BisectionLog, asked: Asked, line: CommitLine, say: Say) -> None:
+def begin(log: BisectionLog, asked: Asked, line: CommitLine) -> None:
     """Ask, or go on with a log that asks the same; a larger budget than the log's is the log's from then on.
 
     Raises ConfigError if it asks something else, or if the budget is known to be too small.
     """
     if not log.events:
-        check_budget(asked, line, say)
+        check_budget(asked, line)
         log.add(asked)
         return
     first = log.events[0]

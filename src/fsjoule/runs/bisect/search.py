@@ -7,6 +7,7 @@ a bisection decides rests on the boots that it asks for, in its order.
 from __future__ import annotations
 
 import heapq
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from fsjoule.store.bisection import Answered, BisectionLog, Built, CommitLine, M
 from fsjoule.suites import repetition_seed
 from fsjoule.verdicts.bisection.answer import bisected
 from fsjoule.verdicts.bisection.state import BisectionState
+
+_log: Final = logging.getLogger(__name__)
 
 # Asked of a culprit, not of a merge that it lies in: kernels with aligned functions take two whole builds.
 _OF_CULPRITS: Final = {Purpose.LAYOUT, Purpose.CURE}
@@ -73,7 +76,6 @@ class BisectionSearch:
     boots: KernelBoots
     board: str
     merges: Merges
-    say: Callable[[str], None]
     scan: int = 0
     earlier: EarlierRuns | None = None
     ahead: int = 0
@@ -121,7 +123,7 @@ class BisectionSearch:
         scan = state.scan_of(self.scan) if self.scan else None
         if scan is None:
             return False
-        self.say(f"the ends are equal: looking at {counted(len(scan.positions), 'commit')} between them")
+        _log.info("the ends are equal: looking at %s between them", counted(len(scan.positions), "commit"))
         self.log.add(scan)
         return True
 
@@ -131,7 +133,7 @@ class BisectionSearch:
             return False
         line, part = state.line, slice(answer.scanned.worse + 1)
         worse = state.commit(answer.scanned.worse)
-        self.say(f"{worse[:12]} is worse than both ends: searching the commits up to it")
+        _log.info("%s is worse than both ends: searching the commits up to it", worse[:12])
         self.log.add(CommitLine(line.commits[part], line.adds[part], line.subjects[part], line.inside, scanned=True))
         return True
 
@@ -141,7 +143,7 @@ class BisectionSearch:
             return False
         merge = state.commit(standing.bad)
         inner = self.merges.enter(state.commit(standing.bad - 1), merge)
-        self.say(f"{merge[:12]} is a merge: searching the {len(inner.commits) - 1} commits inside of it")
+        _log.info("%s is a merge: searching the %s commits inside of it", merge[:12], len(inner.commits) - 1)
         self.log.add(inner)
         return True
 
@@ -198,7 +200,7 @@ class BisectionSearch:
         # A board that is broken boots no kernel: the commit is at fault only if a good one boots after it.
         good = WantedKernel(state.commit(0))
         if kernel != good:
-            self.say(f"{kernel.commit[:12]} failed: {boot.unfit}; does the good end still boot?")
+            _log.info("%s failed: %s; does the good end still boot?", kernel.commit[:12], boot.unfit)
             check = self._boot(BisectionState.of(self.log.events), good, Purpose.REFERENCE)
             if check is None or check.unfit is not None:
                 why = check.unfit if check else "not built"
@@ -219,7 +221,7 @@ class BisectionSearch:
         if state.booted and waited_s > 1:
             self.log.add(Waited(round(waited_s, 1)))
         if isinstance(built, NoKernel):
-            self.say(f"{kernel.commit[:12]} has no kernel: {built.why}")
+            _log.info("%s has no kernel: %s", kernel.commit[:12], built.why)
             self.log.add(Skipped(kernel, "build", built.why))
             return None
         if all(each.kernel != kernel for each in state.built):
@@ -266,24 +268,31 @@ class BisectionSearch:
             recorded = self.earlier.of(image, like, state.asked.figures, own)
             self.log.add(recorded)
             for reason in recorded.mismatches:
-                self.say(f"it does not count as evidence: {reason}")
+                _log.info("it does not count as evidence: %s", reason)
             if recorded.boots:
-                self.say(f"recorded before: {counted(len(recorded.boots), 'boot')} of this kernel")
+                _log.info("recorded before: %s of this kernel", counted(len(recorded.boots), "boot"))
 
     def _predict(self, state: BisectionState, forecast: Forecast | None) -> None:
         if forecast is not None and not self._predicted:
             self._predicted = True
-            self.say(forecast_line(state, forecast))
+            _log.info("%s", forecast_line(state, forecast))
             if not forecast.within_budget:
-                self.say(f"the budget of {state.asked.budget} boots may be too small for a loss of that size")
+                _log.info("the budget of %s boots may be too small for a loss of that size", state.asked.budget)
 
     def _tell(self, state: BisectionState, step: Measure, kernel: WantedKernel) -> None:
         standing = step.standing
         number, at = len(state.booted) + 1, f"{step.position} of {len(state.line.commits) - 1}"
         likely = state.commit(standing.bad)[:12]
-        self.say(
-            f"boot {number} of at most {state.asked.budget}: {step.purpose.value}, {kernel.commit[:12]} ({at}); "
-            f"no regression {100 * standing.nothing:.0f} %, first bad {likely} {100 * standing.probability:.0f} %"
+        _log.info(
+            "boot %s of at most %s: %s, %s (%s); no regression %.0f %%, first bad %s %.0f %%",
+            number,
+            state.asked.budget,
+            step.purpose.value,
+            kernel.commit[:12],
+            at,
+            100 * standing.nothing,
+            likely,
+            100 * standing.probability,
         )
 
 

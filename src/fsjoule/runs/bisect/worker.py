@@ -16,7 +16,7 @@ def _work(link: Link, name: str) -> None:
     request = replace(assigned.request, results=folder / "results")
     environment = replace(assigned.environment, virtual_lab=name)
     equipment = (request, environment, assigned.metrics, assigned.select, assigned.folder / "cards")
-    with BoardBoots(*equipment, _say_nothing, assigned.command) as boots:
+    with BoardBoots(*equipment, assigned.command) as boots:
         while (wish := link.receive()) is not None:
             link.send(_made(boots, wish))
 
@@ -28,9 +28,6 @@ def _made(boots: BoardBoots, wish: Wish) -> PoolBoot:
         return PoolBoot(fault=error)
 
 
-def _say_nothing(_text: str) -> None:
-    """Lines of several boards would be mixed, and what a boot has to tell is in its run folder."""
-
-
 if __name__ == "__main__":
-    serve(_work)
+    # Lines of several boards would be mixed, and what a boot has to tell is in its run folder.
+    serve(_work, tells=False)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Final
 
 from fsjoule.bench.boots import boot_key
 from fsjoule.bench.instrument import check_meter
@@ -19,6 +21,8 @@ from fsjoule.ports import Clock, ResultStore
 from fsjoule.runs.parallel.boards import Boards
 from fsjoule.runs.parallel.messages import Done, Measured
 from fsjoule.store.profiles import symbols_file
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass
@@ -39,7 +43,6 @@ class PoolBench:
     boards: Boards
     store: ResultStore
     clock: Clock
-    say: Callable[[str], None]
     on_measured: Callable[[Measurement], None]
     entries: Sequence[Planned]
     kept: Sequence[Measurement] = ()
@@ -167,7 +170,7 @@ class PoolBench:
             self._over = error
             if not self._ending:
                 raise
-            self.say(f"board {board}: {error.what}")
+            _log.info("board %s: %s", board, error.what)
             return
         for number in withdrawn:
             del self._stored[number]

@@ -8,6 +8,7 @@ costs no unit a try.
 from __future__ import annotations
 
 import bisect
+import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +28,8 @@ from fsjoule.runs.held_lab import being_changed, check_room
 from fsjoule.runs.parallel.messages import Assignment, BootTask, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Processes
 from fsjoule.suites import BoardRates, estimate, left_text
+
+_log: Final = logging.getLogger(__name__)
 
 # A boot that fails on so many boards fails for good: its kernel may be why. A board fails so often in a row, too.
 _TRIES: Final = 2
@@ -178,7 +181,7 @@ class Boards:
         places = [self.boards[number].place for number in self.boards if self.processes.was_killed(number)]
         self.boards = {}
         for place in filter(None, places if self.pool else ()):
-            lab.release_left(place, self.processes.say)
+            lab.release_left(place)
 
     @property
     def done(self) -> Sequence[Done]:
@@ -237,7 +240,7 @@ class Boards:
                     before = self.places.get(board.place, PoolPlace(message.lab))
                     self.places[board.place] = replace(before, lab=message.lab)
                 where = f", place {self.boards[number].place}" if self.pool else ""
-                self.processes.say(f"board {number} is ready{where}")
+                _log.info("board %s is ready%s", number, where)
             case Measured():
                 self._pass_on(number, message)
             case Done():
@@ -349,7 +352,7 @@ def lab_of_board(name: str, number: int) -> str:
 
 
 @contextmanager
-def started_boards(assignment: Assignment, say: Callable[[str], None], *, worker: str = _WORKER) -> Generator[Boards]:
+def started_boards(assignment: Assignment, *, worker: str = _WORKER) -> Generator[Boards]:
     """As many boards as the request asks for; they end with the body.
 
     Each is in a virtual lab of its own, or has a place of the pool that the environment's tags choose. `worker` is the
@@ -358,15 +361,15 @@ def started_boards(assignment: Assignment, say: Callable[[str], None], *, worker
     environment, numbers = assignment.environment, range(1, assignment.request.boards + 1)
     pool = bool(environment.wanted.tags)
     if not pool:
-        check_room(environment, len(numbers), say)
+        check_room(environment, len(numbers), warns=True)
     lab.remove_left_connections()
-    boards = Boards(Processes(say), {number: _BoardProgress() for number in numbers}, pool)
+    boards = Boards(Processes(), {number: _BoardProgress() for number in numbers}, pool)
     with ExitStack() as closing:
         closing.callback(boards.end)
         for number in numbers:
             name = "" if pool else lab_of_board(environment.virtual_lab or "", number)
             if name and (changed := being_changed(name)):
-                say(f"{changed}: board {number} waits for its end")
+                _log.info("%s: board %s waits for its end", changed, number)
             boards.processes.start(worker, name, assignment)
         with interrupts.interruptible():
             boards.open()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -25,9 +26,12 @@ from typing import IO, Any, Final
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts, process
 from fsjoule.host.limits import of_system
+from fsjoule.host.messages import lines_to
 from fsjoule.host.process_ref import ending, seen
 from fsjoule.lab import PROCESS_FOLDER
 from fsjoule.runs.parallel.messages import Crashed, Failed, Said
+
+_log: Final = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
 # A process says every ten seconds that it is well, a stopped or starved one does not.
@@ -83,7 +87,6 @@ class _Process:
 class Processes:
     """The processes by the number of their boards, from 1. Call `start` for each, `listen` and `send`, and `end`."""
 
-    say: Callable[[str], None]
     _each: dict[int, _Process] = field(default_factory=dict[int, _Process])
     _ended: bool = False
     _begun: bool = False  # one has more to say than that it is well, or has failed
@@ -142,7 +145,7 @@ class Processes:
 
     def _say_left_out(self) -> None:
         for number, why in self._unsaid.items():
-            self.say(f"board {number} is left out: {why}")
+            _log.info("board %s is left out: %s", number, why)
         self._unsaid.clear()
 
     def was_killed(self, number: int) -> bool:
@@ -165,7 +168,7 @@ class Processes:
         self._drain([each.popen for number, each in self._each.items() if number in busy and not each.over], hear)
         for number, each in self._each.items():
             if each.popen.poll() is None:
-                self.say(f"board {number}: its process does not end and is killed")
+                _log.info("board %s: its process does not end and is killed", number)
             process.stop(each.popen, timeout_s=_STOP_S)
             each.over = True
             each.connection.close()
@@ -184,7 +187,7 @@ class Processes:
                 each.gone = True
                 continue
             if isinstance(message, Said) and message.text:
-                self.say(f"board {number}: {message.text}")
+                _log.info("board %s: %s", number, message.text)
         return ready
 
     def _take(self, number: int, each: _Process, hear: Hear, lose: Lose) -> None:
@@ -200,7 +203,7 @@ class Processes:
         match message:
             case Said(text):
                 if text:
-                    self.say(f"board {number}: {text}")
+                    _log.info("board %s: %s", number, text)
             case Crashed(text):
                 each.failed = True
                 raise BoardProcessError(f"board {number}:\n{text}")
@@ -254,12 +257,12 @@ class Link:
         with interrupts.interruptible():
             return self.connection.recv()
 
-    def say(self, text: str) -> None:
-        self.send(Said(text))
+    def tell(self, line: str) -> None:
+        self.send(Said(line))
 
     @contextmanager
     def well(self) -> Generator[None]:
-        thread = threading.Thread(target=self._tell, name="well", daemon=True)
+        thread = threading.Thread(target=self._tell_that_it_is_well, name="well", daemon=True)
         thread.start()
         try:
             yield
@@ -267,7 +270,7 @@ class Link:
             self._over.set()
             thread.join()
 
-    def _tell(self) -> None:
+    def _tell_that_it_is_well(self) -> None:
         while not self._over.wait(_WELL_S):
             try:
                 self.send(Said())
@@ -277,11 +280,12 @@ class Link:
                 return
 
 
-def serve(work: Callable[[Link, str], None]) -> None:
+def serve(work: Callable[[Link, str], None], *, tells: bool = True) -> None:
     """The process `python -m MODULE FD LAB FOLDER`: do the work of a board with the lab of that name.
 
-    Its temporary files, among them those of labgrid's connections by ssh, are in the folder, and end with it.
-    Errors go to the run, which decides. The process ends at a signal, or when the run's process is gone.
+    What it logs goes to the run if it `tells`. Its temporary files, among them those of labgrid's connections by ssh,
+    are in the folder, and end with it. Errors go to the run, which decides. The process ends at a signal, or when the
+    run's process is gone.
     """
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
     link = Link(connection)
@@ -291,6 +295,8 @@ def serve(work: Callable[[Link, str], None]) -> None:
         closing.callback(connection.close)
         closing.enter_context(interrupts.handled())
         closing.enter_context(redirect_stdout(sys.stderr))
+        if tells:
+            closing.enter_context(lines_to(link.tell))
         try:
             with link.well():
                 work(link, sys.argv[2])

@@ -17,6 +17,7 @@ from fsjoule.bench.run import BoardBench
 from fsjoule.errors import InfrastructureError, LabError, Part, also
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
+from fsjoule.host.messages import silent
 from fsjoule.model import Measurement, Planned, Run, Trace
 from fsjoule.runs.held_lab import HeldLab
 from fsjoule.runs.open_run import ReadyRun, found_target, make_ready
@@ -73,12 +74,13 @@ def _work(link: Link, name: str) -> None:
     assignment: Assignment = link.receive()
     request = replace(assignment.request, boards=1)
     environment = replace(assignment.environment, virtual_lab=name) if name else assignment.environment
+    held = HeldLab(environment)
     # Who waits for a place says so; a lab of its own comes up silently.
-    held = HeldLab(environment, _hear_nothing if name else link.say)
-    with ExitStack() as closing:
+    with silent(bool(name)), ExitStack() as closing:
         closing.callback(held.close)
-        plan = plan_run(request, held, _hear_nothing, assignment.command, taken=assignment.kernels)
-        ready = make_ready(plan, held, _hear_nothing)
+        with silent():  # the run has told already what all boards have in common
+            plan = plan_run(request, held, assignment.command, taken=assignment.kernels)
+            ready = make_ready(plan, held)
         closing.enter_context(held.place())
         with held.failing():
             target = found_target(environment, closing)
@@ -100,11 +102,11 @@ def _booted(
     link: Link,
 ) -> tuple[Done, Part | None, bool]:
     """A boot or a block of boots, the part of the lab with whose fault it ended, and whether anything was measured."""
-    plan, parts = ready.plan, ready.equipment(target, link.say)
+    plan, parts = ready.plan, ready.equipment(target)
     store = BootStore(boot.run, link.send)
-    with lab.recorded_steps() as take_steps:
+    with silent(False), lab.recorded_steps() as take_steps:
         bench = BoardBench(
-            *(boot.run, plan.profile, parts.board, parts.meter, store, HostClock(), link.say),
+            *(boot.run, plan.profile, parts.board, parts.meter, store, HostClock()),
             on_measured=lambda _measurement: None,
             take_steps=take_steps,
             health=PoolPlaceHealth(ready.held),
@@ -154,10 +156,6 @@ def _measure_all(bench: BoardBench, entries: Iterable[Planned]) -> Infrastructur
     except InfrastructureError as error:
         return error
     return None
-
-
-def _hear_nothing(_text: str) -> None:
-    """The run has said already what all boards have in common."""
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,8 @@ from fsjoule.host.limits import FILE_SIZE, FILES, MEMORY
 from fsjoule.model import MIB
 from fsjoule.model.labels import counted
 from fsjoule.virtual.board.config import BoardConfig
+
+_log: Final = logging.getLogger(__name__)
 
 # Beside the memory of the board: QEMU and the programs of the board; for boards of a run that boot at
 # once a lab and a process each. Measured: 240 MiB (the kernel's proportional set size) with a lab and a process.
@@ -41,10 +43,8 @@ class Room:
         return cls(_available_bytes(), shutil.disk_usage(beside).free, len(os.sched_getaffinity(0)))
 
 
-def check_fits(
-    boards: int, template: BoardConfig, folder: Path, say: Callable[[str], None], *, room: Room | None = None
-) -> None:
-    """Say what becomes of boards that share CPUs. Raises ConfigError for more boards than memory or disk can hold.
+def check_fits(boards: int, template: BoardConfig, folder: Path, *, room: Room | None = None) -> None:
+    """Raise ConfigError for more boards than memory or disk can hold.
 
     One board is refused only for a limit of this shell's: nobody asked for a number. `folder` gets their cards; `room`
     is this computer's.
@@ -68,9 +68,14 @@ def check_fits(
                 f"{boards} boards do not fit: each takes {_gib(each)} of {what}, and {_gib(free)} are free{where}",
                 hint=f"{most}, or take {other}",
             )
-    if boards > room.cpus:
+
+
+def warn_of_shared_cpus(boards: int, template: BoardConfig, cpus: int | None = None) -> None:
+    """Warn of what becomes of boards that share CPUs; `cpus` are this computer's."""
+    cpus = cpus or len(os.sched_getaffinity(0))
+    if boards > cpus:
         becomes = "takes longer" if template.guest_time is not None else "measures less MiB/s than one alone"
-        say(f"warning: {boards} boards share {room.cpus} CPUs: a board {becomes} while others work")
+        _log.warning("%s boards share %s CPUs: a board %s while others work", boards, cpus, becomes)
 
 
 def _gib(size_bytes: int) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ from fsjoule.host.locks import command, locked, locker
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, ending
 from fsjoule.virtual.disks.loop_device import remove_abandoned
+
+_log: Final = logging.getLogger(__name__)
 
 PLACE: Final = "virtual"
 LAB_SCHEMA: Final = "fsjoule.virtual-lab/1"
@@ -225,7 +228,7 @@ class LabPaths(BoardPaths):
             _replace(self.epitaph, json_text(_EPITAPH, epitaph, indent=2))
 
     @contextmanager
-    def lock(self, say: Callable[[str], None], wait_s: float = _LOCK_TIMEOUT_S) -> Generator[None]:
+    def lock(self, wait_s: float = _LOCK_TIMEOUT_S) -> Generator[None]:
         """Let only one process change a lab. Raises LabError (transient) if another one does so for too long."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         deadline, said_s = time.monotonic() + wait_s, 0.0
@@ -235,7 +238,7 @@ class LabPaths(BoardPaths):
                 raise LabError(who, transient=True, hint="wait for its end, or end that process, and try again")
             if now_s - said_s >= _SAY_EVERY_S:
                 said_s = now_s
-                say(f"{who}: waiting, for at most {deadline - now_s:.0f} s")
+                _log.info("%s: waiting, for at most %.0f s", who, deadline - now_s)
             with interruptible():
                 time.sleep(_POLL_S)
         try:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +31,7 @@ from fsjoule.model.labels import counted
 from fsjoule.virtual.board.config import BoardConfig, NetworkConfig
 from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.board import board_status
-from fsjoule.virtual.lab.capacity import check_fits
+from fsjoule.virtual.lab.capacity import check_fits, warn_of_shared_cpus
 from fsjoule.virtual.lab.files import (
     PLACE,
     BoardRecord,
@@ -52,6 +52,8 @@ from fsjoule.virtual.lab.services import (
     prepare_ssh,
     write_places,
 )
+
+_log: Final = logging.getLogger(__name__)
 
 REAL_TIME: Final = "board"
 _TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "taskset")
@@ -107,7 +109,6 @@ def up(
     board: str = REAL_TIME,
     boards: int = 1,
     exporters: int = 1,
-    progress: Callable[[str], None] = lambda _text: None,
 ) -> LabHandle:
     """Bring a lab up, and return when it is ready. A lab that is already up is returned unchanged.
 
@@ -138,30 +139,31 @@ def up(
         raise ConfigError(
             f"{boards} boards cannot have {exporters} exporters", hint="at least one, and at most one for each board"
         )
-    with paths.lock(progress):
+    with paths.lock():
         record = paths.read()
         if record is not None and _state(record) == "up":
             _refuse_another(record, emulator=emulator, meter=meter, board=board, boards=boards)
-            progress(f"lab {name!r} is up already")
+            _log.info("lab %r is up already", name)
             return _handle(paths, record, started=False)
         if record is not None:
             # A lab with a dead part may still be in use, or its owner may be about to report that.
             if _state(record) == "degraded":
                 refuse_to_touch(record, "brought up again", _texts(record))
-            progress(f"removing the leftovers of an earlier lab {name!r}")
+            _log.info("removing the leftovers of an earlier lab %r", name)
             _end(paths, record)
-        check_fits(boards, template, paths.root, progress)
+        check_fits(boards, template, paths.root)
+        warn_of_shared_cpus(boards, template)
         with interruptible():
             equipment = _Equipment(
                 board,
                 emulator,
-                meter or str(programs.simulator(progress)),
-                programs.probe(progress) if in_guest_time else None,
-                _flash_memory(template, progress),
+                meter or str(programs.simulator()),
+                programs.probe() if in_guest_time else None,
+                _flash_memory(template),
                 boards,
                 exporters,
             )
-        return _start(paths, owner_pid, equipment, progress)
+        return _start(paths, owner_pid, equipment)
 
 
 def status(name: str = PLACE) -> LabStatus:
@@ -203,20 +205,14 @@ def running() -> tuple[tuple[LabRecord, LabState], ...]:
     return tuple((each, _state(each)) for each in records if each is not None and _state(each) != "down")
 
 
-def down(
-    name: str = PLACE,
-    *,
-    identity: str | None = None,
-    force: bool = False,
-    progress: Callable[[str], None] = lambda _text: None,
-) -> bool:
+def down(name: str = PLACE, *, identity: str | None = None, force: bool = False) -> bool:
     """End a lab and everything in it, even leftovers of a killed lab. Returns False if there was none.
 
     With an `identity` only that lab is ended, not a later one with its name. Raises LabError if another process uses
     the lab (its owner, or a run on its place), unless `force` is set.
     """
     paths = LabPaths.of(name)
-    with paths.lock(progress):
+    with paths.lock():
         record = paths.read()
         if record is None or identity not in (None, record.identity):
             return False
@@ -291,9 +287,9 @@ def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, boar
         raise LabError(f"the lab {name!r} is up with {has}, but {boards} are needed", hint=again)
 
 
-def _flash_memory(template: BoardConfig, progress: Callable[[str], None]) -> bytes | None:
+def _flash_memory(template: BoardConfig) -> bytes | None:
     wanted = template.flash_memory
-    return None if wanted is None else programs.flash_memory(wanted, progress).read_bytes()[wanted.skip :]
+    return None if wanted is None else programs.flash_memory(wanted).read_bytes()[wanted.skip :]
 
 
 def _meter_program(path: Path) -> str:
@@ -302,7 +298,7 @@ def _meter_program(path: Path) -> str:
     return str(path.resolve())
 
 
-def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progress: Callable[[str], None]) -> LabHandle:
+def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment) -> LabHandle:
     owner = None if owner_pid is None else ProcessRef.of(owner_pid)
     if owner_pid is not None and owner is None:
         raise LabError(f"the process {owner_pid} cannot own the lab: it does not run")
@@ -329,7 +325,7 @@ def _start(paths: LabPaths, owner_pid: int | None, equipment: _Equipment, progre
         write_places(paths, record, board_template(record.board))
         for board, *ports in zip(record.boards, board_ports[::2], board_ports[1::2], strict=True):
             _write_board(paths, record, board.number, equipment, (ports[0], ports[1]))
-        _launch(paths, progress)
+        _launch(paths)
     except BaseException:
         _end(paths, paths.read() or record)
         raise
@@ -349,7 +345,7 @@ def _write_board(
         files.flash_memory.write_bytes(equipment.flash_memory)
 
 
-def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
+def _launch(paths: LabPaths) -> None:
     """Start the guardian, and follow the supervisor's messages until the lab is ready."""
     reader, writer = os.pipe()
     try:
@@ -362,7 +358,7 @@ def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
         os.close(writer)
         try:
             with interruptible():
-                _follow(reader, progress, paths)
+                _follow(reader, paths)
         except BaseException:
             process.stop(guardian, timeout_s=_DOWN_TIMEOUT_S)
             raise
@@ -372,7 +368,7 @@ def _launch(paths: LabPaths, progress: Callable[[str], None]) -> None:
         os.close(reader)
 
 
-def _follow(reader: int, progress: Callable[[str], None], paths: LabPaths) -> None:
+def _follow(reader: int, paths: LabPaths) -> None:
     deadline = time.monotonic() + _UP_TIMEOUT_S
     buffered = b""
     while (left_s := deadline - time.monotonic()) > 0 and select.select([reader], [], [], left_s)[0]:
@@ -387,7 +383,7 @@ def _follow(reader: int, progress: Callable[[str], None], paths: LabPaths) -> No
                 raise LabError(message["error"], hint=message["hint"])
             if "ready" in message:
                 return
-            progress(message["progress"])
+            _log.info("%s", message["progress"])
     raise LabError(f"the lab is not up after {_UP_TIMEOUT_S:.0f} s", hint=f"see the logs in {paths.logs}")
 
 

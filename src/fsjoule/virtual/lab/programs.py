@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from typing import Final
 
 from fsjoule.host.cache.libraries import compiler_version, shared_library
-from fsjoule.host.cache.stages import Progress, build_once, cache_key, folder_digest
+from fsjoule.host.cache.stages import build_once, cache_key, folder_digest
 from fsjoule.host.paths import cache_dir, project_dir
 from fsjoule.host.process import run
 from fsjoule.images.boot_loader import package_files
 from fsjoule.virtual.board.config import FlashMemoryConfig
+
+_log: Final = logging.getLogger(__name__)
 
 SIMULATOR: Final = "fsjoule-meter-sim"
 _LOADER: Final = "flash-memory"
@@ -19,7 +22,7 @@ _FOLDERS: Final = ("host", "lib", "emulated", "sim")
 _BUILD_TIMEOUT_S: Final = 300.0
 
 
-def simulator(progress: Progress) -> Path:
+def simulator() -> Path:
     """The simulator's program, from the cache or built now.
 
     Raises MissingToolError if cmake, ninja or the C compiler is missing, LabError if the build fails.
@@ -28,24 +31,24 @@ def simulator(progress: Progress) -> Path:
     inputs = {"compiler": compiler_version(), **{name: folder_digest(sources / name) for name in _FOLDERS}}
 
     def build(folder: Path) -> None:
-        progress("building the meter's simulator")
+        _log.info("building the meter's simulator")
         work = folder / "work"
         run(["cmake", "-S", sources / "host", "-B", work, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
         run(["ninja", "-C", work, SIMULATOR], timeout_s=_BUILD_TIMEOUT_S)
         (work / "sim" / SIMULATOR).rename(folder / SIMULATOR)
         shutil.rmtree(work)
 
-    return build_once("meter", "simulator", cache_key(inputs), build, progress=progress, root=cache_dir()) / SIMULATOR
+    return build_once("meter", "simulator", cache_key(inputs), build, root=cache_dir()) / SIMULATOR
 
 
-def flash_memory(config: FlashMemoryConfig, progress: Progress) -> Path:
+def flash_memory(config: FlashMemoryConfig) -> Path:
     """The boot loader of a board that has it in its own flash memory. Raises ConfigError, LabError."""
     wanted = {_LOADER: (config.package, config.file)}
-    return package_files("armhf", config.suite, ("main",), wanted, progress=progress) / _LOADER
+    return package_files("armhf", config.suite, ("main",), wanted) / _LOADER
 
 
-def probe(progress: Progress) -> Path:
+def probe() -> Path:
     """The library that reports power and instructions of a board in guest time. Raises like `simulator`."""
     source = project_dir() / "probe" / "guest_probe.c"
     beside = sorted(each for each in source.parent.glob("*.[ch]") if each != source)
-    return shared_library(source, "probe", beside=beside, progress=progress, root=cache_dir())
+    return shared_library(source, "probe", beside=beside, root=cache_dir())
