@@ -402,6 +402,7 @@ def test_power_cut_under_a_command_is_an_error(bench: _Bench, environment: dict[
     board = bench.board()
     board.prepare(_KERNEL, "ext4")
     shell = board.boot()
+    shell.run(["true"])
     process.run([_CLIENT, "-p", "virtual", "power", "off"], timeout_s=60, env=environment)
     with pytest.raises(BoardError, match="did not end within 5 s, and the board does not answer"):
         shell.run(["true"], timeout_s=5)
