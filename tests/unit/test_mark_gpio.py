@@ -16,7 +16,7 @@ from virtual_board import MeterTty, board_config
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.kernels.device_tree import change_device_tree
+from fsjoule.kernels.kernel import change_device_tree
 from fsjoule.kernels.recipe import MARK_LED, load_recipe, parse_recipe, recipes_folder
 from fsjoule.lab.environment import read_environment
 from fsjoule.virtual.board.config import BoardConfig, MarkGpioConfig
