@@ -13,7 +13,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from fsjoule.host.messages import lines_to
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 _RECORD: Final = np.dtype([("time_ns", "<i8"), ("volts", "<f8"), ("amperes", "<f8")])
 _CHUNK_S: Final = 10
@@ -26,7 +26,7 @@ def meter_stream(seconds: int, *, rate_hz: int = 1000, seed: int = 1) -> Generat
     Nothing of it is held in memory.
     """
     with lines_to(lambda text: print(text, file=sys.stderr)):
-        program = programs.simulator()
+        program = services.simulator()
     arguments = [program, "--replay", "/dev/stdin", "--rate-hz", str(rate_hz), "--chip-noise-uv", "10"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as meter:  # noqa: S603 - our own
         assert meter.stdin is not None

@@ -30,9 +30,7 @@ from fsjoule.store.objects.address import parse_address
 from fsjoule.store.objects.archives import listed_runs
 from fsjoule.store.objects.bucket import Bucket, open_bucket
 from fsjoule.store.objects.cache import copies
-from fsjoule.store.objects.prune import prune
-from fsjoule.store.objects.pull import pull_runs
-from fsjoule.store.objects.push import push_runs
+from fsjoule.store.objects.transfers import prune, pull_runs, push_runs
 
 # The runs are those of the tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))

@@ -17,7 +17,7 @@ from virtual_board import BoardProgram, board_config, wait_until
 
 from fsjoule.host import process
 from fsjoule.images import build_card
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.services import board_template
 
 
@@ -34,7 +34,7 @@ def board(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[BoardProg
         card=replace(own.card, slot=template.card.slot),
         qemu=template.qemu,
         power=template.power,
-        guest_time=replace(template.guest_time, mailbox=tmp_path / "box", probe=programs.probe()),
+        guest_time=replace(template.guest_time, mailbox=tmp_path / "box", probe=services.probe()),
     )
     with BoardProgram(config) as program:
         yield program

@@ -22,7 +22,7 @@ from postgres_server import PostgresServer
 
 from fsjoule.host.paths import cache_dir
 from fsjoule.host.process_ref import ProcessRef, descendants
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 
 PROJECT: Final = Path(__file__).parents[2]
@@ -129,7 +129,7 @@ class Scene:
     def meter(self, serial: str, *options: str) -> Path:
         """A program that is the simulator with a serial number: a meter that can be told from every other one."""
         path = self.folder / f"meter-{serial}"
-        simulator = programs.simulator()
+        simulator = services.simulator()
         path.write_text(f'#!/bin/sh\nexec {simulator} "$@" --serial-number {serial} {" ".join(options)}\n')
         path.chmod(0o755)
         return path

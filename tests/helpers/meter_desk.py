@@ -21,7 +21,7 @@ from meter_process import renewed
 from fsjoule.host import process
 from fsjoule.host.messages import lines_to
 from fsjoule.meter.links.streams import holders
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.services import free_ports, listens
 
 LIMIT_S = 120.0
@@ -58,7 +58,7 @@ class Desk:
         there = renewed(self.stream, self.marks)
         # Not to the output that a test may read as a command's JSON.
         with lines_to(partial(print, file=sys.stderr)):
-            built = programs.simulator()
+            built = services.simulator()
         simulator = process.start([built, *source, *links, *options])
         self.closing.callback(process.stop, simulator)
         wait(there, "no meter")

@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from index_runs import measurement_file, write_run
 
-from fsjoule.store.objects.access import Access
 from fsjoule.store.objects.address import Address, parse_address
-from fsjoule.store.objects.bucket import Bucket, Limits
+from fsjoule.store.objects.bucket import Access, Bucket, Limits
 
 KEY_ID: Final = "LABKEYID"
 SECRET: Final = "not-to-be-printed"

@@ -12,7 +12,7 @@ from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model import IoPattern
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.series import Where
-from fsjoule.runs.bisect.kept_culprit import keep_culprit
+from fsjoule.runs.bisect.bisection import keep_culprit
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.queries import list_series

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 
 def empty(program: Path) -> None:
@@ -52,34 +52,34 @@ def test_a_damaged_library_is_built_again(
     kind: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
-    library = programs.probe()
+    library = services.probe()
     content = library.read_bytes()
-    assert programs.probe() == library
+    assert services.probe() == library
     assert said == ["building guest_probe.so"]
     kind(library)
-    assert programs.probe() == library
+    assert services.probe() == library
     assert said[1].startswith("the cached probe host is damaged: ")
     assert said[2:] == ["building guest_probe.so"]
     assert library.read_bytes() == content
     assert not library.is_symlink()
     assert os.access(library, os.X_OK)
     assert sorted(path.name for path in library.parent.iterdir()) == ["entry.json", "guest_probe.so"]
-    programs.probe()
+    services.probe()
     assert len(said) == 3
 
 
 def test_a_damaged_simulator_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
-    program = programs.simulator()
+    program = services.simulator()
     empty(program)
-    assert programs.simulator() == program
+    assert services.simulator() == program
     assert subprocess.run([program, "--help"], capture_output=True, timeout=30, check=False).stdout
 
 
 def test_a_folder_in_the_place_of_a_program_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
-    library = programs.probe()
+    library = services.probe()
     shutil.rmtree(library.parent)
     library.mkdir(parents=True)
     (library / "in it").touch()
-    assert programs.probe().is_file()
+    assert services.probe().is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,18 @@ def test_a_line_that_damages_everything_is_named(shell: LabgridShell, board: tup
     board[1].write = _cut(board[1].write)  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(LabError, match=r"the console damaged 'mkfs' or its answer, 10 times\n  hint: the board's UART"):
         shell.run(["mkfs"])
+
+
+def test_a_board_that_is_silent_from_the_first_command_on_has_damaged_nothing(
+    shell: LabgridShell, board: tuple[LabgridShell, LossyConsole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_module, "_SILENT_S", 0.5)
+    monkeypatch.setattr(shell_module, "_PROMPT_TIMEOUT_S", 1.0)
+    board[1].write = len  # pyright: ignore[reportAttributeAccessIssue]
+    begin_s = time.monotonic()
+    with pytest.raises(BoardError, match="the board does not answer: it says nothing to the first command"):
+        shell.run(["true"], timeout_s=5)
+    assert time.monotonic() - begin_s < 5
 
 
 def _cut(write: Callable[[bytes], int]) -> Callable[[bytes], int]:

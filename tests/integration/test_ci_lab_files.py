@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from fsjoule.ci.gitlab.component import component
+from fsjoule.ci.gitlab.child_pipeline import component
 
 PROJECT = Path(__file__).parents[2]
 LABGRID = PROJECT / "labgrid"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pipeline_runner import PROJECT, Pipeline
 
-from fsjoule.ci.gitlab.component import FILE, component
+from fsjoule.ci.gitlab.child_pipeline import COMPONENT, component
 
 PIPELINE = PROJECT / ".gitlab-ci.yml"
 
@@ -59,7 +59,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     (repository / "src" / "fsjoule").mkdir(parents=True)
     (repository / "src" / "fsjoule" / "__init__.py").touch()
     (repository / "templates").mkdir()
-    (repository / FILE).write_bytes((PROJECT / FILE).read_bytes())
+    (repository / COMPONENT).write_bytes((PROJECT / COMPONENT).read_bytes())
     (repository / ".gitlab-ci.yml").write_bytes(PIPELINE.read_bytes())
     pipeline = _committed(repository)
     _changed(pipeline, ".ci/kernel")
@@ -142,7 +142,7 @@ def kernel(tmp_path: Path) -> Pipeline:
     arm = tmp_path / "linux" / "arch" / "arm"
     arm.mkdir(parents=True)
     (arm / "Kconfig").touch()
-    (tmp_path / "linux" / "fsjoule.yml").write_bytes((PROJECT / FILE).read_bytes())
+    (tmp_path / "linux" / "fsjoule.yml").write_bytes((PROJECT / COMPONENT).read_bytes())
     (tmp_path / "linux" / ".gitlab-ci.yml").write_text(FOREIGN)
     return _committed(tmp_path / "linux")
 
@@ -183,7 +183,7 @@ def test_nothing_of_the_repositorys_gets_into_our_jobs() -> None:
         assert job["variables"]["GIT_STRATEGY"] in {"fetch", "none"}, f"{name}: none of theirs would leave no .ci"
         if "measuring" in name or ".ci/gate" in str(job["script"]):
             assert {"FS", "SUITE", "GATE_POLICY", "GATE_ENVIRONMENT"} <= set(job["variables"]), name
-    document = yaml.safe_load_all((PROJECT / FILE).read_text())
+    document = yaml.safe_load_all((PROJECT / COMPONENT).read_text())
     assert not {"default", "variables", "stages", "workflow", "include"} & set(list(document)[1])
 
 
@@ -290,7 +290,7 @@ def test_every_job_has_a_time_limit_and_only_jobs_with_cards_a_cache() -> None:
 
 
 def test_what_the_jobs_start_is_there_and_can_be_started() -> None:
-    started = set(re.findall(r"\.ci/[a-z-]+", (PROJECT / FILE).read_text())) - {".ci/kernel"}
+    started = set(re.findall(r"\.ci/[a-z-]+", (PROJECT / COMPONENT).read_text())) - {".ci/kernel"}
     assert started
     for name in started:
         assert (PROJECT / name).stat().st_mode & 0o111, name

@@ -17,7 +17,7 @@ from replayed import Chip, Load, Meter, Settings
 from fsjoule.meter.energy import energy
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.model import Window
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 STEP_US = 20
 END_US = 950_000
@@ -60,7 +60,7 @@ def _case(program: Path, rate_hz: int, at_marks: bool, seed: int) -> tuple[float
 @pytest.mark.parametrize("at_marks", [True, False], ids=["at the marks", "anywhere"])
 @pytest.mark.parametrize("cases", [300, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_energy_of_bursts_is_right_on_average(rate_hz: int, at_marks: bool, cases: int) -> None:
-    case = partial(_case, programs.simulator(), rate_hz, at_marks)
+    case = partial(_case, services.simulator(), rate_hz, at_marks)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         plain, sharp, wide = np.array(list(pool.map(case, range(cases)))).T
     error = sharp.std() / math.sqrt(cases)

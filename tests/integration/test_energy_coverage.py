@@ -24,7 +24,7 @@ from fsjoule.meter.energy import energy
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.protocol.frames import Frame, SamplesFrame
 from fsjoule.model import MeterCalibration, Window
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 IDLE = Window(50_000, 350_000)
 IDLE_S = 0.5
@@ -162,7 +162,7 @@ def _line(random: np.random.Generator, lost: float) -> Callable[[Frame], bool]:
 @pytest.mark.parametrize("draw", [from_the_shop, calibrated, exact, on_a_bad_line])
 @pytest.mark.parametrize("cases", [300, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_uncertainty_covers_the_truth(draw: Draw, cases: int) -> None:
-    errors_of = partial(_errors, programs.simulator(), draw)
+    errors_of = partial(_errors, services.simulator(), draw)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         errors = np.array(list(pool.map(errors_of, range(cases))))
     covered, size = (np.abs(errors) <= 2).mean(axis=0), np.sqrt((errors**2).mean(axis=0))
@@ -180,7 +180,7 @@ def test_a_step_is_shown_where_it_was() -> None:
 
     In windows from 1 W to 2 W an error in mJ is the time in ms by which the samples are off.
     """
-    program = programs.simulator()
+    program = services.simulator()
 
     def off_us(seed: int) -> tuple[float, float]:
         random = np.random.default_rng(seed)

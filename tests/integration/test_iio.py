@@ -16,8 +16,7 @@ from fsjoule.meter.energy import energy, instrument_of, validity
 from fsjoule.meter.energy.iio import OHM
 from fsjoule.meter.energy.stated import AMPERES_STEP
 from fsjoule.meter.instrument_files import write_instrument_file
-from fsjoule.meter.links.iio import IioMeter, find
-from fsjoule.meter.protocol.iio import IIO, ohms
+from fsjoule.meter.links.iio import IIO, IioMeter, find, ohms
 from fsjoule.model import MarkSource, PlainTrace, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile, Shunt
 from fsjoule.model.meter import READ_S, TURN_S

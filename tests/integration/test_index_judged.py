@@ -17,7 +17,7 @@ from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.series import Order, Where
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.store.index import newestrows
+from fsjoule.store.index import trend as index_trend
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs, rebuild
 from fsjoule.store.index.judged import keep_verdicts, kept_verdicts
@@ -194,7 +194,7 @@ class TestJudging:
         self, index: Index, results: Path, monkeypatch: pytest.MonkeyPatch, run_cost: int
     ) -> None:
         # Both ways of reading, which an index of this size would not choose by itself.
-        monkeypatch.setattr(newestrows, "_RUN_COST", run_cost)
+        monkeypatch.setattr(index_trend, "_RUN_COST", run_cost)
         some_lab(results, 1)
         import_runs(index, [results])
         read = [looked_at(index, Where(branches=("topic",)), at_most=limit).measurements for limit in (8, 16, 8, None)]

@@ -16,12 +16,12 @@ from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Series, Where, comparable
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.index import newestrows
+from fsjoule.store.index import trend as index_trend
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.importer import import_runs
-from fsjoule.store.index.newestrows import Newest, kernel_labels, run_names
 from fsjoule.store.index.queries import list_series, points, run_folders, stats
 from fsjoule.store.index.selection import booted, resolve
+from fsjoule.store.index.trend import Newest, kernel_labels, run_names
 from fsjoule.store.selection import kernel_within
 from fsjoule.store.trend_rows import NewestRows
 
@@ -306,7 +306,7 @@ class TestAsking:
     def test_the_newest_of_a_branch_are_the_same_however_they_are_read(
         self, index: Index, results: Path, monkeypatch: pytest.MonkeyPatch, run_cost: int
     ) -> None:
-        monkeypatch.setattr(newestrows, "_RUN_COST", run_cost)
+        monkeypatch.setattr(index_trend, "_RUN_COST", run_cost)
         for day, branch in enumerate("babbab", start=1):
             write_run(results, f"run{day}", started=f"2026-03-{day:02d}T10:00:00Z", branch=branch, only=[5, 6])
         import_runs(index, [results])

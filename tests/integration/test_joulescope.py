@@ -20,8 +20,7 @@ from command_line import CommandLine, command_line
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of
 from fsjoule.meter.instrument_files import write_instrument_file
-from fsjoule.meter.links.joulescope import JoulescopeMeter, find
-from fsjoule.meter.protocol.joulescope import JOULESCOPE
+from fsjoule.meter.links.joulescope import JOULESCOPE, JoulescopeMeter, find
 from fsjoule.meter.tools import recorder
 from fsjoule.model import MarkSource, PlainTrace, Window
 from fsjoule.model.instrument_file import Accuracy, InstrumentFile

@@ -34,8 +34,7 @@ from fsjoule.errors import ObjectStoreError
 from fsjoule.store.archive import digest_table
 from fsjoule.store.objects.archives import listed_runs
 from fsjoule.store.objects.bucket import Bucket, Limits
-from fsjoule.store.objects.pull import pull_runs
-from fsjoule.store.objects.push import push_runs
+from fsjoule.store.objects.transfers import pull_runs, push_runs
 
 IMPATIENT = Limits(connect_s=5.0, stall_s=20.0, whole_s=40.0, retries=0, retries_s=0.1)
 _MOST_REQUESTS = 60
@@ -274,7 +273,7 @@ def test_a_changed_folder_is_not_sent_as_another(
         edit(folder / "run.json", seed=1)
         return found
 
-    monkeypatch.setattr("fsjoule.store.objects.push.digest_table", table)
+    monkeypatch.setattr("fsjoule.store.objects.transfers.digest_table", table)
     done = push_runs(bucket_at(server.url, store), [folder])
     assert "run.json was edited after it was stored" in done.left_out[0]
     assert listed_runs(bucket_at(server.url, store)) == []

@@ -96,7 +96,7 @@ LOST_CASES = {"measured": 4, "invalid": 4, "config": 2, "bug": 70}
 MAIN = """\
 import json, pytest, sys
 from fsjoule.pytest_plugin.exit_code import ExitCode
-from fsjoule.pytest_plugin.output import Lines
+from fsjoule.pytest_plugin import Lines
 printed = []
 
 class Quiet:

@@ -24,7 +24,7 @@ from fsjoule.kernels.tree.commits import Commit, Line, find_line, inside, withou
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
 from fsjoule.kernels.tree.repository import Repository, open_repository
 from fsjoule.model import DEFAULT_RECIPE
-from fsjoule.runs.bisect.builds import TreeBuilds
+from fsjoule.runs.bisect.bisection import TreeBuilds
 
 LIMIT_S = 120.0
 

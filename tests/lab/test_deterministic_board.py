@@ -22,7 +22,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.images import build_card
 from fsjoule.store.reader import load_run
 from fsjoule.virtual.board.config import GuestTimeConfig
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 PROJECT = Path(__file__).parents[2]
 SCRIPT = PROJECT / "tests" / "statistics" / "deterministic_repeat.py"
@@ -46,7 +46,7 @@ def board(program: BoardProgram) -> BoardProgram:
 def board_with(kernel: str, folder: Path, *preloaded: Path) -> Generator[BoardProgram]:
     card = build_card(kernel, "ext4").path
     process.run(["cp", "--sparse=always", card, folder / "card.img"], timeout_s=120)
-    probe = Path(":".join(map(str, (*preloaded, programs.probe()))))
+    probe = Path(":".join(map(str, (*preloaded, services.probe()))))
     guest = GuestTimeConfig(mailbox=folder / "box", probe=probe)
     with BoardProgram(replace(board_config(folder), guest_time=guest)) as program:
         yield program
@@ -174,7 +174,7 @@ def test_a_program_without_qemus_clock_is_refused(tmp_path: Path) -> None:
     source = tmp_path / "other.c"
     source.write_text("#define _GNU_SOURCE\n#include <poll.h>\nint main(void) { return ppoll(0, 0, 0, 0); }\n")
     process.run(["cc", "-o", tmp_path / "other", source], timeout_s=60)
-    environment = {"LD_PRELOAD": str(programs.probe())}
+    environment = {"LD_PRELOAD": str(services.probe())}
     done = process.run([tmp_path / "other"], timeout_s=30, env=environment, check=False)
     assert done.returncode == 70
     assert b"does not export its clock" in done.stderr

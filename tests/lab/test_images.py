@@ -28,7 +28,13 @@ ROOTS = ("ext4", "btrfs")
 # Offsets and sizes of images/imx6ul.toml.
 BOOT_START, ROOT_START, ROOT_SIZE = 4 * MIB, 68 * MIB, 416 * MIB
 
-BUILDER = "import sys; from fsjoule.images import build_card; build_card(*sys.argv[1:])"
+BUILDER = """
+import sys
+from fsjoule.host.messages import lines_to
+from fsjoule.images import build_card
+with lines_to(print):
+    build_card(*sys.argv[1:])
+"""
 
 CHECKS: dict[str, Callable[[Path], list[str | Path]]] = {
     "ext4": lambda image: ["fsck.ext4", "-f", "-n", image],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from meter_process import running
 
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 from fsjoule.virtual.lab.supervisor import HeldTerminals, remove_links
 
 _LOAD = ("--load", "5.0,0.25")
@@ -28,7 +28,7 @@ def _terminals(stack: ExitStack, count: int) -> set[Path]:
 def test_the_number_of_a_killed_meters_terminal_stays_taken(tmp_path: Path) -> None:
     held = HeldTerminals()
     with ExitStack() as stack:
-        meter = stack.enter_context(running(programs.simulator(), tmp_path, *_LOAD))
+        meter = stack.enter_context(running(services.simulator(), tmp_path, *_LOAD))
         had = {meter.stream.readlink(), meter.marks.readlink()}
         reader = stack.enter_context(meter.reader())
         reader.read_samples(100)

@@ -221,7 +221,7 @@ def test_a_writer_that_stands_still_is_named_and_ended_within_seconds(
     took_s = time.monotonic() - stopped[0]
     stops.join()
     assert took_s < 60, "it may write for 900 s"
-    assert PlaceFaults(environment["LG_COORDINATOR"], "virtual") == ()
+    assert PlaceFaults(environment["LG_COORDINATOR"], "virtual").faults() == ()
     assert _card_position() == "dut"
     board.prepare(_KERNEL, "ext4")
 
@@ -402,6 +402,7 @@ def test_power_cut_under_a_command_is_an_error(bench: _Bench, environment: dict[
     board = bench.board()
     board.prepare(_KERNEL, "ext4")
     shell = board.boot()
+    shell.run(["true"])
     process.run([_CLIENT, "-p", "virtual", "power", "off"], timeout_s=60, env=environment)
     with pytest.raises(BoardError, match="did not end within 5 s, and the board does not answer"):
         shell.run(["true"], timeout_s=5)

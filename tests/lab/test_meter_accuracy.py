@@ -21,7 +21,7 @@ from fsjoule.lab import MeterDriver, acquired_place, meter
 from fsjoule.meter.energy import energy
 from fsjoule.model import Ina219Trace, Window
 from fsjoule.virtual.board.power import FeedWriter
-from fsjoule.virtual.lab import lab, programs
+from fsjoule.virtual.lab import lab, services
 from fsjoule.virtual.lab.files import LabPaths
 
 STEP_NS: Final = 250_000
@@ -173,7 +173,7 @@ def bench(module_state: Path) -> Generator[_Bench]:
     feed_file = module_state / "feed"
     feed = LoadFeed(feed_file)
     program = module_state / "meter"
-    program.write_text(f'#!/bin/sh\nexec {programs.simulator()} "$@" --feed {feed_file}\n')
+    program.write_text(f'#!/bin/sh\nexec {services.simulator()} "$@" --feed {feed_file}\n')
     program.chmod(0o755)
     handle = lab.up("virtual", owner_pid=os.getpid(), meter_program=program)
     record = LabPaths.of("virtual").read()

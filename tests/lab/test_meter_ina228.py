@@ -16,7 +16,7 @@ from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import CurrentMonitor, Ina219Trace, Window
 from fsjoule.model.instrument_file import InstrumentFile, Shunt
 from fsjoule.virtual.board.power import FEED_RECORD
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 _MS = 1_000_000
 _VOLTS = 5.0
@@ -26,7 +26,7 @@ _FILE = InstrumentFile(serial_number="SIM0", shunt=Shunt(ohm=0.1, tolerance_perc
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return programs.simulator()
+    return services.simulator()
 
 
 def _replay(program: Path, amperes: list[float], *options: str) -> Ina219Trace:

@@ -19,7 +19,7 @@ from fsjoule.meter.protocol.frames import SamplesFrame
 from fsjoule.model import InputCounts, MarkLine, MarkSource
 from fsjoule.model.mark_line import check_of
 from fsjoule.virtual.board.power import FeedWriter
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 LED = "/sys/class/leds/fsjoule-mark/brightness"
 
@@ -30,7 +30,7 @@ KILOHERTZ = ("--rate-hz", "1000")
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return programs.simulator()
+    return services.simulator()
 
 
 # --------------------------------------------------------------------------------------------------- constant load

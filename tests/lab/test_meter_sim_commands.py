@@ -15,12 +15,12 @@ from fsjoule.meter.protocol.commands import MeterCommand, ReplyStatus
 from fsjoule.meter.protocol.frames import ReplyFrame
 from fsjoule.model import MarkSource
 from fsjoule.virtual.board.power import FeedWriter
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    return programs.simulator()
+    return services.simulator()
 
 
 # -------------------------------------------------------------------------------------------------------- commands

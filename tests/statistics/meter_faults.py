@@ -33,10 +33,10 @@ from ppk2_frames import metadata
 from fsjoule.bench.judge import WorkFacts, judge
 from fsjoule.meter.energy.iio import CHIPS, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
-from fsjoule.meter.protocol.agreement import Agreement
+from fsjoule.meter.links.iio import IIO, Source, source_of
+from fsjoule.meter.links.joulescope import JOULESCOPE, POWER, VOLTAGE, StreamTrace
+from fsjoule.meter.links.receiver import Agreement
 from fsjoule.meter.protocol.frames import FrameDecoder
-from fsjoule.meter.protocol.iio import IIO, Source, source_of
-from fsjoule.meter.protocol.joulescope import JOULESCOPE, POWER, VOLTAGE, StreamTrace
 from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.meter.protocol.powercap import POWERCAP, RANGE_UJ, UPDATE_US, CounterTrace
 from fsjoule.meter.protocol.ppk2 import SOURCE, parse_metadata

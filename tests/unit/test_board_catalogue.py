@@ -13,8 +13,8 @@ from fsjoule.host import process
 from fsjoule.images.boot_loader import Loader, LoaderFile, collision
 from fsjoule.images.card import _assemble
 from fsjoule.kernels.card_layout import SECTOR_BYTES, overlap
-from fsjoule.kernels.device_tree import change_device_tree, overlay_sources
 from fsjoule.kernels.image import arm64_run_place, kernel_release
+from fsjoule.kernels.kernel import change_device_tree, overlay_sources
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe, recipe_files, recipes_folder
 from fsjoule.model import MIB
 

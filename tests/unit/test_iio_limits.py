@@ -11,7 +11,7 @@ from traces import INFO
 from fsjoule.meter.energy.iio import CHIPS, chip_limits
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.energy.stated import steady_errors
-from fsjoule.meter.protocol.iio import source_of
+from fsjoule.meter.links.iio import source_of
 from fsjoule.model import CurrentMonitor
 
 _OHM = 0.1

@@ -8,9 +8,8 @@ from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host import process
 from fsjoule.host.toml_lines import line_of
-from fsjoule.kernels.device_tree import change_device_tree
 from fsjoule.kernels.dkms import modules_to_build
-from fsjoule.kernels.kernel import wanted_modules
+from fsjoule.kernels.kernel import change_device_tree, wanted_modules
 from fsjoule.kernels.recipe import Recipe, load_recipe, parse_recipe
 
 FOLDER = Path(__file__).parents[2] / "images"

@@ -16,11 +16,11 @@ from virtual_board import MeterTty, board_config
 
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.kernels.device_tree import change_device_tree
+from fsjoule.kernels.kernel import change_device_tree
 from fsjoule.kernels.recipe import MARK_LED, load_recipe, parse_recipe, recipes_folder
 from fsjoule.lab.environment import read_environment
 from fsjoule.virtual.board.config import BoardConfig, MarkGpioConfig
-from fsjoule.virtual.board.mark_wire import MarkPin
+from fsjoule.virtual.board.program import MarkPin
 from fsjoule.virtual.board.qemu import arguments
 
 TREE = "/dts-v1/; / { aliases { }; soc { gpio@7e200000 { gpio-controller; phandle = <15>; }; quiet { }; }; };"

@@ -13,7 +13,7 @@ import pytest
 from command_line import CommandLine, command_line
 from meter_lines import MeterLine, served
 
-from fsjoule.meter.protocol.agreement import Agreement
+from fsjoule.meter.links.receiver import Agreement
 from fsjoule.meter.protocol.frames import Frame, FrameDecoder, MarkFrame, SamplesFrame
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder

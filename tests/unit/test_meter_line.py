@@ -15,7 +15,7 @@ from fsjoule.meter.protocol.frames import Frame, FrameDecoder
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Energy, Ina219Trace, Window
-from fsjoule.virtual.lab import programs
+from fsjoule.virtual.lab import services
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _sent(seconds: int) -> Sent:
     random = np.random.default_rng(seconds)
     amperes = np.repeat(random.uniform(0.2, 0.35, seconds * 20), 50) + random.normal(0, 0.01, seconds * 1000)
     load = Load(5.0 - 0.1 * amperes, amperes, step_us=1000)
-    data = Meter(programs.simulator(), Chip(noise_uv=5)).stream(load)
+    data = Meter(services.simulator(), Chip(noise_uv=5)).stream(load)
     second_us = seconds * 1e6
     return Sent(
         data, Window(0.3 * second_us + 123.4, 0.8 * second_us + 777.7), Window(0.1 * second_us, 0.2 * second_us)

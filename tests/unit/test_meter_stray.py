@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import meter_wire as wire
 
-from fsjoule.meter.links.stray import Stray, StrayWatch
+from fsjoule.meter.links.receiver import Stray, StrayWatch
 from fsjoule.meter.protocol.frames import FrameDecoder
 
 _FRAMES_PER_S = 50

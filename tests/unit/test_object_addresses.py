@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fsjoule.errors import ConfigError
-from fsjoule.store.objects.access import access_of
 from fsjoule.store.objects.address import Address, is_address, parse_address
+from fsjoule.store.objects.bucket import access_of
 
 RUN = "20260309T100000Z-virtual-k3v9q2"
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a secret"}

@@ -210,6 +210,15 @@ def test_another_place_is_refused_with_what_differs(aborted: Path, said: list[st
         assert caught.value.exit_code == 2
 
 
+def test_boards_in_guest_time_on_the_same_emulator_are_alike_in_whichever_lab(aborted: Path) -> None:
+    then = dataclasses.replace(load_run(aborted).run, lab=LAB)
+    second = dataclasses.replace(LAB, exporters=(Exporter("fsjoule-virtual-2", "127.0.0.1"),))
+    dataclasses.replace(resume(aborted), run=then).check_lab(second, emulated=True)
+    elsewhere = dataclasses.replace(then, versions={"fsjoule": "0.1.0"})
+    with pytest.raises(ConfigError, match="its exporter was fsjoule-virtual on"):
+        dataclasses.replace(resume(aborted), run=elsewhere).check_lab(second, emulated=True)
+
+
 def test_a_run_that_does_not_say_where_it_was_goes_on_with_a_note(aborted: Path, said: list[str]) -> None:
     file = aborted / "run.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "lab": None}))

@@ -34,9 +34,8 @@ def note(
 
     Example: fsjoule ci note note.md
     """
-    from fsjoule.ci.gitlab.note import job_of, merge_request_of, note_text, post_note
+    from fsjoule.ci.gitlab.notes import ANNOTATIONS, job_of, merge_request_of, note_text, post_note
     from fsjoule.ci.gitlab.server import text_of_a_job
-    from fsjoule.ci.gitlab.verdict import ANNOTATIONS
 
     links = text_of_a_job(file.with_name(ANNOTATIONS))
     text = note_text(text_of_a_job(file), job_of(os.environ, job_url, file), links)
@@ -60,8 +59,7 @@ def issue(
 
     Example: fsjoule ci issue bisect.md
     """
-    from fsjoule.ci.gitlab.issue import issue_of, issues_of, post_issue
-    from fsjoule.ci.gitlab.note import job_of
+    from fsjoule.ci.gitlab.notes import issue_of, issues_of, job_of, post_issue
     from fsjoule.ci.gitlab.server import text_of_a_job
 
     told = text_of_a_job(file)
@@ -110,7 +108,7 @@ def verdict(
 
     Example: fsjoule ci verdict results --output "$CI_PROJECT_DIR"
     """
-    from fsjoule.ci.gitlab.verdict import ANNOTATIONS, METRICS, annotations_text, metrics_text, newest_gate
+    from fsjoule.ci.gitlab.notes import ANNOTATIONS, METRICS, annotations_text, metrics_text, newest_gate
 
     found = newest_gate(results)
     if found is None:

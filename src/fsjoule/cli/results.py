@@ -54,7 +54,7 @@ def push(
     Example: fsjoule results push results s3://lab/boards
     """
     from fsjoule.store.objects.documents import push_documents
-    from fsjoule.store.objects.push import push_runs
+    from fsjoule.store.objects.transfers import push_runs
     from fsjoule.store.run_folders import find_runs, named_folders
 
     bucket = _folder_of_runs(words[-1], doing="push")
@@ -103,7 +103,7 @@ def pull(
     from fsjoule.store.objects.archives import listed_runs
     from fsjoule.store.objects.bucket import open_bucket
     from fsjoule.store.objects.documents import pull_documents
-    from fsjoule.store.objects.pull import pull_runs
+    from fsjoule.store.objects.transfers import pull_runs
 
     address = parse_address(store)
     bucket = open_bucket(address)
@@ -157,7 +157,7 @@ def prune(
 
     Example: fsjoule results prune s3://lab/boards --keep 90d, then the same with --remove
     """
-    from fsjoule.store.objects.prune import prune as prune_store
+    from fsjoule.store.objects.transfers import prune as prune_store
 
     time_kept = age("--keep", keep)
     bucket = _folder_of_runs(store, doing="prune")

@@ -379,13 +379,16 @@ class LabgridShell:
             self._driver.console.sendline(line)
             whole, damaged = re.escape(f"<{marker}:{wanted}>"), rf"<{marker}:.*{self._driver.prompt}"
             limit_s = _TRANSFER_TIMEOUT_S if self._patient else _SILENT_S
-            index, _, _ = self._await([whole, PANIC, self._driver.login_prompt, damaged], limit_s)
+            patterns = [whole, PANIC, self._driver.login_prompt, damaged]
+            index, _, _ = self._await(patterns, limit_s)
             if index == 0:
                 self._settle(quietly=False)
                 return True
             if index in {1, 2}:
                 raise self._failure(index, "the first command", limit_s)
-            self._interrupt()
+            # A board that shows no prompt either is silent: no further try makes it answer.
+            if not self._interrupt() and index == len(patterns):
+                raise self.lost("the board does not answer: it says nothing to the first command, and shows no prompt")
         return False
 
     def _settle(self, *, quietly: bool) -> None:

@@ -31,9 +31,8 @@ from fsjoule.errors import ConfigError, FsjouleError, InfrastructureError, LabEr
 from fsjoule.host import interrupts
 from fsjoule.host.limits import of_system
 from fsjoule.host.messages import lines_to
-from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, ending, forgive_leaks
+from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, code_of, ending, entry_name, forgive_leaks
 from fsjoule.pytest_plugin.options import add_options, asks_for_bench, command_of, options_of, typed_bench
-from fsjoule.pytest_plugin.output import Lines
 
 if TYPE_CHECKING:
     from fsjoule import lab
@@ -466,3 +465,43 @@ def _printer(config: pytest.Config) -> Callable[[str], None]:
                 reporter.write_line(line, flush=True)
 
     return write
+
+
+class Lines:
+    """Takes the place of pytest's reporter. `write` prints a line, `conclude` all that follows the last measurement.
+
+    fsjoule's own errors have been printed when they happened. A bug has its traceback.
+    """
+
+    NAME = "fsjoule-lines"
+
+    def __init__(self, write: Callable[[str], None], conclude: Callable[[], None]) -> None:
+        self._write = write
+        self._conclude = conclude
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._write(report.longreprtext)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if session.config.option.collectonly:
+            for item in session.items:
+                self._write(entry_name(item))
+
+    def pytest_exception_interact(
+        self, call: pytest.CallInfo[object], report: pytest.CollectReport | pytest.TestReport
+    ) -> None:
+        if report.when == "collect" or call.excinfo is None or call.excinfo.errisinstance(FsjouleError):
+            return
+        known = of_system(call.excinfo.value)
+        lab_failed = known is not None or code_of(call.excinfo.value) == LabError.exit_code
+        self._write(f"ERROR: {known or call.excinfo.exconly()}" if lab_failed else report.longreprtext)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        if isinstance(excinfo.value, pytest.exit.Exception) and excinfo.value.msg:
+            self._write(f"ERROR: {excinfo.value.msg}")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None]:
+        yield
+        self._conclude()

@@ -445,7 +445,7 @@ def _begun(
     if not profile.guest_time:
         resumed.check_boards(request.boards)
     if not request.pooled:  # else the boards are alike, in whichever lab
-        resumed.check_lab(lab_facts)
+        resumed.check_lab(lab_facts, emulated=profile.guest_time and emulator is not None)
     _log.info("%s of %s measurements are already there", len(resumed.kept), progress.expected)
     if plan.again:
         _log.info(

@@ -136,11 +136,14 @@ class Resumed:
             options = "--boards N and --place-tag" if self.run.places else "leave --boards out"
             self._refuse([f"it began on {began}"], hint=f"{options}; or start a new run")
 
-    def check_lab(self, now: LabFacts | None) -> None:
+    def check_lab(self, now: LabFacts | None, *, emulated: bool = False) -> None:
         """Raise ConfigError if the place or its lab differs: another board of this type is another board.
 
-        A run that does not record its lab goes on with a message that says so.
+        But boards in guest time that are `emulated` by the same QEMU, which `check_board` has seen, are alike: a run on
+        several records the lab that was up first. A run that does not record its lab goes on with a message about it.
         """
+        if emulated and "qemu" in self.run.versions:
+            return
         then = self.run.lab
         if then is None:
             _log.info("%s does not say in which lab it began, so the lab is not checked", self.path)

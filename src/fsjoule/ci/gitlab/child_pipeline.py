@@ -1,18 +1,21 @@
-"""The child pipeline: one job per board, kernel and filesystem."""
+"""The child pipeline: one job per board, kernel and filesystem.
+
+Its templates are those of the GitLab component `templates/fsjoule.yml`, with the inputs filled in as GitLab does it.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fsjoule import kernels, lab
-from fsjoule.ci.gitlab.component import component
 from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, parse_toml, wrong_value
 from fsjoule.runs.options import BenchOptions
@@ -24,6 +27,9 @@ _STAGE: Final = "board"
 _HINT: Final = "docs/ci.md explains the matrix"
 
 _Name = Annotated[str, Field(min_length=1)]
+
+COMPONENT: Final = Path("templates/fsjoule.yml")
+_BLOCK: Final = re.compile(r"\$\[\[\s*inputs\.(\w+)\s*\]\]")
 
 
 class MatrixBoard(BaseModel):
@@ -148,3 +154,42 @@ def _job(job: MatrixJob, matrix: Matrix, prefix: str) -> dict[str, object]:
     if job.place is None:
         return {"extends": f".{prefix}:bench", "variables": variables}
     return {"extends": f".{prefix}:board", "variables": variables | {"PLACE": job.place}}
+
+
+def component(project: Path, given: Mapping[str, object]) -> dict[str, Any]:
+    """The component's jobs and templates by name; an input that is not given has its default.
+
+    `project` is a checkout of fsjoule. Raises ConfigError for a file that cannot be read and for an unknown input.
+    """
+    file = project / COMPONENT
+    try:
+        header, body = yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        inputs: dict[str, Any] = {name: each["default"] for name, each in header["spec"]["inputs"].items()}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"the component cannot be read: {error}", file=file, hint="take it from fsjoule's") from error
+    for name in given:
+        if name not in inputs:
+            raise ConfigError(f"the component has no input {name!r}", hint=f"choose from: {', '.join(inputs)}")
+    return cast("dict[str, Any]", _filled_in(body, inputs | dict(given)))
+
+
+def _filled_in(part: object, inputs: Mapping[str, Any]) -> object:
+    match part:
+        case dict():
+            return {
+                _filled_in(name, inputs): _filled_in(each, inputs)
+                for name, each in cast("dict[str, Any]", part).items()
+            }
+        case list():
+            return [_filled_in(each, inputs) for each in cast("list[Any]", part)]
+        case str():
+            # A block that is all of the text keeps the type of its input.
+            if whole := _BLOCK.fullmatch(part):
+                return inputs[whole[1]]
+            return _BLOCK.sub(lambda block: _text_of(inputs[block[1]]), part)
+        case _:
+            return part
+
+
+def _text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,23 +1,32 @@
-"""Receives the meter's stream in a thread: info, samples and replies."""
+"""Receives the meter's stream in a thread: info, samples and replies.
+
+Frames whose checksum is right and whose numbers cannot be are refused, by the frames before them. A broken meter or
+firmware makes them; taken as they are, they would shift samples in time, or add joules.
+
+A second reader of the port is detected by the bytes that are missing, where no process can be asked. Noise changes
+bytes; a second reader takes them away. So each span of 2 s compares the bytes that arrived with the bytes of all frames
+that the meter sent, by their sequence numbers, less the frames that it dropped. A span is bad if at least 5 frames are
+lost and at least 5 % of the bytes are missing. Two bad spans in a row are a finding.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+import numpy as np
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.instrument_files import read_instrument_file
 from fsjoule.meter.links.notices import news
-from fsjoule.meter.links.stray import Stray, StrayWatch
 from fsjoule.meter.links.streams import PortError, Stream
-from fsjoule.meter.protocol.agreement import Agreement
 from fsjoule.meter.protocol.commands import ReplyStatus
-from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, ReplyFrame, SamplesFrame
+from fsjoule.meter.protocol.frames import Frame, FrameDecoder, InfoFrame, MarkFrame, ReplyFrame, SamplesFrame
 from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
@@ -39,6 +48,18 @@ _DAMAGED_GRACE_S: Final = 0.3
 _KEPT_REPLIES: Final = 16
 _UNIDENTIFIED: Final = "sent no info while it was recorded"
 _WHO_READS: Final = "fuser -v PORT shows its readers, on the computer that the meter is plugged into"
+
+_U32_MODULUS: Final = 1 << 32
+_U64_MODULUS: Final = 1 << 64
+# A thousand years in microseconds, as in a stored trace.
+_LATEST: Final = 1 << 55
+# Time and ticks of one stream are both rounded; no oscillator is off by more than this.
+_TICKS_APART: Final = 2
+_DRIFT: Final = 1e-3
+
+_SPAN_S: Final = 2.0
+_LEAST_FRAMES: Final = 5
+_LEAST_FRACTION: Final = 0.05
 
 
 class Receiver:
@@ -392,3 +413,142 @@ class Receiver:
 
 def _what(trouble: Exception) -> str:
     return trouble.what if isinstance(trouble, MeterError) else str(trouble)
+
+
+@dataclass(slots=True)
+class Agreement:
+    """Takes the frames of one line; those that it refuses count as damaged in `counters`.
+
+    A samples frame must agree with the one before it. Where it does not, the next one decides which of the two was
+    wrong.
+    """
+
+    counters: StreamCounters
+    _tick_us: dict[int, float] = field(default_factory=dict[int, float])
+    _last: SamplesFrame | None = None
+    _doubted: SamplesFrame | None = None
+
+    def agreed(self, frames: Iterable[Frame]) -> list[Frame]:
+        """The frames that are taken, in their order."""
+        return [frame for frame in frames if self._takes(frame)]
+
+    def _takes(self, frame: Frame) -> bool:
+        match frame:
+            case SamplesFrame():
+                taken = max(frame.first_tick, frame.first_time_us) < _LATEST and self._takes_samples(frame)
+            case MarkFrame():
+                taken = frame.time_us < _LATEST
+            case InfoFrame():
+                self._tick_us = {frame.status.stream_id: frame.info.tick_us}
+                taken = True
+            case _:
+                taken = True
+        self.counters.damaged += not taken
+        return taken
+
+    def _takes_samples(self, frame: SamplesFrame) -> bool:
+        for other in (self._last, self._doubted):
+            if other is not None and other.stream_id == frame.stream_id:
+                if self._agree(other, frame):
+                    self._last, self._doubted = max(frame, other, key=_tick), None
+                    return True
+            elif other is self._last:
+                self._last, self._doubted = frame, None
+                return True
+        self._doubted = frame
+        return False
+
+    def _agree(self, one: SamplesFrame, other: SamplesFrame) -> bool:
+        """Whether two frames can be of one stream: their ticks, times and sums."""
+        before, after = sorted((one, other), key=_tick)
+        ticks = after.first_tick - before.first_tick
+        missed = (after.missed_total - before.missed_total) % _U32_MODULUS
+        lost = ticks - before.count - missed
+        if lost < 0 or before.wide != after.wide:
+            return lost >= 0  # the builder leaves out samples of another type
+        tick_us = self._tick_us.get(before.stream_id)
+        if tick_us is not None:
+            apart_us = abs(after.first_time_us - before.first_time_us - ticks * tick_us)
+            if apart_us > (_TICKS_APART + _DRIFT * ticks) * tick_us:
+                return False
+        bus = before.bus_raw.astype(np.int64)
+        raw = (after.energy_raw - before.energy_raw - int((before.shunt_raw * bus).sum())) % _U64_MODULUS
+        most_bus, most_shunt = (0xFFFFF, 1 << 19) if before.wide else (0x1FFF, 1 << 15)
+        most = lost * most_bus
+        return (
+            0 <= after.bus_total - before.bus_total - int(bus.sum()) <= most
+            and min(raw, _U64_MODULUS - raw) <= most * most_shunt
+        )
+
+
+def _tick(frame: SamplesFrame) -> int:
+    return frame.first_tick
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Losses of the last span. `missing` is a fraction of the bytes; `bad_spans` counts consecutive bad spans."""
+
+    lost_frames: int
+    sent_frames: int
+    missing: float
+    bad_spans: int
+
+    @property
+    def found(self) -> bool:
+        return self.bad_spans > 1
+
+    def __str__(self) -> str:
+        return f"{self.missing:.0%} of the meter's bytes are lost ({self.lost_frames} of {self.sent_frames} frames)"
+
+
+@dataclass(slots=True)
+class _SpanSums:
+    time_s: float
+    bytes: int = 0
+    intact_bytes: int = 0
+    lost: int = 0
+    dropped: int = 0
+
+
+class StrayWatch:
+    """Follows one connection; each connection needs its own. `intact` counts its intact frames."""
+
+    def __init__(self, now_s: float, counters: StreamCounters) -> None:
+        self._dropped: int | None = None
+        self._dropped_since = 0
+        self.intact = 0
+        self._begin(now_s, counters)
+        self._bad_spans = 0
+
+    def take(self, frames: Iterable[Frame], counters: StreamCounters, now_s: float) -> Stray | None:
+        """Take new frames. Returns the losses of a span when it ends, else None."""
+        for frame in frames:
+            self.intact += 1
+            if isinstance(frame, InfoFrame):
+                self._note_dropped(frame.status.frames_dropped)
+        if now_s - self._start.time_s < _SPAN_S:
+            return None
+        stray = self._judge(counters)
+        self._begin(now_s, counters)
+        return stray
+
+    def _begin(self, now_s: float, counters: StreamCounters) -> None:
+        self._start = _SpanSums(now_s, counters.bytes, counters.intact_bytes, counters.lost, self._dropped_since)
+        self._intact_before = self.intact
+
+    def _note_dropped(self, total: int) -> None:
+        if self._dropped is not None:
+            self._dropped_since += (total - self._dropped) % _U32_MODULUS
+        self._dropped = total
+
+    def _judge(self, counters: StreamCounters) -> Stray:
+        lost = counters.lost - self._start.lost - (self._dropped_since - self._start.dropped)
+        intact = self.intact - self._intact_before
+        sent = intact + lost
+        came = counters.bytes - self._start.bytes
+        wanted = (counters.intact_bytes - self._start.intact_bytes) * sent / intact if intact else 0.0
+        missing = max(0.0, 1.0 - came / wanted) if wanted > 0 else 0.0
+        bad = lost >= _LEAST_FRAMES and missing >= _LEAST_FRACTION
+        self._bad_spans = self._bad_spans + 1 if bad else 0
+        return Stray(max(0, lost), max(0, sent), missing, self._bad_spans)

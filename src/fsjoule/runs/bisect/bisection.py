@@ -6,50 +6,65 @@ Why the culprit costs what it costs: one profiled boot of each side, and what th
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
+from fsjoule.kernels.build import read_notes
 from fsjoule.kernels.compilation import compiler_version
 from fsjoule.kernels.configuration import board_configuration, parse_config
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree import commits as tree
-from fsjoule.kernels.tree.builder import CommitBuilds
+from fsjoule.kernels.tree.builder import Builder, BuiltCommit, CommitBuilds
+from fsjoule.kernels.tree.commits import Conflict
 from fsjoule.kernels.tree.frozen import Frozen, aligned, freeze
+from fsjoule.kernels.tree.pools import changes_of, pools_of
 from fsjoule.kernels.tree.repository import Repository, open_repository
-from fsjoule.model.bisection import NoKernel
+from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.labels import counted
+from fsjoule.model.metrics import Metric
+from fsjoule.model.series import Order, Series, Where
 from fsjoule.ports import KernelBoots, KernelBuilds
 from fsjoule.runs.bisect.boots import BoardBoots, Opening, SpareBoards
-from fsjoule.runs.bisect.builds import TreeBuilds
-from fsjoule.runs.bisect.kept_culprit import keep_answer
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.question import BisectRequest, asked_of, begin, check_environments, choice_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
 from fsjoule.runs.bisect.search import BisectionSearch
 from fsjoule.runs.explain import explain_pair
 from fsjoule.runs.request import RunRequest
-from fsjoule.store.bisection import BisectionLog, CommitLine, Profiled, bisection_log
+from fsjoule.statistics.bisection.answer import AnswerKind
+from fsjoule.store.bisection import BisectionLog, CommitLine, MeasuredBoot, Profiled, bisection_log
 from fsjoule.store.files import check_writable
-from fsjoule.store.index.database import open_index
+from fsjoule.store.index.database import Index, open_index
+from fsjoule.store.index.states import keep_states
+from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.reader import load_run
+from fsjoule.store.states import ChangeState
 from fsjoule.suites import repetition_seed
 from fsjoule.verdicts.bisection.answer import pair
+from fsjoule.verdicts.bisection.figures import metric_of
 from fsjoule.verdicts.bisection.state import BisectionState
 from fsjoule.verdicts.explanation.changes import Explanation
+from fsjoule.verdicts.trend.history import HistoryPoint
+from fsjoule.verdicts.trend.states import state_of
+from fsjoule.verdicts.trend.trend import Trend, trend_of
 
 _log: Final = logging.getLogger(__name__)
 
 _SYMBOLS: Final = "CONFIG_KALLSYMS"
 
-
 # Both boots share their random choices, which no other boot of a bisection has.
 _REPETITION = 4_000
 _SHORT = 12
+
+# A first build, of a large configuration, on a slow machine.
+_BUILD_TIMEOUT_S: Final = 4 * 3600.0
 
 
 def bisect(request: BisectRequest) -> BisectionState:
@@ -189,3 +204,137 @@ def explain_bisection(state: BisectionState) -> tuple[Explanation, ...]:
         return ()
     baseline, candidate = ((state.added(side.commit)[:_SHORT], load_run(folders[side])) for side in sides)
     return explain_pair(baseline, candidate)
+
+
+@dataclass
+class TreeBuilds:
+    """Kernels of a repository's commits. `aligned` makes the builds with forced alignment of functions.
+
+    Builds of both kinds take turns: they would share the processors. `add` tells the lines whose commits are asked for.
+    """
+
+    repository: Repository
+    plain: CommitBuilds
+    aligned: Callable[[], CommitBuilds]
+    _commits: dict[str, tree.Commit] = field(default_factory=dict[str, tree.Commit], init=False)
+    _built: dict[str, BuiltCommit] = field(default_factory=dict[str, BuiltCommit], init=False)
+    _builders: dict[bool, Builder] = field(default_factory=dict[bool, Builder], init=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def add(self, line: tree.Line, inside: str = "") -> CommitLine:
+        """The line as the log has it."""
+        self._commits |= {commit.id: commit for commit in line}
+        return CommitLine(
+            commits=tuple(commit.id for commit in line),
+            adds=tuple(commit.adds for commit in line),
+            subjects=tuple(commit.subject for commit in line),
+            inside=inside,
+        )
+
+    def is_merge(self, commit: str) -> bool:
+        return self._commits[commit].is_merge
+
+    def enter(self, before: str, merge: str) -> CommitLine:
+        """The line inside of a merge. From now on its commits are asked for, and the merge is its last step."""
+        return self.add(tree.inside(self.repository, self._commits[before], self._commits[merge]), inside=merge)
+
+    def expect(self, wanted: Sequence[WantedKernel]) -> None:
+        for is_aligned in (False, True):
+            candidates = [self._commit(each) for each in wanted if each.aligned == is_aligned]
+            commits = [each for each in candidates if not isinstance(each, Conflict)]
+            if commits or is_aligned in self._builders:
+                self._builder(aligned=is_aligned).want(commits)
+
+    def built(self, wanted: WantedKernel) -> BuiltKernel | None:
+        if wanted.aligned not in self._builders or isinstance(commit := self._commit(wanted), Conflict):
+            return None
+        outcome = self._builders[wanted.aligned].outcome(commit)
+        return _built(outcome) if isinstance(outcome, BuiltCommit) else None
+
+    def take(self, wanted: WantedKernel) -> BuiltKernel | NoKernel:
+        commit = self._commit(wanted)
+        if isinstance(commit, Conflict):
+            return NoKernel(f"git cannot revert {self._commits[wanted.without].short} there: {commit}")
+        builder = self._builder(aligned=wanted.aligned)
+        outcome = builder.wait(commit, _BUILD_TIMEOUT_S)
+        if not isinstance(outcome, BuiltCommit):
+            return NoKernel(outcome.reason)
+        if wanted.is_plain:
+            self._built[wanted.commit] = outcome
+        return _built(outcome)
+
+    def pools(self, commits: Sequence[str]) -> tuple[int, ...]:
+        line = [self._commits[each] for each in commits]
+        built = {number: self._built[each] for number, each in enumerate(commits) if each in self._built}
+        return pools_of(changes_of(self.repository, line), built).numbers
+
+    def _commit(self, wanted: WantedKernel) -> tree.Commit | Conflict:
+        commit = self._commits[wanted.commit]
+        return tree.without_commit(self.repository, commit, self._commits[wanted.without]) if wanted.without else commit
+
+    def _builder(self, *, aligned: bool) -> Builder:
+        if aligned not in self._builders:
+            builds = self.aligned() if aligned else self.plain
+            self._builders[aligned] = self._open.enter_context(Builder(builds))
+        return self._builders[aligned]
+
+
+def _built(outcome: BuiltCommit) -> BuiltKernel:
+    return BuiltKernel(outcome.folder, outcome.image, read_notes(outcome.folder).seconds)
+
+
+def keep_answer(index: Index, state: BisectionState, repository: Repository) -> int:
+    """Keep an answer's culprit for the series that it was measured in; returns for how many changes.
+
+    Raises ResultError for a run folder that cannot be read.
+    """
+    sides = pair(state)
+    if state.answered is None or state.answered.kind is not AnswerKind.CULPRIT or sides is None:
+        return 0
+    metrics = tuple(dict.fromkeys(map(metric_of, state.asked.figures)))
+    return keep_culprit(index, state.added(sides[1].commit), repository, _measured(state.booted[-1]), metrics)
+
+
+def keep_culprit(
+    index: Index, culprit: str, repository: Repository, series: tuple[str, ...], metrics: tuple[Metric, ...]
+) -> int:
+    """Keep a culprit for each loss of these series that begins with it; returns how many.
+
+    A loss begins with a commit if its kernel holds the commit, and the kernel before does not.
+    """
+    count = 0
+    for order in Order:
+        trend = trend_of(trend_reader(index, Where(series=series), order=order, metrics=metrics))
+        states = [
+            state_of(change, trend, ChangeState.BISECTED, commit=culprit)
+            for change in trend.changes
+            if change.worse
+            and all(each.state is not ChangeState.BISECTED for each in change.kept)
+            and _holds(repository, change.since, trend, culprit) is True
+            and _holds(repository, change.last, trend, culprit) is False
+        ]
+        count += keep_states(index, states)
+    return count
+
+
+def _measured(boot: MeasuredBoot) -> tuple[str, ...]:
+    loaded = load_run(Path(boot.folder))
+    return tuple({Series(each.series, each.simulated).key for each in loaded.measurements})
+
+
+def _holds(repository: Repository, point: HistoryPoint, trend: Trend, commit: str) -> bool | None:
+    """Whether a point's kernel holds a commit; None if it was not built from this repository."""
+    kernel = trend.kernels.get(point.kernel or 0)
+    for name in (kernel.version.partition(" ")[0] if kernel else "", trend.runs[point.run].commit):
+        if name:
+            try:
+                return repository.holds(repository.revision(name).commit, commit)
+            except ConfigError:
+                continue
+    return None

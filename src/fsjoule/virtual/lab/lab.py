@@ -29,7 +29,6 @@ from fsjoule.host.paths import place_file
 from fsjoule.host.process_ref import ProcessRef, wait_gone
 from fsjoule.model.labels import counted
 from fsjoule.virtual.board.config import BoardConfig, NetworkConfig
-from fsjoule.virtual.lab import programs
 from fsjoule.virtual.lab.board import board_status
 from fsjoule.virtual.lab.capacity import check_fits, warn_of_shared_cpus
 from fsjoule.virtual.lab.files import (
@@ -47,9 +46,12 @@ from fsjoule.virtual.lab.services import (
     beside_python,
     board_config,
     board_template,
+    flash_memory,
     free_ports,
     lab_path,
     prepare_ssh,
+    probe,
+    simulator,
     write_places,
 )
 
@@ -157,8 +159,8 @@ def up(
             equipment = _Equipment(
                 board,
                 emulator,
-                meter or str(programs.simulator()),
-                programs.probe() if in_guest_time else None,
+                meter or str(simulator()),
+                probe() if in_guest_time else None,
                 _flash_memory(template),
                 boards,
                 exporters,
@@ -289,7 +291,7 @@ def _refuse_another(record: LabRecord, *, emulator: str, meter: str | None, boar
 
 def _flash_memory(template: BoardConfig) -> bytes | None:
     wanted = template.flash_memory
-    return None if wanted is None else programs.flash_memory(wanted).read_bytes()[wanted.skip :]
+    return None if wanted is None else flash_memory(wanted).read_bytes()[wanted.skip :]
 
 
 def _meter_program(path: Path) -> str:

@@ -2,6 +2,9 @@
 
 labgrid writes images through ssh to the exporter's host. In the virtual lab this host is 127.0.0.1, with its own ssh
 server, and labgrid finds the lab's `ssh` first on its PATH. The user's ssh configuration is neither read nor changed.
+
+Two are compiled here: the meter's simulator from meter/, and from probe/ the library that reports power and
+instructions of a board in guest time.
 """
 
 from __future__ import annotations
@@ -9,10 +12,12 @@ from __future__ import annotations
 import dataclasses
 import errno
 import hashlib
+import logging
 import os
 import pwd
 import random
 import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -25,9 +30,12 @@ from typing import Any, Final
 import yaml
 
 from fsjoule.errors import ConfigError, LabError
-from fsjoule.host.paths import project_dir
+from fsjoule.host.cache.libraries import compiler_version, shared_library
+from fsjoule.host.cache.stages import build_once, cache_key, folder_digest
+from fsjoule.host.paths import cache_dir, project_dir
 from fsjoule.host.process import find_tool, run
-from fsjoule.virtual.board.config import BoardConfig, BoardReady, NetworkConfig, WiresConfig
+from fsjoule.images.boot_loader import package_files
+from fsjoule.virtual.board.config import BoardConfig, BoardReady, FlashMemoryConfig, NetworkConfig, WiresConfig
 from fsjoule.virtual.lab import usbsdmux
 from fsjoule.virtual.lab.files import BoardPaths, BoardRecord, LabPaths, LabRecord, numbered
 from fsjoule.virtual.lab.instruments import programs, resources
@@ -42,6 +50,13 @@ _PLACES_FILE: Final = "places.yaml"
 _PRIVILEGE_SEPARATION: Final = Path("/run/sshd")
 _KEYGEN_TIMEOUT_S: Final = 20.0
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_log: Final = logging.getLogger(__name__)
+
+SIMULATOR: Final = "fsjoule-meter-sim"
+_LOADER: Final = "flash-memory"
+_FOLDERS: Final = ("host", "lib", "emulated", "sim")
+_BUILD_TIMEOUT_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,3 +371,35 @@ def _wrap(path: Path, command: list[str]) -> None:
 def _write_program(path: Path, line: str) -> None:
     path.write_text(f"#!/bin/sh\n{line}\n")
     path.chmod(0o755)
+
+
+def simulator() -> Path:
+    """The simulator's program, from the cache or built now.
+
+    Raises MissingToolError if cmake, ninja or the C compiler is missing, LabError if the build fails.
+    """
+    sources = project_dir() / "meter"
+    inputs = {"compiler": compiler_version(), **{name: folder_digest(sources / name) for name in _FOLDERS}}
+
+    def build(folder: Path) -> None:
+        _log.info("building the meter's simulator")
+        work = folder / "work"
+        run(["cmake", "-S", sources / "host", "-B", work, "-GNinja"], timeout_s=_BUILD_TIMEOUT_S)
+        run(["ninja", "-C", work, SIMULATOR], timeout_s=_BUILD_TIMEOUT_S)
+        (work / "sim" / SIMULATOR).rename(folder / SIMULATOR)
+        shutil.rmtree(work)
+
+    return build_once("meter", "simulator", cache_key(inputs), build, root=cache_dir()) / SIMULATOR
+
+
+def flash_memory(config: FlashMemoryConfig) -> Path:
+    """The boot loader of a board that has it in its own flash memory. Raises ConfigError, LabError."""
+    wanted = {_LOADER: (config.package, config.file)}
+    return package_files("armhf", config.suite, ("main",), wanted) / _LOADER
+
+
+def probe() -> Path:
+    """The library that reports power and instructions of a board in guest time. Raises like `simulator`."""
+    source = project_dir() / "probe" / "guest_probe.c"
+    beside = sorted(each for each in source.parent.glob("*.[ch]") if each != source)
+    return shared_library(source, "probe", beside=beside, root=cache_dir())
