@@ -45,7 +45,7 @@ class _BoardByDefault(TyperCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Measuring:
+class _AdviceBenchOptions:
     """What only an answer takes that measures first."""
 
     lg_env: Path | None = option(
@@ -61,7 +61,7 @@ class _Measuring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdviseOptions(_Measuring):
+class AdviseOptions(_AdviceBenchOptions):
     runs: list[Path] | None = argument("", "Run folders of one board, or folders that contain some.")
     profile: str | None = option("NAME|FILE", "What the device does. Without it the profiles are listed.")
     fs: str | None = option("NAME[,NAME]", "Only these filesystems (measured: the suite's).")
@@ -97,7 +97,7 @@ def advise(asked: AdviseOptions) -> None:
     weights = parse_weights(asked.weights) if asked.weights is not None else None
     if asked.runs:
         hint = "leave RUNS out to measure what is missing"
-        refuse("RUNS are answered from as they are, without", given_options(asked, _Measuring), hint=hint)
+        refuse("RUNS are answered from as they are, without", given_options(asked, _AdviceBenchOptions), hint=hint)
         evidence = _recorded(asked.runs, asked.kernel, asked.storage, asked.fs)
     else:
         from fsjoule.lab import place_request, read_environment

@@ -38,7 +38,7 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Measuring(PlaceOptions):
+class _ExplainBenchOptions(PlaceOptions):
     """What only an explanation that measures takes."""
 
     suite: str | None = option("NAME", f"Suite (measured: {DEFAULT_SUITE}).")
@@ -47,7 +47,7 @@ class _Measuring(PlaceOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainOptions(_Measuring):
+class ExplainOptions(_ExplainBenchOptions):
     baseline: str = argument("A", "Kernel that is compared with.", ...)
     candidate: str = argument("B", "Kernel whose figure is another.", ...)
     lg_env: Path | None = option("FILE", "Measure now, on this board (exact in guest time).")
@@ -80,7 +80,7 @@ def explain(asked: ExplainOptions) -> None:
     if asked.lg_env is not None and asked.within is not None:
         raise ConfigError("--lg-env measures now, and --within reads a run", hint="leave one of them out")
     if asked.lg_env is None:
-        refuse("only what is measured now (--lg-env FILE) takes", given_options(asked, _Measuring))
+        refuse("only what is measured now (--lg-env FILE) takes", given_options(asked, _ExplainBenchOptions))
         from fsjoule.model.labels import listed
         from fsjoule.runs.explain import explain_run
         from fsjoule.store.reader import load_run

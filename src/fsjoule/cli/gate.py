@@ -47,7 +47,7 @@ _HERE: Final = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Measuring(BoardsOptions):
+class _GateBenchOptions(BoardsOptions):
     """What only a gate that measures takes."""
 
     config: list[str] | None = option("", "With --tree: a config fragment or line; may be repeated.")
@@ -69,7 +69,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GateOptions(_Measuring, _Reading, AnswerOptions):
+class GateOptions(_GateBenchOptions, _Reading, AnswerOptions):
     baseline: str | None = argument("[BASELINE]", "The side to compare with.")
     candidate: str | None = argument("[CANDIDATE]", "The side that may be worse (in a kernel's tree: HEAD).")
     baseline_option: str | None = option("A", "Another way to name the baseline.", name="--baseline")
@@ -121,7 +121,7 @@ def gate(asked: GateOptions) -> None:
     )
     candidate, lg_env = _defaults(baseline, candidate, tree, asked.lg_env)
     if lg_env is None:
-        refuse("only a gate that measures (--lg-env FILE) takes", given_options(asked, _Measuring))
+        refuse("only a gate that measures (--lg-env FILE) takes", given_options(asked, _GateBenchOptions))
         gated = _recorded((baseline, candidate), asked, policy)
     else:
         refuse("only a gate that reads earlier boots (no --lg-env) takes", reading)

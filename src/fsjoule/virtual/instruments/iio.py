@@ -164,7 +164,7 @@ def iiod(*devices: IioDevice, simulated: bool = True) -> Generator[Iiod]:
     """A running iiod on a free port of this computer."""
     emulated = Iiod(list(devices), simulated=simulated)
 
-    class Conversation(socketserver.StreamRequestHandler):
+    class IioConversation(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for line in self.rfile:
@@ -172,7 +172,7 @@ def iiod(*devices: IioDevice, simulated: bool = True) -> Generator[Iiod]:
                     return
                 self.wfile.write(emulated.answer(line.decode().strip()))
 
-    with served(Conversation) as emulated.port:
+    with served(IioConversation) as emulated.port:
         yield emulated
 
 

@@ -59,13 +59,13 @@ def supply(**settings: object) -> Generator[Supply]:
     """A running supply on a free port of this computer."""
     emulated = Supply(**settings)  # pyright: ignore[reportArgumentType] - of its own fields
 
-    class Conversation(socketserver.StreamRequestHandler):
+    class ScpiConversation(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             for line in self.rfile:
                 if not emulated.silent:
                     self.wfile.write(f"{emulated.answer(line.decode().strip())}\n".encode())
 
-    with served(Conversation) as emulated.port:
+    with served(ScpiConversation) as emulated.port:
         yield emulated
 
 
