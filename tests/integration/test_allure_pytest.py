@@ -94,7 +94,7 @@ def bench():
     files = {onboard.RESULT: FIO_JSON, onboard.BEFORE: COUNTERS, onboard.AFTER: AFTER, onboard.DURATION: duration}
     board = Board(FakeShell(answer, files), FACTS, IMAGE)
     kept = RESUMED.kept if RESUMED else ()
-    parts = (RUN, PROFILE, board, meter(), STORE, FakeClock(1e9), lambda _: None, lambda _: None)
+    parts = (RUN, PROFILE, board, meter(), STORE, FakeClock(1e9), lambda _: None)
     bench = BoardBench(*parts, kept=kept, take_steps=lambda: STEPS)
     bench.begin()
     yield bench

@@ -32,7 +32,6 @@ from fsjoule.errors import (
 from fsjoule.host.plaintext import plain_line
 from fsjoule.store.index.defaults import VARIABLE
 from fsjoule.store.index.schema import INDEX_VERSION, index_version, metadata
-from fsjoule.store.run_folders import RESULTS
 from fsjoule.store.states import FOLDER as STATES
 
 _WAIT_S: Final = 60.0
@@ -81,7 +80,11 @@ class Index:
         """The folder of documents that are written for this index: beside its file, or `?states=DIR` of its URL."""
         if self._states is not None:
             return self._states
-        return (RESULTS if self.file is None else self.file.parent) / STATES
+        if self.file is not None:
+            return self.file.parent / STATES
+        from fsjoule.store.run_folders import RESULTS  # noqa: PLC0415 - pyarrow takes long to load
+
+        return RESULTS / STATES
 
     @property
     def name(self) -> str:
