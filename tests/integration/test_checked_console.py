@@ -124,6 +124,7 @@ def test_a_line_that_damages_everything_is_named(shell: LabgridShell, board: tup
 def test_a_board_that_is_silent_from_the_first_command_on_has_damaged_nothing(
     shell: LabgridShell, board: tuple[LabgridShell, LossyConsole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The limits are those of slow serial lines: nobody needs to wait for them here.
     monkeypatch.setattr(shell_module, "_SILENT_S", 0.5)
     monkeypatch.setattr(shell_module, "_PROMPT_TIMEOUT_S", 1.0)
     board[1].write = len  # pyright: ignore[reportAttributeAccessIssue]

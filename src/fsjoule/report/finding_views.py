@@ -268,5 +268,5 @@ def run_links(folders: Mapping[str, Path], file: Path) -> Lines:
 
 
 def _site_links(folders: Mapping[str, Path], site: Site) -> Lines:
-    """Of the newest runs: a kernel may have been measured in thousands."""
+    """The newest runs only: a kernel may have been measured in thousands."""
     return [(f"run {run_id}", site.run(run_id)) for run_id in islice(folders, _MOST_LINKS)]

@@ -63,7 +63,7 @@ class KeptState:
 class StatesDocument:
     """States that were kept or taken back at one time, and runs (by id) that were pruned, or brought back after that.
 
-    Of a run's prunings and returns the latest counts.
+    The latest of a run's prunings and returns counts.
     """
 
     made_utc: str
