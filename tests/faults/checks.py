@@ -27,7 +27,7 @@ _BUGS: Final = re.compile(
     r"Traceback \(most recent call last\)|INTERNALERROR|Exception ignored|never retrieved|Fatal Python error"
 )
 # What a fault that was got over leaves on the terminal.
-_TOLD: Final = re.compile(r"trying again|no energy|building it again|^warning: ", re.MULTILINE)
+_TOLD: Final = re.compile(r"trying again|no energy|building it again|^warning: (?!the computer is busy)", re.MULTILINE)
 # What a bench says whether anything fails or not: it names all parts of the lab.
 _PROGRESS: Final = re.compile(
     r"starting |lab is up|lab '\S+' is up|removing the leftovers|place '\S+' (?:acquired|released|was left)|place \S+, "
@@ -100,7 +100,8 @@ def data(text: str, run_folder: Path | None, serial: str) -> list[str]:
     except FsjouleError as error:
         return [f"the run cannot be read: {error}"]
     complaints: list[str] = []
-    if missing := printed - {one_line(each, kernel=len(run.run.plan.kernels) > 1) for each in run.measurements}:
+    kernels = len(run.run.plan.kernels) > 1
+    if missing := printed - {one_line(each, kernel=kernels, card=True) for each in run.measurements}:
         complaints.append(f"measurements {sorted(missing)} were printed and are not in the run")
     complaints += [f"{name} is damaged: {why}" for name, why in run.damaged.items() if not name.endswith(".partial")]
     if run.run.status not in _FINAL:
