@@ -16,6 +16,9 @@
 # make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)
 # make firmware-test  build the firmware for the host and test it there
 # make setup-bench    only set up what make bench needs; make setup: what the tests need as well; output: build/setup.log
+# make image          build an image for containers from the wheel (buildah): dist/fsjoule-VERSION-oci.tar, with an SBOM
+# make changelog      move the changes of changes/ to CHANGELOG.md, as those of VERSION=1.2.3
+# make release        make all files of the release that this commit is tagged as, in dist/ (CONTRIBUTING.md)
 # make clean          remove everything that make built in this folder, but not results/ and the image cache
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -53,7 +56,7 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report clean help
+.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format image changelog release firmware firmware-test setup setup-bench setup-report clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -120,6 +123,15 @@ layers: setup
 format: setup
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+image: dist
+	$(AS_ROOT) containers/build $$(ls dist/fsjoule-*.whl | sed 's/-py3.*//')-oci
+
+changelog: setup-bench
+	build/uv/bin/uv tool run --quiet towncrier@26.9.0 build --yes --version $(VERSION)
+
+release: setup-bench
+	@.ci/release
 
 firmware:
 	@meter/firmware.sh build
