@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def words(self) -> str:
-        return f"{self.packages} packages ({self.fetch_mb:.0f} MB)"
+        return f"{self.packages} packages" + (f" ({self.fetch_mb:.0f} MB)" if self.fetch_mb >= 1.0 else "")
 
 
 def installed(names: Iterable[str], *, admindir: Path | None = None) -> frozenset[str]:
