@@ -80,6 +80,7 @@ def test_what_is_there_without_a_package_is_not_missing(tmp_path: Path) -> None:
 
 def test_a_plan_has_the_numbers_that_apt_says() -> None:
     plan = install.planned(PLAN)
+    assert plan is not None
     assert plan == install.Plan(143, 1.5, 589.0)
     assert plan.words == "143 packages (2 MB)"
     assert install.planned(NOT_THERE) is None
@@ -154,7 +155,11 @@ def test_a_step_that_follows_from_another_names_that_one(tmp_path: Path) -> None
 def test_a_check_says_what_is_there_and_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     needs = (need("fsjoule-absent"), need("fsjoule-luxury", optional=True))
     old = Need("fsjoule-old", ("bench",), "a test", programs=("env",), at_least="1000.0")
-    monkeypatch.setattr(check, "needed", lambda _: (*needs, old))
+
+    def needed(_purpose: str) -> tuple[Need, ...]:
+        return (*needs, old)
+
+    monkeypatch.setattr(check, "needed", needed)
     state = check.checked("bench")
     found = {each.name: each.state for each in state.findings}
     assert found["fsjoule-absent"] is found["fsjoule-luxury"] is check.State.MISSING

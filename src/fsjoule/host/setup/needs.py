@@ -114,9 +114,10 @@ def rows() -> tuple[Need, ...]:
     """All rows of the table."""
 
     def need(row: dict[str, Any]) -> Need:
-        lists = {name: tuple(row[name]) for name in ("programs", "files", "services") if name in row}
-        rest = {name: value for name, value in row.items() if name not in ("for", *lists)}
-        return Need(purposes=tuple(row["for"]), **rest, **lists)
+        fields: dict[str, Any] = dict(row)
+        for name in ("for", "programs", "files", "services"):
+            fields[name] = tuple(fields.get(name, ()))
+        return Need(purposes=fields.pop("for"), **fields)
 
     return tuple(need(row) for row in _table()["packages"])
 
