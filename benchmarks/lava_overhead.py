@@ -23,6 +23,7 @@ from common import show
 
 from fsjoule import images
 from fsjoule.errors import ConfigError
+from fsjoule.host import process
 from fsjoule.host.messages import lines_to
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import read_environment

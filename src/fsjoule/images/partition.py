@@ -1,8 +1,8 @@
 """Stage `partition`: the root partition, made without mounting anything on the host. The entry holds `root.img`.
 
-A program of the host makes the filesystem from a folder; all files are root's, who is the board's only user. What no program of the host can fill,
-the emulated board fills, once. It boots the card's kernel. Its card has the usual layout: the files to copy are on the
-scratch partition, as ext4, and the root partition is the result.
+A program of the host makes the filesystem from a folder; all files are root's, who is the board's only user. What no
+program of the host can fill, the emulated board fills, once. It boots the card's kernel. Its card has the usual layout:
+the files to copy are on the scratch partition, as ext4, and the root partition is the result.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from typing import Final
 _BLOCK_BYTES: Final = 65536
 _ZEROS: Final = bytes(_BLOCK_BYTES)
 
-# One line per path: mode (octal, with the file's type), size in bytes, digest; `-` for nothing. Whose the files are does
-# not matter: a cache may be brought to another user.
+# One line per path: mode (octal, with the file's type), size in bytes, digest; `-` for nothing. Whose the files are
+# does not matter: a cache may be brought to another user.
 Contents = dict[str, str]
 
 
