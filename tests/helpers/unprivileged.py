@@ -15,6 +15,7 @@ _USER: Final = 61000
 _BECOME: Final = f"""\
 passwd=$(mktemp)
 {{ cat /etc/passwd; echo plain:x:{_USER}:{_USER}::/:/bin/sh; }} >"$passwd"
+chmod 644 "$passwd"
 mount --bind "$passwd" /etc/passwd
 rm "$passwd"
 exec unshare --map-user={_USER} --map-group={_USER} "$@"
