@@ -265,6 +265,9 @@ def unpack_packages(
         )
 
     archive.fetch(attempt, f"{what}: ")
+    # mmdebstrap makes it for root only, and scripts in the tree want a place for their /dev/null.
+    (tree / "dev").mkdir(exist_ok=True)
+    (tree / "dev").chmod(0o755)
 
 
 def parse_packages(text: str) -> list[Package]:
