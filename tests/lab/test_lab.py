@@ -92,6 +92,7 @@ def test_sd_mux_and_write_image_of_the_stock_client(running: lab.LabHandle, tmp_
     assert _client(running, "-p", "virtual", "sd-mux", "get").strip() == "dut"
     with LabPaths.of("virtual").card.open("rb") as card:
         assert card.read(2 * 1024 * 1024) == image.read_bytes()
+        assert card.seek(0, os.SEEK_END) == 1024 * 1024 * 1024
 
 
 def test_a_write_without_the_card_fails_and_says_so(running: lab.LabHandle, tmp_path: Path) -> None:

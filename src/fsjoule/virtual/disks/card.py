@@ -7,6 +7,7 @@ nobody has to be root.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from contextlib import suppress
@@ -43,6 +44,7 @@ class Card:
         """
         prepare_image(image, size_bytes)
         self.image = image
+        self._size_bytes = image.stat().st_size
         self.host_device = host_device
         self._hide()
         self.position = CardPosition.DUT
@@ -98,6 +100,8 @@ class Card:
                     hint="wait for its end, or end it",
                 )
             time.sleep(_LOOK_S)
+        if self.image.stat().st_size != self._size_bytes:  # dd ends a file where its input ends
+            os.truncate(self.image, self._size_bytes)
 
 
 def _user_of(file: Path) -> int:
