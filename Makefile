@@ -24,7 +24,7 @@ SHELL := /bin/bash
 export PYTHON ?= python3
 UV_VERSION := $(shell sed -n 's,^uv==\([^ ]*\).*,\1,p' .ci/uv.txt)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# The virtual board's card is a loop device, which only root can attach.
+# Tests mount filesystems, attach loop devices and become other users. A bench needs root for packages only.
 AS_ROOT := $(SUDO) $(if $(SUDO),--preserve-env)
 BIN := .venv/bin
 
@@ -59,7 +59,7 @@ help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 bench: setup-bench
-	$(AS_ROOT) $(BIN)/fsjoule bench $(if $(ENVIRONMENT),--lg-env $(ENVIRONMENT)) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
+	$(BIN)/fsjoule bench $(if $(ENVIRONMENT),--lg-env $(ENVIRONMENT)) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
 	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) -m "not slow" --durations 25
