@@ -194,7 +194,7 @@ def _ask(plan: Plan, system: System, lacking: Sequence[Need]) -> None:
     assert system.like is not None, "it has apt"
     for need in lacking:
         print(f"  {' '.join(need.packages(system.like)):28} {need.why}")  # noqa: T201 - of a program without a room
-    number = f"{plan.packages} packages of {system.title} with what they need"
+    number = f"{plan.packages} packages of {system.title}, those that these need among them"
     question = f"{number}: {plan.fetch_mb:.0f} MB to fetch, {plan.disk_mb:.0f} MB on disk. Install them? [Y/n] "
     if not sys.stdin.isatty():
         raise ConfigError("nothing was installed: nobody can be asked", hint="say it before: --yes")
