@@ -46,7 +46,6 @@ from fsjoule.model import (
     Provision,
     Run,
     RunStatus,
-    Trace,
 )
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
 from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
@@ -326,7 +325,10 @@ class BoardBench:
         started_utc = self.clock.utc()
         booted, evidence = self._work(entry)
         facts = self._learn_facts(entry)
-        self._check_meter(evidence.trace)
+        meter = meter_of(self.run.meter, evidence.trace)
+        if meter != self.run.meter:  # it was silent until now
+            self.run = dataclasses.replace(self.run, meter=meter)
+            self.store.update(self.run)
         if evidence.trace is not None:
             evidence.notes += self._meter_notes(evidence.trace.info, facts)
         if self.profiler is not None:
@@ -449,13 +451,6 @@ class BoardBench:
         except MeterError as error:
             _log.info("%s", error.what)
             return None
-
-    def _check_meter(self, trace: Trace | None) -> None:
-        """Record a meter that was silent until now. Raises InstrumentError if the trace is another meter's."""
-        meter = meter_of(self.run.meter, trace)
-        if meter != self.run.meter:
-            self.run = dataclasses.replace(self.run, meter=meter)
-            self.store.update(self.run)
 
     def _measure_boot(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
         self._boots.prepare(entry)
