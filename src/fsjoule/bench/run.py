@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -321,6 +322,11 @@ class BoardBench:
         self.store.finish(self.run)
         return self.run
 
+    def _storage_in_series(self, name: str) -> str:
+        """The device's name in series. An emulated one differs with its QEMU, as does all that it is measured on."""
+        version = re.search(r"\d+\.\d+", self.run.versions.get("qemu", ""))
+        return f"{name} (QEMU {version[0]})" if version else name
+
     def _measure(self, entry: Planned) -> Measurement:
         started_utc = self.clock.utc()
         booted, evidence = self._work(entry)
@@ -340,7 +346,7 @@ class BoardBench:
             evidence,
             profile=self.profile,
             boot=booted.number,
-            storage=booted.measurer.storage_model or facts.storage,
+            storage=self._storage_in_series(booted.measurer.storage_model or facts.storage),
             card=self.board.image(),
             started_utc=started_utc,
         )
