@@ -2,7 +2,7 @@
 # make test           set up, run the tests, also those on the virtual lab, except the slow ones
 # make test-all       the slow tests as well: further boards, ways of flashing and ways to end
 # make check          check style, types and layers, run unit tests: before each commit
-# make test-fresh     make check on a minimal Debian; with FULL=1 also make bench and make test
+# make test-fresh     make check on a minimal Debian, RELEASE=bookworm or trixie; with FULL=1 also make bench and make test
 # make test-guest     run labgrid's own tests with fsjoule installed and without, and compare: half an hour
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), measure on emulated boards with real boot loaders
@@ -16,9 +16,10 @@
 # make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)
 # make firmware-test  build the firmware for the host and test it there
 # make setup-bench    only set up what make bench needs; make setup: what the tests need as well; output: build/setup.log
-# make image          build an image for containers from the wheel (buildah): dist/fsjoule-VERSION-oci.tar, with an SBOM
+# make dist           build a source archive and a wheel in build/dist, check them, and try the wheel in an environment of its own
+# make image          build an image for containers from the wheel (buildah): build/dist/*-oci.tar, with what is in it
 # make changelog      move the changes of changes/ to CHANGELOG.md, as those of VERSION=1.2.3
-# make release        make all files of the release that this commit is tagged as, in dist/ (CONTRIBUTING.md)
+# make release        make all files of the release that this commit is tagged as, in build/dist (CONTRIBUTING.md)
 # make clean          remove everything that make built in this folder, but not results/ and the image cache
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -27,7 +28,7 @@ SHELL := /bin/bash
 export PYTHON ?= python3
 UV_VERSION := $(shell sed -n 's,^uv==\([^ ]*\).*,\1,p' .ci/uv.txt)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# The virtual board's card is a loop device, which only root can attach.
+# Tests mount filesystems, attach loop devices and become other users. A bench needs root for packages only.
 AS_ROOT := $(SUDO) $(if $(SUDO),--preserve-env)
 BIN := .venv/bin
 
@@ -56,13 +57,13 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format image changelog release firmware firmware-test setup setup-bench setup-report clean help
+.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report dist image changelog release clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 bench: setup-bench
-	$(AS_ROOT) $(BIN)/fsjoule bench $(if $(ENVIRONMENT),--lg-env $(ENVIRONMENT)) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
+	$(BIN)/fsjoule bench $(if $(ENVIRONMENT),--lg-env $(ENVIRONMENT)) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
 	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) -m "not slow" --durations 25
@@ -78,7 +79,7 @@ unit: setup
 	nice -n 5 $(BIN)/pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder tests/unit
 
 test-fresh: build/packages.stamp
-	$(AS_ROOT) tests/fresh/run $(if $(FULL),bench check test)
+	$(AS_ROOT) env RELEASE=$(RELEASE) tests/fresh/run $(if $(FULL),bench check test)
 
 test-guest: setup
 	tests/guest/run
@@ -124,8 +125,8 @@ format: setup
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-image: dist
-	$(AS_ROOT) containers/build $$(ls dist/fsjoule-*.whl | sed 's/-py3.*//')-oci
+image: setup-bench dist
+	$(AS_ROOT) containers/build build/dist
 
 changelog: setup-bench
 	build/uv/bin/uv tool run --quiet towncrier@26.9.0 build --yes --version $(VERSION)
@@ -166,6 +167,17 @@ build/python-tests.stamp: | build/python.stamp
 build/python.stamp build/python-report.stamp build/python-tests.stamp: pyproject.toml uv.lock | build/packages.stamp build/uv/bin/uv
 	@.ci/set-up python $(SYNC)
 	@touch $@
+
+# An environment as of a user: none of the clone's packages, and an empty folder.
+dist: build/uv/bin/uv
+	rm -rf build/dist build/dist-tried
+	build/uv/bin/uv build --system-certs --out-dir build/dist
+	build/uv/bin/uv tool run --system-certs --from twine==6.2.0 twine check --strict build/dist/*.whl build/dist/*.gz
+	$(PYTHON) -m venv build/dist-tried
+	build/dist-tried/bin/pip install --disable-pip-version-check --quiet build/dist/*.whl
+	mkdir build/dist-tried/empty
+	cd build/dist-tried/empty && for words in --version "board list" choices; do env -u PYTHONPATH ../bin/fsjoule $$words > /dev/null; done
+	du -sh build/dist/* build/dist-tried
 
 clean:
 	rm -rf build .venv
