@@ -179,13 +179,11 @@ def _answer(compared: Compared) -> Iterator[str]:
         yield f"no verdict on one boot of each side, but far beyond the board's own spread: {named(far)}"
     rest = [one for one in compared.findings if not one.changed and not one.far]
     if rest:
-        yield counts_text(rest) + _forecast(rest)
-
-
-def _forecast(findings: Sequence[Judged]) -> str:
-    """How many boots would decide what is open, if that is known of all of it: ` (4 more boots)`."""
-    more = [max(one.basis.more_baseline or 0, one.basis.more_candidate or 0) for one in findings if one.undecided]
-    return f" ({counted(max(more), 'more boot')})" if more and all(0 < each <= _ADVISED for each in more) else ""
+        # How many boots would decide what is open, if that is known of all of it.
+        more = [max(one.basis.more_baseline or 0, one.basis.more_candidate or 0) for one in rest if one.undecided]
+        yield counts_text(rest) + (
+            f" ({counted(max(more), 'more boot')})" if more and all(0 < each <= _ADVISED for each in more) else ""
+        )
 
 
 def sides(baseline: ComparedSide, candidate: ComparedSide) -> str:

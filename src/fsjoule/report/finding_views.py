@@ -224,7 +224,10 @@ class FindingsView(VerdictView, Generic[F]):
             **self.page_parts(),
             explanations=[section(each) for each in self.page_explanations()],
             lists=self.page_lists.items(),
-            links=run_links(self.folders, place) if isinstance(place, Path) else _site_links(self.folders, place),
+            links=run_links(self.folders, place)
+            if isinstance(place, Path)
+            # The newest runs only: a kernel may have been measured in thousands.
+            else [(f"run {run_id}", place.run(run_id)) for run_id in islice(self.folders, _MOST_LINKS)],
             command=self.command_line,
         )
 
@@ -265,8 +268,3 @@ def run_links(folders: Mapping[str, Path], file: Path) -> Lines:
         for run_id, folder in folders.items()
         if (folder / PAGE).is_file()
     ]
-
-
-def _site_links(folders: Mapping[str, Path], site: Site) -> Lines:
-    """The newest runs only: a kernel may have been measured in thousands."""
-    return [(f"run {run_id}", site.run(run_id)) for run_id in islice(folders, _MOST_LINKS)]

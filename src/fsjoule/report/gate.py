@@ -119,7 +119,13 @@ class GateView(FindingsView[Tested]):
 
     @property
     def rules(self) -> str:
-        return _rules(self.gated)
+        policy = self.gated.policy
+        return (
+            "order: the loss in units of what matters; the interval of the change holds with 95 %, whenever "
+            "the gate ends. evidence: how far it is to the nearer decision. Without any loss the gate "
+            f"says regressed with {100 * policy.alpha:g} % at most; a loss of what matters or more passes a figure "
+            f"with {100 * policy.beta:g} % at most (docs/gate.md)"
+        )
 
     def table(self, title: str, findings: Sequence[Tested]) -> Table:
         return gate_table(title, findings, simulated=self.simulated)
@@ -141,7 +147,14 @@ class GateView(FindingsView[Tested]):
 
     def markdown_command(self) -> Iterator[str]:
         if self.gated.command:
-            again = _command_in(self.gated, self.checkout).replace("```", "")
+            # For somebody else's checkout: without output files, and with paths relative to `checkout`.
+            words: list[str] = []
+            for word in self.gated.command:
+                if words and words[-1] in _OUTPUTS:
+                    words.pop()
+                elif not word.startswith(tuple(f"{option}=" for option in _OUTPUTS)):
+                    words.append(_relative(word, self.checkout))
+            again = shlex.join(words).replace("```", "")
             yield from folded("To repeat it", ["```sh", again, "```"])
 
     def page_explanations(self) -> Sequence[Explanation]:
@@ -174,29 +187,7 @@ def command(gated: Gated) -> str:
     return shlex.join(gated.command)
 
 
-def _command_in(gated: Gated, checkout: Path) -> str:
-    """The same for somebody else's checkout: without output files, and with paths relative to `checkout`."""
-    words: list[str] = []
-    for word in gated.command:
-        if words and words[-1] in _OUTPUTS:
-            words.pop()
-        elif not word.startswith(tuple(f"{option}=" for option in _OUTPUTS)):
-            words.append(_relative(word, checkout))
-    return shlex.join(words)
-
-
 def _relative(word: str, checkout: Path) -> str:
     """A path in `checkout`, alone or as in KERNEL@PATH, relative to it; any other word as it is."""
     inside = re.sub(rf"(^|[@=]){re.escape(str(checkout))}/", r"\1", word)
     return "." if inside == str(checkout) else inside
-
-
-def _rules(gated: Gated) -> str:
-    """How to read the findings: order, evidence, error rates."""
-    policy = gated.policy
-    return (
-        "order: the loss in units of what matters; the interval of the change holds with 95 %, whenever "
-        "the gate ends. evidence: how far it is to the nearer decision. Without any loss the gate "
-        f"says regressed with {100 * policy.alpha:g} % at most; a loss of what matters or more passes a figure with "
-        f"{100 * policy.beta:g} % at most (docs/gate.md)"
-    )

@@ -30,7 +30,7 @@ def render_page(advice: Advice, file: Path) -> str:
         figures=figures,
         others=others,
         rules=words.rules(advice),
-        charts=marked_up(trade_offs(advice)),
+        charts=marked_up(_trade_offs(advice)),
         missing=words.missing(advice),
         notes=words.notes(advice),
         sections={
@@ -56,7 +56,7 @@ _AXES: Final = {
 }
 
 
-def trade_offs(advice: Advice) -> list[str]:
+def _trade_offs(advice: Advice) -> list[str]:
     """An SVG for each pair of axes that at least two filesystems have; the best is at the bottom left."""
     pairs = ((Axis.ENERGY, Axis.LOSS), (Axis.ENERGY, Axis.WAIT), (Axis.WAIT, Axis.LOSS))
     drawn = (_trade_off(advice, across, up) for across, up in pairs)

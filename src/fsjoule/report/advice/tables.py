@@ -80,7 +80,7 @@ def _tone(advice: Advice, axis: Axis | None, one: FilesystemFigures) -> Tone:
     return Tone.GOOD if beats else Tone.PLAIN
 
 
-def joules_table(advice: Advice) -> Table:
+def _joules_table(advice: Advice) -> Table:
     """Joules a day by part, and idle: why one filesystem takes more than another. Many filesystems have a row each."""
     known = [one for one in advice.figures if one.energy_j and one.shares]
     parts = [share.part for share in known[0].shares] if known else []
@@ -102,7 +102,7 @@ def joules_table(advice: Advice) -> Table:
     return Table("Where the joules go", advice.evidence.simulated, columns, tuple(rows))
 
 
-def cuts_table(advice: Advice) -> Table:
+def _cuts_table(advice: Advice) -> Table:
     """What power cuts did to files whose fsync had returned."""
     known = [(one, one.losses) for one in advice.figures if one.losses]
     rows: list[tuple[Cell, ...]] = []
@@ -130,7 +130,7 @@ def cuts_table(advice: Advice) -> Table:
     return Table("Power cuts: files whose fsync had returned", advice.evidence.simulated, columns, tuple(rows))
 
 
-def scores_table(advice: Advice) -> Table:
+def _scores_table(advice: Advice) -> Table:
     weights = ", ".join(f"{axis} {weight:g}" for axis, weight in advice.weights.items())
     rows = tuple((Cell(score.label), _cell(score.value, Tone.PLAIN)) for score in advice.scores)
     title = f"Score with your weights ({weights}); 0 is best, 1 the worst of these on every axis"
@@ -138,8 +138,8 @@ def scores_table(advice: Advice) -> Table:
 
 
 def tables(advice: Advice) -> Sequence[Table]:
-    found = [figures_table(advice), *([scores_table(advice)] if advice.scores else [])]
-    return [table for table in (*found, joules_table(advice), cuts_table(advice)) if table.rows]
+    found = [figures_table(advice), *([_scores_table(advice)] if advice.scores else [])]
+    return [table for table in (*found, _joules_table(advice), _cuts_table(advice)) if table.rows]
 
 
 def print_advice(console: Console, advice: Advice, *, wide: bool = False) -> None:
