@@ -112,20 +112,17 @@ class RunFolder:
             self._results_dir.mkdir(parents=True, exist_ok=True)
             path.mkdir()
         try:
-            self._fill(path, run)
+            with _storing(f"the run {path.name}", self._results_dir):
+                self._open(path)
+                self._open_measurements()
+                flush_folder(self._inside)
+                flush_folder(self._results_dir)
+            self._path = path
+            self._write_run(run)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             self._path = None
             raise
-
-    def _fill(self, path: Path, run: Run) -> None:
-        with _storing(f"the run {path.name}", self._results_dir):
-            self._open(path)
-            self._open_measurements()
-            flush_folder(self._inside)
-            flush_folder(self._results_dir)
-        self._path = path
-        self._write_run(run)
 
     def update(self, run: Run) -> None:
         """Keep facts that became known after `begin` (board, image, meter, phases)."""

@@ -30,7 +30,6 @@ from fsjoule.host.plaintext import plain_line
 from fsjoule.store.objects.address import Address
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig, S3Store
 
 T = TypeVar("T")
@@ -201,7 +200,8 @@ class Bucket:
             try:
                 part = interruptible(lambda: obstore.get_range(self._store, key, start=start, length=length))
             except FileNotFoundError as error:
-                _check_bucket(error)
+                if _code(error) == "NoSuchBucket":
+                    raise  # an absent object is an answer, an absent bucket is none
                 raise ResultError("it is gone", hint="fsjoule results list shows what is there") from None
         return bytes(part)
 
@@ -220,7 +220,7 @@ class Bucket:
         with self._told(f"list {below}/"):
             portions = obstore.list(self._store, below, chunk_size=_PAGE)  # pyright: ignore[reportUnknownMemberType]
             while portion := interruptible(lambda: next(portions, ())):
-                yield from map(_found, portion)
+                yield from (StoredObject(meta["path"], meta["size"], meta["last_modified"]) for meta in portion)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects; absent ones are removed already."""
@@ -306,16 +306,6 @@ def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
         retry_config=retry,
         **keys,
     )
-
-
-def _found(meta: ObjectMeta) -> StoredObject:
-    return StoredObject(meta["path"], meta["size"], meta["last_modified"])
-
-
-def _check_bucket(error: Exception) -> None:
-    """An absent object is an answer, an absent bucket is none."""
-    if _code(error) == "NoSuchBucket":
-        raise error
 
 
 def _code(error: Exception) -> str:
