@@ -21,7 +21,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 
-PYTHON ?= python3
+export PYTHON ?= python3
 UV_VERSION := $(shell sed -n 's,^uv==\([^ ]*\).*,\1,p' .ci/uv.txt)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # The virtual board's card is a loop device, which only root can attach.
@@ -135,14 +135,15 @@ setup: setup-bench build/packages-tests.stamp build/python-tests.stamp
 
 setup-report: build/python-report.stamp
 
-build/packages.stamp: packages.txt
-build/packages-tests.stamp: packages-tests.txt | build/packages.stamp
-build/packages.stamp build/packages-tests.stamp:
-	@.ci/set-up debian $$(sed 's/#.*//' $<)
+build/packages.stamp: PURPOSE := bench
+build/packages-tests.stamp: PURPOSE := tests
+build/packages-tests.stamp: | build/packages.stamp
+build/packages.stamp build/packages-tests.stamp: src/fsjoule/host/setup/packages.toml
+	@.ci/set-up packages $(PURPOSE)
 	@touch $@
 
 build/uv/bin/uv: | build/packages.stamp
-	@.ci/set-up uv $(UV_VERSION) $(PYTHON)
+	@.ci/set-up uv $(UV_VERSION)
 
 # A bench leaves alone what tests have installed: going to and fro changes nothing. It has the extras, so that each command
 # works, but not Node, which is larger than all of them and only makes Allure's report.
@@ -151,7 +152,7 @@ build/python-report.stamp: SYNC := --inexact --no-dev --all-extras
 build/python-tests.stamp: SYNC := --all-extras
 build/python-tests.stamp: | build/python.stamp
 build/python.stamp build/python-report.stamp build/python-tests.stamp: pyproject.toml uv.lock | build/packages.stamp build/uv/bin/uv
-	@.ci/set-up python $(PYTHON) $(SYNC)
+	@.ci/set-up python $(SYNC)
 	@touch $@
 
 clean:

@@ -295,7 +295,7 @@ _BOARD: Final = (
     Kind(
         "console-flooded",
         r"did not end within|the board does not answer|the console's connection was lost|no shell after|logged us out"
-        r"|the console damaged FILE on its way (to|from) the board",
+        r"|the console damaged (FILE on its way to the board|.* or its answer|the functions that check)",
         users.typed("(while :; do cat /proc/kallsyms; done) > /dev/console 2>&1 &", "the console is flooded"),
         _AT_SHELL,
         passes=True,

@@ -12,16 +12,7 @@ from typing import Any
 
 import pytest
 
-from fsjoule.host import process
-
 PROJECT = Path(__file__).parents[2]
-# On every Debian system (essential or of priority required), or part of build-essential.
-ALWAYS_THERE = {"apt", "dpkg", "util-linux", "gcc", "mount", "tar"}
-
-
-def test_every_program_that_a_bench_starts_has_its_package_in_the_list() -> None:
-    listed = {line.split("#")[0].strip() for line in (PROJECT / "packages.txt").read_text().splitlines()}
-    assert set(process.PACKAGES.values()) - ALWAYS_THERE <= listed
 
 
 def test_files_that_name_the_supported_host_name_the_same_debian() -> None:

@@ -47,13 +47,14 @@ _OURS: Final = (
         CliCommand(name, f"fsjoule.cli.{name}:app", "Lab")
         for name in ("place", "meter", "board", "exporter", "image", "kernel")
     ),
+    CliCommand("setup", "fsjoule.cli.setup:app", "Lab", group=False),
     *(CliCommand(name, f"fsjoule.cli.{name}:app", "Keep") for name in ("index", "results")),
     CliCommand("ci", "fsjoule.cli.ci:app", "CI"),
     *(CliCommand(name, "fsjoule.cli.ungrouped:app", group=False) for name in ("schema", "version")),  # hidden
 )
 COMMANDS: Final = Rows("command", "fsjoule_commands", CliCommand, lambda: _OURS)
 # Commands whose exit code is the answer.
-_ANSWERS: Final = ("bisect", "doctor", "gate", "place")
+_ANSWERS: Final = ("bisect", "doctor", "gate", "place", "setup")
 
 _log: Final = logging.getLogger(__name__)
 

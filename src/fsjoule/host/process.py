@@ -21,60 +21,11 @@ from typing import IO, Final
 from fsjoule.errors import ConfigError, HostError, MissingToolError
 from fsjoule.host.interrupts import check_cancelled, heard
 from fsjoule.host.process_ref import ending, failing
+from fsjoule.host.setup.needs import find_program, package_of
 
 _log: Final = logging.getLogger(__name__)
 
-# Debian's package for each program that fsjoule starts; packages.txt installs the same set.
-PACKAGES: Final[dict[str, str]] = {
-    "apt-get": "apt",
-    "bmaptool": "bmap-tools",
-    "cc": "gcc",
-    "cmake": "cmake",
-    "cpio": "cpio",
-    "depmod": "kmod",
-    "dpkg-deb": "dpkg",
-    "fdtget": "device-tree-compiler",
-    "fdtput": "device-tree-compiler",
-    "fsck.ext4": "e2fsprogs",
-    "git": "git",
-    "losetup": "mount",
-    "mcopy": "mtools",
-    "mdir": "mtools",
-    "mke2fs": "e2fsprogs",
-    "mkfs.vfat": "dosfstools",
-    "mmdebstrap": "mmdebstrap",
-    "modprobe": "kmod",
-    "ninja": "ninja-build",
-    "qemu-system-aarch64": "qemu-system-arm",
-    "qemu-system-arm": "qemu-system-arm",
-    "qemu-system-x86_64": "qemu-system-x86",
-    "rsync": "rsync",
-    "ser2net": "ser2net",
-    "setpriv": "util-linux",
-    "sfdisk": "fdisk",
-    "ssh": "openssh-client",
-    "ssh-keygen": "openssh-client",
-    "sshd": "openssh-server",
-    "tar": "tar",
-    "taskset": "util-linux",
-    "zstd": "zstd",
-}
-
-# Programs of `fsjoule kernel build` and tuxmake. They are large, so packages.txt leaves them out.
-BUILD_PACKAGES: Final[dict[str, str]] = {
-    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf",
-    "bc": "bc",
-    "bison": "bison",
-    "flex": "flex",
-    "gcc": "gcc",
-    "make": "make",
-    "perl": "perl",
-    "xz": "xz-utils",
-}
-
 _SIGNAL_EXIT: Final = 128  # of a shell, plus the signal's number
-# Debian keeps servers and filesystem tools outside an unprivileged user's PATH.
-_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 SAY_EVERY_S: Final = 5.0
 _GUARD: Final = """
 import os, signal, sys
@@ -91,9 +42,9 @@ except ProcessLookupError:
 
 def find_tool(name: str) -> str:
     """The absolute path of a program. Raises MissingToolError with the package to install."""
-    found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
+    found = find_program(name)
     if found is None:
-        raise MissingToolError(name, PACKAGES.get(name) or BUILD_PACKAGES.get(name, name))
+        raise MissingToolError(name, *package_of(name))
     return found
 
 

@@ -20,6 +20,7 @@ from typing import Final
 from fsjoule.errors import FsjouleError, HostError, KernelBuildError, StorageError
 from fsjoule.host import process
 from fsjoule.host.process import ExitError, run_watched
+from fsjoule.host.setup.needs import needed_programs
 from fsjoule.kernels.configuration import Configuration, parse_config
 from fsjoule.model.labels import counted
 
@@ -156,7 +157,7 @@ class Compilation:
 
 def compiler_version() -> str:
     """The compiler's version. Raises MissingToolError for the first missing tool of a build."""
-    for tool in process.BUILD_PACKAGES:
+    for tool in needed_programs("kernels"):
         process.find_tool(tool)
     return process.run([_COMPILER, "--version"], timeout_s=30).stdout.decode().splitlines()[0]
 

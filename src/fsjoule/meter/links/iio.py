@@ -22,7 +22,7 @@ from typing import Any, Final, cast
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.host.extras import how_to_install
-from fsjoule.meter.energy.iio import CHIPS, OHM, chip_limits
+from fsjoule.meter.energy.chips import CHIPS, OHM, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.instrument_files import file_of, read_instrument_file
 from fsjoule.meter.instruments import SearchResult

@@ -25,8 +25,11 @@ _Mib = Annotated[int, Field(gt=0, le=4096)]
 _DiskMib = Annotated[int, Field(gt=0, le=1024 * 1024)]
 
 
+ALL: Final = "all"
+
+
 def _instrument(name: str) -> str:
-    emulated = [row.name for row in INSTRUMENTS.values() if row.emulator_module]
+    emulated = [*(row.name for row in INSTRUMENTS.values() if row.emulator_module), ALL]
     if name not in emulated:
         raise ValueError(f"{name} is no instrument with an emulator; choose from: {', '.join(emulated)}")
     return name
@@ -207,7 +210,8 @@ class BoardConfig:
     network: NetworkConfig | None = None
     recipe: _Text = "imx6ul"
     soc: _Text = "imx6ul"
-    # Emulated beside the meter. A serial adapter takes their marks to the host; a PPK2 has the wire of the pin, too.
+    # Emulated beside the meter, by name, or `all` that need no wire of their own. A serial adapter takes their marks to
+    # the host; a PPK2 has the wire of the pin, too.
     instruments: tuple[Annotated[str, AfterValidator(_instrument)], ...] = ()
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 

@@ -6,12 +6,11 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 from fsjoule.meter.instruments import INSTRUMENTS
-from fsjoule.virtual.board.config import BoardConfig
+from fsjoule.virtual.board.config import ALL, BoardConfig
 
 VOLTS: Final = 5.0  # of the board's supply
 
@@ -47,8 +46,17 @@ class Emulator:
 
 def emulator_of(name: str) -> Emulator:
     """The emulator of an instrument of this name."""
-    emulator: Emulator = import_module(INSTRUMENTS[name].emulator_module).EMULATOR
+    emulator: Emulator = INSTRUMENTS[name].emulator()
     return emulator
+
+
+def instruments_of(board: BoardConfig) -> list[str]:
+    """The names of the instruments beside a board. `all` are those that have no wire of their own to it."""
+    names = set(board.instruments)
+    if ALL in names:
+        emulated = {row.name for row in INSTRUMENTS.values() if row.emulator_module}
+        names = names - {ALL} | {name for name in emulated if emulator_of(name).program is None}
+    return sorted(names)
 
 
 def program_of(name: str, board: BoardConfig, devices: Path) -> Program | None:

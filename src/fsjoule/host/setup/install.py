@@ -1,0 +1,253 @@
+"""Installs what is missing, with Debian's apt, as root or by sudo; elsewhere it says what to install."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from fsjoule.errors import ConfigError, HostError, StorageError
+from fsjoule.host import process
+from fsjoule.host.setup.needs import Need, System, find_program, needed, this_system
+from fsjoule.host.setup.steps import Steps, alone, first_cause
+
+_LOCK: Final = Path("/run/fsjoule-setup.lock")
+_POLICY: Final = Path("/usr/sbin/policy-rc.d")
+_DPKG_LOCK: Final = Path("/var/lib/dpkg/lock-frontend")
+_LOCK_S: Final = 300
+_QUERY_S: Final = 60.0
+_SOURCE: Final = Path(__file__).resolve().parents[3]
+_APT: Final = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_LOCK_S}")
+_ENV: Final = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+_UNITS: Final = {"B": 1e-6, "kB": 1e-3, "MB": 1.0, "GB": 1e3}
+# Debian's policy for services (invoke-rc.d(8)). It forbids only while the set-up, or apt below it, holds the lock: one
+# that is left behind by a set-up that was killed forbids nothing.
+_MARK: Final = "# Made by fsjoule's set-up while it installs packages; it may be removed."
+_POLICY_TEXT: Final = """\
+#!/bin/sh
+{mark}
+while [ "${{1#-}}" != "$1" ]; do shift; done
+case "${{1%%[.@]*}}" in {services}) ;; *) exit 0 ;; esac
+flock --nonblock {lock} true && exit 0
+exit 101
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What apt would install; the sizes are in MB, as apt says them."""
+
+    packages: int
+    fetch_mb: float
+    disk_mb: float
+
+    @property
+    def words(self) -> str:
+        return f"{self.packages} packages" + (f" ({self.fetch_mb:.0f} MB)" if self.fetch_mb >= 1.0 else "")
+
+
+def installed(names: Iterable[str], *, admindir: Path | None = None) -> frozenset[str]:
+    """Those of the packages that dpkg has installed whole; `admindir` is its database, if not this computer's."""
+    database = [] if admindir is None else [f"--admindir={admindir}"]
+    found = process.run(
+        ["dpkg-query", *database, "-W", "-f", "${Package} ${db:Status-Status}\n", *names],
+        timeout_s=_QUERY_S,
+        check=False,
+    )
+    lines = (line.split() for line in found.stdout.decode().splitlines())
+    return frozenset(words[0] for words in lines if words[1:] == ["installed"])
+
+
+def missing(needs: Iterable[Need], system: System, *, admindir: Path | None = None) -> tuple[Need, ...]:
+    """Those of the needs that this computer lacks, and that its distribution can have.
+
+    dpkg is asked before apt: a computer with all packages needs neither root nor network.
+    """
+    needs = tuple(need for need in needs if not need.why_not(system.like))
+    there: frozenset[str] = frozenset()
+    if system.like is not None and system.like.has_apt:
+        there = installed([name for need in needs for name in need.packages(system.like)], admindir=admindir)
+    return tuple(need for need in needs if not (there.issuperset(need.packages(system.like)) or need.is_here()))
+
+
+def by_hand(needs: Iterable[Need], system: System) -> str:
+    """The one command that installs what these need; without a known distribution what each is for."""
+    if system.like is None:
+        return "; ".join(f"{need.title} ({need.why})" for need in needs)
+    packages = dict.fromkeys(name for need in needs for name in need.packages(system.like))
+    return f"{system.like.install} {' '.join(packages)}"
+
+
+def set_up(purpose: str, steps: Steps, *, yes: bool = False) -> bool:
+    """Install what a purpose needs; False if nothing was missing.
+
+    Raises ConfigError if that is not possible here or not wanted, HostError or StorageError if it fails, Interrupted,
+    and SystemExit with the code of a failed set-up below sudo, which has said why.
+    """
+    system = this_system()
+    lacking = missing(needed(purpose), system)
+    if not lacking:
+        return False
+    if system.like is None:
+        raise ConfigError(
+            f"{system.title} is unknown to fsjoule, so it cannot install packages here",
+            hint=f"install what has these programs and files: {by_hand(lacking, system)}",
+        )
+    if not system.like.has_apt:
+        raise ConfigError(
+            f"on {system.title} fsjoule installs no packages, and some are missing",
+            hint=f"as root: {by_hand(lacking, system)}",
+        )
+    if os.geteuid() == 0:
+        with alone(_LOCK, steps.say) as lock:
+            _install(purpose, system, steps, yes=yes, lock=lock)
+        return True
+    if not _may_be_root():
+        raise ConfigError(
+            f"{len(lacking)} packages are missing, and only root can install them",
+            hint=f"once, as root: {by_hand(lacking, system)}",
+        )
+    words = ["--for", purpose, "--log", str(steps.log), *(["--yes"] if yes else [])]
+    environment = [f"PYTHONPATH={_SOURCE}", "PYTHONDONTWRITEBYTECODE=1"]
+    python = [sys.executable, "-P", "-m", "fsjoule.host.setup"]
+    if code := process.to_its_end(["sudo", "env", *environment, *python, *words]):
+        raise SystemExit(code)
+    return True
+
+
+def _may_be_root() -> bool:
+    """Whether sudo works. It asks for a password on the terminal, before the first line of the set-up."""
+    if find_program("sudo") is None:
+        return False
+    if process.run(["sudo", "-n", "true"], timeout_s=_QUERY_S, check=False).returncode == 0:
+        return True
+    return sys.stdin.isatty() and process.to_its_end(["sudo", "-v"]) == 0
+
+
+def _install(purpose: str, system: System, steps: Steps, *, yes: bool, lock: int) -> None:
+    # Another set-up may have installed it meanwhile.
+    lacking = missing(needed(purpose), system)
+    if not lacking:
+        return
+    assert system.like is not None, "it has apt"
+    names = [name for need in lacking for name in need.packages(system.like)]
+    if _half_done():
+        _wait_for_dpkg(steps)
+    if _half_done():
+        steps.run("what an earlier set-up left half done", ["dpkg", "--configure", "-a"], env=_ENV, pass_fds=[lock])
+    # Lists that cannot be fetched may be ones that are not needed, or old ones may do. If not, this was why.
+    cause = first_cause(steps.run(f"lists of packages of {system.like.title}", [*_APT, "update"], env=_ENV))
+    install = ["install", "--no-install-recommends", *names]
+    asked = process.run([*_APT, "--assume-no", *install], env=_ENV, timeout_s=_LOCK_S + _QUERY_S, check=False)
+    plan = planned((asked.stdout + asked.stderr).decode(errors="replace"))
+    if plan is not None:
+        _check_space(plan)
+        if not yes:
+            _ask(plan, system, lacking)
+    what = f"{len(names)} packages" if plan is None else plan.words
+    with _not_started([name for need in lacking for name in need.services]) as services:
+        try:
+            argv = [*_APT, "-y", *install]
+            steps.run(f"{what} of {system.like.title}", argv, env=_ENV, pass_fds=[lock], because=cause)
+        finally:
+            _disable(services, steps.log)
+    if services:
+        steps.say(
+            f"installed, but not started, now or with this computer: the services {', '.join(services)}. "
+            f"To have them, as root: systemctl enable --now {' '.join(services)}"
+        )
+
+
+def planned(said: str) -> Plan | None:
+    """What apt says that it would install; None if it does not come so far."""
+    number = re.search(r"(\d+) newly installed", said)
+    # "Need to get 4,711 kB/9,422 kB of archives.", of which the first has still to be fetched.
+    fetch = re.search(r"Need to get ([\d,.]+) (\w+)", said)
+    disk = re.search(r"After this operation, ([\d,.]+) (\w+) of additional disk space", said)
+    if number is None:
+        return None
+
+    def megabytes(found: re.Match[str] | None) -> float:
+        return float(found[1].replace(",", "")) * _UNITS.get(found[2], 1.0) if found else 0.0
+
+    return Plan(int(number[1]), megabytes(fetch), megabytes(disk))
+
+
+def _check_space(plan: Plan) -> None:
+    free_mb = shutil.disk_usage("/usr").free / 1e6
+    if free_mb < plan.disk_mb + plan.fetch_mb:
+        raise StorageError(
+            f"{plan.disk_mb + plan.fetch_mb:.0f} MB are needed in /usr and /var, and {free_mb:.0f} MB are free",
+            hint="make room, then try again; nothing was installed",
+        )
+
+
+def _ask(plan: Plan, system: System, lacking: Sequence[Need]) -> None:
+    """Raises ConfigError if the packages are not wanted, or nobody can be asked."""
+    assert system.like is not None, "it has apt"
+    for need in lacking:
+        print(f"  {' '.join(need.packages(system.like)):28} {need.why}")  # noqa: T201 - of a program without a room
+    number = f"{plan.packages} packages of {system.title} with what they need"
+    question = f"{number}: {plan.fetch_mb:.0f} MB to fetch, {plan.disk_mb:.0f} MB on disk. Install them? [Y/n] "
+    if not sys.stdin.isatty():
+        raise ConfigError("nothing was installed: nobody can be asked", hint="say it before: --yes")
+    try:
+        answer = input(question).strip().lower()
+    except EOFError:
+        answer = "n"
+    if answer not in ("", "y", "yes"):
+        raise ConfigError("nothing was installed: it was not wanted", hint=f"by hand: {by_hand(lacking, system)}")
+
+
+def _half_done() -> bool:
+    return bool(process.run(["dpkg", "--audit"], timeout_s=_QUERY_S, check=False).stdout.strip())
+
+
+def _wait_for_dpkg(steps: Steps) -> None:
+    """Wait for other programs that may be installing something at this moment: dpkg itself does not."""
+    told = False
+    for _ in range(_LOCK_S):
+        with suppress(OSError), _DPKG_LOCK.open("r+b") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        if not told:
+            steps.say(f"another program is installing packages; waiting for it, at most {_LOCK_S} s")
+            told = True
+        time.sleep(1.0)
+    raise HostError("another program has been installing packages for too long", transient=True, hint="wait for it")
+
+
+@contextmanager
+def _not_started(services: Sequence[str]) -> Generator[Sequence[str]]:
+    """While the body runs, packages do not start these services; none if a policy of this computer's decides."""
+    if not services or (_POLICY.exists() and _MARK not in _POLICY.read_text(errors="replace")):
+        yield ()
+        return
+    fresh = _POLICY.with_name(f"{_POLICY.name}.fsjoule")
+    fresh.write_text(_POLICY_TEXT.format(mark=_MARK, services="|".join(services), lock=_LOCK))
+    fresh.chmod(0o755)
+    fresh.rename(_POLICY)
+    try:
+        yield services
+    finally:
+        _POLICY.unlink(missing_ok=True)
+
+
+def _disable(services: Sequence[str], log: Path) -> None:
+    """Let services that were not there before stay off when the computer starts, those that a socket starts as well."""
+    for service in services:
+        commands = [["update-rc.d", service, "disable"]]
+        if find_program("systemctl"):
+            commands.append(["systemctl", "disable", f"{service}.socket"])
+        for command in commands:
+            done = process.run(command, timeout_s=_QUERY_S, check=False)
+            with log.open("ab") as file:
+                file.write(b"\n== " + " ".join(command).encode() + b"\n" + done.stdout + done.stderr)
