@@ -47,7 +47,12 @@ def forest_charts(findings: Findings, *, simulated: bool) -> list[str]:
     Filled points are decided, hollow points are not. All plots have the same scale.
     """
     return [
-        draw(_plot(metric, rows, findings), {metric.value: rows}, _title(metric), simulated=simulated)
+        draw(
+            _plot(metric, rows, findings),
+            {metric.value: rows},
+            f"{metric.value.replace('-', ' ').capitalize()}: change, {_BETTER[metric.more_is_better]}",
+            simulated=simulated,
+        )
         for metric, rows in _plotted(findings)
     ]
 
@@ -64,10 +69,6 @@ def forest_chart(findings: Findings, title: str, *, simulated: bool) -> str | No
 def _plotted(findings: Findings) -> list[tuple[Metric, Rows]]:
     ordered = important_first(findings)
     return [(metric, rows) for metric in Metric if (rows := _rows(ordered, metric))]
-
-
-def _title(metric: Metric) -> str:
-    return f"{metric.value.replace('-', ' ').capitalize()}: change, {_BETTER[metric.more_is_better]}"
 
 
 def _plot(metric: Metric, rows: Rows, findings: Findings) -> dict[str, object]:

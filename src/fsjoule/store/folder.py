@@ -178,7 +178,13 @@ class RunFolder:
                 self._unlock()
 
     def _open(self, path: Path, *, wait: bool = True) -> None:
-        lock = _locked(path, wait=wait)
+        # A folder that was just made, for which `wait` is set, is no link; one to go on with may be named by a link.
+        lock = os.open(path, _FOLDER | (os.O_NOFOLLOW if wait else 0))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise
         self._unlock = weakref.finalize(self, os.close, lock)
         # Another one: what is kept after the run is written through it, too.
         self._inside = self._by_descriptor(f"/proc/self/fd/{lock}", _FOLDER)
@@ -232,17 +238,6 @@ def is_being_written(path: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
-
-
-def _locked(path: Path, *, wait: bool = True) -> int:
-    # A folder that was just made, for which `wait` is set, is no link; one to go on with may be named by a link.
-    descriptor = os.open(path, _FOLDER | (os.O_NOFOLLOW if wait else 0))
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 @contextmanager

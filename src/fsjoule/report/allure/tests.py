@@ -150,7 +150,9 @@ def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uu
     storage = f" on {entry.storage}" if entry.storage != "card" else ""
     name = f"{entry.filesystem} {what}{storage}" + (f", kernel {several}" if several else "")
     name += f", repetition {entry.repetition}" if run.plan.repeat > 1 else ""
-    identity = "/".join(filter(None, (board, entry.suite, entry.provision.value, entry.slug, _size(entry), several)))
+    # The size belongs to the identity: it depends on board and size factor, and so do the figures.
+    size = str(entry.workload.size_bytes or "")
+    identity = "/".join(filter(None, (board, entry.suite, entry.provision.value, entry.slug, size, several)))
     labels = [
         ("board", board),
         ("kernel", release),
@@ -180,11 +182,6 @@ def uuid_of(run: Run, rest: str) -> str:
     if len(name) > _LONGEST_ID:
         name = f"{name[: _LONGEST_ID // 2]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)
-
-
-def _size(entry: Planned) -> str:
-    """The size belongs to the identity: it depends on board and size factor, and so do the figures."""
-    return str(entry.workload.size_bytes or "")
 
 
 def _description(measurement: Measurement, problems: Sequence[str]) -> str:

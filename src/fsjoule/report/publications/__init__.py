@@ -68,17 +68,6 @@ def _statement_lines(view: View) -> list[StatementLine]:
     return lines
 
 
-def _tally_text(lines: Sequence[StatementLine]) -> str:
-    """`9 hold, 3 do not hold, 5 not decided`."""
-    counts = Counter(line.holds for line in lines)
-    words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
-    return ", ".join(
-        f"{counts[holds]} {words.get(holds, (holds.value, holds.value))[counts[holds] != 1]}"
-        for holds in Holds
-        if counts[holds]
-    )
-
-
 def _published(told: Told) -> list[str]:
     if not told.published:
         return [_WHOSE[told.origin]]
@@ -137,14 +126,10 @@ def _found(found: Found | None, decimals: int) -> str:
     if found is None:
         return "none"
     if isinstance(found, Proportion):
-        return _proportion_text(found)
+        # `2 of 15 (2 to 40 %)`, with the interval of the share.
+        low, high = found.interval()
+        return f"{found.count} of {found.n} ({100 * low:.0f} to {100 * high:.0f} %)"
     return f"{mean_text(found, decimals)} {sd_text(found, decimals)}".rstrip()
-
-
-def _proportion_text(found: Proportion) -> str:
-    """`2 of 15 (2 to 40 %)`, with the interval of the share."""
-    low, high = found.interval()
-    return f"{found.count} of {found.n} ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def _short(cells: Sequence[FigureCell]) -> list[str]:
@@ -199,7 +184,13 @@ class SuitePage:
     @property
     def tally(self) -> str:
         """How many statements hold: `9 hold, 3 do not hold, 5 not decided`."""
-        return _tally_text(self.statements)
+        counts = Counter(line.holds for line in self.statements)
+        words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
+        return ", ".join(
+            f"{counts[holds]} {words.get(holds, (holds.value, holds.value))[counts[holds] != 1]}"
+            for holds in Holds
+            if counts[holds]
+        )
 
 
 def suite_page(summary: Summary) -> SuitePage | None:

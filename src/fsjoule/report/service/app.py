@@ -35,7 +35,7 @@ from fsjoule.report.service.asked import (
     AskedTrend,
 )
 from fsjoule.report.service.jobs import BugError, Format, MissingError, UnmadeError, for_readers
-from fsjoule.report.service.pages import Page, Pages
+from fsjoule.report.service.pages import Pages
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.service.workers import Workers
 from fsjoule.report.site import STATIC, Asset, Site, assets
@@ -134,7 +134,17 @@ def _run(pages: Pages) -> Callable[..., Awaitable[Response]]:
 async def _shown(pages: Pages, request: Request, asked: AskedPage, run_id: str = "") -> Response:
     wanted = _wanted_format(request)
     page = await pages.page(asked, wanted, run_id=run_id, known=lambda tag: _is_known(request, tag))
-    return _page_answer(request, page, wanted)
+    headers = {"ETag": f'W/"{page.tag}"', "Cache-Control": "no-cache", **_VARY}
+    if page.made is None:
+        return Response(status_code=NOT_MODIFIED, headers=headers)
+    packed, content = _takes_gzip(request), page.made.packed
+    if packed:
+        headers["Content-Encoding"] = "gzip"
+    elif request.method == "HEAD":
+        headers["Content-Length"] = str(page.made.size_bytes)
+    else:
+        content = gzip.decompress(content)
+    return _response(request, content, 200, _MEDIA_TYPES[wanted], headers)
 
 
 def _add(app: FastAPI, page: _Told, answer: Callable[..., Any]) -> None:
@@ -404,21 +414,6 @@ def _is_known(request: Request, tag: str) -> bool:
     told = request.headers.get("if-none-match", "")
     tags = [each.strip().removeprefix("W/").strip('"') for each in told.split(",")]
     return told.strip() == "*" or tag in tags
-
-
-def _page_answer(request: Request, page: Page, wanted: Format) -> Response:
-    """A page, or that the reader has it."""
-    headers = {"ETag": f'W/"{page.tag}"', "Cache-Control": "no-cache", **_VARY}
-    if page.made is None:
-        return Response(status_code=NOT_MODIFIED, headers=headers)
-    packed, content = _takes_gzip(request), page.made.packed
-    if packed:
-        headers["Content-Encoding"] = "gzip"
-    elif request.method == "HEAD":
-        headers["Content-Length"] = str(page.made.size_bytes)
-    else:
-        content = gzip.decompress(content)
-    return _response(request, content, 200, _MEDIA_TYPES[wanted], headers)
 
 
 def _asset_answer(request: Request, asset: Asset) -> Response:

@@ -25,7 +25,6 @@ from fsjoule.report.service.jobs import Format, Locate, Made, MissingError, Sear
 from fsjoule.report.service.overview import Overviews, Shown, changes_by_series, fits, only, rank, still_so
 from fsjoule.report.service.runs import IndexedRun, RunsPage, folder_document, folder_html, why_from_index
 from fsjoule.report.service.settings import Explain, Settings
-from fsjoule.report.site import Site
 from fsjoule.report.template import render
 from fsjoule.report.trend.cards import cards
 from fsjoule.report.trend.document import document
@@ -93,10 +92,15 @@ class Maker:
 
     def _comparison(self, index: Index, asked: AskedComparison, wanted: Format) -> str:
         site = self._settings.site("compare")
-        if not is_complete(asked):
-            if wanted is Format.JSON:
+        if not (asked.baseline and asked.candidate):
+            if asked.baseline or asked.candidate or wanted is Format.JSON:
                 raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
-            return _comparison_form(index, site)
+            # The page asks for two sides, and proposes some.
+            kernels = [f"kernel:{kernel.label}" for kernel in reversed(stats(index).kernels)]
+            runs = [f"run:{run.run_id}" for run in list_runs(index, WhichRuns(), count=_PROPOSED_RUNS)]
+            return render(
+                "compare.html.j2", site=site, version=version("fsjoule"), simulated=False, proposed=[*kernels, *runs]
+            )
         compared, explain = _compared_of(index, asked), self._settings.explain
         view = ComparisonView(compared, explain=lambda: _explained(compared, explain))
         return _as(wanted, lambda: view.page(site), view.document)
@@ -161,20 +165,6 @@ def _compared_of(index: Index, asked: AskedComparison) -> Compared:
             for name in (asked.baseline, asked.candidate)
         )
     return compare_sides(baseline, candidate, metrics=wanted, across_boards=asked.across_boards)
-
-
-def is_complete(asked: AskedComparison) -> bool:
-    """Whether both sides are named. Raises ConfigError if one of them is."""
-    if bool(asked.baseline) != bool(asked.candidate):
-        raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
-    return bool(asked.baseline)
-
-
-def _comparison_form(index: Index, site: Site) -> str:
-    """The page that asks for two sides, and proposes some."""
-    kernels = [f"kernel:{kernel.label}" for kernel in reversed(stats(index).kernels)]
-    runs = [f"run:{run.run_id}" for run in list_runs(index, WhichRuns(), count=_PROPOSED_RUNS)]
-    return render("compare.html.j2", site=site, version=version("fsjoule"), simulated=False, proposed=[*kernels, *runs])
 
 
 def _explained(compared: Compared, explain: Explain | None) -> tuple[Explanation, ...]:

@@ -60,10 +60,6 @@ class Choice:
         return any(self.asked[name] for name in _FOLDED) or self.asked["by"] != Order.TIME.value
 
 
-def _no_link(_run: RunNames) -> str:
-    return ""
-
-
 def link_from(folder: Path) -> Link:
     """Addresses of runs on this machine, as a page in `folder` has them: the run's own page, else its folder."""
     here = folder.resolve()
@@ -82,7 +78,7 @@ def trend_page(
     *,
     report: str = "",
     forge: Forge | None = None,
-    link: Link = _no_link,
+    link: Link = lambda _run: "",
     site: Site | None = None,
     choice: Choice | None = None,
     told: Sequence[CauseCard] | None = None,

@@ -99,7 +99,11 @@ class Access:
 def access_of(variables: Mapping[str, str]) -> Access:
     """The access that the environment describes. Raises ConfigError if it has none, or an unusable one."""
     profile = variables.get("AWS_PROFILE", "").strip()
-    settings = _profile(variables, profile or "default")
+    # What the two files of AWS's programs say of a profile; the file of credentials comes first.
+    name = profile or "default"
+    home = Path(variables.get("HOME") or Path.home()) / ".aws"
+    config = _section(Path(variables.get("AWS_CONFIG_FILE") or home / "config"), name, f"profile {name}")
+    settings = config | _section(Path(variables.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials"), name)
     if profile and not settings:
         raise ConfigError(f"AWS_PROFILE: there is no profile {profile!r} in ~/.aws", hint=_ACCESS_HINT)
     endpoint = _first(variables, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or settings.get("endpoint_url", "")
@@ -133,13 +137,6 @@ def _keys(variables: Mapping[str, str], settings: Mapping[str, str], profile: st
             hint=f"let AWS's program find them: {export}",
         )
     return ()
-
-
-def _profile(variables: Mapping[str, str], name: str) -> dict[str, str]:
-    """What the two files of AWS's programs say of a profile; the file of credentials comes first."""
-    home = Path(variables.get("HOME") or Path.home()) / ".aws"
-    config = _section(Path(variables.get("AWS_CONFIG_FILE") or home / "config"), name, f"profile {name}")
-    return config | _section(Path(variables.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials"), name)
 
 
 def _section(path: Path, *names: str) -> dict[str, str]:

@@ -102,14 +102,11 @@ def measured_figures(plan: Plan, rows: Iterable[RepetitionRow]) -> CellFigures:
     for row in rows:
         for name in row.names:
             for quantity, figure in row.figures.items():
-                _keep_greatest(found, FigureCell(row.part, row.series.filesystem, name, quantity), figure)
+                cell = FigureCell(row.part, row.series.filesystem, name, quantity)
+                known = found.get(cell)  # of several figures of a cell the greatest counts
+                if not (isinstance(known, Spread) and isinstance(figure, Spread) and known.mean >= figure.mean):
+                    found[cell] = figure
     return CellFigures(found, _without(plan))
-
-
-def _keep_greatest(found: dict[FigureCell, Found], cell: FigureCell, figure: Found) -> None:
-    known = found.get(cell)
-    if not (isinstance(known, Spread) and isinstance(figure, Spread) and known.mean >= figure.mean):
-        found[cell] = figure
 
 
 def _without(plan: Plan) -> frozenset[tuple[str, str]]:
