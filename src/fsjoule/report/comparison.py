@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from fsjoule.model.labels import counted
@@ -19,7 +18,7 @@ from fsjoule.report.words import counts_text, named
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.nights import LEAST_RUNS
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.store.finding import KernelWarning, news
+from fsjoule.store.finding import news
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
 
 if TYPE_CHECKING:
@@ -59,12 +58,8 @@ class ComparisonView(FindingsView[Judged]):
         return Tone.BAD if Outcome.REGRESSED in self.compared.counts else Tone.PLAIN
 
     @property
-    def simulated(self) -> bool:
-        return self.compared.simulated
-
-    @property
-    def findings(self) -> Sequence[Judged]:
-        return self.compared.findings
+    def judgement(self) -> Compared:
+        return self.compared
 
     @property
     def asked(self) -> Sequence[Judged]:
@@ -81,14 +76,6 @@ class ComparisonView(FindingsView[Judged]):
     @property
     def facts(self) -> Lines:
         return [("baseline", _side(self.compared.baseline)), ("candidate", _side(self.compared.candidate))]
-
-    @property
-    def kernel_warnings(self) -> Sequence[KernelWarning]:
-        return self.compared.kernel_warnings
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        return self.compared.notes
 
     @property
     def lists(self) -> Mapping[str, Lines]:
@@ -108,10 +95,6 @@ class ComparisonView(FindingsView[Judged]):
             ],
             "Damaged, left out": list(self.compared.damaged.items()),
         }
-
-    @property
-    def folders(self) -> Mapping[str, Path]:
-        return self.compared.folders
 
     def table(self, title: str, findings: Sequence[Judged]) -> Table:
         return comparison_table(title, findings, simulated=self.simulated)

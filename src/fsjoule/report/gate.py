@@ -17,7 +17,7 @@ from fsjoule.report.renderers import CaseState, VerdictCase
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.words import named
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.store.finding import KernelWarning, news
+from fsjoule.store.finding import news
 from fsjoule.store.gate import Gated, GateVerdict, Tested, to_document
 
 if TYPE_CHECKING:
@@ -57,12 +57,8 @@ class GateView(FindingsView[Tested]):
         return _TONES[self.gated.verdict]
 
     @property
-    def simulated(self) -> bool:
-        return self.gated.simulated
-
-    @property
-    def findings(self) -> Sequence[Tested]:
-        return self.gated.findings
+    def judgement(self) -> Gated:
+        return self.gated
 
     @property
     def cases(self) -> Sequence[VerdictCase]:
@@ -78,14 +74,6 @@ class GateView(FindingsView[Tested]):
     def facts(self) -> Lines:
         sides = [("baseline", self.gated.baseline.title), ("candidate", self.gated.candidate.title)]
         return sides if self.gated.folder is None else [*sides, ("run", self.gated.folder)]
-
-    @property
-    def kernel_warnings(self) -> Sequence[KernelWarning]:
-        return self.gated.kernel_warnings
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        return self.gated.notes
 
     @property
     def notes(self) -> Sequence[str]:
@@ -108,10 +96,6 @@ class GateView(FindingsView[Tested]):
     @property
     def page_lists(self) -> Mapping[str, Lines]:
         return {**self.lists, "What was gated": self.facts}
-
-    @property
-    def folders(self) -> Mapping[str, Path]:
-        return self.gated.folders
 
     @property
     def command_line(self) -> str:
