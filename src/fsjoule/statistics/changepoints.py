@@ -1,4 +1,4 @@
-"""Change points that a detector nominates in the history of a series, and the test that confirms or refutes them.
+"""Change points that a detector nominates in the history of a series; `gate` tests them.
 
 A detector's threshold is no false-alarm rate, because the detector is asked after every run, and boots stall. So it
 only finds candidates; a sequential test with a stated error rate makes them changes.
@@ -15,10 +15,8 @@ import numpy as np
 
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import complaint
-from fsjoule.statistics.gate import ErrorRates, SequentialState, SequentialTest
 from fsjoule.statistics.memory import LEVEL_NIGHTS, MOST_POINTS, Memory, memory_of
 from fsjoule.statistics.nights import NightsVerdict, nights_verdict
-from fsjoule.statistics.outcome import Confirmed, Outcome
 from fsjoule.statistics.ratios import Floats
 
 # A detector is sometimes one or two points off; the points to measure again keep this distance from the change.
@@ -89,21 +87,3 @@ def nominate(
             )
         )
     return Nominations(tuple(nominations), left_out, memory_of(values, starts))
-
-
-def confirming_test(nomination: Nomination, rates: ErrorRates) -> SequentialTest:
-    """The sequential test for a nomination, in the direction of its change.
-
-    It takes pairs of fresh boots of the points `before` and `after`. `regressed` means a change in this direction,
-    better or worse.
-    """
-    return SequentialTest(rates, more_is_better=nomination.ratio < 1)
-
-
-def outcome_of(state: SequentialState) -> Confirmed:
-    """A confirming test's present answer about its nomination."""
-    return {
-        Outcome.REGRESSED: Confirmed.CONFIRMED,
-        Outcome.NOT_REGRESSED: Confirmed.REFUTED,
-        Outcome.UNDECIDED: Confirmed.UNDECIDED,
-    }[state.decision]

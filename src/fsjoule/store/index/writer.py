@@ -80,10 +80,10 @@ class Writer:
                 written.changed += changed
                 written.unchanged += not changed
             rows += [self._measurement_row(m, row["id"]) for m in read.measurements if m.number not in known]
-            kernel_rows += [
+            kernel_rows.extend(
                 {"run": row["id"], "label": label, "kernel": self._kernels[kernel]}
                 for label, kernel in read.kernels.items()
-            ]
+            )
         if kernel_rows:
             _insert_if_absent(connection, run_kernels, kernel_rows)
         if rows:
