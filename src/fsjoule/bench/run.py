@@ -158,7 +158,8 @@ class BoardBench:
         self._tries = Tries(self.store)
         for entry in self.plan.entries:
             if entry.number in self.again:
-                self._tries.again(boot_key(entry), self._stored_of(entry))
+                boot = {each.number for each in self.plan.entries if boot_key(each) == boot_key(entry)}
+                self._tries.again(boot_key(entry), [each.number for each in self.kept if each.number in boot])
         self._boots = Boots(
             board=self.board,
             meter=self.meter,
@@ -220,7 +221,10 @@ class BoardBench:
                     raise
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 self._over = error.what if error.ends_run else self._over
-                before = self._begin_again(entry)
+                # In guest time what was in the entry's boot must be measured before it once more.
+                before = [each for each in self._made if boot_key(each) == boot_key(entry)]
+                self._made = []
+                self._tries.again(self._unit(entry))
                 if not error.transient or attempt == _ATTEMPTS:
                     if self.profile.guest_time:
                         self._failed[boot_key(entry)] = error
@@ -244,18 +248,6 @@ class BoardBench:
         if (failed := self._failed.get(boot_key(entry))) is not None:
             raise failed
         return None
-
-    def _stored_of(self, entry: Planned) -> list[int]:
-        """The measurements of an entry's boot that a resumed run has."""
-        boot = {each.number for each in self.plan.entries if boot_key(each) == boot_key(entry)}
-        return [each.number for each in self.kept if each.number in boot]
-
-    def _begin_again(self, entry: Planned) -> list[Planned]:
-        """What must be measured before the entry once more, because it was in the entry's boot in guest time."""
-        before = [each for each in self._made if boot_key(each) == boot_key(entry)]
-        self._made = []
-        self._tries.again(self._unit(entry))
-        return before
 
     def _unit(self, entry: Planned) -> BootKey | int:
         """What is measured whole: in guest time a boot, else the entry alone."""

@@ -85,7 +85,8 @@ def _app(first_word: str) -> typer.Typer:
     commands = _commands(first_word)
     for each in {command.app: command for command in commands}.values():
         try:
-            loaded_app: typer.Typer = loaded(each.app, f"command {each.name}", _owner(each))
+            owner = GROUP if each in _OURS else COMMANDS.owner(each.name)
+            loaded_app: typer.Typer = loaded(each.app, f"command {each.name}", owner)
         except ConfigError as error:
             if each.name == first_word:
                 raise
@@ -95,10 +96,6 @@ def _app(first_word: str) -> typer.Typer:
     panels = dict.fromkeys(command.panel for command in commands)
     Group.panels = {panel: [each.name for each in commands if each.panel == panel] for panel in panels}
     return app
-
-
-def _owner(command: CliCommand) -> str:
-    return GROUP if command in _OURS else COMMANDS.owner(command.name)
 
 
 def _commands(first_word: str) -> Sequence[CliCommand]:

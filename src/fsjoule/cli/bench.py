@@ -68,7 +68,11 @@ app = typer.Typer()
 )
 def bench(context: typer.Context) -> None:
     """Become pytest with the main job. Raises ConfigError for a word that is no option's."""
-    _check(context.args)
+    for before, word in zip(("", *context.args), context.args, strict=False):
+        if word.startswith("-") or (before.startswith("-") and "=" not in before and before not in _ALONE):
+            continue
+        # Neither an option nor its value: pytest would take it for a folder.
+        raise ConfigError(f"fsjoule bench: {word!r} is not an option", hint=_meant(word))
     sys.stdout.flush()
     program = bench_program(context.args)
     # The same process: signals, exit code and terminal are pytest's.
@@ -89,14 +93,6 @@ def bench_program(words: Sequence[str]) -> list[str]:
     argv = [*_PYTEST, *allure, "--rootdir", str(folder.parents[1]), str(folder), *environment]
     # What follows the last option is what was typed.
     return [*_WITHOUT, sys.executable, "-P", "-m", "pytest", *argv, "--fsjoule-bench", *words]
-
-
-def _check(words: Sequence[str]) -> None:
-    """Raise ConfigError for a word that is neither an option nor its value: pytest would take it for a folder."""
-    for before, word in zip(("", *words), words, strict=False):
-        if word.startswith("-") or (before.startswith("-") and "=" not in before and before not in _ALONE):
-            continue
-        raise ConfigError(f"fsjoule bench: {word!r} is not an option", hint=_meant(word))
 
 
 def _meant(word: str) -> str:

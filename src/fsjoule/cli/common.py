@@ -9,7 +9,7 @@ import select
 import shlex
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -186,17 +186,6 @@ def refuse(why: str, options: Mapping[str, object], *, hint: str | None = None) 
     given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
     if given:
         raise ConfigError(f"{why} {', '.join(given)}", hint=hint)
-
-
-def write_answer(name: str, file: Path, content: Callable[[], str]) -> None:
-    """Write a document of an answer; a failure is a warning, because the exit code is the answer, which is known."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content(), encoding="utf-8")
-    except OSError as error:
-        progress(f"warning: {file} cannot be written: {error.strerror}")
-    else:
-        progress(f"{name}  {file}")
 
 
 def write_text(file: Path, text: str) -> None:

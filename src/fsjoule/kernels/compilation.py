@@ -89,10 +89,12 @@ class Compilation:
         log = self.into / _LOG
         maps = (f"-ffile-prefix-map={self.build}/=", f"-ffile-prefix-map={self.source}/=")
         environment = {**ENVIRONMENT, "KCFLAGS": " ".join((*maps, *self.configuration.compiler_options))}
+        # The objects are the same with the compiler's cache.
+        wrapper = [f"--wrapper={_CCACHE}"] if shutil.which(_CCACHE) else []
         command = [
             *(sys.executable, "-m", "tuxmake", "--runtime=null", "--fail-fast", "--verbose", f"--jobs={self.jobs}"),
             *(f"--directory={self.source}", f"--build-dir={self.build}", f"--output-dir={self.into}"),
-            *("--target-arch=armhf", "--toolchain=gcc", *_wrapper(), *self._configuring()),
+            *("--target-arch=armhf", "--toolchain=gcc", *wrapper, *self._configuring()),
             *(f"--environment={name}={value}" for name, value in environment.items()),
             *targets,
         ]
@@ -123,7 +125,8 @@ class Compilation:
     def _failure(self, lines: list[str]) -> FsjouleError:
         """The error by tuxmake's log: the source's or this machine's fault."""
         text = "\n".join(lines)
-        if _FULL.search(text) or any(_is_full(folder) for folder in (self.build, self.into)):
+        free_bytes = min(disk.f_bavail * disk.f_frsize for disk in map(os.statvfs, (self.build, self.into)))
+        if _FULL.search(text) or free_bytes < _LITTLE_BYTES:
             hint = "make room; fsjoule kernel clean removes built kernels and their build folders"
             return StorageError(f"the disk is full: {self.build}", hint=hint)
         if _MEMORY.search(text):
@@ -145,7 +148,11 @@ class Compilation:
         self.build.mkdir(exist_ok=True)
         if marker.exists():
             _log.info("kernel build: removing the files of an interrupted build")
-            _forget(self.build, since_ns=marker.stat().st_mtime_ns)
+            begun_ns = marker.stat().st_mtime_ns
+            for path in self.build.rglob("*"):
+                with suppress(FileNotFoundError):
+                    if not path.is_dir() and path.lstat().st_mtime_ns >= begun_ns:
+                        path.unlink()
         marker.touch()
         try:
             yield
@@ -162,26 +169,8 @@ def compiler_version() -> str:
     return process.run([_COMPILER, "--version"], timeout_s=30).stdout.decode().splitlines()[0]
 
 
-def _wrapper() -> list[str]:
-    """The compiler's cache: ccache, if it is installed. The objects are the same."""
-    return [f"--wrapper={_CCACHE}"] if shutil.which(_CCACHE) else []
-
-
-def _forget(build: Path, *, since_ns: int) -> None:
-    """Remove all files written since then."""
-    for path in build.rglob("*"):
-        with suppress(FileNotFoundError):
-            if not path.is_dir() and path.lstat().st_mtime_ns >= since_ns:
-                path.unlink()
-
-
 def _how_far(log: Path) -> str:
     """The number of compiled files and the present one. The total is unknown: it depends on what is up to date."""
     objects = re.findall(r"^ +(?:CC|AS|LD|AR|DTC)[ \[].*$", log.read_text(errors="replace"), re.MULTILINE)
     progress = f"{counted(len(objects), 'file')}, {objects[-1].split()[-1]}" if objects else "configuring"
     return f"kernel build: {progress}"
-
-
-def _is_full(folder: Path) -> bool:
-    free = os.statvfs(folder)
-    return free.f_bavail * free.f_frsize < _LITTLE_BYTES

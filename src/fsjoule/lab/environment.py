@@ -298,7 +298,8 @@ class _Reader:
         """Drivers are made in the order of the file: what comes later is not there for an optional binding."""
         for place, entry in enumerate(drivers):
             wanted = [each for each in _driver(entry).bindings.values() if isinstance(each, set) and None in each]
-            optional = [_class(name) for each in wanted for name in cast("set[Any]", each) if name is not None]
+            names = [name for each in wanted for name in cast("set[Any]", each) if name is not None]
+            optional = [target_factory.class_from_string(name) if isinstance(name, str) else name for name in names]
             for later in drivers[place + 1 :]:
                 if issubclass(_driver(later), tuple(optional)):
                     hint = f"move {later.cls} in front of {entry.cls}"
@@ -358,7 +359,9 @@ class _Reader:
         return Login(*(written.get(name, "") for name in _LOGIN), password=password)
 
     def _profile(self, entry: _Entry) -> BoardProfile:
-        values = _defaults() | {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}
+        defaults: dict[str, Any] = {each.name: each.default for each in attr.fields(BoardStrategy)}
+        values = {name: value.factory() if hasattr(value, "factory") else value for name, value in defaults.items()}
+        values |= {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}
         return BoardProfile(
             name=values["board"],
             recipe=values["recipe"],
@@ -429,15 +432,6 @@ def let_labgrid_run(imports: Iterable[str]) -> None:
 
 def _driver(entry: _Entry) -> type[Any]:
     return target_factory.drivers[entry.cls]
-
-
-def _class(named: str | type[Any]) -> type[Any]:
-    return target_factory.class_from_string(named) if isinstance(named, str) else named
-
-
-def _defaults() -> dict[str, Any]:
-    defaults: dict[str, Any] = {each.name: each.default for each in attr.fields(BoardStrategy)}
-    return {name: value.factory() if hasattr(value, "factory") else value for name, value in defaults.items()}
 
 
 def _plain(value: object) -> object:

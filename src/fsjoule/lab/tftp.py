@@ -45,16 +45,13 @@ def staged(tftp: Any, name: str, content: bytes) -> Generator[str]:  # noqa: ANN
                 path = tftp.stage(str(file))
             yield path
         finally:
-            _remove(tftp.provider, name)
-
-
-def _remove(provider: Any, name: str) -> None:  # noqa: ANN401 - a resource of labgrid's
-    """Remove a file and its copy in labgrid's cache from the TFTP server."""
-    link = shlex.quote(f"{provider.internal}/{name}")
-    script = f'file=$(readlink {link}) && rm -f {link} "$file"'
-    # Without contact it stays there: what has failed is more important, and the next flash says so, too.
-    with suppress(LabError), lab_errors(f"removing {name} from the TFTP server"):
-        process.run(provider.wrap_command(["sh", "-c", script]), timeout_s=_STAGE_TIMEOUT_S, check=False)
+            # With its copy in labgrid's cache. Without contact it stays there: what has failed is more important, and
+            # the next flash says so, too.
+            link = shlex.quote(f"{tftp.provider.internal}/{name}")
+            script = f'file=$(readlink {link}) && rm -f {link} "$file"'
+            with suppress(LabError), lab_errors(f"removing {name} from the TFTP server"):
+                command = tftp.provider.wrap_command(["sh", "-c", script])
+                process.run(command, timeout_s=_STAGE_TIMEOUT_S, check=False)
 
 
 @target_factory.reg_driver
@@ -91,19 +88,16 @@ class TftpFlasher(Driver, FlasherProtocol):
             address = console.find_card(self.device, image.stat().st_size)
             with lab_errors("reaching the TFTP server"):
                 self.labgrid.activate(self.tftp)
-            self._connect(console)
+            command = "setenv autoload no; setenv netretry no; dhcp"
+            console.run(command, "gets no address by DHCP", timeout_s=_FETCH_TIMEOUT_S)
+            if self.server:
+                console.run(f"setenv serverip {self.server}", "does not take the server's address")
             for number, piece in enumerate(pieces(image, self.piece_mib * MIB)):
                 self._bring(console, image, piece, f"{image.stem}-{number}", address)
         except LabError as error:
             error.blame(restarted(board))
             error.blame(without_power(board))
             raise
-
-    def _connect(self, console: UBootConsole) -> None:
-        command = "setenv autoload no; setenv netretry no; dhcp"
-        console.run(command, "gets no address by DHCP", timeout_s=_FETCH_TIMEOUT_S)
-        if self.server:
-            console.run(f"setenv serverip {self.server}", "does not take the server's address")
 
     def _bring(self, console: UBootConsole, image: Path, piece: Piece, name: str, address: int) -> None:
         content = piece.content(image)

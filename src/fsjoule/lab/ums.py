@@ -52,7 +52,9 @@ class UmsFlasher(DiskFlasher):
         console, appeared = UBootConsole(self.uboot, board), False
         try:
             stop_u_boot(self.labgrid, self.uboot, board)
-            offered_bytes = self._offer(console)
+            offered = console.offer(self.command, _OFFERED, _HINT)
+            assert offered is not None
+            offered_bytes = int(offered[1], 16) * _SECTOR_BYTES
             self._await_disk(console, offered_bytes)
             appeared = True
             self._write(image, self._boards_disk(board, offered_bytes), lambda: self._causes(console))
@@ -63,13 +65,9 @@ class UmsFlasher(DiskFlasher):
                 error.blame(self._gone() if appeared else ())
             error.blame(without_power(board))
             raise
-        self._end(console)
-
-    def _offer(self, console: UBootConsole) -> int:
-        """Run the command. Returns the size that U-Boot tells. Raises BoardError if it refuses."""
-        offered = console.offer(self.command, _OFFERED, _HINT)
-        assert offered is not None
-        return int(offered[1], 16) * _SECTOR_BYTES
+        with lab_errors("ending ums"):
+            self.labgrid.deactivate(self.storage)
+        console.end(self.command)  # U-Boot writes before it answers the host, so nothing is lost
 
     def _await_disk(self, console: UBootConsole, offered_bytes: int) -> None:
         """Wait until the exporter has the disk. Raises LabError."""
@@ -111,9 +109,3 @@ class UmsFlasher(DiskFlasher):
         except LabError:
             return ()
         return () if there else (f"the exporter has lost the board's USB disk {self.storage.storage.path}",)
-
-    def _end(self, console: UBootConsole) -> None:
-        """End the command. U-Boot writes before it answers the host, so nothing is lost. Raises BoardError."""
-        with lab_errors("ending ums"):
-            self.labgrid.deactivate(self.storage)
-        console.end(self.command)

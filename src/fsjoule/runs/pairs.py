@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
+from fsjoule.bench.boots import boot_key
 from fsjoule.bench.run import Bench
 from fsjoule.errors import InfrastructureError, LabError
 from fsjoule.host import interrupts
 from fsjoule.kernels import TakenKernel
-from fsjoule.model import Measurement, Planned, Provision
+from fsjoule.model import Measurement, Planned
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, figure_of, metrics_of
 from fsjoule.model.series import Series
@@ -94,7 +95,7 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     for number, entries in groupby(bench.plan.entries, key=lambda entry: entry.repetition):
         measured: dict[Turn, list[Measurement]] = {each: [] for each in Turn}
         faults: list[str] = []
-        for (label, _), boot in groupby(entries, key=_boot_of):
+        for (_, label, *_), boot in groupby(entries, key=boot_key):
             which = side[label]
             _log.info("pair %s of at most %s: %s, kernel %s", number, bench.plan.repeat, which, label)
             fault = _measure_boot(bench, boot, measured[which])
@@ -111,10 +112,6 @@ def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
         if reason is not None:
             return number, f"{reason} after {counted(number, 'pair')}"
     return number, f"the budget of {counted(number, 'pair')} was used up"
-
-
-def _boot_of(entry: Planned) -> tuple[str, str]:
-    return entry.kernel, entry.filesystem if entry.provision is Provision.ROOT else ""
 
 
 def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> InfrastructureError | None:

@@ -100,6 +100,7 @@ def place_run(run: Run, folder: Path, now_s: float, place: str = "") -> PlaceRun
         held_s = max(of_pool.held_s, at_board_s)
     measuring_s = sum(phases_s.get(name, 0.0) for name in MEASURING)
     faults = [each for each in run.faults if each.place in ("", place)]
+    why = run.faults[-1].what if run.faults else run.abort_reason or ""
     return PlaceRun(
         run_id=run.run_id,
         folder=str(folder),
@@ -115,15 +116,8 @@ def place_run(run: Run, folder: Path, now_s: float, place: str = "") -> PlaceRun
         measured=len(run.measurements),
         planned=len(run.plan.entries),
         faults=Counter(BUG if each.bug else str(each.part or UNKNOWN_PART) for each in faults),
-        reason=_reason(run),
+        reason=why.partition("\n")[0] if run.status is RunStatus.ABORTED else "",
     )
-
-
-def _reason(run: Run) -> str:
-    if run.status is not RunStatus.ABORTED:
-        return ""
-    what = run.faults[-1].what if run.faults else run.abort_reason or ""
-    return what.partition("\n")[0]
 
 
 def usage(runs: Iterable[PlaceRun], window: str, now_s: float) -> Usage:

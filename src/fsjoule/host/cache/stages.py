@@ -20,6 +20,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +47,24 @@ UNFINISHED: Final = ".part-"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _LITTLE_BYTES: Final = 8 * 2**20
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+_RECORD: Final[ContextVar[_Record | None]] = ContextVar("_RECORD", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    used: list[Path]
+    build: bool
+
+
+@contextmanager
+def recorded(*, build: bool = True) -> Generator[list[Path]]:
+    """The entries that the body asks `build_once` for. Without `build`, one that is not there is a HostError."""
+    used: list[Path] = []
+    token = _RECORD.set(_Record(used, build))
+    try:
+        yield used
+    finally:
+        _RECORD.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +142,9 @@ def build_once(
     """
     folder = (root or images_cache()) / stage
     final = folder / f"{name}-{key}"
+    record = _RECORD.get()
+    if record is not None:
+        record.used.append(final)
     with _told(folder):
         if os.path.lexists(folder) and not folder.is_dir():
             discard(folder)
@@ -130,6 +152,8 @@ def build_once(
         use(_beside(final, "use"))
         if os.path.lexists(final) and damage(final, read=read) is None:
             return final
+        if record is not None and not record.build:
+            raise HostError(f"the cache has no whole {stage} {final.name}")
         with locked(_beside(final, "lock"), f"{stage} {name}", lock_timeout_s):
             sweep(final)
             if os.path.lexists(final):
@@ -140,6 +164,28 @@ def build_once(
                 discard(_moved_away(final))
             _build(final, build, {"stage": stage, "name": name, "key": key})
     return final
+
+
+def adopt(entry: Path, stage: str) -> bool:
+    """Move a whole entry from elsewhere on the cache's filesystem to its place; False if a whole one is there.
+
+    Raises HostError if another process holds its lock for too long, StorageError if the cache cannot be written.
+    """
+    folder = images_cache() / stage
+    final = folder / entry.name
+    with _told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(_beside(final, "lock"), f"{stage} {entry.name}", LOCK_TIMEOUT_S):
+            sweep(final)
+            if os.path.lexists(final):
+                if damage(final) is None:
+                    return False
+                discard(_moved_away(final))
+            _to_disk(entry, _libc.syncfs)
+            entry.rename(final)
+            _to_disk(folder, _libc.fsync)
+            _stamp(final, fingerprint(final))
+    return True
 
 
 def sweep(final: Path) -> None:

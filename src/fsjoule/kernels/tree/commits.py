@@ -128,7 +128,10 @@ def find_line(repository: Repository, good: Sequence[str], bad: Sequence[str]) -
     bads = {repository.revision(name).commit: name for name in bad}
     for commit, name in bads.items():
         _check(repository, goods, commit, name)
-    tip = _common(repository, bads)
+    bases = repository.ask("merge-base", "--octopus", *bads).stdout.decode().split()
+    if not bases:
+        raise ConfigError(f"{' and '.join(bads.values())} share no history", hint="bisect them one at a time")
+    tip = bases[0]
     if any(repository.holds(commit, tip) or not repository.holds(tip, commit) for commit in goods):
         names = " and ".join(bads.values())
         hint = "bisect them one at a time: each has a change of its own"
@@ -181,14 +184,6 @@ def _check(repository: Repository, goods: dict[str, str], bad: str, name: str) -
                 f"their last common commit is {common[:_SHORT]}: is that good?" if common else "they share no history"
             )
             raise ConfigError(f"{good} (good) is not an ancestor of {name} (bad)", hint=hint)
-
-
-def _common(repository: Repository, bads: dict[str, str]) -> str:
-    """The last commit that all of them have."""
-    bases = repository.ask("merge-base", "--octopus", *bads).stdout.decode().split()
-    if not bases:
-        raise ConfigError(f"{' and '.join(bads.values())} share no history", hint="bisect them one at a time")
-    return bases[0]
 
 
 def _together(repository: Repository, goods: dict[str, str]) -> str:
