@@ -32,7 +32,7 @@ def test_runners_can_run_every_tagged_job() -> None:
         assert f"Tag {tag}" in text
     assert [(each["executor"], each.get("docker", {}).get("privileged", False)) for each in runners] == [
         ("shell", False),
-        ("docker", True),
+        ("docker", False),
         ("docker", False),
     ]
 

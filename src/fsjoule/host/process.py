@@ -25,6 +25,7 @@ from fsjoule.host.setup.needs import find_program, package_of
 
 _log: Final = logging.getLogger(__name__)
 
+_NAMESPACE_TIMEOUT_S: Final = 10.0
 _SIGNAL_EXIT: Final = 128  # of a shell, plus the signal's number
 SAY_EVERY_S: Final = 5.0
 _GUARD: Final = """
@@ -48,10 +49,26 @@ def find_tool(name: str) -> str:
     return found
 
 
-def require_root(what: str) -> None:
-    """Raise ConfigError unless this process is root's: only root can give the board's files to the board's root."""
-    if os.geteuid() != 0:
-        raise ConfigError(f"{what} as root only", hint="run the same command with sudo; cached images need no root")
+def as_root(argv: Sequence[str | Path]) -> list[str | Path]:
+    """The command for a program to which this user's files are root's: unless root asks, it runs in a user namespace.
+
+    Raises MissingToolError.
+    """
+    command = [find_tool(str(argv[0])), *argv[1:]]
+    return command if os.geteuid() == 0 else ["unshare", "--map-root-user", *command]
+
+
+def check_as_root(what: str) -> None:
+    """Raise ConfigError unless `as_root` works on this computer."""
+    try:
+        run(as_root(["true"]), timeout_s=_NAMESPACE_TIMEOUT_S)
+    except HostError as error:
+        raise ConfigError(
+            f"{what} by root, or in a user namespace, which this computer refuses: {error.what}",
+            hint="let root allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, "
+            "kernel.unprivileged_userns_clone=1, user.max_user_namespaces), run the same command with sudo, or use "
+            "images that were built elsewhere (fsjoule image import)",
+        ) from error
 
 
 def run(

@@ -44,7 +44,7 @@ def unpack_tar(archive: Path, into: Path, *, most_bytes: int = MOST_TREE_BYTES) 
     try:
         with tar_within(archive, most_bytes) as members:
             _unpack(members, into, most_bytes)
-    except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+    except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
         raise ConfigError(f"{archive} cannot be unpacked: {error}", hint="build it again") from error
 
 
@@ -182,7 +182,10 @@ def _link(links: list[tuple[Path, str]], into: Path) -> None:
         path.symlink_to(target)
     # Where one leads depends on all of them.
     for path, target in kept:
-        if not path.resolve().is_relative_to(into.resolve()):
+        end = path.resolve()
+        if end.is_symlink():  # since Python 3.13, which raises nothing
+            raise ValueError(f"the link {path.relative_to(into)} leads to itself")
+        if not end.is_relative_to(into.resolve()):
             raise ValueError(f"the link {path.relative_to(into)} leads out of it, to {target}")
 
 

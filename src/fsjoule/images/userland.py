@@ -75,7 +75,6 @@ def _from_archive(recipe: Recipe) -> Userland:
     }
 
     def build(folder: Path) -> None:
-        process.require_root("another root filesystem is unpacked")
         tree = folder / "tree"
         unpack_root(archive, tree)
         _finish(tree, recipe)
@@ -90,7 +89,6 @@ def _from_archive(recipe: Recipe) -> Userland:
 
 
 def _build(folder: Path, recipe: Recipe) -> None:
-    process.require_root("the board's user land is unpacked")
     wanted = recipe.userland
     tree, log = folder / "tree", folder / "mmdebstrap.log"
     _log.info("userland: fetching %s packages of %s and their dependencies", len(recipe.packages), wanted.suite)

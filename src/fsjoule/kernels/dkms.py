@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -89,7 +89,7 @@ def built_module(recipe: Recipe, name: str, source: KernelSource, *, release: st
     }
 
     def build(folder: Path) -> None:
-        process.require_root(f"the module {name} is built")
+        process.check_as_root(f"the module {name} is built")
         here = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
         if here != recipe.architecture:
             raise ConfigError(
@@ -145,10 +145,8 @@ def _run_dkms(tree: Path, log: Path, name: str, release: str) -> None:
     (config,) = tree.glob("usr/src/*/dkms.conf")
     fields = dict(re.findall(r'^PACKAGE_(NAME|VERSION)="?([^"\s]+)', config.read_text(), re.MULTILINE))
     jobs = str(os.cpu_count() or 1)
-    command: Sequence[str | Path] = [
-        *("nice", "env", *_ENVIRONMENT, "chroot", tree),
-        *("dkms", "build", "-m", fields["NAME"], "-v", fields["VERSION"], "-k", release, "-j", jobs),
-    ]
+    build = ("dkms", "build", "-m", fields["NAME"], "-v", fields["VERSION"], "-k", release, "-j", jobs)
+    command = process.as_root(["nice", "env", *_ENVIRONMENT, "chroot", tree, *build])
     made = tree / "var" / "lib" / "dkms"
 
     def how_far() -> str:

@@ -11,6 +11,7 @@ from labgrid.factory import target_factory
 from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError, also
+from fsjoule.lab.disks import look
 from fsjoule.lab.flashers import DiskFlasher, FlashedBoard, check_file_name
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, stop_u_boot, without_power
@@ -78,7 +79,7 @@ class UmsFlasher(DiskFlasher):
             try:
                 with time_limit(left_s + _GRACE_S, doing), lab_errors(doing):
                     self.labgrid.activate(self.storage)
-                    size_bytes = self.storage.get_size()
+                    size_bytes = look(self.storage.storage).size_bytes
             except LabError as error:
                 if not error.transient or time.monotonic() > deadline:
                     raise
@@ -105,7 +106,7 @@ class UmsFlasher(DiskFlasher):
         """Whether the exporter has lost the disk."""
         try:
             with time_limit(_GRACE_S, "looking for the board's disk"), lab_errors("looking for the board's disk"):
-                there = self.storage.get_size() > 0
+                there = look(self.storage.storage).size_bytes > 0
         except LabError:
             return ()
         return () if there else (f"the exporter has lost the board's USB disk {self.storage.storage.path}",)

@@ -130,12 +130,12 @@ def _computer(purpose: str, system: System) -> Iterator[SetupFinding]:
     yield _root()
     if container := _container():
         yield SetupFinding(container, State.PRESENT, "this is a container: it has the host's kernel and its modules")
-    if purpose in ("bench", "tests"):
+    if purpose == "tests":
         loop = _loop_devices()
         yield SetupFinding(
             "loop devices",
             State.PRESENT if loop else State.UNUSABLE,
-            "the virtual board's card in real time",
+            "disks of an exporter, in tests",
             required=False,
         )
     if purpose in ("bench", "lava", "tests"):
@@ -166,7 +166,7 @@ def _root() -> SetupFinding:
         return SetupFinding("root", State.PRESENT, "you are root")
     if find_program("sudo"):
         return SetupFinding("root", State.PRESENT, "by sudo, which may ask for a password")
-    why = "you are not root, and there is no sudo: packages, loop devices and SD muxes need an administrator"
+    why = "you are not root, and there is no sudo: an administrator installs packages"
     return SetupFinding("root", State.MISSING, why, required=False)
 
 

@@ -95,6 +95,11 @@ class CardConfig:
     def size_bytes(self) -> int:
         return self.size_mib * MIB
 
+    @property
+    def host_device(self) -> Path:
+        """The card's path on the host while the host has it."""
+        return self.control_socket.with_name("card")
+
 
 @dataclass(frozen=True, slots=True)
 class DiskConfig:
@@ -392,7 +397,7 @@ def _literal(value: str | float | Path | tuple[str, ...]) -> str:
 class BoardReady:
     """The ready file (JSON): written when the board program is ready, removed when it ends.
 
-    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the card's loop device in
+    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the card's path in
     position `host`; `mux_control` is the control path for `usbsdmux`.
     """
 

@@ -154,7 +154,7 @@ class VirtualBoard:
     def __init__(self, config: BoardConfig, closing: ExitStack) -> None:
         """Make the parts. `closing` removes them. Raises ConfigError, LabError."""
         self._config = config
-        self._card = Card(config.card.image, config.card.size_bytes)
+        self._card = Card(config.card.image, config.card.size_bytes, config.card.host_device)
         closing.callback(self._card.close)
         self._usb = UsbCable(self._card)
         self._lossy: dict[str, LossyDisk] = {}
