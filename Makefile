@@ -16,6 +16,7 @@
 # make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)
 # make firmware-test  build the firmware for the host and test it there
 # make setup-bench    only set up what make bench needs; make setup: what the tests need as well; output: build/setup.log
+# make dist           build a source archive and a wheel in build/dist, check them, and try the wheel in an environment of its own
 # make clean          remove everything that make built in this folder, but not results/ and the image cache
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -53,7 +54,7 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report clean help
+.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report dist clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -154,6 +155,17 @@ build/python-tests.stamp: | build/python.stamp
 build/python.stamp build/python-report.stamp build/python-tests.stamp: pyproject.toml uv.lock | build/packages.stamp build/uv/bin/uv
 	@.ci/set-up python $(SYNC)
 	@touch $@
+
+# An environment as of a user: none of the clone's packages, and an empty folder.
+dist: build/uv/bin/uv
+	rm -rf build/dist build/dist-tried
+	build/uv/bin/uv build --system-certs --out-dir build/dist
+	build/uv/bin/uv tool run --system-certs --from twine==6.2.0 twine check --strict build/dist/*.whl build/dist/*.gz
+	$(PYTHON) -m venv build/dist-tried
+	build/dist-tried/bin/pip install --disable-pip-version-check --quiet build/dist/*.whl
+	mkdir build/dist-tried/empty
+	cd build/dist-tried/empty && for words in --version "board list" choices; do env -u PYTHONPATH ../bin/fsjoule $$words > /dev/null; done
+	du -sh build/dist/* build/dist-tried
 
 clean:
 	rm -rf build .venv

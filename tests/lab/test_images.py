@@ -19,7 +19,7 @@ from unprivileged import as_user
 from fsjoule import images, kernels
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.images import CardImage, build_card, cached, check_card, emulator
+from fsjoule.images import CardImage, build_card, cached, check_card, emulator, export_card, import_card
 from fsjoule.images.userland import userland
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import MIB
@@ -207,3 +207,16 @@ def test_the_emulated_board_fills_a_nilfs2() -> None:
 def test_choices_are_those_of_the_recipe() -> None:
     assert KERNEL in kernels.kernel_choices()
     assert set(ROOTS) <= set(images.root_filesystem_choices())
+
+
+@pytest.mark.slow
+def test_a_card_is_found_in_a_cache_that_has_nothing_else(
+    card: CardImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = export_card(KERNEL, root_of(card), tmp_path / "card.tar.zst")
+    assert {place.partition("/")[0] for place in head.entries} == {"kernel", "userland", "card"}
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # neither mmdebstrap nor apt
+    imported = import_card(tmp_path / "card.tar.zst")
+    assert imported.facts == card.facts
+    assert imported == build_card(KERNEL, root_of(card))

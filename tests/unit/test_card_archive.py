@@ -128,6 +128,10 @@ def test_a_card_that_this_fsjoule_makes_differently_is_refused(
     with pytest.raises(ConfigError, match="makes another card of recipe"):
         import_card(packed)
     assert files_in(there) == ["card", "kernel"]
+    card_archive.build_card("6.1", "ext4")
+    with pytest.raises(ConfigError, match="makes another card of recipe"):
+        import_card(packed)  # its own card is there already
+    assert [entry.key for entry in stages.cached(stages=["card"])] == [toy.key]
 
 
 def test_a_file_that_is_cut_short_or_changed_is_refused(

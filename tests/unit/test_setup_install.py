@@ -134,6 +134,16 @@ def test_services_stay_off_while_the_set_up_runs(words: tuple[str, ...], allowed
     assert answer() == 0  # left behind by a set-up that was killed
 
 
+def test_a_policy_that_was_left_behind_names_its_services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tmp_path / "policy-rc.d"
+    monkeypatch.setattr(install, "_POLICY", policy)
+    assert install.left_off() == ()
+    policy.write_text("#!/bin/sh\nexit 101\n")  # an administrator's
+    assert install.left_off() == ()
+    policy.write_text(install._POLICY_TEXT.format(mark=install._MARK, services="ssh|postgresql", lock="/run/lock/x"))
+    assert install.left_off() == ("ssh", "postgresql")
+
+
 def test_a_second_set_up_waits_and_says_for_whom(tmp_path: Path) -> None:
     said: list[str] = []
     with (

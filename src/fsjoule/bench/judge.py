@@ -56,6 +56,7 @@ class WorkFacts:
     unmount_s: float | None = None
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
     outcome: DamageOutcome | None = None
     board_lost: bool = False
     moved_bytes: int = 0
@@ -147,6 +148,7 @@ def judge(
         unmount_s=evidence.unmount_s,
         space=evidence.space,
         kernel_threads_s=evidence.kernel_threads_s,
+        counts=evidence.counts,
         outcome=evidence.outcome,
         projected=_projected(evidence, profile, metered.energy, duration_s),
         fio=fio,

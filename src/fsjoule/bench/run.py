@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -46,7 +47,6 @@ from fsjoule.model import (
     Provision,
     Run,
     RunStatus,
-    Trace,
 )
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
 from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
@@ -322,11 +322,19 @@ class BoardBench:
         self.store.finish(self.run)
         return self.run
 
+    def _storage_in_series(self, name: str) -> str:
+        """The device's name in series. An emulated one differs with its QEMU, as does all that it is measured on."""
+        version = re.search(r"\d+\.\d+", self.run.versions.get("qemu", ""))
+        return f"{name} (QEMU {version[0]})" if version else name
+
     def _measure(self, entry: Planned) -> Measurement:
         started_utc = self.clock.utc()
         booted, evidence = self._work(entry)
         facts = self._learn_facts(entry)
-        self._check_meter(evidence.trace)
+        meter = meter_of(self.run.meter, evidence.trace)
+        if meter != self.run.meter:  # it was silent until now
+            self.run = dataclasses.replace(self.run, meter=meter)
+            self.store.update(self.run)
         if evidence.trace is not None:
             evidence.notes += self._meter_notes(evidence.trace.info, facts)
         if self.profiler is not None:
@@ -338,7 +346,7 @@ class BoardBench:
             evidence,
             profile=self.profile,
             boot=booted.number,
-            storage=booted.measurer.storage_model or facts.storage,
+            storage=self._storage_in_series(booted.measurer.storage_model or facts.storage),
             card=self.board.image(),
             started_utc=started_utc,
         )
@@ -449,13 +457,6 @@ class BoardBench:
         except MeterError as error:
             _log.info("%s", error.what)
             return None
-
-    def _check_meter(self, trace: Trace | None) -> None:
-        """Record a meter that was silent until now. Raises InstrumentError if the trace is another meter's."""
-        meter = meter_of(self.run.meter, trace)
-        if meter != self.run.meter:
-            self.run = dataclasses.replace(self.run, meter=meter)
-            self.store.update(self.run)
 
     def _measure_boot(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
         self._boots.prepare(entry)

@@ -11,6 +11,7 @@ from typing import Final
 import typer
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.extras import need
 from fsjoule.host.paths import main_job_folder, project_dir
 from fsjoule.runs.options import BenchOptions, rows
 
@@ -88,6 +89,8 @@ def bench_program(words: Sequence[str]) -> list[str]:
         # A coordinator that is given has a lab that is up, with one board at the place.
         if "--lg-coordinator" not in names and not os.environ.get("LG_COORDINATOR"):
             environment += ["--boards", str(min(_BOARDS, len(os.sched_getaffinity(0))))]
+    if any(word.startswith("--alluredir") for word in words):
+        need("allure", "allure_pytest")
     allure = ("-p", "allure_pytest") if any(word.startswith("--alluredir") for word in words) else ()
     folder = main_job_folder()
     argv = [*_PYTEST, *allure, "--rootdir", str(folder.parents[1]), str(folder), *environment]

@@ -20,6 +20,7 @@ import typer
 from rich.text import Text
 
 from fsjoule.errors import ConfigError, ResultError, not_written
+from fsjoule.host.extras import PAGES, need
 from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.model.labels import counted
@@ -38,6 +39,8 @@ _SAY_EVERY_S: Final = 10.0
 _WARNING: Final = "warning: "
 _MIB: Final = 1 << 20
 _DAYS: Final = {"d": 1, "w": 7, "y": 365}
+
+_PAGES: Final = ("--page", "--format page")
 
 Remove = Annotated[bool, typer.Option("--remove", help="Remove them; without it, only show what would go.")]
 
@@ -72,7 +75,9 @@ def output_folder(param: typer.CallbackParam, value: Path | None) -> Path | None
 
 
 def check_file(file: Path, option: str) -> None:
-    """Check that an option's file can be written. Raises ConfigError."""
+    """Check that an option's file can be written, and that what makes pages is installed. Raises ConfigError."""
+    if option in _PAGES:
+        need("pages", *PAGES)
     if file.is_dir():
         raise ConfigError(f"{option}: {file} is a folder", hint="name a file")
     for folder in (file.parent, file.resolve().parent):  # of a link, too

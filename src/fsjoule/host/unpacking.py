@@ -23,7 +23,7 @@ _MOST_HEADER_BYTES: Final = 1 << 20
 _PART_BYTES: Final = 1 << 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _XZ_MAGIC: Final = b"\xfd7zXZ\0"
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_TIMEOUT_S: Final = 60.0
 # `make modules_install` makes them. They lead to the computer that built the kernel, and nothing reads them.
 _TO_SOURCE: Final = ("build", "source")
@@ -145,7 +145,7 @@ def _stream(packed: IO[bytes]) -> IO[bytes]:
     packed.seek(0)
     if magic.startswith(_GZIP_MAGIC):
         return cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
-    if magic.startswith(_ZSTD_MAGIC):
+    if magic.startswith(ZSTD_MAGIC):
         return cast("IO[bytes]", _Zstd(packed))
     return cast("IO[bytes]", lzma.LZMAFile(packed)) if magic == _XZ_MAGIC else packed
 

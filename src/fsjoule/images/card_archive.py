@@ -35,7 +35,7 @@ from fsjoule.host.cache.stages import (
 from fsjoule.host.files import PARTIAL_SUFFIX
 from fsjoule.host.inside import MIB
 from fsjoule.host.json_text import json_text
-from fsjoule.host.unpacking import DAMAGED, MOST_TREE_BYTES, tar_within
+from fsjoule.host.unpacking import DAMAGED, MOST_TREE_BYTES, ZSTD_MAGIC, tar_within
 from fsjoule.images.card_image import CardImage, build_card, emulator
 from fsjoule.kernels.sources import kernel_choices
 from fsjoule.model import DEFAULT_RECIPE
@@ -43,6 +43,7 @@ from fsjoule.model import DEFAULT_RECIPE
 _HEAD: Final = "fsjoule-image.json"
 _SCHEMA: Final = "fsjoule-image"
 _VERSION: Final = 1
+_EXPORT: Final = "fsjoule image export FILE writes one"
 # What a card that is in the cache needs there. A root partition is only needed to build one.
 _STAGES: Final = ("emulator", "boot_loader", "kernel", "userland", "card")
 _PLACE: Final = re.compile(rf"(?:{'|'.join(_STAGES)})/[A-Za-z0-9_][A-Za-z0-9._+~-]*-[0-9a-f]{{16}}")
@@ -140,7 +141,7 @@ def import_card(file: Path) -> CardImage:
     place; StorageError. The cache is then as it was.
     """
     if not file.is_file():
-        raise ConfigError(f"{file} is not a file", hint="fsjoule image export FILE writes one")
+        raise ConfigError(f"{file} is not a file", hint=_EXPORT)
     cache = images_cache()
     with locked(cache / ".import.lock", "what is in an archive", LOCK_TIMEOUT_S):
         for leftover in cache.glob(".import-*"):
@@ -152,6 +153,9 @@ def import_card(file: Path) -> CardImage:
 
 
 def _unpack(file: Path, into: Path) -> CardArchive:
+    with file.open("rb") as packed:
+        if packed.read(len(ZSTD_MAGIC)) != ZSTD_MAGIC:
+            raise _no_archive(file, "is not packed with zstd")
     try:
         with tar_within(file, MOST_TREE_BYTES + _HEADERS_BYTES) as archive:
             members = iter(archive)
@@ -160,7 +164,8 @@ def _unpack(file: Path, into: Path) -> CardArchive:
     except FileExistsError as error:
         raise _damaged(file, f"{Path(error.filename).relative_to(into)} is twice in it") from error
     except DAMAGED as error:
-        raise _damaged(file, str(error).splitlines()[0] if str(error) else "it is cut short") from error
+        why = str(error).removeprefix("it is damaged: ").splitlines()
+        raise _damaged(file, why[0] if why else "it is cut short") from error
     except OSError as error:
         raise not_written(
             f"{file} cannot be unpacked", error, hint="make room for the cache, then try again"
@@ -170,10 +175,7 @@ def _unpack(file: Path, into: Path) -> CardArchive:
 
 def _head(file: Path, archive: tarfile.TarFile, member: tarfile.TarInfo | None) -> CardArchive:
     if member is None or member.name != _HEAD or not member.isreg() or not 0 <= member.size <= MIB:
-        raise ConfigError(
-            f"{file} is not a card image in an archive: it does not begin with {_HEAD}",
-            hint="fsjoule image export FILE writes one",
-        )
+        raise _no_archive(file, f"does not begin with {_HEAD}")
     content = b"".join(_parts(archive, member))
     found = TypeAdapter(dict[str, Any]).validate_json(content)
     if found.get("schema") == _SCHEMA and found.get("version") != _VERSION:
@@ -261,12 +263,24 @@ def _move(file: Path, head: CardArchive, unpacked: Path, cache: Path) -> CardIma
         if adopt(unpacked / place, stage):
             fresh.append(cache / place)
     try:
-        with recorded(build=False):
-            return build_card(head.kernel, head.root_filesystem, recipe=head.recipe)
+        return _as_found(head)
     except (ConfigError, HostError, ResultError) as error:
         for path in fresh:
             drop(path, path.name)
         raise _foreign(file, head, error) from error
+
+
+def _as_found(head: CardArchive) -> CardImage:
+    """The card as a bench finds it in the cache. Raises HostError if it finds none, or another one."""
+    with recorded(build=False):
+        card = build_card(head.kernel, head.root_filesystem, recipe=head.recipe)
+    if f"card/{card.path.parent.name}" not in head.entries:
+        raise HostError(f"its card is {card.path.parent.name}")
+    return card
+
+
+def _no_archive(file: Path, why: str) -> ConfigError:
+    return ConfigError(f"{file} is not a card image in an archive: it {why}", hint=_EXPORT)
 
 
 def _foreign(file: Path, head: CardArchive, error: FsjouleError) -> ConfigError:

@@ -19,6 +19,7 @@ from typing import Final
 
 from fsjoule.errors import FsjouleError, HostError, KernelBuildError, StorageError
 from fsjoule.host import process
+from fsjoule.host.extras import need
 from fsjoule.host.process import ExitError, run_watched
 from fsjoule.host.setup.needs import needed_programs
 from fsjoule.kernels.configuration import Configuration, parse_config
@@ -86,6 +87,7 @@ class Compilation:
         (self.into / _LOG).unlink()  # build.log has the same
 
     def _tuxmake(self, *targets: str) -> None:
+        need("bench", "tuxmake")
         log = self.into / _LOG
         maps = (f"-ffile-prefix-map={self.build}/=", f"-ffile-prefix-map={self.source}/=")
         environment = {**ENVIRONMENT, "KCFLAGS": " ".join((*maps, *self.configuration.compiler_options))}

@@ -298,8 +298,7 @@ class _Reader:
         """Drivers are made in the order of the file: what comes later is not there for an optional binding."""
         for place, entry in enumerate(drivers):
             wanted = [each for each in _driver(entry).bindings.values() if isinstance(each, set) and None in each]
-            names = [name for each in wanted for name in cast("set[Any]", each) if name is not None]
-            optional = [target_factory.class_from_string(name) if isinstance(name, str) else name for name in names]
+            optional = [cls for each in wanted for cls in _classes(each) if cls is not None]
             for later in drivers[place + 1 :]:
                 if issubclass(_driver(later), tuple(optional)):
                     hint = f"move {later.cls} in front of {entry.cls}"
@@ -457,7 +456,10 @@ def missing_drivers(environment: EnvironmentFile) -> tuple[tuple[NamedDriver, st
     found: list[tuple[NamedDriver, str, str]] = []
     for driver, cls in zip(environment.drivers, there, strict=True):
         for role, wanted in cls.bindings.items():
-            choices = _choices(wanted)
+            classes = _classes(wanted)
+            if any(one is None or issubclass(one, Resource) for one in classes):
+                continue  # optional, or the exporter's
+            choices = tuple(one for one in classes if issubclass(one, (Driver, abc.ABC)))
             if choices and not any(issubclass(other, choice) for other in there for choice in choices):
                 names = " or ".join(sorted(choice.__name__ for choice in choices))
                 advice = next(
@@ -475,9 +477,9 @@ def missing_resources(environment: EnvironmentFile, offered: Collection[tuple[st
     found: list[str] = []
     for driver in environment.drivers:
         for role, wanted in target_factory.drivers[driver.cls].bindings.items():
-            choices = _resources(wanted)
-            if not choices:
-                continue
+            choices = tuple(_classes(wanted))
+            if not choices or any(one is None or not issubclass(one, Resource) for one in choices):
+                continue  # optional, or a driver may meet it
             name = driver.bindings.get(role)
             foreign = len(environment.resources) == len(environment.places)  # all of the place
             if not any(issubclass(each, choices) for each in there) or (foreign and name and name not in names):
@@ -485,20 +487,6 @@ def missing_resources(environment: EnvironmentFile, offered: Collection[tuple[st
                 kinds = " or ".join(sorted(choice.__name__ for choice in choices))
                 found.append(f"{driver.cls} needs {kinds}{named}")
     return tuple(found)
-
-
-def _choices(wanted: Any) -> tuple[type, ...]:  # noqa: ANN401 - labgrid's bindings have many types
-    """Driver classes and protocols of which one is needed; none for an optional binding, or one to a resource."""
-    classes = _classes(wanted)
-    if any(one is None or issubclass(one, Resource) for one in classes):
-        return ()
-    return tuple(one for one in classes if issubclass(one, (Driver, abc.ABC)))
-
-
-def _resources(wanted: Any) -> tuple[type, ...]:  # noqa: ANN401
-    """Resource classes of which one is needed; none for an optional binding, or one that a driver may meet."""
-    classes = _classes(wanted)
-    return () if any(one is None or not issubclass(one, Resource) for one in classes) else tuple(classes)
 
 
 def _classes(wanted: Any) -> list[Any]:  # noqa: ANN401

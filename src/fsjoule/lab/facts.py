@@ -120,24 +120,20 @@ def lab_facts(target: Target) -> LabFacts | None:
     session = manager.session
     with lab_errors("asking labgrid for the place's resources"):
         place = session.get_place(remote.name)
+        hosts: dict[str, str] = {}
+        for exporter, group, _cls, name in place.acquired_resources:
+            # An exporter that is just ending has no entry any more.
+            entry = session.resources.get(exporter, {}).get(group, {}).get(name)
+            # A resource reached through its exporter names the exporter's computer.
+            host = "" if entry is None else str(entry.extra.get("proxy") or "")
+            hosts[exporter] = hosts.get(exporter) or host
         return LabFacts(
             place=place.name,
             coordinator=str(manager.url),
-            exporters=_exporters(session, place.acquired_resources),
+            exporters=tuple(Exporter(name, hosts[name]) for name in sorted(hosts)),
             meter=_meter_port(target),
             user=f"{session.getuser()}@{session.gethostname()}",
         )
-
-
-def _exporters(session: Any, paths: Any) -> tuple[Exporter, ...]:  # noqa: ANN401 - labgrid has no types
-    """Exporters by name. A resource reached through its exporter names the exporter's computer."""
-    hosts: dict[str, str] = {}
-    for exporter, group, _cls, name in paths:
-        # An exporter that is just ending has no entry any more.
-        entry = session.resources.get(exporter, {}).get(group, {}).get(name)
-        host = "" if entry is None else str(entry.extra.get("proxy") or "")
-        hosts[exporter] = hosts.get(exporter) or host
-    return tuple(Exporter(name, hosts[name]) for name in sorted(hosts))
 
 
 def _meter_port(target: Target) -> MeterPort | None:

@@ -19,7 +19,7 @@ from fsjoule.errors import BoardError, LabError
 from fsjoule.host import process
 from fsjoule.lab.disks import check_words
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name, check_unpacked
-from fsjoule.lab.sparse_image import Piece, pieces
+from fsjoule.lab.sparse_image import pieces
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
 from fsjoule.model import MIB
@@ -93,20 +93,16 @@ class TftpFlasher(Driver, FlasherProtocol):
             if self.server:
                 console.run(f"setenv serverip {self.server}", "does not take the server's address")
             for number, piece in enumerate(pieces(image, self.piece_mib * MIB)):
-                self._bring(console, image, piece, f"{image.stem}-{number}", address)
+                content = piece.content(image)
+                if console.holds(self.device, piece.ranges, content, address):
+                    continue
+                with staged(self.tftp, f"{image.stem}-{number}", content) as path:
+                    self._fetch(console, path, address, len(content), f"{zlib.crc32(content):08x}")
+                console.move(self.device, "write", piece.ranges, address)
         except LabError as error:
             error.blame(restarted(board))
             error.blame(without_power(board))
             raise
-
-    def _bring(self, console: UBootConsole, image: Path, piece: Piece, name: str, address: int) -> None:
-        content = piece.content(image)
-        wanted = f"{zlib.crc32(content):08x}"
-        if console.holds(self.device, piece.ranges, content, address):
-            return
-        with staged(self.tftp, name, content) as path:
-            self._fetch(console, path, address, len(content), wanted)
-        console.move(self.device, "write", piece.ranges, address)
 
     def _fetch(self, console: UBootConsole, path: str, address: int, size_bytes: int, wanted: str) -> None:
         found = ""

@@ -9,7 +9,7 @@ from enum import Flag, StrEnum, auto
 from typing import Final, Self
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import IoPattern, Measurement, Projection, TimedKind, Value, Workload
+from fsjoule.model import INSTRUCTIONS, IoPattern, Measurement, Projection, TimedKind, Value, Workload
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -269,6 +269,35 @@ class Metric(StrEnum):
             figure=lambda m: m.fio.latency_ms(99) if m.fio else None,
             column="latency_p99_ms",
             fio=Use.JUDGED | Use.POINTS,
+        ),
+    )
+    INSTRUCTIONS = (
+        "instructions",
+        MetricRow(
+            unit="1/MiB",
+            less="fewer instructions",
+            more="more instructions",
+            name="instructions per MiB",
+            short="instructions",
+            header="instr./MiB",
+            figure=lambda m: m.counted_per_mib(INSTRUCTIONS),
+            column="instructions_per_mib",
+            fio=Use.NONE,
+            most_decimals=0,
+        ),
+    )
+    OPERATION_INSTRUCTIONS = (
+        "operation-instructions",
+        MetricRow(
+            unit="",
+            less="fewer instructions",
+            more="more instructions",
+            name="instructions",
+            short="instructions",
+            figure=lambda m: m.counts.get(INSTRUCTIONS),
+            column="instructions",
+            timed=Use.NONE,
+            most_decimals=0,
         ),
     )
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from fsjoule.errors import FsjouleError
+from fsjoule.errors import FsjouleError, HostError
 from fsjoule.host.interrupts import Interrupted
 from fsjoule.host.setup.install import set_up
 from fsjoule.host.setup.needs import purposes
@@ -30,6 +30,9 @@ def ended(body: Callable[[], object]) -> int:
     except FsjouleError as error:
         print(f"set-up: {error}", file=sys.stderr)  # noqa: T201 - the set-up has nothing but Python yet
         return error.exit_code
+    except OSError as error:
+        print(f"set-up: {error}", file=sys.stderr)  # noqa: T201
+        return HostError.exit_code
     except Interrupted as signal:
         return 128 + signal.number
     except KeyboardInterrupt:

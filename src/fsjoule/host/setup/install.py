@@ -83,7 +83,8 @@ def by_hand(needs: Iterable[Need], system: System) -> str:
     if system.like is None:
         return "; ".join(f"{need.title} ({need.why})" for need in needs)
     packages = dict.fromkeys(name for need in needs for name in need.packages(system.like))
-    return f"{system.like.install} {' '.join(packages)}"
+    option = " --no-install-recommends" if system.like.has_apt else ""
+    return f"{system.like.install}{option} {' '.join(packages)}"
 
 
 def set_up(purpose: str, steps: Steps, *, yes: bool = False) -> bool:
@@ -94,7 +95,7 @@ def set_up(purpose: str, steps: Steps, *, yes: bool = False) -> bool:
     """
     system = this_system()
     lacking = missing(needed(purpose), system)
-    if not lacking:
+    if not lacking and not left_off():
         return False
     if system.like is None:
         raise ConfigError(
@@ -133,6 +134,9 @@ def _may_be_root() -> bool:
 
 
 def _install(purpose: str, system: System, steps: Steps, *, yes: bool, lock: int) -> None:
+    if left := left_off():
+        _keep_off(left, steps)
+        _POLICY.unlink()
     # Another set-up may have installed it meanwhile.
     lacking = missing(needed(purpose), system)
     if not lacking:
@@ -158,12 +162,7 @@ def _install(purpose: str, system: System, steps: Steps, *, yes: bool, lock: int
             argv = [*_APT, "-y", *install]
             steps.run(f"{what} of {system.like.title}", argv, env=_ENV, pass_fds=[lock], because=cause)
         finally:
-            _disable(services, steps.log)
-    if services:
-        steps.say(
-            f"installed, but not started, now or with this computer: the services {', '.join(services)}. "
-            f"To have them, as root: systemctl enable --now {' '.join(services)}"
-        )
+            _keep_off(services, steps)
 
 
 def planned(said: str) -> Plan | None:
@@ -195,7 +194,7 @@ def _ask(plan: Plan, system: System, lacking: Sequence[Need]) -> None:
     assert system.like is not None, "it has apt"
     for need in lacking:
         print(f"  {' '.join(need.packages(system.like)):28} {need.why}")  # noqa: T201 - of a program without a room
-    number = f"{plan.packages} packages of {system.title} with what they need"
+    number = f"{plan.packages} packages of {system.title}, those that these need among them"
     question = f"{number}: {plan.fetch_mb:.0f} MB to fetch, {plan.disk_mb:.0f} MB on disk. Install them? [Y/n] "
     if not sys.stdin.isatty():
         raise ConfigError("nothing was installed: nobody can be asked", hint="say it before: --yes")
@@ -241,7 +240,17 @@ def _not_started(services: Sequence[str]) -> Generator[Sequence[str]]:
         _POLICY.unlink(missing_ok=True)
 
 
-def _disable(services: Sequence[str], log: Path) -> None:
+def left_off() -> tuple[str, ...]:
+    """The services whose start a set-up that was killed has forbidden."""
+    try:
+        text = _POLICY.read_text(errors="replace")
+    except OSError:
+        return ()
+    listed = re.search(r" in (\S+)\) ;;", text)
+    return tuple(listed[1].split("|")) if _MARK in text and listed else ()
+
+
+def _keep_off(services: Sequence[str], steps: Steps) -> None:
     """Let services that were not there before stay off when the computer starts, those that a socket starts as well."""
     for service in services:
         commands = [["update-rc.d", service, "disable"]]
@@ -249,5 +258,10 @@ def _disable(services: Sequence[str], log: Path) -> None:
             commands.append(["systemctl", "disable", f"{service}.socket"])
         for command in commands:
             done = process.run(command, timeout_s=_QUERY_S, check=False)
-            with log.open("ab") as file:
+            with steps.log.open("ab") as file:
                 file.write(b"\n== " + " ".join(command).encode() + b"\n" + done.stdout + done.stderr)
+    if services:
+        steps.say(
+            f"these services are not started, now or with this computer: {', '.join(services)}. "
+            f"To have them, as root: systemctl enable --now {' '.join(services)}"
+        )

@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from fsjoule.errors import ConfigError, ObjectStoreError, ResultError
-from fsjoule.host.extras import how_to_install
+from fsjoule.host.extras import need
 from fsjoule.host.plaintext import plain_line
 from fsjoule.store.objects.address import Address
 
@@ -262,10 +262,9 @@ def open_bucket(address: Address, variables: Mapping[str, str] = os.environ) -> 
 
 
 def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
-    try:
-        from obstore.store import S3Store  # noqa: PLC0415 - an extra of fsjoule
-    except ImportError as error:
-        raise ConfigError("obstore is not installed", hint=how_to_install("s3")) from error
+    need("s3", "obstore")
+    from obstore.store import S3Store  # noqa: PLC0415 - an extra of fsjoule
+
     client: ClientConfig = {
         "connect_timeout": timedelta(seconds=limits.connect_s),
         "read_timeout": timedelta(seconds=limits.stall_s),
