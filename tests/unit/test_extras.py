@@ -176,3 +176,8 @@ def test_elsewhere_the_packages_are_installed_as_fsjoule_is_on_no_index(
     by = [sys.executable, "-m", "pip", "install"] if pip else ["uv", "pip", "install", "--python", sys.executable]
     assert words[: len(by)] == by
     assert [word.partition(">")[0] for word in words[len(by) :]] == ["fastapi", "uvicorn"]
+    if not pip:
+        monkeypatch.setattr(sys, "prefix", "/root/.cache/uv/archive-v0/abc")
+        *before, source, program = shlex.split(how_to_install("serve"))
+        assert [*before, program] == ["uvx", "--from", "fsjoule"]
+        assert source.startswith("fsjoule[serve] @ file:///")

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from command_line import command_line
 
 from fsjoule.errors import ConfigError, HostError, StorageError
 from fsjoule.host.setup import check, install
@@ -178,3 +179,17 @@ def test_a_check_says_what_is_there_and_what_is_not(monkeypatch: pytest.MonkeyPa
     assert "fsjoule-luxury" not in {each.name for each in state.lacks}
     assert this_system().title in "\n".join(state.lines())
     assert not state.document()["ready"]
+
+
+def test_the_command_checks_and_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = command_line(monkeypatch, capfd)
+    done = run("setup", "--for", "reports", "--check", "--json")
+    document = done.document
+    assert done.code == (0 if document["ready"] else check.NOT_READY)
+    assert {"git", "ca-certificates"} <= {each["name"] for each in document["findings"]}
+    text = run("setup", "--for", "reports", "--check")
+    assert text.code == done.code
+    assert len(text.out.splitlines()) >= len(document["findings"])
+    assert run("setup", "--for", "frogs").code == 2

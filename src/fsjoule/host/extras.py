@@ -7,11 +7,12 @@ A part imports what it needs where it needs it. A package that is not there beco
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, requires
+from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ _PACKAGES: Final[Mapping[str, str]] = {
 }
 # What a page with charts imports.
 PAGES: Final = ("altair", "vl_convert")
+_OF_UVX: Final = "archive-v0"
 _EXTRA: Final = re.compile(r"""extra == ['"]([\w-]+)['"]""")
 _NAME: Final = re.compile(r"[\w.-]+")
 
@@ -82,7 +84,16 @@ def how_to_install(extra: str) -> str:
     packages = [package for of, package in _requirements() if of == extra] or [f"{_CLONE}[{extra}]"]
     if importlib.util.find_spec("pip") is not None:
         return shlex.join([sys.executable, "-m", "pip", "install", *packages])
+    if _OF_UVX in Path(sys.prefix).parts and (url := _installed_from()):
+        # Its environment is part of uv's cache, where others' commands find it.
+        return shlex.join(["uvx", "--from", f"fsjoule[{extra}] @ {url}", "fsjoule"])
     return shlex.join(["uv", "pip", "install", "--python", sys.executable, *packages])
+
+
+def _installed_from() -> str:
+    """The address that fsjoule was installed from (PEP 610); empty if it is unknown."""
+    text = distribution("fsjoule").read_text("direct_url.json")
+    return str(json.loads(text)["url"]) if text else ""
 
 
 def _requirements() -> Iterator[tuple[str, str]]:

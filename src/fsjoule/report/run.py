@@ -72,7 +72,7 @@ def write_report(folder: Path, file: Path | None = None) -> Path:
 def run_page(loaded: LoadedRun, *, site: Site | None = None) -> str:
     """The page of a run as HTML, with the answer of its gate, if a gate measured it."""
     from fsjoule.report.page import render_page  # noqa: PLC0415 - charts take long to import
-    from fsjoule.verdicts.advice.of_run import advice_of  # noqa: PLC0415 - as above
+    from fsjoule.verdicts.advice.advise import advice_of  # noqa: PLC0415 - as above
 
     damaged = dict(loaded.damaged)
     gated = None

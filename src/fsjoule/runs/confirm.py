@@ -27,8 +27,7 @@ from fsjoule.runs.explain import explain_run
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, Test, measure_pairs
 from fsjoule.runs.request import check_boards, check_profiled, choose
-from fsjoule.statistics.confirmation import confirming_test, outcome_of
-from fsjoule.statistics.gate import ErrorRates, SequentialTest
+from fsjoule.statistics.gate import ErrorRates, SequentialTest, confirming_test, outcome_of
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
