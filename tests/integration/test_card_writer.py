@@ -122,7 +122,7 @@ def pack(kind: str, image: Path) -> Path:
 
 
 def writing(exporter: Exporter) -> list[str]:
-    """The processes that have the card open, but for this one, which has the loop device."""
+    """The processes that have the card open, but for this one."""
     found: list[str] = []
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
         try:

@@ -52,13 +52,19 @@ def image(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def device(image: Path) -> Generator[Path]:
-    """A loop device with the image, as a card in a reader."""
+    """A loop device with the image, as a card in a reader. The kernel detaches it when nothing has it open."""
     made = process.run(["losetup", "--find", "--show", image], timeout_s=30)
     device = Path(made.stdout.decode().strip())
-    process.run(["partx", "--add", device], timeout_s=30)
-    yield device
-    process.run(["partx", "--delete", device], timeout_s=30, check=False)
-    process.run(["losetup", "--detach", device], timeout_s=30)
+    try:
+        opened = os.open(device, os.O_RDONLY)
+    finally:
+        process.run(["losetup", "--detach", device], timeout_s=30)
+    try:
+        process.run(["partx", "--add", device], timeout_s=30)
+        yield device
+        process.run(["partx", "--delete", device], timeout_s=30, check=False)
+    finally:
+        os.close(opened)
 
 
 def _objection(path: Path, boards: BoardsDisk = BOARDS, image_bytes: int = MIB) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import stat
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +134,35 @@ def test_a_card_that_this_fsjoule_makes_differently_is_refused(
     with pytest.raises(ConfigError, match="makes another card of recipe"):
         import_card(packed)  # its own card is there already
     assert [entry.key for entry in stages.cached(stages=["card"])] == [toy.key]
+
+
+def test_an_import_that_fails_halfway_leaves_nothing(
+    packed: Path, cache: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = cache("second")
+
+    def adopt(entry: Path, stage: str) -> bool:
+        if stage == "card":
+            raise HostError("another process holds its lock", transient=True)
+        return stages.adopt(entry, stage)
+
+    monkeypatch.setattr(card_archive, "adopt", adopt)
+    with pytest.raises(HostError, match="another process holds its lock"):
+        import_card(packed)
+    assert files_in(there) == ["kernel"]
+
+
+def test_an_entry_is_the_same_with_any_umask(packed: Path, cache: Callable[[str], Path]) -> None:
+    there, usual = cache("second"), os.umask(0o077)
+    try:
+        card_archive.build_card("6.1", "ext4")
+        import_card(packed)  # it has the same digests
+        cache("third")
+        imported = import_card(packed)
+    finally:
+        os.umask(usual)
+    for folder in (there / f"card/toy-{KEY}", imported.path.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
 def test_a_file_that_is_cut_short_or_changed_is_refused(

@@ -11,7 +11,7 @@ from released_runs import FIGURES, RELEASES, figures
 from fsjoule.store.archive import ARCHIVE_SUFFIX, unpack_run
 
 
-@pytest.mark.parametrize("release", sorted(RELEASES.iterdir()), ids=lambda release: release.name)
+@pytest.mark.parametrize("release", sorted(RELEASES.glob("*/")), ids=lambda release: release.name)
 def test_a_run_of_a_release_reads_as_it_did(release: Path, tmp_path: Path) -> None:
     [packed] = release.glob(f"*{ARCHIVE_SUFFIX}")
     name = packed.name.removesuffix(ARCHIVE_SUFFIX)

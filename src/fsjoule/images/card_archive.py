@@ -12,6 +12,7 @@ import re
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -249,25 +250,26 @@ def _check(file: Path, head: CardArchive, unpacked: Path, cache: Path) -> None:
         there = cache / place
         if os.path.lexists(there) and damage(there) is None and entry_digest(there) != digest:
             raise ConfigError(
-                f"the cache has another {place} than {file}: their packages were fetched at different times",
+                f"the cache has another {place} than {file}: their packages were fetched at different times, or "
+                "another fsjoule made one of them",
                 hint="import into another cache (FSJOULE_CACHE_DIR=FOLDER), or empty this one: fsjoule image clean",
             )
 
 
 def _move(file: Path, head: CardArchive, unpacked: Path, cache: Path) -> CardImage:
-    fresh: list[Path] = []
-    for place in sorted(head.entries, key=lambda each: _STAGES.index(each.partition("/")[0])):
-        stage = place.partition("/")[0]
-        if stage == "emulator" and head.machine != platform.machine():
-            continue  # a program of the computer that wrote it
-        if adopt(unpacked / place, stage):
-            fresh.append(cache / place)
-    try:
-        return _as_found(head)
-    except (ConfigError, HostError, ResultError) as error:
-        for path in fresh:
-            drop(path, path.name)
-        raise _foreign(file, head, error) from error
+    with ExitStack() as back:
+        for place in sorted(head.entries, key=lambda each: _STAGES.index(each.partition("/")[0])):
+            stage = place.partition("/")[0]
+            if stage == "emulator" and head.machine != platform.machine():
+                continue  # a program of the computer that wrote it
+            if adopt(unpacked / place, stage):
+                back.callback(drop, cache / place, place)
+        try:
+            card = _as_found(head)
+        except (ConfigError, HostError, ResultError) as error:
+            raise _foreign(file, head, error) from error
+        back.pop_all()
+    return card
 
 
 def _as_found(head: CardArchive) -> CardImage:

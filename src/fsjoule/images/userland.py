@@ -58,6 +58,7 @@ def userland(recipe: Recipe) -> Userland:
     folder = build_once(
         *("userland", f"{recipe.userland.suite}-{recipe.architecture}", cache_key(inputs)),
         lambda into: _build(into, recipe),
+        own_modes="tree",
     )
     packages = json.loads((folder / "packages.json").read_text())
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "tree" / "bin" / "busybox")
@@ -82,7 +83,7 @@ def _from_archive(recipe: Recipe) -> Userland:
         packages = fetch_busybox(recipe, folder)
         (folder / "packages.json").write_text(json.dumps(packages, indent=2) + "\n")
 
-    folder = build_once("userland", recipe.name, cache_key(inputs), build)
+    folder = build_once("userland", recipe.name, cache_key(inputs), build, own_modes="tree")
     packages = json.loads((folder / "packages.json").read_text())
     sha256 = {f"root filesystem {archive.name}": digest}
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "busybox", sha256)

@@ -18,6 +18,13 @@ _ZEROS: Final = bytes(_BLOCK_BYTES)
 Contents = dict[str, str]
 
 
+def set_modes(folder: Path, *, but: str) -> None:
+    """Give all below a folder the modes that the usual umask leaves, except what is in its folder `but`."""
+    for name, path, found in _walk(folder, ""):
+        if not stat.S_ISLNK(found.st_mode) and not (but and name.startswith(f"{but}/")):
+            path.chmod(0o755 if stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IXUSR else 0o644)
+
+
 def contents_of(folder: Path, *, without: str) -> Contents:
     """All files, folders and links below a folder, by path, except the record `without`. Raises OSError."""
     return {name: _line(found, _digest(path, found)) for name, path, found in _walk(folder, without)}

@@ -29,7 +29,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import HostError, ResultError, StorageError
-from fsjoule.host.cache.contents import Contents, contents_digest, contents_of, difference, fingerprint
+from fsjoule.host.cache.contents import Contents, contents_digest, contents_of, difference, fingerprint, set_modes
 from fsjoule.host.cache.locks import discard, is_locked, locked, unused, use
 from fsjoule.host.inside import ATTACHMENT_BYTES, read_inside
 from fsjoule.host.json_text import json_text
@@ -133,11 +133,13 @@ def build_once(
     root: Path | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     read: bool = False,
+    own_modes: str = "",
 ) -> Path:
     """The folder of a stage's result; if no whole one exists, `build` fills an empty folder.
 
-    With `read` the content is compared at each use, not only if a file's metadata have changed. `clean` leaves the
-    result alone until this process ends. Raises HostError if another process holds the entry's lock for longer than
+    With `read` the content is compared at each use, not only if a file's metadata have changed. Modes become 0644 and
+    0755, whatever the user's umask is, but for those in the folder `own_modes` of the result. `clean` leaves the result
+    alone until this process ends. Raises HostError if another process holds the entry's lock for longer than
     `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of `build`.
     """
     folder = (root or images_cache()) / stage
@@ -162,7 +164,7 @@ def build_once(
                     return final
                 _log.info("the cached %s %s is damaged: %s; building it again", stage, name, found)
                 discard(_moved_away(final))
-            _build(final, build, {"stage": stage, "name": name, "key": key})
+            _build(final, build, {"stage": stage, "name": name, "key": key}, own_modes)
     return final
 
 
@@ -181,6 +183,7 @@ def adopt(entry: Path, stage: str) -> bool:
                 if damage(final) is None:
                     return False
                 discard(_moved_away(final))
+            entry.chmod(0o755)
             _to_disk(entry, _libc.syncfs)
             entry.rename(final)
             _to_disk(folder, _libc.fsync)
@@ -313,11 +316,12 @@ def drop(path: Path, what: str, *, timeout_s: float = 0.0) -> bool:
     return True
 
 
-def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str]) -> None:
+def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str], own_modes: str) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}{UNFINISHED}", dir=final.parent))
     try:
         unfinished.chmod(0o755)
         build(unfinished)
+        set_modes(unfinished, but=own_modes)
         created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         contents = contents_of(unfinished, without=_ENTRY_FILE)
         stored = _Stored(**names, created_utc=created, digest=contents_digest(contents), contents=contents)

@@ -1,7 +1,7 @@
 """A virtual board: `python -m fsjoule.virtual.board.program CONFIG.toml`.
 
 An outlet, a console, a mark wire, a card behind a mux, and a supply that a meter measures, around one QEMU. The program
-runs until SIGTERM or SIGINT. However it ends, it leaves no QEMU and no attached loop device.
+runs until SIGTERM or SIGINT. However it ends, it leaves no QEMU.
 """
 
 from __future__ import annotations
