@@ -11,11 +11,13 @@ import pytest
 from labgrid import Target
 
 from fsjoule.errors import ConfigError
+from fsjoule.hooks import GROUP, Offer
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import instruments as drivers
+from fsjoule.meter.instruments import INSTRUMENTS, InstrumentKind
 from fsjoule.virtual.board.config import BoardConfig
 from fsjoule.virtual.board.power import FeedWriter
-from fsjoule.virtual.instruments.emulator import instruments_of
+from fsjoule.virtual.instruments.emulator import instruments_of, program_of
 from fsjoule.virtual.instruments.load import FeedLoad, Moments
 from fsjoule.virtual.lab.instruments import programs, resources, variables
 from fsjoule.virtual.lab.services import board_template
@@ -55,6 +57,19 @@ def test_the_exporter_is_told_their_addresses(board: BoardConfig, tmp_path: Path
         "AT_ppk2": str(tmp_path / "ppk2"),
     }
     assert not any(resources(board_template("board"), tmp_path, 1).values())
+
+
+def test_a_package_whose_emulator_is_broken_is_left_out_of_all(
+    board: BoardConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kinds = instruments_of(board)
+    broken = InstrumentKind("broken", "broken:", "broken:", "a broken one", "", "", "a_package_that_is_broken")
+    offers = {name: Offer(GROUP, row) for name, row in INSTRUMENTS.items()}
+    monkeypatch.setattr(INSTRUMENTS, "_offers", {**offers, "broken": Offer("stranger 1.0", broken)})
+    assert instruments_of(board) == kinds
+    assert "a_package_that_is_broken:EMULATOR cannot be loaded" in caplog.text
+    with pytest.raises(ConfigError, match="instrument broken of package stranger"):
+        program_of("broken", board, Path())
 
 
 def test_instrument_files_of_the_users_own_win(board: BoardConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,7 +331,7 @@ class BoardBench:
         started_utc = self.clock.utc()
         booted, evidence = self._work(entry)
         facts = self._learn_facts(entry)
-        meter = meter_of(self.run.meter, evidence.trace)
+        meter = meter_of(self.run.meter, evidence.trace)  # raises InstrumentError if the trace is another meter's
         if meter != self.run.meter:  # it was silent until now
             self.run = dataclasses.replace(self.run, meter=meter)
             self.store.update(self.run)

@@ -40,9 +40,14 @@ def cache_folder(name: str) -> Path:
     except OSError as error:
         raise StorageError(
             f"the cache cannot be written: {path}: {error.strerror}",
-            hint=f"let this user write there, or name another folder: {_CACHE}=FOLDER",
+            hint=cache_hint(path),
         ) from error
     return path
+
+
+def cache_hint(path: Path) -> str:
+    """What a user can do who may not write a path in the cache."""
+    return _hint(_CACHE, cache_dir(), path)
 
 
 def state_dir() -> Path:
@@ -133,5 +138,20 @@ def _absolute(variable: str, named: str) -> Path:
 def _unusable(variable: str, path: Path, why: str) -> ConfigError:
     return ConfigError(
         f"the folder {path} cannot be used: {why}",
-        hint=f"let this user write there, or name another folder: {variable}=FOLDER",
+        hint=_hint(variable, path, path),
     )
+
+
+def _hint(variable: str, folder: Path, path: Path) -> str:
+    """What a user can do about a folder in which a path cannot be used."""
+    let = f"it is root's: sudo chown -R $USER {folder}" if _is_of_root(folder, path) else "let this user write there"
+    return f"{let}, or name another folder: {variable}=FOLDER"
+
+
+def _is_of_root(folder: Path, path: Path) -> bool:
+    """Whether a command by sudo has left root's files in a folder of this user's home."""
+    with suppress(OSError, RuntimeError):  # a user without a home
+        there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+        at_home = Path.home() in folder.parents and folder.is_dir() and there.is_relative_to(folder)
+        return os.geteuid() != 0 and at_home and there.stat().st_uid == 0
+    return False

@@ -132,7 +132,10 @@ def _merge_usr(tree: Path) -> None:
         if (tree / name).is_symlink():
             continue  # another distribution has done it
         merged = tree / "usr" / name
-        merged.mkdir(parents=True, exist_ok=True)  # a small root may have no /usr
+        for folder in (merged.parent, merged):  # a small root may have no /usr
+            if not folder.exists():
+                folder.mkdir()
+                folder.chmod(0o755)
         if (tree / name).is_dir():
             process.run(["cp", "--archive", "--no-target-directory", tree / name, merged], timeout_s=60)
             shutil.rmtree(tree / name)

@@ -127,8 +127,9 @@ class Compilation:
     def _failure(self, lines: list[str]) -> FsjouleError:
         """The error by tuxmake's log: the source's or this machine's fault."""
         text = "\n".join(lines)
-        free_bytes = min(disk.f_bavail * disk.f_frsize for disk in map(os.statvfs, (self.build, self.into)))
-        if _FULL.search(text) or free_bytes < _LITTLE_BYTES:
+        if _FULL.search(text) or any(
+            disk.f_bavail * disk.f_frsize < _LITTLE_BYTES for disk in map(os.statvfs, (self.build, self.into))
+        ):
             hint = "make room; fsjoule kernel clean removes built kernels and their build folders"
             return StorageError(f"the disk is full: {self.build}", hint=hint)
         if _MEMORY.search(text):

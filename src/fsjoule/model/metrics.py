@@ -38,7 +38,8 @@ class MetricRow:
     of timed operations appears; None if those do not have it. `decimals` are those of one measurement's figure (None:
     the facts of a measurement have it in other words), `most_decimals` those of a mean. `as_energy` puts it beside the
     energies in an answer; the change of a `speed` is a factor. `steady` says that its spread on a board in guest time
-    is known (docs/deterministic-figures.md). `small` are factor and unit where only three decimals are shown.
+    is known (docs/deterministic-figures.md). `profiled` says that only a profiled measurement has it. `small`
+    are factor and unit where only three decimals are shown.
     """
 
     unit: str
@@ -58,6 +59,7 @@ class MetricRow:
     speed: bool = False
     as_energy: bool = False
     steady: bool = False
+    profiled: bool = False
     decimals: int | None = None
     most_decimals: int = 3
     small: tuple[float, str] | None = None
@@ -283,6 +285,8 @@ class Metric(StrEnum):
             figure=lambda m: m.counted_per_mib(INSTRUCTIONS),
             column="instructions_per_mib",
             fio=Use.NONE,
+            profiled=True,
+            decimals=0,
             most_decimals=0,
         ),
     )
@@ -294,9 +298,12 @@ class Metric(StrEnum):
             more="more instructions",
             name="instructions",
             short="instructions",
+            header="instructions",
             figure=lambda m: m.counts.get(INSTRUCTIONS),
             column="instructions",
             timed=Use.NONE,
+            profiled=True,
+            decimals=0,
             most_decimals=0,
         ),
     )
@@ -361,6 +368,12 @@ def metrics_named(names: Sequence[str]) -> tuple[Metric, ...]:
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
     """The metrics that are meaningful for a workload, those that are judged first."""
     return metrics_of_series(workload.slug)
+
+
+def metrics_told(measurement: Measurement) -> tuple[Metric, ...]:
+    """The metrics of its workload, without those of a profile that it does not have."""
+    metrics = metrics_of(measurement.workload)
+    return tuple(each for each in metrics if not each.row.profiled or figure_of(measurement, each) is not None)
 
 
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:

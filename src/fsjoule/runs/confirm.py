@@ -304,7 +304,7 @@ class Kernels:
         return self._found[kernel]
 
     def _candidates(self, kernel: Kernel, run: RunNames, tried: list[str]) -> Iterator[str]:
-        facts = None
+        facts = None  # of the run itself, if its folder is on this machine
         try:
             facts = next((each for each in load_run_file(Path(run.path)).kernels if is_kernel(kernel, each)), None)
         except ResultError:

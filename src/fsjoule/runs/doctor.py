@@ -43,7 +43,6 @@ from fsjoule.suites import SCRATCH_ROOT
 
 _log: Final = logging.getLogger(__name__)
 
-_FOLDERS: Final = ("env", "env/boards")
 _STDERR: Final = 2
 _LOOK_S: Final = 0.2
 _ENDING_S: Final = 120.0

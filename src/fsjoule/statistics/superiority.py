@@ -150,13 +150,13 @@ def evidence(
         about = prior + (squares + boots * np.square(mean - effects)) / 2
         return -(boots + _PRIOR_BOOTS) / 2 * np.log(about)
 
-    def _mean_likelihood(sign: float) -> Floats:
+    def mean_likelihood(sign: float) -> Floats:
         each = likelihood(sign * grid)
         largest = each.max(axis=0)
         return largest + np.log(np.exp(each - largest).mean(axis=0))
 
-    better = _mean_likelihood(1.0) - likelihood(np.minimum(mean, 0.0))
-    worse = _mean_likelihood(-1.0) - likelihood(np.maximum(mean, 0.0))
+    better = mean_likelihood(1.0) - likelihood(np.minimum(mean, 0.0))
+    worse = mean_likelihood(-1.0) - likelihood(np.maximum(mean, 0.0))
     bound = rule.equal_within
     apart = np.maximum(likelihood(np.maximum(mean, bound)), likelihood(np.minimum(mean, -bound)))
     return better, worse, likelihood(0.0) - apart

@@ -104,6 +104,7 @@ def matrix_jobs(matrix: Matrix, variables: Mapping[str, str], project: Path, *, 
         hint = f"set a CI/CD variable: {', '.join(places_missing)}" if places_missing else "add a board"
         raise ConfigError("the matrix has no job", file=file, hint=hint)
     for job in jobs:
+        # What the job itself would raise at its very start.
         try:
             environment = lab.read_environment(project / job.environment)
             profile = environment.profile

@@ -17,7 +17,7 @@ from fsjoule.ci.lava import kept
 from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.model import Measurement, Run, RunStatus
-from fsjoule.model.metrics import figure_of, metrics_of
+from fsjoule.model.metrics import figure_of, metrics_told
 from fsjoule.store.gate import Gated
 
 _log: Final = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Signals:
         self._keep(kept.measurement_lines(measurement))
         kernel = f"{measurement.kernel}-" if self._several_kernels else ""
         name = safe(f"{kernel}{measurement.slug}")
-        cases = {f"{name}.{metric.value}": metric for metric in metrics_of(measurement.workload)}
+        cases = {f"{name}.{metric.value}": metric for metric in metrics_told(measurement)}
         if not measurement.valid:
             with tempfile.NamedTemporaryFile("w", prefix="fsjoule-", suffix=".txt") as file:
                 file.writelines(f"{name}: {reason}\n" for reason in measurement.invalid_reasons)

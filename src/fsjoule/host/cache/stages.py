@@ -33,7 +33,7 @@ from fsjoule.host.cache.contents import Contents, contents_digest, contents_of, 
 from fsjoule.host.cache.locks import discard, is_locked, locked, unused, use
 from fsjoule.host.inside import ATTACHMENT_BYTES, read_inside
 from fsjoule.host.json_text import json_text
-from fsjoule.host.paths import cache_folder
+from fsjoule.host.paths import cache_folder, cache_hint
 from fsjoule.host.process import size_mib
 
 _log: Final = logging.getLogger(__name__)
@@ -288,7 +288,7 @@ def clean(entries: Iterable[CacheEntry]) -> int:
         more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise StorageError(
             f"the cache cannot be written: {path}: {why}{more}",
-            hint=f"let this user write there, or remove by hand: {' '.join(map(str, failed))}",
+            hint=f"{cache_hint(path)}, or remove by hand: {' '.join(map(str, failed))}",
         )
     if kept:
         hint = "end the processes that use them, and clean again"
@@ -413,7 +413,7 @@ def _told(folder: Path) -> Generator[None]:
             raise
         raise StorageError(
             f"the cache cannot be written: {error.filename}: {error.strerror}",
-            hint="let this user write there, or name another folder: FSJOULE_CACHE_DIR=FOLDER",
+            hint=cache_hint(Path(error.filename)),
         ) from error
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
 from fsjoule.errors import MeterError
@@ -26,8 +27,8 @@ T = TypeVar("T", bound=TakenTrace)
 class RecordingMeter(ABC, Generic[T]):
     """An `InstrumentMeter` with a trace while it is armed. Whoever uses `_trace` or `_trouble` holds `_lock`.
 
-    `_trouble` ends the recording: what was recorded before can still be taken. `patience_s` is how long a reading is
-    waited for; `silent` and `hint` are the error then.
+    `_trouble` is the other thread's, and ends the recording: what was recorded before can still be taken. `patience_s`
+    is how long a reading is waited for; `silent` and `hint` are the error then.
     """
 
     def __init__(self, patience_s: float, silent: str, hint: str | None = None) -> None:
@@ -45,7 +46,12 @@ class RecordingMeter(ABC, Generic[T]):
         """Stop recording. Returns everything since `arm` that was not taken, up to now."""
         trace = self._armed()
         try:
-            self._wait_for_now(trace)
+            try:
+                self._wait_for_now(trace)
+            except MeterError:
+                with suppress(MeterError):  # a silent instrument is to stop as well
+                    self._rest(trace)
+                raise
             return self._rest(trace)
         finally:
             with self._lock:
@@ -55,17 +61,19 @@ class RecordingMeter(ABC, Generic[T]):
         """The ticks since `arm` or the last call, with their marks; `whole` waits for those up to now.
 
         Raises MeterError if it was not armed. If the instrument is gone, the call that finds nothing left raises it.
+        So does each with `whole` while it is silent.
         """
-        trace = self._armed()
-        if whole and self._trouble is None:
+        trace, silent = self._armed(), None
+        if whole:
             try:
                 self._wait_for_now(trace)
             except MeterError as error:
-                self._trouble = error
+                silent = error
         with self._lock:
             taken = trace.take()
-            if self._trouble is not None and not len(taken.ticks):
-                raise self._trouble
+            trouble = self._trouble or silent
+            if trouble is not None and not len(taken.ticks):
+                raise trouble
             return taken
 
     @abstractmethod

@@ -179,14 +179,14 @@ def install_locked(name: str, locked: Mapping[str, bytes]) -> tuple[Path, Path]:
                 (folder / file).write_bytes(locked[file])
             script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
             npm = (node, script) if script.is_file() else (process.find_tool("npm"),)
-            install = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
+            command = (*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
             environment = {
                 # npm starts Node by its name,
                 "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}",
                 # which would leave compiled code in the folder for temporary files.
                 "NODE_DISABLE_COMPILE_CACHE": "1",
             }
-            process.run((*npm, *install), timeout_s=_INSTALL_TIMEOUT_S, cwd=folder, env=environment)
+            process.run(command, timeout_s=_INSTALL_TIMEOUT_S, cwd=folder, env=environment)
             (folder / _DONE).touch()
     return node, folder
 

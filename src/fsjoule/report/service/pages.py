@@ -124,7 +124,7 @@ class Pages:
                 raise MissingError(what, hint="start it with LG_COORDINATOR=HOST:PORT")
             if time.monotonic() >= self._looked_until_s:
                 self._looks += 1
-                self._looked_until_s = math.inf
+                self._looked_until_s = math.inf  # at least until it is made
             return Task(asked, wanted, f"{self._begun_ns} {self._looks}")
         state = await self.state()
         if isinstance(asked, AskedRun):
