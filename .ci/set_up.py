@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, "src")
@@ -56,12 +55,12 @@ def python(steps: Steps, *options: str) -> None:
 
 
 def main(step: str, *words: str) -> int:
-    steps = Steps(BUILD / "setup.log")
-    body = partial({"packages": packages, "uv": uv, "python": python}[step], steps, *words)
+    body = {"packages": packages, "uv": uv, "python": python}[step]
 
     def alone_in_this_clone() -> None:
+        steps = Steps(BUILD / "setup.log")
         with alone(BUILD / "setup.lock", steps.say):
-            body()
+            body(steps, *words)
 
     return ended(alone_in_this_clone)
 

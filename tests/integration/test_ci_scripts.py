@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fsjoule.errors import HostError
+from fsjoule.errors import ConfigError, HostError
 
 PROJECT = Path(__file__).parents[2]
 
@@ -191,6 +191,13 @@ def test_a_step_that_fails_shows_its_last_lines_and_first_cause(tmp_path: Path) 
     assert lines[-3:] == ["  | 100", "  | error: no network", "  | error: nothing to install"]
     assert len(lines) == 12
     assert re.search(r"exit code 7 of \S+/uv: no network\n", done.stderr)
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "build").touch()
+    done = set_up(tmp_path, "python")
+    assert done.returncode == ConfigError.exit_code
+    assert done.stderr.startswith(f"set-up: {tmp_path}/build/setup.log cannot be written: ")
 
 
 def test_a_set_up_on_an_old_python_says_which_it_needs(tmp_path: Path) -> None:

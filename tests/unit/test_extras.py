@@ -129,10 +129,12 @@ def test_commands_run_with_the_core_alone_or_name_an_extra(tmp_path: Path) -> No
     }
     absent = [module for module in MODULES if package_of(module) in EXTRAS]
     (tmp_path / "sitecustomize.py").write_text(WITHOUT.format(absent=absent))
+    own = dict.fromkeys(("PYTHONPATH", "HOME", "FSJOULE_CACHE_DIR", "FSJOULE_STATE_DIR"), str(tmp_path))
     done = subprocess.run(
         [sys.executable, "-c", CORE_ALONE],
         input=json.dumps(list(commands)),
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        env={name: value for name, value in os.environ.items() if not name.startswith(("LG_", "FSJOULE_"))} | own,
+        timeout=600,
         capture_output=True,
         text=True,
         cwd=tmp_path,

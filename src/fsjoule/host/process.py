@@ -19,13 +19,13 @@ from types import FrameType
 from typing import IO, Final
 
 from fsjoule.errors import ConfigError, HostError, MissingToolError
-from fsjoule.host.interrupts import check_cancelled, heard
+from fsjoule.host.interrupts import Interrupted, check_cancelled, heard
 from fsjoule.host.process_ref import ending, failing
 from fsjoule.host.setup.needs import find_program, package_of
 
 _log: Final = logging.getLogger(__name__)
 
-_NAMESPACE_TIMEOUT_S: Final = 10.0
+_NAMESPACE_TIMEOUT_S: Final = 60.0
 _SIGNAL_EXIT: Final = 128  # of a shell, plus the signal's number
 SAY_EVERY_S: Final = 5.0
 _GUARD: Final = """
@@ -59,10 +59,12 @@ def as_root(argv: Sequence[str | Path]) -> list[str | Path]:
 
 
 def check_as_root(what: str) -> None:
-    """Raise ConfigError unless `as_root` works on this computer."""
+    """Raise ConfigError unless `as_root` works on this computer, HostError if it does not answer in time."""
     try:
         run(as_root(["true"]), timeout_s=_NAMESPACE_TIMEOUT_S)
     except HostError as error:
+        if error.transient:
+            raise
         raise ConfigError(
             f"{what} by root, or in a user namespace, which this computer refuses: {error.what}",
             hint="let root allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, "
@@ -164,16 +166,23 @@ def to_its_end(argv: Sequence[str], *, output: IO[str] | None = None) -> int:
 
     Returns its exit code as a shell does: 128 plus the number of a signal that killed it. Ctrl-C reaches the program
     directly and is left to it. SIGTERM and SIGHUP are passed on, even during its start. Raises ConfigError if it cannot
-    be started.
+    be started, and Interrupted at its end after a signal that it may not get: sudo is root's.
     """
     started: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
+    refused: list[int] = []
+
+    def send(number: int) -> None:
+        try:
+            started[0].send_signal(number)
+        except PermissionError:
+            refused.append(number)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             return
         if started:
-            started[0].send_signal(number)
+            send(number)
         else:
             early.append(number)
 
@@ -184,8 +193,10 @@ def to_its_end(argv: Sequence[str], *, output: IO[str] | None = None) -> int:
             raise _cannot_be_run(argv[0], error.strerror or str(error)) from error
         started.append(program)
         for number in early:
-            program.send_signal(number)
+            send(number)
         code = program.wait()
+    if refused:
+        raise Interrupted(refused[0])
     return code if code >= 0 else _SIGNAL_EXIT - code
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from fsjoule.errors import MissingToolError
+from fsjoule.errors import HostError, MissingToolError
 from fsjoule.host import process
 from fsjoule.host.setup.install import by_hand, missing
 from fsjoule.host.setup.needs import Need, System, find_program, needed, this_system
@@ -106,10 +106,12 @@ def _found(need: Need, system: System, absent: tuple[Need, ...]) -> SetupFinding
 
 
 def version_of(program: str) -> str:
-    """The version that a program tells of itself; empty if it does not run."""
-    if find_program(program) is None:
+    """The version that a program tells of itself; empty if it does not run, or not in time."""
+    try:
+        done = process.run([program, "--version"], timeout_s=_TRY_S, check=False)
+    except (HostError, OSError):
         return ""
-    said = process.run([program, "--version"], timeout_s=_TRY_S, check=False).stdout.decode(errors="replace")
+    said = done.stdout.decode(errors="replace")
     number = re.search(r"\d+\.\d+(?:\.\d+)?", said)
     return number[0] if number else ""
 
@@ -139,14 +141,18 @@ def _computer(purpose: str, system: System) -> Iterator[SetupFinding]:
             required=False,
         )
     if purpose in ("bench", "lava", "tests"):
-        tried = ["unshare", "--user", "--map-root-user", "true"]
-        namespaces = find_program("unshare") and process.run(tried, timeout_s=_TRY_S, check=False).returncode == 0
-        yield SetupFinding(
-            "user namespaces",
-            State.PRESENT if namespaces else State.UNUSABLE,
-            "card images without root",
-            required=False,
-        )
+        yield _namespaces()
+
+
+def _namespaces() -> SetupFinding:
+    state, remark = State.PRESENT, "card images without root"
+    try:
+        process.run(["unshare", "--user", "--map-root-user", "true"], timeout_s=_TRY_S)
+    except HostError as error:
+        state = State.UNUSABLE
+        if error.transient:
+            remark = f"not known, {error.what}: {remark}"
+    return SetupFinding("user namespaces", state, remark, required=False)
 
 
 def _architecture() -> SetupFinding:

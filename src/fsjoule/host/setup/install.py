@@ -9,10 +9,10 @@ import shutil
 import sys
 import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from fsjoule.errors import ConfigError, HostError, StorageError
 from fsjoule.host import process
@@ -21,7 +21,10 @@ from fsjoule.host.setup.steps import Steps, alone, first_cause
 
 _LOCK: Final = Path("/run/fsjoule-setup.lock")
 _POLICY: Final = Path("/usr/sbin/policy-rc.d")
-_DPKG_LOCK: Final = Path("/var/lib/dpkg/lock-frontend")
+# apt's, and dpkg's own: dpkg below an apt-get that was killed holds the second one alone.
+_DPKG_LOCKS: Final = (Path("/var/lib/dpkg/lock-frontend"), Path("/var/lib/dpkg/lock"))
+# States of a package that is neither whole nor gone (dpkg(1)). One that awaits a trigger can be used.
+_HALF: Final = ("half-installed", "unpacked", "half-configured")
 _LOCK_S: Final = 300
 _QUERY_S: Final = 60.0
 _SOURCE: Final = Path(__file__).resolve().parents[3]
@@ -54,28 +57,57 @@ class Plan:
         return f"{self.packages} packages" + (f" ({self.fetch_mb:.0f} MB)" if self.fetch_mb >= 1.0 else "")
 
 
-def installed(names: Iterable[str], *, admindir: Path | None = None) -> frozenset[str]:
-    """Those of the packages that dpkg has installed whole; `admindir` is its database, if not this computer's."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What dpkg knows of packages, by name. `before`: of the half ones those that were whole earlier."""
+
+    whole: frozenset[str] = frozenset()
+    half: frozenset[str] = frozenset()
+    before: frozenset[str] = frozenset()
+
+
+def known(needs: Iterable[Need], system: System, *, admindir: Path | None = None) -> Known:
+    """What dpkg knows of their packages; `admindir` is its database, if not this computer's."""
+    if system.like is None or not system.like.has_apt:
+        return Known()
+    names = [name for need in needs for name in need.packages(system.like)]
     database = [] if admindir is None else [f"--admindir={admindir}"]
     found = process.run(
-        ["dpkg-query", *database, "-W", "-f", "${Package} ${db:Status-Status}\n", *names],
+        ["dpkg-query", *database, "-W", "-f", "${Package} ${db:Status-Status} ${Config-Version}\n", *names],
         timeout_s=_QUERY_S,
         check=False,
     )
-    lines = (line.split() for line in found.stdout.decode().splitlines())
-    return frozenset(words[0] for words in lines if words[1:] == ["installed"])
+    lines = [line.split() for line in found.stdout.decode().splitlines()]
+    half = [words for words in lines if words[1] in _HALF]
+    return Known(
+        frozenset(words[0] for words in lines if words[1] == "installed"),
+        frozenset(words[0] for words in half),
+        frozenset(words[0] for words in half if words[2:]),
+    )
 
 
 def missing(needs: Iterable[Need], system: System, *, admindir: Path | None = None) -> tuple[Need, ...]:
     """Those of the needs that this computer lacks, and that its distribution can have.
 
-    dpkg is asked before apt: a computer with all packages needs neither root nor network.
+    dpkg is asked before apt: a computer with all packages needs neither root nor network. A package that is half there
+    is missing, though its programs may be in place.
     """
     needs = tuple(need for need in needs if not need.why_not(system.like))
-    there: frozenset[str] = frozenset()
-    if system.like is not None and system.like.has_apt:
-        there = installed([name for need in needs for name in need.packages(system.like)], admindir=admindir)
-    return tuple(need for need in needs if not (there.issuperset(need.packages(system.like)) or need.is_here()))
+    found = known(needs, system, admindir=admindir)
+
+    def is_here(need: Need) -> bool:
+        packages = need.packages(system.like)
+        return found.half.isdisjoint(packages) and (found.whole.issuperset(packages) or need.is_here())
+
+    return tuple(need for need in needs if not is_here(need))
+
+
+def new_services(needs: Iterable[Need], system: System, *, admindir: Path | None = None) -> tuple[str, ...]:
+    """The services that these needs would bring; not those of a package that is half there because it is upgraded."""
+    needs = tuple(needs)
+    before = known(needs, system, admindir=admindir).before
+    new = (need for need in needs if before.isdisjoint(need.packages(system.like)))
+    return tuple(service for need in new for service in need.services)
 
 
 def by_hand(needs: Iterable[Need], system: System) -> str:
@@ -95,7 +127,10 @@ def set_up(purpose: str, steps: Steps, *, yes: bool = False) -> bool:
     """
     system = this_system()
     lacking = missing(needed(purpose), system)
-    if not lacking and not left_off():
+    if not lacking:
+        if os.geteuid() == 0 and left_off():
+            with alone(_LOCK, steps.say):
+                _allow_again(steps)
         return False
     if system.like is None:
         raise ConfigError(
@@ -111,7 +146,7 @@ def set_up(purpose: str, steps: Steps, *, yes: bool = False) -> bool:
         with alone(_LOCK, steps.say) as lock:
             _install(purpose, system, steps, yes=yes, lock=lock)
         return True
-    if not _may_be_root():
+    if not _may_be_root(steps):
         raise ConfigError(
             f"{len(lacking)} packages are missing, and only root can install them",
             hint=f"once, as root: {by_hand(lacking, system)}",
@@ -119,34 +154,38 @@ def set_up(purpose: str, steps: Steps, *, yes: bool = False) -> bool:
     words = ["--for", purpose, "--log", str(steps.log), *(["--yes"] if yes else [])]
     environment = [f"PYTHONPATH={_SOURCE}", "PYTHONDONTWRITEBYTECODE=1"]
     python = [sys.executable, "-P", "-m", "fsjoule.host.setup"]
-    if code := process.to_its_end(["sudo", "env", *environment, *python, *words]):
+    if code := process.to_its_end(["sudo", "env", *environment, *python, *words], output=steps.show):
         raise SystemExit(code)
     return True
 
 
-def _may_be_root() -> bool:
+def _may_be_root(steps: Steps) -> bool:
     """Whether sudo works. It asks for a password on the terminal, before the first line of the set-up."""
     if find_program("sudo") is None:
         return False
     if process.run(["sudo", "-n", "true"], timeout_s=_QUERY_S, check=False).returncode == 0:
         return True
-    return sys.stdin.isatty() and process.to_its_end(["sudo", "-v"]) == 0
+    return sys.stdin.isatty() and process.to_its_end(["sudo", "-v"], output=steps.show) == 0
 
 
 def _install(purpose: str, system: System, steps: Steps, *, yes: bool, lock: int) -> None:
-    if left := left_off():
-        _keep_off(left, steps)
-        _POLICY.unlink()
-    # Another set-up may have installed it meanwhile.
-    lacking = missing(needed(purpose), system)
-    if not lacking:
-        return
-    assert system.like is not None, "it has apt"
-    names = [name for need in lacking for name in need.packages(system.like)]
     if _half_done():
         _wait_for_dpkg(steps)
-    if _half_done():
-        steps.run("what an earlier set-up left half done", ["dpkg", "--configure", "-a"], env=_ENV, pass_fds=[lock])
+    # Another set-up may have installed it meanwhile.
+    lacking = missing(needed(purpose), system)
+    services = dict.fromkeys([*left_off(), *new_services(lacking, system)])
+    with _not_started(tuple(services), steps):
+        if _half_done():
+            # Not with the lock: services that dpkg starts would keep it.
+            steps.run("what an earlier set-up left half done", ["dpkg", "--configure", "-a"], env=_ENV)
+            lacking = missing(needed(purpose), system)
+        if lacking:
+            _install_packages(lacking, system, steps, yes=yes, lock=lock)
+
+
+def _install_packages(lacking: Sequence[Need], system: System, steps: Steps, *, yes: bool, lock: int) -> None:
+    assert system.like is not None, "it has apt"
+    names = [name for need in lacking for name in need.packages(system.like)]
     # Lists that cannot be fetched may be ones that are not needed, or old ones may do. If not, this was why.
     cause = first_cause(steps.run(f"lists of packages of {system.like.title}", [*_APT, "update"], env=_ENV))
     install = ["install", "--no-install-recommends", *names]
@@ -154,15 +193,11 @@ def _install(purpose: str, system: System, steps: Steps, *, yes: bool, lock: int
     plan = planned((asked.stdout + asked.stderr).decode(errors="replace"))
     if plan is not None:
         _check_space(plan)
-        if not yes:
-            _ask(plan, system, lacking)
+    if not yes:
+        _ask(plan, system, lacking, steps.show)
     what = f"{len(names)} packages" if plan is None else plan.words
-    with _not_started([name for need in lacking for name in need.services]) as services:
-        try:
-            argv = [*_APT, "-y", *install]
-            steps.run(f"{what} of {system.like.title}", argv, env=_ENV, pass_fds=[lock], because=cause)
-        finally:
-            _keep_off(services, steps)
+    # apt keeps the lock from dpkg, and so from services.
+    steps.run(f"{what} of {system.like.title}", [*_APT, "-y", *install], env=_ENV, pass_fds=[lock], because=cause)
 
 
 def planned(said: str) -> Plan | None:
@@ -181,25 +216,34 @@ def planned(said: str) -> Plan | None:
 
 
 def _check_space(plan: Plan) -> None:
-    free_mb = shutil.disk_usage("/usr").free / 1e6
-    if free_mb < plan.disk_mb + plan.fetch_mb:
-        raise StorageError(
-            f"{plan.disk_mb + plan.fetch_mb:.0f} MB are needed in /usr and /var, and {free_mb:.0f} MB are free",
-            hint="make room, then try again; nothing was installed",
-        )
+    """Raises StorageError. Packages are fetched to /var, and nearly all that is in them goes to /usr."""
+    wanted = {"/usr": plan.disk_mb, "/var": plan.fetch_mb}
+    if len({Path(place).stat().st_dev for place in wanted}) == 1:
+        wanted = {"/usr and /var": sum(wanted.values())}
+    for places, need_mb in wanted.items():
+        free_mb = shutil.disk_usage(places.partition(" ")[0]).free / 1e6
+        if free_mb < need_mb:
+            raise StorageError(
+                f"{need_mb:.0f} MB are needed in {places}, and {free_mb:.0f} MB are free",
+                hint="make room, then try again; nothing was installed",
+            )
 
 
-def _ask(plan: Plan, system: System, lacking: Sequence[Need]) -> None:
+def _ask(plan: Plan | None, system: System, lacking: Sequence[Need], show: IO[str]) -> None:
     """Raises ConfigError if the packages are not wanted, or nobody can be asked."""
     assert system.like is not None, "it has apt"
     for need in lacking:
-        print(f"  {' '.join(need.packages(system.like)):28} {need.why}")  # noqa: T201 - of a program without a room
-    number = f"{plan.packages} packages of {system.title}, those that these need among them"
-    question = f"{number}: {plan.fetch_mb:.0f} MB to fetch, {plan.disk_mb:.0f} MB on disk. Install them? [Y/n] "
+        print(f"  {' '.join(need.packages(system.like)):28} {need.why}", file=show)
+    if plan is None:
+        question = f"These packages of {system.title}, and what they need; apt does not say how many MB."
+    else:
+        question = f"{plan.packages} packages of {system.title}, those that these need among them: "
+        question += f"{plan.fetch_mb:.0f} MB to fetch, {plan.disk_mb:.0f} MB on disk."
     if not sys.stdin.isatty():
         raise ConfigError("nothing was installed: nobody can be asked", hint="say it before: --yes")
+    print(f"{question} Install them? [Y/n] ", end="", file=show, flush=True)
     try:
-        answer = input(question).strip().lower()
+        answer = input().strip().lower()
     except EOFError:
         answer = "n"
     if answer not in ("", "y", "yes"):
@@ -210,34 +254,63 @@ def _half_done() -> bool:
     return bool(process.run(["dpkg", "--audit"], timeout_s=_QUERY_S, check=False).stdout.strip())
 
 
-def _wait_for_dpkg(steps: Steps) -> None:
-    """Wait for other programs that may be installing something at this moment: dpkg itself does not."""
-    told = False
-    for _ in range(_LOCK_S):
-        with suppress(OSError), _DPKG_LOCK.open("r+b") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+def _wait_for_dpkg(steps: Steps, *, timeout_s: float = _LOCK_S) -> None:
+    """Wait for dpkg, and for apt, which may be at work at this moment: dpkg itself does not wait for others."""
+    deadline, told = time.monotonic() + timeout_s, False
+    while not all(map(_is_free, _DPKG_LOCKS)):
+        if time.monotonic() > deadline:
+            raise HostError("dpkg has been installing packages for too long", transient=True, hint="wait for it")
         if not told:
-            steps.say(f"another program is installing packages; waiting for it, at most {_LOCK_S} s")
+            steps.say(f"dpkg is installing packages; waiting for it, at most {timeout_s:.0f} s")
             told = True
-        time.sleep(1.0)
-    raise HostError("another program has been installing packages for too long", transient=True, hint="wait for it")
+        time.sleep(0.5)
+
+
+def _is_free(lock: Path) -> bool:
+    """Whether no process has this lock of dpkg's, or it was never made."""
+    try:
+        with lock.open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except (BlockingIOError, PermissionError):  # either may tell of a lock (fcntl(2))
+        return False
+    return True
 
 
 @contextmanager
-def _not_started(services: Sequence[str]) -> Generator[Sequence[str]]:
-    """While the body runs, packages do not start these services; none if a policy of this computer's decides."""
+def _not_started(services: Sequence[str], steps: Steps) -> Generator[None]:
+    """While the body runs, packages do not start these services, unless a policy of this computer's decides.
+
+    If dpkg is still at work when the body has failed, it waits for it. If that takes too long, the policy stays, as one
+    of a set-up that was killed. Raises HostError.
+    """
     if not services or (_POLICY.exists() and _MARK not in _POLICY.read_text(errors="replace")):
-        yield ()
+        yield
         return
     fresh = _POLICY.with_name(f"{_POLICY.name}.fsjoule")
     fresh.write_text(_POLICY_TEXT.format(mark=_MARK, services="|".join(services), lock=_LOCK))
     fresh.chmod(0o755)
     fresh.rename(_POLICY)
     try:
-        yield services
-    finally:
-        _POLICY.unlink(missing_ok=True)
+        yield
+    except BaseException:
+        _wait_for_dpkg(steps)  # an apt-get that was ended leaves it behind
+        _allow_again(steps)
+        raise
+    _allow_again(steps)
+
+
+def _allow_again(steps: Steps) -> None:
+    """Take our policy away; what it forbids stays off."""
+    if left := left_off():
+        _keep_off([service for service in left if any(file.exists() for file in _files(service))], steps)
+        _POLICY.unlink()
+
+
+def _files(service: str) -> tuple[Path, ...]:
+    units = (Path(folder) / f"{service}.service" for folder in ("/lib/systemd/system", "/usr/lib/systemd/system"))
+    return Path("/etc/init.d", service), *units
 
 
 def left_off() -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Final
 
-from fsjoule.errors import HostError
+from fsjoule.errors import HostError, not_written
 from fsjoule.host import locks, process
 from fsjoule.host.interrupts import Interrupted, heard
 
@@ -28,17 +28,25 @@ _FULL: Final = re.compile(r"^.*(?:No space left on device|Disk quota exceeded).*
 
 
 class Steps:
-    """Runs programs of a set-up, one after the other. `log` gets what they say, `show` a line of each step."""
+    """Runs programs of a set-up, one after the other. `log` gets what they say, `show` a line of each step.
+
+    Raises ConfigError or StorageError if the log cannot be written.
+    """
 
     def __init__(self, log: Path, show: IO[str] | None = None) -> None:
         self.log = log
-        self._show = show or sys.stdout
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.touch()
+        self.show = show or sys.stdout
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.touch()
+        except OSError as error:
+            raise not_written(
+                f"{log} cannot be written", error, hint="remove it, or let it be yours (chown)"
+            ) from error
 
     def say(self, line: str) -> None:
         """Print a line of the set-up."""
-        print(f"set-up: {line}", file=self._show, flush=True)
+        print(f"set-up: {line}", file=self.show, flush=True)
 
     def run(
         self,
@@ -72,11 +80,11 @@ class Steps:
                 if not passed_on and any(number != signal.SIGINT for number in signals):
                     program.terminate()
                     passed_on = True
-                if self._show.isatty():
+                if self.show.isatty():
                     self._write(f"\rset-up: {what} ... {time.monotonic() - begin:.0f} s")
                 time.sleep(_POLL_S)
         took = f"{time.monotonic() - begin:.0f} s"
-        if self._show.isatty():
+        if self.show.isatty():
             self._write(f"\rset-up: {what} ...")
         if signals:
             self._write("\nset-up: interrupted. The same command goes on.\n")
@@ -97,8 +105,8 @@ class Steps:
         )
 
     def _write(self, text: str) -> None:
-        self._show.write(text)
-        self._show.flush()
+        self.show.write(text)
+        self.show.flush()
 
 
 def first_cause(said: str) -> str:
