@@ -59,7 +59,7 @@ def main(step: str, *words: str) -> int:
 
     def alone_in_this_clone() -> None:
         steps = Steps(BUILD / "setup.log")
-        with alone(BUILD / "setup.lock", steps.say):
+        with alone(BUILD / "setup.lock", steps):
             body(steps, *words)
 
     return ended(alone_in_this_clone)

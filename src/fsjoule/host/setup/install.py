@@ -129,7 +129,7 @@ def set_up(purpose: str, steps: Steps, *, yes: bool = False) -> bool:
     lacking = missing(needed(purpose), system)
     if not lacking:
         if os.geteuid() == 0 and left_off():
-            with alone(_LOCK, steps.say):
+            with alone(_LOCK, steps):
                 _allow_again(steps)
         return False
     if system.like is None:
@@ -143,7 +143,7 @@ def set_up(purpose: str, steps: Steps, *, yes: bool = False) -> bool:
             hint=f"as root: {by_hand(lacking, system)}",
         )
     if os.geteuid() == 0:
-        with alone(_LOCK, steps.say) as lock:
+        with alone(_LOCK, steps) as lock:
             _install(purpose, system, steps, yes=yes, lock=lock)
         return True
     if not _may_be_root(steps):

@@ -118,7 +118,7 @@ def first_cause(said: str) -> str:
 
 
 @contextmanager
-def alone(lock: Path, say: Callable[[str], None], *, timeout_s: float = _WAIT_S) -> Generator[int]:
+def alone(lock: Path, steps: Steps, *, timeout_s: float = _WAIT_S) -> Generator[int]:
     """Hold a lock that only one set-up can hold, waiting for another one; its descriptor.
 
     A program that gets the descriptor holds the lock as long as it runs. Raises HostError after `timeout_s`.
@@ -132,7 +132,7 @@ def alone(lock: Path, say: Callable[[str], None], *, timeout_s: float = _WAIT_S)
                 f"{who}, for more than {timeout_s / 60:.0f} min", transient=True, hint="wait for it, or end it"
             )
         if not told:
-            say(f"{who}; waiting for it, at most {timeout_s / 60:.0f} min")
+            steps.say(f"{who}; waiting for it, at most {timeout_s / 60:.0f} min")
             told = True
         time.sleep(_POLL_S)
     try:
