@@ -181,7 +181,7 @@ def test_services_stay_off_while_the_set_up_runs(words: tuple[str, ...], allowed
     def answer() -> int:
         return subprocess.run(["sh", policy, *words], timeout=60, check=False).returncode
 
-    with alone(lock, print):
+    with alone(lock, Steps(tmp_path / "setup.log")):
         assert answer() == (0 if allowed else 101)
     assert answer() == 0  # left behind by a set-up that was killed
 
@@ -312,14 +312,14 @@ def test_a_policy_that_was_left_behind_names_its_services(policy: Path) -> None:
 
 
 def test_a_second_set_up_waits_and_says_for_whom(tmp_path: Path) -> None:
-    said: list[str] = []
+    steps = Steps(tmp_path / "setup.log", said := io.StringIO())
     with (
-        alone(tmp_path / "lock", said.append),
+        alone(tmp_path / "lock", steps),
         pytest.raises(HostError, match="another set-up is at work"),
-        alone(tmp_path / "lock", said.append, timeout_s=0.5),
+        alone(tmp_path / "lock", steps, timeout_s=0.5),
     ):
         pytest.fail("it has the lock")
-    [line] = said
+    [line] = said.getvalue().splitlines()
     assert f"(process {os.getpid()}); waiting for it" in line
 
 
