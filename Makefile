@@ -2,7 +2,7 @@
 # make test           set up, run the tests, also those on the virtual lab, except the slow ones
 # make test-all       the slow tests as well: further boards, ways of flashing and ways to end
 # make check          check style, types and layers, run unit tests: before each commit
-# make test-fresh     make check on a minimal Debian; with FULL=1 also make bench and make test
+# make test-fresh     make check on a minimal Debian, RELEASE=bookworm or trixie; with FULL=1 also make bench and make test
 # make test-guest     run labgrid's own tests with fsjoule installed and without, and compare: half an hour
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), measure on emulated boards with real boot loaders
@@ -16,15 +16,19 @@
 # make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)
 # make firmware-test  build the firmware for the host and test it there
 # make setup-bench    only set up what make bench needs; make setup: what the tests need as well; output: build/setup.log
+# make dist           build a source archive and a wheel in build/dist, check them, and try the wheel in an environment of its own
+# make image          build an image for containers from the wheel (buildah): build/dist/*-oci.tar, with what is in it
+# make changelog      move the changes of changes/ to CHANGELOG.md, as those of VERSION=1.2.3
+# make release        make all files of the release that this commit is tagged as, in build/dist (CONTRIBUTING.md)
 # make clean          remove everything that make built in this folder, but not results/ and the image cache
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 
-PYTHON ?= python3
+export PYTHON ?= python3
 UV_VERSION := $(shell sed -n 's,^uv==\([^ ]*\).*,\1,p' .ci/uv.txt)
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# The virtual board's card is a loop device, which only root can attach.
+# Tests mount filesystems, attach loop devices and become other users. A bench needs root for packages only.
 AS_ROOT := $(SUDO) $(if $(SUDO),--preserve-env)
 BIN := .venv/bin
 
@@ -53,13 +57,13 @@ export FSJOULE_SETUP_STARTED := $(shell date +%s.%N)
 # Some environments forbid Python its compiled files. Each of hundreds of processes would then compile 500 modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report clean help
+.PHONY: bench test test-all check unit style types layers test-fresh test-guest test-fuzz test-boards test-pipeline test-lava test-faults test-matrix test-flashing report lint format firmware firmware-test setup setup-bench setup-report dist image changelog release clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 bench: setup-bench
-	$(AS_ROOT) $(BIN)/fsjoule bench $(if $(ENVIRONMENT),--lg-env $(ENVIRONMENT)) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
+	$(BIN)/fsjoule bench $(if $(ENVIRONMENT),--lg-env $(ENVIRONMENT)) --fs $(FS) --kernel $(KERNEL) --suite $(SUITE) --repeat $(REPEAT)
 
 test: setup
 	$(AS_ROOT) $(BIN)/pytest $(PARALLEL) -m "not slow" --durations 25
@@ -75,7 +79,7 @@ unit: setup
 	nice -n 5 $(BIN)/pytest -n $$(nproc) --dist loadfile --no-loadscope-reorder tests/unit
 
 test-fresh: build/packages.stamp
-	$(AS_ROOT) tests/fresh/run $(if $(FULL),bench check test)
+	$(AS_ROOT) env RELEASE=$(RELEASE) tests/fresh/run $(if $(FULL),bench check test)
 
 test-guest: setup
 	tests/guest/run
@@ -121,6 +125,15 @@ format: setup
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+image: setup-bench dist
+	$(AS_ROOT) containers/build build/dist
+
+changelog: setup-bench
+	build/uv/bin/uv tool run --quiet towncrier@26.9.0 build --yes --version $(VERSION)
+
+release: setup-bench
+	@.ci/release
+
 firmware:
 	@meter/firmware.sh build
 
@@ -135,14 +148,15 @@ setup: setup-bench build/packages-tests.stamp build/python-tests.stamp
 
 setup-report: build/python-report.stamp
 
-build/packages.stamp: packages.txt
-build/packages-tests.stamp: packages-tests.txt | build/packages.stamp
-build/packages.stamp build/packages-tests.stamp:
-	@.ci/set-up debian $$(sed 's/#.*//' $<)
+build/packages.stamp: PURPOSE := bench
+build/packages-tests.stamp: PURPOSE := tests
+build/packages-tests.stamp: | build/packages.stamp
+build/packages.stamp build/packages-tests.stamp: src/fsjoule/host/setup/packages.toml
+	@.ci/set-up packages $(PURPOSE)
 	@touch $@
 
 build/uv/bin/uv: | build/packages.stamp
-	@.ci/set-up uv $(UV_VERSION) $(PYTHON)
+	@.ci/set-up uv $(UV_VERSION)
 
 # A bench leaves alone what tests have installed: going to and fro changes nothing. It has the extras, so that each command
 # works, but not Node, which is larger than all of them and only makes Allure's report.
@@ -151,8 +165,19 @@ build/python-report.stamp: SYNC := --inexact --no-dev --all-extras
 build/python-tests.stamp: SYNC := --all-extras
 build/python-tests.stamp: | build/python.stamp
 build/python.stamp build/python-report.stamp build/python-tests.stamp: pyproject.toml uv.lock | build/packages.stamp build/uv/bin/uv
-	@.ci/set-up python $(PYTHON) $(SYNC)
+	@.ci/set-up python $(SYNC)
 	@touch $@
+
+# An environment as of a user: none of the clone's packages, and an empty folder.
+dist: build/uv/bin/uv
+	rm -rf build/dist build/dist-tried
+	build/uv/bin/uv build --system-certs --out-dir build/dist
+	build/uv/bin/uv tool run --system-certs --from twine==6.2.0 twine check --strict build/dist/*.whl build/dist/*.gz
+	$(PYTHON) -m venv build/dist-tried
+	build/dist-tried/bin/pip install --disable-pip-version-check --quiet build/dist/*.whl
+	mkdir build/dist-tried/empty
+	cd build/dist-tried/empty && for words in --version "board list" choices; do env -u PYTHONPATH ../bin/fsjoule $$words > /dev/null; done
+	du -sh build/dist/* build/dist-tried
 
 clean:
 	rm -rf build .venv

@@ -22,6 +22,7 @@ from typing import Final
 from common import show
 
 from fsjoule import images
+from fsjoule.errors import ConfigError
 from fsjoule.host import process
 from fsjoule.host.messages import lines_to
 from fsjoule.host.paths import project_dir
@@ -108,7 +109,8 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=_LIMIT_S, help="seconds that a job may take longer than a bench")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
     arguments = parser.parse_args()
-    process.require_root("lava-run")
+    if os.geteuid() != 0:
+        raise ConfigError("lava-run runs as root only", hint="run the same command with sudo")
     with tempfile.TemporaryDirectory(prefix="fsjoule-lava-overhead-") as folder:
         os.environ["FSJOULE_STATE_DIR"] = f"{folder}/state"
         with dispatcher() as lava:

@@ -20,9 +20,15 @@
 
 #include "guest_profile.h"
 
-/* ------------------------------------------------------------------------------- QEMU's plugin interface, version 1 */
+/* ------------------------------------------------------------- QEMU's plugin interface, version 1 and from version 2 on */
 
 #define INLINE_ADD_U64 0
+
+/* Since version 2 QEMU has the memory that translated code adds to: a scoreboard, an entry for each CPU. */
+struct scoreboard_u64 {
+	void *scoreboard;
+	size_t offset; /* in a CPU's entry */
+};
 
 typedef void (*translated_fn)(uint64_t id, void *block);
 
@@ -33,6 +39,10 @@ uint64_t qemu_plugin_insn_vaddr(const void *instruction) __attribute__((weak));
 void *qemu_plugin_insn_haddr(const void *instruction) __attribute__((weak));
 void qemu_plugin_register_vcpu_insn_exec_inline(void *instruction, int operation, void *counter, uint64_t add)
 	__attribute__((weak));
+void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(void *instruction, int operation, struct scoreboard_u64 counter,
+							 uint64_t add) __attribute__((weak));
+void *qemu_plugin_scoreboard_new(size_t entry_bytes) __attribute__((weak));
+void *qemu_plugin_scoreboard_find(void *scoreboard, unsigned int cpu) __attribute__((weak));
 int64_t icount_get_raw(void) __attribute__((weak));
 int64_t icount_to_ns(int64_t icount) __attribute__((weak));
 
@@ -40,6 +50,14 @@ int64_t icount_to_ns(int64_t icount) __attribute__((weak));
 extern int qemu_plugin_version;
 int qemu_plugin_version = 1;
 int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv);
+
+/* QEMU asks for the version when it has loaded the plugin, and refuses those that it has no more. */
+__attribute__((constructor)) static void choose_version(void)
+{
+	if (qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu) {
+		qemu_plugin_version = 2;
+	}
+}
 
 /* ----------------------------------------------------------------------------------------------------- the counters */
 
@@ -50,14 +68,18 @@ int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv);
 #define FIRST_BUCKETS 262144
 
 struct counter {
-	uint64_t executed; /* since power-on */
-	uint64_t begun; /* the same at the start mark */
+	uint64_t begun; /* what was executed from power-on to the start mark */
 	uint64_t ended; /* and at the last mark */
 	uint64_t address;
 	uint64_t page; /* what page of a program it is in: a hash of the page's bytes. 0 for the kernel */
 };
 
-static struct counter **chunks;
+/* Translated code holds the addresses of `executed`, and QEMU those of its scoreboards: chunks never move. */
+static struct chunk {
+	struct counter *counters;
+	uint64_t *executed; /* of each counter, since power-on */
+	void *scoreboard; /* that has `executed` for the only CPU that runs in guest time, the first */
+} *chunks;
 static size_t counters;
 static uint32_t *buckets; /* of counters, by their number from 1 */
 static size_t bucket_count;
@@ -71,7 +93,41 @@ static void give_up(const char *what)
 
 static struct counter *counter_at(size_t number)
 {
-	return &chunks[number / CHUNK][number % CHUNK];
+	return &chunks[number / CHUNK].counters[number % CHUNK];
+}
+
+static void make_chunk(void)
+{
+	struct chunk *made;
+
+	chunks = realloc(chunks, (counters / CHUNK + 1) * sizeof(*chunks));
+	if (chunks == NULL) {
+		give_up("no memory is left for its counters");
+	}
+	made = &chunks[counters / CHUNK];
+	made->counters = calloc(CHUNK, sizeof(*made->counters));
+	if (qemu_plugin_version == 1) {
+		made->executed = calloc(CHUNK, sizeof(*made->executed));
+	} else {
+		made->scoreboard = qemu_plugin_scoreboard_new(CHUNK * sizeof(*made->executed));
+		made->executed = qemu_plugin_scoreboard_find(made->scoreboard, 0);
+	}
+	if (made->counters == NULL || made->executed == NULL) {
+		give_up("no memory is left for its counters");
+	}
+}
+
+static void count_executions(void *instruction, size_t number)
+{
+	const struct chunk *chunk = &chunks[number / CHUNK];
+
+	if (qemu_plugin_version == 1) {
+		qemu_plugin_register_vcpu_insn_exec_inline(instruction, INLINE_ADD_U64, &chunk->executed[number % CHUNK], 1);
+	} else {
+		const struct scoreboard_u64 counter = {chunk->scoreboard, number % CHUNK * sizeof(*chunk->executed)};
+
+		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(instruction, INLINE_ADD_U64, counter, 1);
+	}
 }
 
 static uint64_t mixed(uint64_t a, uint64_t b)
@@ -109,20 +165,17 @@ static void make_buckets(size_t count)
 	}
 }
 
-static struct counter *counter_of(uint64_t address, uint64_t page)
+/* The number of an instruction's counter. */
+static size_t counter_of(uint64_t address, uint64_t page)
 {
 	uint32_t *bucket = bucket_of(address, page);
 	struct counter *made;
 
 	if (*bucket != 0) {
-		return counter_at(*bucket - 1);
+		return *bucket - 1;
 	}
 	if (counters % CHUNK == 0) {
-		/* Translated code holds the addresses of counters: they never move. */
-		chunks = realloc(chunks, (counters / CHUNK + 1) * sizeof(*chunks));
-		if (chunks == NULL || (chunks[counters / CHUNK] = calloc(CHUNK, sizeof(struct counter))) == NULL) {
-			give_up("no memory is left for its counters");
-		}
+		make_chunk();
 	}
 	made = counter_at(counters++);
 	made->address = address;
@@ -131,7 +184,7 @@ static struct counter *counter_of(uint64_t address, uint64_t page)
 	if (counters * 2 > bucket_count) {
 		make_buckets(bucket_count * 2);
 	}
-	return made;
+	return counters - 1;
 }
 
 /* FNV-1a over words of 64 bits. */
@@ -165,8 +218,7 @@ static void on_translated(uint64_t id, void *block)
 			known = address / PAGE_BYTES;
 			page = page_of(address, qemu_plugin_insn_haddr(instruction));
 		}
-		qemu_plugin_register_vcpu_insn_exec_inline(instruction, INLINE_ADD_U64,
-							   &counter_of(address, page)->executed, 1);
+		count_executions(instruction, counter_of(address, page));
 	}
 }
 
@@ -176,7 +228,9 @@ int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	if (!qemu_plugin_register_vcpu_tb_trans_cb || !qemu_plugin_tb_n_insns || !qemu_plugin_tb_get_insn ||
-	    !qemu_plugin_insn_vaddr || !qemu_plugin_insn_haddr || !qemu_plugin_register_vcpu_insn_exec_inline) {
+	    !qemu_plugin_insn_vaddr || !qemu_plugin_insn_haddr ||
+	    (qemu_plugin_version == 1 ? !qemu_plugin_register_vcpu_insn_exec_inline
+				      : !qemu_plugin_scoreboard_new || !qemu_plugin_scoreboard_find)) {
 		give_up("this QEMU has no plugins that count instructions");
 	}
 	make_buckets(FIRST_BUCKETS);
@@ -272,7 +326,7 @@ static void on_first_byte(int64_t time_ns)
 	line_ns = time_ns;
 	line_icount = icount_get_raw();
 	for (size_t i = 0; i < counters; i++) {
-		counter_at(i)->ended = counter_at(i)->executed;
+		counter_at(i)->ended = chunks[i / CHUNK].executed[i % CHUNK];
 	}
 }
 

@@ -152,10 +152,10 @@ class MissingToolError(HostError):
 
     exit_code = ConfigError.exit_code
 
-    def __init__(self, tool: str, package: str) -> None:
+    def __init__(self, tool: str, package: str, install: str = "apt-get install") -> None:
         super().__init__(
             f"the program {tool!r} was not found",
-            hint=f"install Debian's package {package!r}: apt-get install {package}",
+            hint=f"install the package {package!r}: {install} {package}",
         )
         self.tool = tool
         self.package = package

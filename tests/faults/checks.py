@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from bench_runs import all_valid, as_good_as_can_be
-from lab_leftovers import loop_devices, processes
+from lab_leftovers import processes
 
 from faults.act import writers
 from faults.scene import Scene
@@ -157,7 +157,6 @@ def own_lab_gone(scene: Scene) -> dict[str, list[str]]:
 def _left(scene: Scene) -> list[str]:
     return [
         *processes(scene.state),
-        *loop_devices(scene.state),
         *(str(path) for path in scene.devices if path.exists()),
     ]
 

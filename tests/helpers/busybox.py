@@ -10,7 +10,7 @@ from pathlib import Path
 def path_with(tools: Path, *applets: str) -> str:
     """A PATH on which these programs are busybox's. `tools` is a folder for the links."""
     busybox = shutil.which("busybox")
-    assert busybox is not None, "busybox is not installed: `make setup` installs what packages-tests.txt lists"
+    assert busybox is not None, "busybox is not installed: `make setup` installs it"
     tools.mkdir(exist_ok=True)
     for applet in applets:
         (tools / applet).symlink_to(busybox)

@@ -1,4 +1,4 @@
-"""What a virtual lab has in the system: processes, loop devices, ttys. A lab that has ended has nothing."""
+"""What a virtual lab has in the system: processes, links to ttys and the card. A lab that has ended has nothing."""
 
 from __future__ import annotations
 
@@ -27,21 +27,9 @@ def processes(state: Path) -> list[str]:
     return found
 
 
-def loop_devices(state: Path) -> list[str]:
-    """Loop devices that hold a file of the state directory."""
-    found: list[str] = []
-    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
-        try:
-            if file.read_text().startswith(str(state)):
-                found.append(file.parts[3])
-        except OSError:
-            continue
-    return found
-
-
 def assert_nothing_left(state: Path, devices: Path) -> None:
     """Wait until nothing is left of the labs of a state directory; fail if something stays."""
     deadline = time.monotonic() + _LIMIT_S
-    while left := [*processes(state), *loop_devices(state), *([str(devices)] if devices.exists() else [])]:
+    while left := [*processes(state), *([str(devices)] if devices.exists() else [])]:
         assert time.monotonic() < deadline, f"left behind: {left}"
         time.sleep(0.1)

@@ -13,7 +13,7 @@ from bench_runs import PROJECT
 
 from fsjoule.host import process
 from fsjoule.model import Measurement
-from fsjoule.model.metrics import figure_of, metrics_of
+from fsjoule.model.metrics import figure_of, metrics_told
 from fsjoule.store.reader import LoadedRun, load_run
 from fsjoule.virtual.lab import lab
 
@@ -100,7 +100,7 @@ def wait_for(condition: Callable[[], bool], limit_s: float, what: Callable[[], s
 
 def figures_of(measurement: Measurement) -> Generator[tuple[str, tuple[float, str]]]:
     assert measurement.valid
-    for metric in metrics_of(measurement.workload):
+    for metric in metrics_told(measurement):
         figure = figure_of(measurement, metric)
         assert figure is not None
         yield f"{measurement.slug}.{metric}", (figure, metric.unit)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kernel_trees import commit, git
 
-from fsjoule.host import process
+from fsjoule.host.setup.needs import needed_programs
 
 MAKEFILE = r"""
 S := $(CURDIR)
@@ -177,7 +177,7 @@ def changed(tree: Path, name: str, old: str, new: str) -> str:
 def tools_for_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this machine's compiler be the board's, and be without what only a real kernel needs."""
     folder.mkdir()
-    for name in process.BUILD_PACKAGES:
-        if name not in ("make", "xz", "gcc", "perl"):
+    for name in needed_programs("kernels"):
+        if name not in ("make", "xz", "cc", "gcc", "git", "perl"):
             (folder / name).symlink_to("/usr/bin/gcc" if name.endswith("gcc") else "/bin/true")
     monkeypatch.setenv("PATH", str(folder), prepend=":")

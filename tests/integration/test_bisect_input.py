@@ -15,6 +15,7 @@ from toy_kernel import changed, new_kernel, tools_for_it
 
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import process
+from fsjoule.host.setup import needs
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Planned, Provision
 from fsjoule.model.metrics import Metric
 from fsjoule.report.bisection.words import facts
@@ -109,7 +110,7 @@ def test_a_machine_without_a_compiler_is_no_fault_of_the_end(
     programs.mkdir()
     (programs / "git").symlink_to(process.find_tool("git"))
     monkeypatch.setenv("PATH", str(programs))
-    monkeypatch.setattr(process, "_SYSTEM_PATH", str(programs))
+    monkeypatch.setattr(needs, "SYSTEM_PATH", str(programs))
     refused = run("bisect", "--lg-env", GUEST, "--tree", tree, "--good", "v6.1", "--bad", "main")
     assert refused.code == 2
     assert "was not found" in refused.err

@@ -6,9 +6,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from fsjoule.errors import ConfigError, HostError
 
 PROJECT = Path(__file__).parents[2]
 
@@ -147,34 +150,60 @@ def test_damaged_cards_are_built_again(tmp_path: Path, card: Path) -> None:
     assert not card.exists()
 
 
-def set_up(folder: Path, tool: str, script: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """A step of the set-up in a folder of its own, in which one program does something else."""
+def set_up(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A step of the set-up in a clone of its own."""
     (folder / ".ci").mkdir()
-    shutil.copy(PROJECT / ".ci" / "set-up", folder / ".ci")
-    program = folder / tool
-    program.parent.mkdir(parents=True, exist_ok=True)
+    for name in ("set-up", "set_up.py"):
+        shutil.copy(PROJECT / ".ci" / name, folder / ".ci")
+    (folder / "src").symlink_to(PROJECT / "src")
+    return subprocess.run(
+        [folder / ".ci" / "set-up", *words],
+        env=os.environ | {"PYTHON": sys.executable} | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def uv_that(script: str, folder: Path) -> None:
+    program = folder / "build" / "uv" / "bin" / "uv"
+    program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    argv = [folder / ".ci" / "set-up", *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_step_of_the_set_up_is_one_line(tmp_path: Path) -> None:
-    uv = 'echo "Would install 3 packages"; echo "a line of output"'
-    done = set_up(tmp_path, "build/uv/bin/uv", uv, "python", "python3", "--no-dev")
+    uv_that('echo "Would install 3 packages"; echo "a line of output"', tmp_path)
+    done = set_up(tmp_path, "python", "--no-dev")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"set-up: 3 packages from PyPI \.\.\. \d+ s\n", done.stdout)
     assert "a line of output" in (tmp_path / "build" / "setup.log").read_text()
 
 
-def test_a_step_that_fails_shows_its_last_lines_and_its_code(tmp_path: Path) -> None:
-    python = '[ "$1" != -c ] || exit 0; seq 100; echo no network >&2; exit 7'
-    done = set_up(tmp_path, "python", python, "uv", "1.0", str(tmp_path / "python"))
-    assert done.returncode == 7, done.stdout
+def test_a_step_that_fails_shows_its_last_lines_and_first_cause(tmp_path: Path) -> None:
+    uv_that("seq 100; echo error: no network >&2; echo error: nothing to install >&2; exit 7", tmp_path)
+    done = set_up(tmp_path, "python")
+    assert done.returncode == HostError.exit_code, done.stdout
     first, *lines = done.stdout.splitlines()
     log = tmp_path / "build" / "setup.log"
-    assert re.fullmatch(
-        rf"set-up: uv 1\.0 \.\.\. failed with exit code 7 after \d+ s\. The last lines of {log}:", first
-    )
-    assert lines[-2:] == ["  | 100", "  | no network"]
+    assert re.fullmatch(rf"set-up: packages from PyPI \.\.\. failed after \d+ s\. The last lines of {log}:", first)
+    assert lines[-3:] == ["  | 100", "  | error: no network", "  | error: nothing to install"]
     assert len(lines) == 12
+    assert re.search(r"exit code 7 of \S+/uv: no network\n", done.stderr)
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "build").touch()
+    done = set_up(tmp_path, "python")
+    assert done.returncode == ConfigError.exit_code
+    assert done.stderr.startswith(f"set-up: {tmp_path}/build/setup.log cannot be written: ")
+
+
+def test_a_set_up_on_an_old_python_says_which_it_needs(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    done = set_up(tmp_path, "packages", "bench", PYTHON=str(old))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not Python 3.11 or newer" in done.stderr

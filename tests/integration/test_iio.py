@@ -13,7 +13,7 @@ from command_line import CommandLine, command_line
 
 from fsjoule.errors import ConfigError, MeterError
 from fsjoule.meter.energy import energy, instrument_of, validity
-from fsjoule.meter.energy.iio import OHM
+from fsjoule.meter.energy.chips import OHM
 from fsjoule.meter.energy.stated import AMPERES_STEP
 from fsjoule.meter.instrument_files import write_instrument_file
 from fsjoule.meter.links.iio import IIO, IioMeter, find, ohms

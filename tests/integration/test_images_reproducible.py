@@ -1,4 +1,4 @@
-"""Equal files give an equal image, byte for byte: whenever, in whatever order and on whatever filesystem they came."""
+"""Equal files give an equal image, byte for byte: whenever, in whatever order, wherever, and whoever makes it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from unprivileged import as_user
 
+from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.host import process
 from fsjoule.images.initramfs import CpioArchive
@@ -68,6 +70,10 @@ def digest(filesystem: str, place: Path, seed: int, environment: Mapping[str, st
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def by_a_user(argv: Sequence[str | Path]) -> list[str | Path]:
+    return [*as_user(), "unshare", "--map-root-user", *argv]
+
+
 @pytest.mark.parametrize("filesystem", [row.name for row in FILESYSTEMS.values() if row.root and row.root.make])
 def test_equal_files_give_an_equal_image(
     filesystem: str, tmp_path: Path, elsewhere: Path, environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
@@ -76,7 +82,18 @@ def test_equal_files_give_an_equal_image(
     time.sleep(1.1)  # the tools' times are whole seconds
     monkeypatch.setenv("TZ", "Pacific/Auckland")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setattr(process, "as_root", by_a_user)
     assert digest(filesystem, elsewhere / "second", 5, environment) == first
+
+
+def test_a_computer_without_user_namespaces_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unshare").write_text("#!/bin/sh\necho unshare failed: Operation not permitted >&2\nexit 1\n")
+    (tmp_path / "unshare").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ConfigError, match=r"made by root, or in a user namespace, .*Operation not permitted") as caught:
+        process.check_as_root("a root partition is made")
+    assert "run the same command with sudo" in str(caught.value)
 
 
 def test_without_the_library_images_differ(tmp_path: Path, elsewhere: Path) -> None:

@@ -11,9 +11,9 @@ from index_runs import made_run, write_run
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import Measurement, RunStatus, Value
+from fsjoule.model import INSTRUCTIONS, Measurement, RunStatus, Value
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Metric, figure_of, uncertainty_of
 from fsjoule.model.series import Order, Series, Where, comparable
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.index import trend as index_trend
@@ -41,6 +41,13 @@ KERNELS = (
 )
 
 
+# Those that fio reports.
+PERCENTILES_NS = {
+    f"{percent:f}": round(10_500_000 + (percent - 99) * 1e4)
+    for percent in (1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
+}
+
+
 def with_all_figures(measurement: Measurement) -> Measurement:
     """Every figure another number."""
     energy = next(one.energy for one in made_run().measurements if one.energy is not None)
@@ -54,8 +61,9 @@ def with_all_figures(measurement: Measurement) -> Measurement:
         energy=replace(energy, gross_mj=Value(5.5, 0.55), net_mj=Value(6.5, 0.65), mean_power_w=Value(7.5, 0.75)),
         cpu_s_per_mib=8.5,
         write_amplification=9.5,
-        fio=None if measurement.fio is None else replace(measurement.fio, latency_percentiles_ns={"99": 10_500_000}),
+        fio=None if measurement.fio is None else replace(measurement.fio, latency_percentiles_ns=PERCENTILES_NS),
         duration_s=11.5,
+        counts={INSTRUCTIONS: 12},
     )
 
 
@@ -84,26 +92,12 @@ class TestAsking:
         import_runs(index, [results])
         source = next(m for m in written.measurements if m.fio is not None)
         (point,) = points(index)[Series(source.series, simulated=True)]
-        assert point.figures == {
-            Metric.THROUGHPUT: 1.5,
-            Metric.IOPS: 2.5,
-            Metric.ENERGY: 3.5,
-            Metric.NET_ENERGY: 4.5,
-            Metric.OPERATION_ENERGY: 5.5,
-            Metric.OPERATION_NET_ENERGY: 6.5,
-            Metric.POWER: 7.5,
-            Metric.CPU: 8.5,
-            Metric.WRITE_AMPLIFICATION: 9.5,
-            Metric.P99_LATENCY: 10.5,
-            Metric.DURATION: 11.5,
-        }
-        assert point.uncertainties == {
-            Metric.ENERGY: 0.35,
-            Metric.NET_ENERGY: 0.45,
-            Metric.OPERATION_ENERGY: 0.55,
-            Metric.OPERATION_NET_ENERGY: 0.65,
-            Metric.POWER: 0.75,
-        }
+        assert point.figures == {metric: figure_of(source, metric) for metric in Metric}
+        assert len(set(point.figures.values()) - {None}) == len(Metric)
+        assert (point.figures[Metric.NET_ENERGY], point.figures[Metric.POWER]) == (4.5, 7.5)
+        metered = {metric: uncertainty_of(source, metric) for metric in Metric if metric.row.metered}
+        assert point.uncertainties == metered
+        assert len(set(metered.values()) - {None}) == len(metered)
         assert (point.run_id, point.number, point.started_utc) == ("aaaaaa", source.number, source.started_utc)
         assert (point.boot, point.repetition) == (source.boot, source.repetition)
         assert (point.branch, point.commit) == ("topic", "c0ffee")

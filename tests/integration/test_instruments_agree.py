@@ -17,7 +17,7 @@ import pytest
 from fsjoule.host import process
 from fsjoule.host.paths import project_dir
 from fsjoule.meter.energy import energy
-from fsjoule.meter.instruments import kind_at
+from fsjoule.meter.instruments import INSTRUMENTS, kind_at
 from fsjoule.model import Window
 from fsjoule.virtual.board.power import FeedWriter
 
@@ -64,7 +64,10 @@ def _devices() -> Generator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("kind", ["iio", "powercap", "scpi"])
+ASKED = sorted(row.name for row in INSTRUMENTS.values() if row.emulator_module and row.emulator().serve is not None)
+
+
+@pytest.mark.parametrize("kind", ASKED)
 def test_the_joules_of_a_known_load(kind: str, devices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_METERS_DIR", str(project_dir() / "labgrid" / "virtual" / "meters"))
     choice, board = random.Random(kind), Board(devices / "feed")

@@ -13,8 +13,8 @@ from results_factory import make_run
 
 from fsjoule.ci.lava.signals import Signals, signals_of
 from fsjoule.host.messages import lines_to
-from fsjoule.model import RunStatus
-from fsjoule.model.metrics import Metric, figure_of, metrics_of
+from fsjoule.model import INSTRUCTIONS, RunStatus
+from fsjoule.model.metrics import Metric, figure_of, metrics_told
 from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
@@ -54,7 +54,7 @@ def test_every_measurement_is_told_with_its_figures_or_its_reasons(said: list[st
     for measurement in made.measurements:
         said.clear()
         signals.stored(measurement)
-        metrics = metrics_of(measurement.workload)
+        metrics = metrics_told(measurement)
         told = [re.findall(r"<lava-test-case (\S+) --result (\w+)", line) for line in said]
         cases = dict(pair for pairs in told for pair in pairs)
         assert list(cases) == [f"{measurement.slug}.{metric.value}" for metric in metrics]
@@ -68,6 +68,18 @@ def test_every_measurement_is_told_with_its_figures_or_its_reasons(said: list[st
             wanted = "--result skip>" if figure is None else f"--result pass --measurement {figure!r}"
             assert wanted in line
             assert figure is None or not metric.unit or line.endswith(f"--units {metric.unit}>")
+
+
+def test_instructions_are_told_only_with_a_profile(said: list[str]) -> None:
+    measurement = make_run(repeat=1).measurements[0]
+    signals = Signals()
+    signals.stored(replace(measurement, counts={}))
+    assert said
+    assert not any("instructions" in line for line in said)
+    signals.stored(replace(measurement, counts={INSTRUCTIONS: 5_000_000_000}))
+    told = [line for line in said if "instructions" in line]
+    assert len(told) == 1
+    assert "--result pass --measurement " in told[0]
 
 
 def test_the_end_tells_whether_the_run_is_complete(said: list[str]) -> None:

@@ -31,6 +31,7 @@ from fsjoule.meter.links.mark_listener import MarkListener
 from fsjoule.meter.links.pumped import PumpedTty
 from fsjoule.meter.links.receiver import Receiver
 from fsjoule.meter.links.streams import PortHeldError, TtyStream
+from fsjoule.meter.protocol.ppk2 import STOP
 from fsjoule.model import MarkSource, Window
 from fsjoule.store.traces import read_trace
 from fsjoule.virtual.board.power import FeedWriter
@@ -135,6 +136,32 @@ def test_a_source_meter_supplies_its_device_while_it_is_open(plugged: Ppk2Desk) 
             trace = meter.disarm()
         assert trace.power_w.mean() == pytest.approx(0.22 * volts, rel=5e-3)
         assert trace.info.settings["source"] == (mode == "source")
+
+
+def test_a_silent_one_is_told_to_stop_and_may_speak_again(plugged: Ppk2Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+    write = TtyStream.write
+
+    def heard(self: TtyStream, data: bytes) -> None:
+        sent.append(data)
+        write(self, data)
+
+    monkeypatch.setattr(TtyStream, "write", heard)
+    with ppk2.meter(f"{plugged.stream},volts=5") as meter:
+        meter.arm()
+        plugged.program.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        meter.take()
+        with pytest.raises(MeterError, match="sends no samples"):
+            meter.take(whole=True)
+        plugged.program.send_signal(signal.SIGCONT)
+        wait(lambda: meter.take(whole=True).ticks.size > 0, "no samples")
+        plugged.program.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        with pytest.raises(MeterError, match="sends no samples"):
+            meter.disarm()
+        assert sent[-1] == STOP
+        plugged.program.send_signal(signal.SIGCONT)
 
 
 def test_edges_of_a_pin_and_lines_that_the_host_stamps_agree(plugged: Ppk2Desk) -> None:

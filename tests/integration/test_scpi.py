@@ -200,5 +200,5 @@ def test_without_pyvisa_the_advice_is_what_to_install(fsjoule: CommandLine, monk
     monkeypatch.setitem(sys.modules, "pyvisa", None)
     done = fsjoule("meter", "run", "--meter", "visa:TCPIP0::127.0.0.1::1::SOCKET", "--", "true")
     assert done.code == 2
-    assert "PyVISA is not installed" in done.err
+    assert "pyvisa is not installed" in done.err
     assert "--extra visa" in done.err

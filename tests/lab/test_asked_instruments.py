@@ -16,8 +16,9 @@ from fsjoule.meter.energy import energy
 from fsjoule.model import MarkSource, PlainInfo, Window
 from fsjoule.runs.meter import find_meters
 from fsjoule.virtual.board.config import BoardConfig
+from fsjoule.virtual.instruments.emulator import instruments_of
 
-KINDS = BoardConfig.from_toml(PROJECT / "labgrid" / "virtual" / "instruments.toml").instruments
+KINDS = instruments_of(BoardConfig.from_toml(PROJECT / "labgrid" / "virtual" / "instruments.toml"))
 # What the board draws when it is on and finds nothing to boot.
 IDLE_W = 1.1
 

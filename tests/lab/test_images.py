@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from unprivileged import as_user
 
 from fsjoule import images, kernels
 from fsjoule.errors import ConfigError
 from fsjoule.host import process
-from fsjoule.images import CardImage, build_card, cached, check_card, emulator
+from fsjoule.images import CardImage, build_card, cached, check_card, emulator, export_card, import_card
 from fsjoule.images.userland import userland
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import MIB
@@ -136,7 +138,7 @@ def test_boards_with_the_same_packages_share_the_userland(card: CardImage, said:
     assert other.packages.items() <= card.facts.packages.items()
 
 
-def test_a_card_whose_builder_was_killed_is_built_again(
+def test_a_user_builds_a_card_whose_builder_was_killed(
     card: CardImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetched = card.path.parents[2]
@@ -152,6 +154,9 @@ def test_a_card_whose_builder_was_killed_is_built_again(
         assert any("assembling" in line for line in builder.stdout)
         os.killpg(builder.pid, signal.SIGKILL)
     assert "card" not in {entry.stage for entry in cached() if entry.damage is None}
+    shutil.rmtree(own / "partition")
+    # Root has built the other one.
+    subprocess.run([*as_user(), *command], check=True, stdout=subprocess.DEVNULL, timeout=300)
     rebuilt = build_card(KERNEL, root_of(card))
     assert rebuilt.path.parent.parent == own / "card"
     assert rebuilt.facts == card.facts
@@ -202,3 +207,16 @@ def test_the_emulated_board_fills_a_nilfs2() -> None:
 def test_choices_are_those_of_the_recipe() -> None:
     assert KERNEL in kernels.kernel_choices()
     assert set(ROOTS) <= set(images.root_filesystem_choices())
+
+
+@pytest.mark.slow
+def test_a_card_is_found_in_a_cache_that_has_nothing_else(
+    card: CardImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = export_card(KERNEL, root_of(card), tmp_path / "card.tar.zst")
+    assert {place.partition("/")[0] for place in head.entries} == {"kernel", "userland", "card"}
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # neither mmdebstrap nor apt
+    imported = import_card(tmp_path / "card.tar.zst")
+    assert imported.facts == card.facts
+    assert imported == build_card(KERNEL, root_of(card))

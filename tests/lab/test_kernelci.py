@@ -17,6 +17,7 @@ from bench_runs import PROJECT, only_run
 from kernelci_server import KBUILD, RUNTIME, TOKEN, KernelCI, digest, kernelci_server
 from lab_leftovers import assert_nothing_left
 from lava_place import figures_of, wait_for
+from unprivileged import as_user
 
 from fsjoule.host import process
 from fsjoule.images import build_card
@@ -47,12 +48,13 @@ def kernelci(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Kernel
 
 
 def polling(has: KernelCI, state: Path, results: Path, *options: str) -> subprocess.Popen[str]:
+    """As a user who is not root: the card's image and a bench in guest time need nothing of root's."""
     words = ["kernelci", "poll", has.api, "--runtime", RUNTIME, "--platform", "imx6ul", "--results", str(results)]
     words += ["--lg-env", str(PROJECT / "env" / "deterministic.yaml"), "--fs", "ext4", "--repeat", "1", "--once"]
     words += ["--origin", "mylab", *options]
     variables = {"FSJOULE_STATE_DIR": str(state), "KCI_API_TOKEN": TOKEN, "KCIDB_REST": has.kcidb}
     return subprocess.Popen(
-        [str(Path(sys.executable).with_name("fsjoule")), *words],
+        [*as_user(), str(Path(sys.executable).with_name("fsjoule")), *words],
         env=os.environ | variables,
         stderr=subprocess.PIPE,
         text=True,

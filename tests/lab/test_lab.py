@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from interruptible import interruptible
-from lab_leftovers import assert_nothing_left, loop_devices, processes
+from lab_leftovers import assert_nothing_left, processes
 
 from fsjoule.errors import ConfigError, LabError, MissingToolError
 from fsjoule.host import process
@@ -92,6 +92,7 @@ def test_sd_mux_and_write_image_of_the_stock_client(running: lab.LabHandle, tmp_
     assert _client(running, "-p", "virtual", "sd-mux", "get").strip() == "dut"
     with LabPaths.of("virtual").card.open("rb") as card:
         assert card.read(2 * 1024 * 1024) == image.read_bytes()
+        assert card.seek(0, os.SEEK_END) == 1024 * 1024 * 1024
 
 
 def test_a_write_without_the_card_fails_and_says_so(running: lab.LabHandle, tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_a_second_lab_runs_side_by_side(running: lab.LabHandle, module_state: Pa
 
 
 def _in_use(handle: lab.LabHandle) -> None:
-    """Place acquired (ser2net runs), board on, card with the host (a loop device is attached)."""
+    """Place acquired (ser2net runs), board on, card with the host."""
     _client(handle, "-p", "virtual", "acquire")
     _client(handle, "-p", "virtual", "power", "on")
     _client(handle, "-p", "virtual", "sd-mux", "host")
@@ -210,7 +211,7 @@ def test_nothing_is_left_however_the_lab_ends_and_it_says_how(state: Path, kille
     _in_use(handle)
     devices = Path(_record().devices)
     assert processes(state)
-    assert loop_devices(state)
+    assert (devices / "card").samefile(LabPaths.of("virtual").card)
     if killed is None:
         assert lab.down("virtual")
     else:
@@ -231,7 +232,7 @@ def test_with_both_heads_killed_no_process_is_left_and_down_clears_up(state: Pat
     _in_use(handle)
     devices = Path(_record().devices)
     _kill("guardian", "supervisor")
-    _wait(lambda: not processes(state) and not loop_devices(state), f"left: {processes(state)} {loop_devices(state)}")
+    _wait(lambda: not processes(state), f"left: {processes(state)}")
     assert lab.status("virtual").state == "down"
     assert not lab.down("virtual")
     assert_nothing_left(state, devices)

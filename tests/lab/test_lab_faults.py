@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,6 @@ from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.host.messages import lines_to
 from fsjoule.host.process_ref import ProcessRef, wait_gone
-from fsjoule.virtual.disks import loop_device
-from fsjoule.virtual.disks.loop_device import LoopDevice, attached_file
 from fsjoule.virtual.lab import lab, services
 from fsjoule.virtual.lab.files import LabPaths, LabRecord
 from fsjoule.virtual.lab.health import PlaceFaults
@@ -310,29 +308,3 @@ def test_a_lab_that_a_run_uses_is_left_to_it(state: Path, monkeypatch: pytest.Mo
         devices = Path(_record().devices)
         assert lab.down("virtual", force=True)
     assert_nothing_left(state, devices)
-
-
-# -------------------------------------------------------------------------------------------------- loop devices
-
-
-def test_boards_in_different_containers_do_not_get_the_same_loop_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "card.img"
-    file.write_bytes(bytes(1 << 20))
-    monkeypatch.setattr(loop_device, "_NUMBERS", range(900, 1000))  # apart from boards that run now
-    device = LoopDevice()
-    try:
-        # A container has another folder for locks, and the same devices.
-        monkeypatch.setattr(loop_device, "LOCKS", tmp_path)
-        for _ in range(3):
-            with closing(LoopDevice()) as other:
-                assert other.number != device.number
-                device.attach(file)
-                assert attached_file(device.number) == str(file)
-                os.close(os.open(device.path, os.O_RDWR | os.O_EXCL))  # as the card's writer does
-                with closing(LoopDevice()) as third:
-                    assert third.number not in {device.number, other.number}
-                device.detach()
-    finally:
-        device.close()

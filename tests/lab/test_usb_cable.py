@@ -1,4 +1,4 @@
-"""The emulated USB cable follows U-Boot's own words; the card is a real loop device."""
+"""The emulated USB cable follows U-Boot's own words; the card is a real file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OFFER = b"=> ums 0 usb 0\r\nUMS: LUN 0, dev usb 0, hwpart 0, sector 0x0, count 0
 
 @pytest.fixture
 def card(tmp_path: Path) -> Generator[Card]:
-    card = Card(tmp_path / "card.img", MIB)
+    card = Card(tmp_path / "card.img", MIB, tmp_path / "card")
     yield card
     card.close()
 

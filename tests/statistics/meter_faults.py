@@ -31,7 +31,7 @@ from output import Report, arguments, told
 from ppk2_frames import metadata
 
 from fsjoule.bench.judge import WorkFacts, judge
-from fsjoule.meter.energy.iio import CHIPS, chip_limits
+from fsjoule.meter.energy.chips import CHIPS, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.links.iio import IIO, Source, source_of
 from fsjoule.meter.links.joulescope import JOULESCOPE, POWER, VOLTAGE, StreamTrace

@@ -13,9 +13,8 @@ from output import Report, arguments
 from simulation import Scenario, boots, trials
 
 from fsjoule.statistics.changepoints import Nomination, nominate
-from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.statistics.gate import ErrorRates
+from fsjoule.statistics.gate import ErrorRates, confirming_test, outcome_of
 from fsjoule.statistics.outcome import Confirmed
 
 Floats = npt.NDArray[np.float64]

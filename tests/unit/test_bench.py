@@ -284,6 +284,12 @@ def test_each_entry_is_measured_on_its_storage_device() -> None:
     assert [argv[1] for argv in shell.asked if argv[0].endswith("/attach")] == ["sda"]
 
 
+def test_a_series_of_an_emulated_card_names_its_emulator() -> None:
+    bench = bench_of(shell=FakeShell(answer), meter=FakeMeter(None))
+    bench.run = replace(bench.run, versions={"qemu": "QEMU emulator version 10.0.13 (Debian 1:10.0.13+ds-0+deb13u1)"})
+    assert bench.measure(entry(bench, "write-16k")).series.storage == "card (QEMU 10.0)"
+
+
 @pytest.mark.parametrize(("largest", "purged"), [("0", 2), ("4294966784", 3)])
 def test_a_stick_that_takes_no_discards_is_not_purged(largest: str, purged: int) -> None:
     def answered(argv: tuple[str, ...]) -> CommandResult:

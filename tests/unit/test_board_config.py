@@ -221,7 +221,7 @@ def test_a_missing_file_names_the_example(tmp_path: Path) -> None:
 def test_ready_file(tmp_path: Path) -> None:
     file = tmp_path / "ready.json"
     assert BoardReady.read(file) is None
-    ready = BoardReady(1, "http://x/outlet/{index}", "http://x/status", "/dev/loop64", "mux.sock", "console")
+    ready = BoardReady(1, "http://x/outlet/{index}", "http://x/status", "card", "mux.sock", "console")
     ready.write(file)
     assert BoardReady.read(file) == ready
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -96,7 +97,7 @@ def test_a_narrower_look_leaves_what_the_nightly_trend_has_kept(run: CommandLine
 
 
 def test_verdicts_that_cannot_be_kept_are_told_all_the_same(run: CommandLine) -> None:
-    with sqlite3.connect("results/index.sqlite") as connection:
+    with closing(sqlite3.connect("results/index.sqlite")) as connection, connection:
         connection.execute("CREATE INDEX full ON judged_series (abs(series * 0 - 9223372036854775807 - 1))")
     done = run("trend")
     assert (done.code, "2 changes suspected" in done.out) == (0, True)
@@ -104,7 +105,7 @@ def test_verdicts_that_cannot_be_kept_are_told_all_the_same(run: CommandLine) ->
 
 
 def test_a_change_between_two_boards_of_one_type_is_told(run: CommandLine) -> None:
-    with sqlite3.connect("results/index.sqlite") as index:
+    with closing(sqlite3.connect("results/index.sqlite")) as index, index:
         place = "CASE WHEN run_id >= 'n00021' THEN 'rack-2' ELSE 'rack-1' END"
         index.execute(f"UPDATE runs SET place = {place}, exporter = 'lab', meter = 'T1'")
     told = run("trend").out

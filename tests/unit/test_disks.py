@@ -20,7 +20,7 @@ READER = Disk(
     "/dev/sdb", "disk", 1024 * MIB, "usb", "000000001234", ("/dev/disk/by-path/pci-usb-1",), (), claimed=False
 )
 REAL = BoardsDisk(simulated=False, serial="000000001234", link="/dev/disk/by-path/pci-usb-1")
-LOOP = replace(READER, path="/dev/loop64", bus="loop", serial="", links=(), backing="/state/labs/virtual/card.img")
+CARD = replace(READER, path="/dev/shm/1/card", kind="file", bus="", serial="", links=(), backing="/s/labs/v/card.img")
 
 
 def objection(boards: BoardsDisk, disk: Disk, image_bytes: int) -> str:
@@ -40,15 +40,16 @@ class _Resource:
 def test_the_boards_own_disk_may_be_written() -> None:
     assert objection(REAL, READER, 1024 * MIB) == ""
     assert objection(replace(REAL, offered_bytes=1024 * MIB, named=True), READER, MIB) == ""
-    assert objection(BoardsDisk(simulated=True), LOOP, MIB) == ""
+    assert objection(BoardsDisk(simulated=True), CARD, MIB) == ""
 
 
 def test_a_simulated_boards_card_is_a_labs() -> None:
-    """Not a USB disk that is plugged into the computer, and not another loop device."""
+    """Not a USB disk that is plugged into the computer, and not another file."""
     simulated = BoardsDisk(simulated=True)
-    for disk in (READER, replace(LOOP, backing="/home/ada/disk.img"), replace(LOOP, backing="")):
-        assert objection(simulated, disk, MIB) == "is not the card of a virtual lab, and the board is simulated"
-    assert objection(simulated, replace(LOOP, backing="/s/labs/v-1/board-12/card.img"), MIB) == ""
+    assert objection(simulated, READER, MIB) == "is not the card of a virtual lab, and the board is simulated"
+    for path in ("/home/ada/disk.img", "/home/ada/card.img", ""):
+        assert objection(simulated, replace(CARD, backing=path), MIB) == "is not a disk"
+    assert objection(simulated, replace(CARD, backing="/s/labs/v-1/board-12/card.img"), MIB) == ""
 
 
 def test_a_disk_that_only_its_size_names_is_told() -> None:
@@ -77,7 +78,7 @@ def test_what_a_board_offers_has_to_be_named() -> None:
         (replace(READER, claimed=True), "another program has it for itself"),
         (replace(READER, denied="Permission denied"), "cannot be opened: Permission denied"),
         (replace(READER, bus="other"), "is not a USB disk"),
-        (LOOP, "is not a USB disk"),
+        (CARD, "is not a disk"),
         (replace(READER, serial=""), r"has the serial number \(none\), not 000000001234"),
         (replace(READER, links=("/dev/disk/by-path/pci-usb-2",)), "is not /dev/disk/by-path/pci-usb-1"),
         (replace(READER, size_bytes=64 * MIB), "has 67108864 bytes, but the image has 134217728"),
@@ -94,7 +95,7 @@ def test_a_disk_of_another_size_than_the_board_tells_is_not_the_boards() -> None
 
 
 def test_no_disk_in_use_on_this_machine_passes() -> None:
-    """Not even for a simulated board, which may write loop devices."""
+    """Not even for a simulated board, which writes a file."""
     mounted = {words[2] for line in Path("/proc/self/mountinfo").read_text().splitlines() if (words := line.split())}
     disks = [each.name for each in Path("/sys/class/block").iterdir() if (each / "dev").read_text().strip() in mounted]
     for name in disks:

@@ -11,10 +11,13 @@ import pytest
 from labgrid import Target
 
 from fsjoule.errors import ConfigError
+from fsjoule.hooks import GROUP, Offer
 from fsjoule.host.paths import project_dir
 from fsjoule.lab import instruments as drivers
+from fsjoule.meter.instruments import INSTRUMENTS, InstrumentKind
 from fsjoule.virtual.board.config import BoardConfig
 from fsjoule.virtual.board.power import FeedWriter
+from fsjoule.virtual.instruments.emulator import instruments_of, program_of
 from fsjoule.virtual.instruments.load import FeedLoad, Moments
 from fsjoule.virtual.lab.instruments import programs, resources, variables
 from fsjoule.virtual.lab.services import board_template
@@ -26,23 +29,26 @@ def _board() -> BoardConfig:
 
 
 def test_each_instrument_is_a_program_beside_one_adapter(board: BoardConfig, tmp_path: Path) -> None:
-    assert [each.name for each in programs(board, tmp_path)] == ["adapter", "iio", "powercap", "scpi"]
+    names = [each.name for each in programs(board, tmp_path)]
+    assert names[0] == "adapter"
+    assert {"iio", "powercap", "scpi"} <= set(names)
+    assert not {"joulescope", "ppk2"} & set(names)  # one is in its user's process, one has a wire of its own
     ppk2 = {each.name: each.files for each in programs(board_template("rpi3-ppk2"), tmp_path)}
     assert ppk2["ppk2"] == (tmp_path / "ppk2", board_template("rpi3-ppk2").ppk2_pin[0])
     assert list(programs(board_template("board"), tmp_path)) == []
 
 
 def test_the_exporter_is_told_their_addresses(board: BoardConfig, tmp_path: Path) -> None:
-    for kind in ("iio", "powercap", "scpi"):
+    kinds = instruments_of(board)
+    for kind in kinds:
         (tmp_path / kind).write_text(f"{kind}:there")
+    addresses = {f"AT_{kind}": f"{kind}:there" for kind in kinds}
     assert resources(board, tmp_path, 2) == {
         "ADAPTER": "1",
         "PORTS": "",
-        "INSTRUMENTS": "iio joulescope powercap scpi",
-        "AT_iio": "iio:there",
+        "INSTRUMENTS": " ".join(kinds),
+        **addresses,
         "AT_joulescope": "joulescope:js220/SIM002",  # of the second board
-        "AT_powercap": "powercap:there",
-        "AT_scpi": "scpi:there",
     }
     assert resources(board_template("ppk2"), tmp_path, 1) == {
         "ADAPTER": "1",
@@ -51,6 +57,19 @@ def test_the_exporter_is_told_their_addresses(board: BoardConfig, tmp_path: Path
         "AT_ppk2": str(tmp_path / "ppk2"),
     }
     assert not any(resources(board_template("board"), tmp_path, 1).values())
+
+
+def test_a_package_whose_emulator_is_broken_is_left_out_of_all(
+    board: BoardConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kinds = instruments_of(board)
+    broken = InstrumentKind("broken", "broken:", "broken:", "a broken one", "", "", "a_package_that_is_broken")
+    offers = {name: Offer(GROUP, row) for name, row in INSTRUMENTS.items()}
+    monkeypatch.setattr(INSTRUMENTS, "_offers", {**offers, "broken": Offer("stranger 1.0", broken)})
+    assert instruments_of(board) == kinds
+    assert "a_package_that_is_broken:EMULATOR cannot be loaded" in caplog.text
+    with pytest.raises(ConfigError, match="instrument broken of package stranger"):
+        program_of("broken", board, Path())
 
 
 def test_instrument_files_of_the_users_own_win(board: BoardConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -49,15 +48,6 @@ def test_a_filesystem_can_be_made_and_mounted_by_programs_of_its_own() -> None:
 def test_a_filesystem_is_unmounted_as_the_kernels_name_of_it_says() -> None:
     assert unmount_argv("zfs", "/mnt") == filesystem("zfs").unmount_argv("/mnt") == ("zpool", "export", "fsjoule")
     assert unmount_argv("ext3", "/mnt") == unmount_argv("unheard-of", "/mnt") == ("umount", "/mnt")
-
-
-def test_the_host_has_the_programs_of_root_partitions() -> None:
-    """`make setup` installs packages.txt; a root that the board makes itself needs nothing here."""
-    lines = (Path(__file__).parents[2] / "packages.txt").read_text(encoding="utf-8").splitlines()
-    installed = {line.split()[0] for line in lines}
-    for row in FILESYSTEMS.values():
-        if row.root is not None and row.root.make:
-            assert set(row.packages) <= installed, row.name
 
 
 def test_the_order_of_variants_makes_no_other_series() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 from collections.abc import Generator
@@ -55,6 +56,20 @@ def test_a_stage_is_built_once(tmp_path: Path) -> None:
     again = build_once("card", "a", "key", never_called, root=tmp_path)
     assert first == again
     assert (first / "result").read_text() == "whole"
+
+
+def test_modes_are_the_usual_ones_but_for_a_tree_that_has_its_own(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        for path in (folder / "modules", folder / "tree", folder / "tree" / "root"):
+            path.mkdir(mode=0o700)
+        for path, mode in {"program": 0o700, "modules/ext4.ko": 0o600, "tree/shadow": 0o640}.items():
+            (folder / path).touch()
+            (folder / path).chmod(mode)
+
+    entry = build_once("userland", "a", "key", fill, root=tmp_path, own_modes="tree")
+    modes = {"modules": 0o755, "modules/ext4.ko": 0o644, "program": 0o755}
+    own = {"tree": 0o755, "tree/root": 0o700, "tree/shadow": 0o640}
+    assert {path: stat.S_IMODE((entry / path).stat().st_mode) for path in modes | own} == modes | own
 
 
 def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:

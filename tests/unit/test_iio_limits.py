@@ -8,7 +8,7 @@ import math
 import pytest
 from traces import INFO
 
-from fsjoule.meter.energy.iio import CHIPS, chip_limits
+from fsjoule.meter.energy.chips import CHIPS, chip_limits
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.energy.stated import steady_errors
 from fsjoule.meter.links.iio import source_of

@@ -7,7 +7,7 @@ import pytest
 
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.meter.energy import energy, instrument_of
-from fsjoule.meter.energy.iio import CHIPS, chip_limits
+from fsjoule.meter.energy.chips import CHIPS, chip_limits
 from fsjoule.meter.links.iio import IIO
 from fsjoule.meter.protocol.polled import SampleTrace
 from fsjoule.model import MarkSource, PlainInfo, PlainTrace, Window

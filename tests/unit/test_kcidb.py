@@ -16,8 +16,8 @@ from results_factory import make_run
 from fsjoule.bench.measurer import recorded
 from fsjoule.errors import ConfigError
 from fsjoule.lab.meterdriver import NoMeter
-from fsjoule.model import JobFacts
-from fsjoule.model.metrics import Metric, figure_of, metrics_of
+from fsjoule.model import INSTRUCTIONS, JobFacts
+from fsjoule.model.metrics import Metric, figure_of, metrics_told
 from fsjoule.report.kcidb import to_kcidb
 
 
@@ -53,9 +53,9 @@ def test_each_figure_is_a_test_with_its_number_or_why_it_has_none() -> None:
     assert document["version"] == {"major": 5, "minor": 3}
     assert len(document["checkouts"]) == len(document["builds"]) == 2
     tests = {test["id"]: test for test in document["tests"]}
-    assert len(tests) == len(document["tests"]) == sum(len(metrics_of(m.workload)) for m in made.measurements)
+    assert len(tests) == len(document["tests"]) == sum(len(metrics_told(m)) for m in made.measurements)
     for measurement in made.measurements:
-        for metric in metrics_of(measurement.workload):
+        for metric in metrics_told(measurement):
             test = tests[f"mylab:{run.run_id}-{measurement.number}-{metric.value}"]
             figure = figure_of(measurement, metric)
             wanted = "ERROR" if not measurement.valid else "MISS" if figure is None else "DONE"
@@ -81,6 +81,19 @@ def test_energies_are_skipped_without_a_meter_and_missed_if_the_meter_failed() -
         assert energies
         assert {statuses[metric] for metric in energies} == {status}
         assert "SKIP" not in {statuses[metric] for metric in statuses.keys() - energies}
+
+
+def test_instructions_are_told_only_with_a_profile() -> None:
+    made = make_run(repeat=1)
+    for counts, wanted in (
+        ({}, set[str]()),
+        ({INSTRUCTIONS: 5_000_000_000}, {"instructions", "operation-instructions"}),
+    ):
+        measurements = [replace(measurement, counts=counts) for measurement in made.measurements]
+        tests = checked(to_kcidb(made.run, measurements, "mylab"))["tests"]
+        told = [test for test in tests if test["path"].endswith("instructions")]
+        assert {test["path"].rpartition(".")[2] for test in told} == wanted
+        assert {test["status"] for test in told} <= {"DONE", "ERROR"}
 
 
 def test_equal_kernels_are_one_build() -> None:

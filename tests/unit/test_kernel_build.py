@@ -8,7 +8,7 @@ import pytest
 from kernel_trees import commit, git, new_tree
 
 from fsjoule.errors import ConfigError, MissingToolError
-from fsjoule.host import process
+from fsjoule.host.setup.needs import needed_programs
 from fsjoule.kernels.build import build_kernel
 from fsjoule.kernels.configuration import board_configuration, check_fragment, not_granted, parse_config
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
@@ -139,7 +139,7 @@ def test_a_missing_tool_is_named_with_its_package(
     """A path with every tool but the cross-compiler."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in (*process.BUILD_PACKAGES, "git"):
+    for name in needed_programs("kernels"):
         if name != "arm-linux-gnueabihf-gcc":
             (tools / name).symlink_to("/usr/bin/git" if name == "git" else "/bin/true")
     monkeypatch.setenv("PATH", str(tools))

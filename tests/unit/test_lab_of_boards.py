@@ -105,8 +105,8 @@ def lab(tmp_path: Path) -> tuple[LabPaths, LabRecord]:
         files, devices = paths.of_board(board.number), record.devices_of(board.number)
         config = board_config(files, devices, "qemu", "rpi3", None, network=NetworkConfig(files.tftp))
         files.board_config.write_text(config.to_toml())
-        loop = f"/dev/loop{63 + board.number}"
-        ready = BoardReady(1, "http://127.0.0.1:1/outlet/{index}", "", loop, str(devices / "mux"), "")
+        card = f"{devices}/card"
+        ready = BoardReady(1, "http://127.0.0.1:1/outlet/{index}", "", card, str(devices / "mux"), "")
         ready.write(files.board_ready)
     return paths, record
 
@@ -130,7 +130,7 @@ def test_exporters_share_the_boards_and_each_board_has_its_own_devices(lab: tupl
         {"virtual-3": f"{devices}/3/console"},
     ]
     cards = [each["NetworkUSBSDMuxDevice"]["path"] for service in services for each in _exported(service).values()]
-    assert cards == ["/dev/loop64", "/dev/loop65", "/dev/loop66"]
+    assert cards == [f"{devices}/card", f"{devices}/2/card", f"{devices}/3/card"]
     assert {paths.of_board(number).card for number in (1, 2, 3)} == {
         paths.root / "card.img",
         paths.root / "board-2" / "card.img",

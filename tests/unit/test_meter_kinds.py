@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +24,7 @@ def test_a_row_has_modules_that_open_and_find_state_errors_emulate(kind: Instrum
     assert list(inspect.signature(link.meter).parameters) == ["name"]
     assert list(inspect.signature(link.find).parameters) == []
     assert list(inspect.signature(errors.errors).parameters) == ["info", "marks"]
-    assert isinstance(import_module(kind.emulator_module).EMULATOR, Emulator)
+    assert isinstance(kind.emulator(), Emulator)
     assert kind.form.startswith(kind.prefix)
     assert kind_at(f"{kind.prefix}x") is INSTRUMENTS.get(kind.name) is kind
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, run_pairs
 from fsjoule.runs.request import choose
 from fsjoule.statistics.order import Turn, interleaved
-from fsjoule.suites import Planning, plan_entries, repetition_seed, suite
+from fsjoule.suites import SCRATCH_ROOT, Planning, plan_entries, repetition_seed, suite
 from fsjoule.testing import FakeBoard, FakeClock, FakeMeter, FakeShell, FakeStore
 
 SEED = 3
@@ -103,9 +103,10 @@ def test_each_pair_has_both_figures_of_every_test() -> None:
     assert ("ext4 randread-16k 32768KiB", Metric.WRITE_AMPLIFICATION) not in tests
     assert ("ext4 mkfs", Metric.DURATION) in tests
     for (series, metric), (baseline, candidate) in pairs[0].figures.items():
-        # The meter is silent: what it would have told is missing, and is not left out. It alone times a boot.
-        metered = metric in _METERED or series.series.workload == "boot"
-        assert (baseline is None) == metered, (series, metric)
+        # The meter is silent, and nothing is profiled: what they would have told is missing, and is not left out. The
+        # meter alone times a boot.
+        missing = metric in _METERED or metric.row.profiled or series.series.workload == "boot"
+        assert (baseline is None) == missing, (series, metric)
         assert baseline == candidate
 
 
@@ -159,6 +160,26 @@ def test_a_side_that_fails_twice_in_a_row_ends_it(dead: str) -> None:
         run_pairs(bench_of(board), never)
     assert board.log.count(dead) == 1  # what does not boot for good is not tried again
     assert not board.powered
+
+
+def test_a_root_that_never_boots_ends_it_though_scratch_boots_in_between() -> None:
+    class NoRoot(FaultyBoard):
+        def boot(self, seed: int = 1) -> FakeShell:
+            self.dead = ("new",) if self.prepared[-1] == ("new", "btrfs") else ()
+            return super().boot(seed)
+
+    board = NoRoot(FakeShell(answer), FACTS, IMAGE)
+    bench = bench_of(board, filesystems=("btrfs",))
+    mixed = replace(
+        suite("quick"),
+        workloads=(),
+        parts=tuple(replace(suite("quick"), name=each, provision=each) for each in Provision),
+    )
+    wanted = Planning(("btrfs",), SIDES, 4, SEED, root_filesystems=("btrfs",))
+    bench.run = replace(bench.run, plan=replace(bench.plan, entries=plan_entries(mixed, wanted).entries))
+    with pytest.raises(LabError, match="the candidate, kernel new, failed 2 times in a row"):
+        run_pairs(bench, never)
+    assert board.prepared[board.prepared.index(("new", "btrfs")) :].count(("new", SCRATCH_ROOT)) == 1
 
 
 @pytest.mark.parametrize("kernels", [("6.1", "6.12"), ("6.1", "6.1")])

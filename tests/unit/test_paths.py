@@ -70,6 +70,18 @@ def test_a_folder_of_somebody_else_is_told(variable: str, tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("user", "told"), [(1000, "sudo chown -R $USER /usr, or"), (0, "let this user write there")])
+def test_what_root_has_left_in_a_home_is_given_back(
+    user: int, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", "/usr")
+    monkeypatch.setenv("HOME", "/")
+    assert told in paths.cache_hint(Path("/usr/images/card"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "chown" not in paths.cache_hint(Path("/usr/images/card"))
+
+
 def test_a_file_in_the_place_of_a_cache_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path))
     (tmp_path / "images").write_text("")

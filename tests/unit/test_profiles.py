@@ -24,7 +24,8 @@ from fsjoule.bench.profiles import parse_symbols
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError, ResultError, StorageError
 from fsjoule.images.programs import page_hashes, program_pages
-from fsjoule.model import Profile, Symbols
+from fsjoule.model import INSTRUCTIONS, Profile, Symbols
+from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.ports import CommandResult
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import check_profiled, choose
@@ -202,7 +203,9 @@ def test_a_measurement_keeps_its_profile_and_the_run_the_symbols_of_each_boot() 
     bench = replace(
         bench, meter=FakeMeter(traced(f"S{write.number}", f"E{write.number}", runtime_s=runtime_s() + 0.01))
     )
-    assert bench.measure(write).valid
+    measured = bench.measure(write)
+    assert (measured.valid, measured.counts) == (True, {INSTRUCTIONS: 7})
+    assert figure_of(measured, Metric.INSTRUCTIONS) == 7 / 4  # fio's report is of 4 MiB
     assert (profiler.counted, profiler.windows) == (1, [str(write.number)])
     assert rows(decode_profile(store.attachments[write.number][PROFILE_FILE], PATH)) == [(0xC0100004, 0, 7)]
     # Asking for them would change what is measured after it.

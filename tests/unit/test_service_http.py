@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -273,7 +274,7 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\u202e\x1b[3
 
 
 def test_text_of_the_index_is_no_markup_and_no_control_sequence(index: Path, tmp_path: Path) -> None:
-    with sqlite3.connect(index) as database:
+    with closing(sqlite3.connect(index)) as database, database:
         for table, column in (
             *(("series", "board"), ("series", "filesystem"), ("series", "workload"), ("series", "suite")),
             *(("series", "storage"), ("runs", "board"), ("runs", "branch"), ("runs", "suite"), ("runs", "status")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,7 @@ def test_a_name_that_a_uri_would_read_otherwise_is_read(tmp_path: Path) -> None:
     with open_index(file, read_only_s=1.0) as opened:
         assert opened.file == file
         first = state_of(opened)
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         database.execute("INSERT INTO kernels VALUES (1, 'a', 'b', 'c')")
-    database.close()
     with open_index(file, read_only_s=1.0) as opened:
         assert state_of(opened) != first

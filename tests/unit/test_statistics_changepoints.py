@@ -13,9 +13,8 @@ from staircases import SHAPES, matched, staircase
 
 from fsjoule.statistics import finder as module
 from fsjoule.statistics.changepoints import ChangePointFinder, Nomination, nominate
-from fsjoule.statistics.confirmation import confirming_test, outcome_of
 from fsjoule.statistics.finder import RupturesFinder
-from fsjoule.statistics.gate import ErrorRates, SequentialState
+from fsjoule.statistics.gate import ErrorRates, SequentialState, confirming_test, outcome_of
 from fsjoule.statistics.outcome import Confirmed
 
 Floats = npt.NDArray[np.float64]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -128,7 +129,12 @@ class Boots:
         with self.phases("flash"):
             self.board.prepare(entry.kernel, _root_filesystem(entry))
             if self.off_w is None and self._is_wired:
-                self.off_w = self._read_off_w()
+                self.clock.sleep(_SETTLE_S)
+                with suppress(MeterError):  # its silence is told with the first measurement
+                    self.meter.arm()
+                    self.clock.sleep(_OFF_S)
+                    watts = self.meter.disarm().power_w
+                    self.off_w = float(watts.mean()) if len(watts) else None
 
     def boot(self, entry: Planned) -> CurrentBoot:
         with self.phases("boot"):
@@ -164,16 +170,6 @@ class Boots:
         """Whether somebody has put a meter into the board's supply, which may be another board's."""
         profile = self.profile
         return not (profile.simulated or profile.guest_time or profile.mark_line.is_counter)
-
-    def _read_off_w(self) -> float | None:
-        self.clock.sleep(_SETTLE_S)
-        try:
-            self.meter.arm()
-            self.clock.sleep(_OFF_S)
-            watts = self.meter.disarm().power_w
-        except MeterError:
-            return None  # its silence is told with the first measurement
-        return float(watts.mean()) if len(watts) else None
 
     def keep_symbols(self) -> None:
         if (self.sampled or self.profiler is not None) and self.current is not None:

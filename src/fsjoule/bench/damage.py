@@ -69,7 +69,8 @@ class Survey:
                 if self.mounts:
                     self._read()
                     # Last, because reading damaged data can make a filesystem read-only.
-                    self.read_only = self._is_read_only()
+                    mounts = checked(self.measurer.shell, "cat", "/proc/mounts").stdout
+                    self.read_only = onboard_safety.is_read_only(mounts, SCRATCH_DIRECTORY)
                     self.measurer.scratch.unmount()
                 self.messages = onboard_safety.messages(checked(self.measurer.shell, *_WARNINGS).stdout)
                 self._check()
@@ -98,10 +99,6 @@ class Survey:
         shell.put(onboard_safety.LIST, onboard_safety.file_list(self.promised))
         read = shell.run((onboard_safety.INSPECTOR, SCRATCH_DIRECTORY), timeout_s=_READ_TIMEOUT_S)
         self.fates = onboard_safety.fates(read.stdout, self.promised)
-
-    def _is_read_only(self) -> bool:
-        mounts = checked(self.measurer.shell, "cat", "/proc/mounts").stdout
-        return onboard_safety.is_read_only(mounts, SCRATCH_DIRECTORY)
 
     def _check(self) -> None:
         shell, device = self.measurer.shell, self.measurer.scratch.device

@@ -60,17 +60,15 @@ def _is_device(place: str) -> bool:
     return place.startswith("/dev/")
 
 
-def _files(workload: FioWorkload, place: str) -> dict[str, str | int]:
-    """Options of fio for the job's files. A `filename` is shared by all jobs."""
-    if _is_device(place):
-        return {"filename": place}
-    return {"directory": place, **({"filename": JOB_NAME} if workload.shared else {"nrfiles": workload.files})}
-
-
 def _job(workload: FioWorkload, place: str) -> tuple[str, ...]:
+    files: dict[str, str | int] = {"directory": place, "nrfiles": workload.files}
+    if _is_device(place):
+        files = {"filename": place}
+    elif workload.shared:
+        files = {"directory": place, "filename": JOB_NAME}  # of all jobs
     options = {
         "name": JOB_NAME,
-        **_files(workload, place),
+        **files,
         "rw": workload.operation.value,
         "bs": workload.block_size_bytes,
         "size": workload.size_bytes,

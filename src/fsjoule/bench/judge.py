@@ -56,6 +56,7 @@ class WorkFacts:
     unmount_s: float | None = None
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
     outcome: DamageOutcome | None = None
     board_lost: bool = False
     moved_bytes: int = 0
@@ -147,6 +148,7 @@ def judge(
         unmount_s=evidence.unmount_s,
         space=evidence.space,
         kernel_threads_s=evidence.kernel_threads_s,
+        counts=evidence.counts,
         outcome=evidence.outcome,
         projected=_projected(evidence, profile, metered.energy, duration_s),
         fio=fio,
@@ -194,9 +196,10 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     complaints = validity.sample_complaints(trace.counts) + validity.mark_complaints(trace, evidence.marks)
     complaints += validity.clock_complaints(trace)
     notes = tuple(validity.trace_notes(trace))
-    window = _window(trace, evidence.marks)
-    if window is None:
+    start, stop = ([m.time_us for m in trace.marks if m.text == text] for text in evidence.marks)
+    if not start or not stop:
         return Metered(complaints=tuple(complaints), notes=notes)
+    window = Window(float(start[0]), float(stop[-1]))
     worked_s = None if evidence.duration_s is None else evidence.duration_s + (evidence.unmount_s or 0.0)
     if worked_s is not None:
         complaints += validity.window_complaints(window, worked_s, allowed_s)
@@ -214,11 +217,6 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     if evidence.off_w is not None:
         complaints += plausible.off_complaints(evidence.off_w, result.idle_power_w.value)
     return Metered(window, idle, result, tuple(complaints), notes)
-
-
-def _window(trace: Trace, marks: tuple[str, str]) -> Window | None:
-    start, stop = ([m.time_us for m in trace.marks if m.text == text] for text in marks)
-    return Window(float(start[0]), float(stop[-1])) if start and stop else None
 
 
 def _idle_window(trace: Trace, evidence: WorkFacts) -> Window:

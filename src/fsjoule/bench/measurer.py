@@ -257,7 +257,11 @@ class Measurer:
         """Put missing scripts into the board's memory, all at once: each line on a console takes 0.1 s or more."""
         missing = {path: text for path, text in programs.items() if self._installed.get(path) != text}
         if missing:
-            self.shell.put(_INSTALLER, b"".join(_unpacking(path, text) for path, text in missing.items()))
+            unpacking = (
+                f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
+                for path, text in missing.items()
+            )
+            self.shell.put(_INSTALLER, b"".join(unpacking))
             checked(self.shell, "sh", "-e", _INSTALLER)
             self._installed |= missing
 
@@ -417,10 +421,6 @@ class Measurer:
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
         return evidence, done, contents
-
-
-def _unpacking(path: str, text: bytes) -> bytes:
-    return f"cat > {path} <<'{_END}'\n".encode() + text + f"{_END}\nchmod +x {path}\n".encode()
 
 
 def _decoded(content: bytes) -> str:

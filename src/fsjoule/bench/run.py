@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -46,7 +47,6 @@ from fsjoule.model import (
     Provision,
     Run,
     RunStatus,
-    Trace,
 )
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
 from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
@@ -158,7 +158,8 @@ class BoardBench:
         self._tries = Tries(self.store)
         for entry in self.plan.entries:
             if entry.number in self.again:
-                self._tries.again(boot_key(entry), self._stored_of(entry))
+                boot = {each.number for each in self.plan.entries if boot_key(each) == boot_key(entry)}
+                self._tries.again(boot_key(entry), [each.number for each in self.kept if each.number in boot])
         self._boots = Boots(
             board=self.board,
             meter=self.meter,
@@ -220,7 +221,10 @@ class BoardBench:
                     raise
                 self.failures_in_a_row += attempt == _ATTEMPTS or not error.transient
                 self._over = error.what if error.ends_run else self._over
-                before = self._begin_again(entry)
+                # In guest time what was in the entry's boot must be measured before it once more.
+                before = [each for each in self._made if boot_key(each) == boot_key(entry)]
+                self._made = []
+                self._tries.again(self._unit(entry))
                 if not error.transient or attempt == _ATTEMPTS:
                     if self.profile.guest_time:
                         self._failed[boot_key(entry)] = error
@@ -244,18 +248,6 @@ class BoardBench:
         if (failed := self._failed.get(boot_key(entry))) is not None:
             raise failed
         return None
-
-    def _stored_of(self, entry: Planned) -> list[int]:
-        """The measurements of an entry's boot that a resumed run has."""
-        boot = {each.number for each in self.plan.entries if boot_key(each) == boot_key(entry)}
-        return [each.number for each in self.kept if each.number in boot]
-
-    def _begin_again(self, entry: Planned) -> list[Planned]:
-        """What must be measured before the entry once more, because it was in the entry's boot in guest time."""
-        before = [each for each in self._made if boot_key(each) == boot_key(entry)]
-        self._made = []
-        self._tries.again(self._unit(entry))
-        return before
 
     def _unit(self, entry: Planned) -> BootKey | int:
         """What is measured whole: in guest time a boot, else the entry alone."""
@@ -330,11 +322,19 @@ class BoardBench:
         self.store.finish(self.run)
         return self.run
 
+    def _storage_in_series(self, name: str) -> str:
+        """The device's name in series. An emulated one differs with its QEMU, as does all that it is measured on."""
+        version = re.search(r"\d+\.\d+", self.run.versions.get("qemu", ""))
+        return f"{name} (QEMU {version[0]})" if version else name
+
     def _measure(self, entry: Planned) -> Measurement:
         started_utc = self.clock.utc()
         booted, evidence = self._work(entry)
         facts = self._learn_facts(entry)
-        self._check_meter(evidence.trace)
+        meter = meter_of(self.run.meter, evidence.trace)  # raises InstrumentError if the trace is another meter's
+        if meter != self.run.meter:  # it was silent until now
+            self.run = dataclasses.replace(self.run, meter=meter)
+            self.store.update(self.run)
         if evidence.trace is not None:
             evidence.notes += self._meter_notes(evidence.trace.info, facts)
         if self.profiler is not None:
@@ -346,7 +346,7 @@ class BoardBench:
             evidence,
             profile=self.profile,
             boot=booted.number,
-            storage=booted.measurer.storage_model or facts.storage,
+            storage=self._storage_in_series(booted.measurer.storage_model or facts.storage),
             card=self.board.image(),
             started_utc=started_utc,
         )
@@ -457,13 +457,6 @@ class BoardBench:
         except MeterError as error:
             _log.info("%s", error.what)
             return None
-
-    def _check_meter(self, trace: Trace | None) -> None:
-        """Record a meter that was silent until now. Raises InstrumentError if the trace is another meter's."""
-        meter = meter_of(self.run.meter, trace)
-        if meter != self.run.meter:
-            self.run = dataclasses.replace(self.run, meter=meter)
-            self.store.update(self.run)
 
     def _measure_boot(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
         self._boots.prepare(entry)

@@ -47,13 +47,14 @@ _OURS: Final = (
         CliCommand(name, f"fsjoule.cli.{name}:app", "Lab")
         for name in ("place", "meter", "board", "exporter", "image", "kernel")
     ),
+    CliCommand("setup", "fsjoule.cli.setup:app", "Lab", group=False),
     *(CliCommand(name, f"fsjoule.cli.{name}:app", "Keep") for name in ("index", "results")),
     CliCommand("ci", "fsjoule.cli.ci:app", "CI"),
     *(CliCommand(name, "fsjoule.cli.ungrouped:app", group=False) for name in ("schema", "version")),  # hidden
 )
 COMMANDS: Final = Rows("command", "fsjoule_commands", CliCommand, lambda: _OURS)
 # Commands whose exit code is the answer.
-_ANSWERS: Final = ("bisect", "doctor", "gate", "place")
+_ANSWERS: Final = ("bisect", "doctor", "gate", "place", "setup")
 
 _log: Final = logging.getLogger(__name__)
 
@@ -84,7 +85,8 @@ def _app(first_word: str) -> typer.Typer:
     commands = _commands(first_word)
     for each in {command.app: command for command in commands}.values():
         try:
-            loaded_app: typer.Typer = loaded(each.app, f"command {each.name}", _owner(each))
+            owner = GROUP if each in _OURS else COMMANDS.owner(each.name)
+            loaded_app: typer.Typer = loaded(each.app, f"command {each.name}", owner)
         except ConfigError as error:
             if each.name == first_word:
                 raise
@@ -94,10 +96,6 @@ def _app(first_word: str) -> typer.Typer:
     panels = dict.fromkeys(command.panel for command in commands)
     Group.panels = {panel: [each.name for each in commands if each.panel == panel] for panel in panels}
     return app
-
-
-def _owner(command: CliCommand) -> str:
-    return GROUP if command in _OURS else COMMANDS.owner(command.name)
 
 
 def _commands(first_word: str) -> Sequence[CliCommand]:

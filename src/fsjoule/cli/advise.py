@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -175,7 +175,8 @@ def _measured(about: AdviceQuestion, asked: AdviseOptions) -> bool:
     lines = _cost_lines(about, plan)
     if asked.dry_run:
         if asked.json_output:
-            print_json(_document(plan))
+            missing = [asdict(one) for one in plan.missing]
+            print_json({"missing": missing, "cost": asdict(plan.cost), "learned_from_runs": plan.learned_from})
         else:
             out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
         return True
@@ -219,10 +220,3 @@ def _cost_lines(asked: AdviceQuestion, found: Benches) -> list[str]:
     elif asked.environment.virtual_lab is None and any(one.suite == POWER_LOSS_SUITE for one in found.missing):
         lines.append("whether its storage has a volatile cache, which a power cut empties, is not known: the cuts tell")
     return lines
-
-
-def _document(found: Benches) -> dict[str, object]:
-    from dataclasses import asdict
-
-    missing = [asdict(one) for one in found.missing]
-    return {"missing": missing, "cost": asdict(found.cost), "learned_from_runs": found.learned_from}

@@ -11,6 +11,7 @@ from typing import Final
 import typer
 
 from fsjoule.errors import ConfigError
+from fsjoule.host.extras import need
 from fsjoule.host.paths import main_job_folder, project_dir
 from fsjoule.runs.options import BenchOptions, rows
 
@@ -68,7 +69,11 @@ app = typer.Typer()
 )
 def bench(context: typer.Context) -> None:
     """Become pytest with the main job. Raises ConfigError for a word that is no option's."""
-    _check(context.args)
+    for before, word in zip(("", *context.args), context.args, strict=False):
+        if word.startswith("-") or (before.startswith("-") and "=" not in before and before not in _ALONE):
+            continue
+        # Neither an option nor its value: pytest would take it for a folder.
+        raise ConfigError(f"fsjoule bench: {word!r} is not an option", hint=_meant(word))
     sys.stdout.flush()
     program = bench_program(context.args)
     # The same process: signals, exit code and terminal are pytest's.
@@ -84,19 +89,13 @@ def bench_program(words: Sequence[str]) -> list[str]:
         # A coordinator that is given has a lab that is up, with one board at the place.
         if "--lg-coordinator" not in names and not os.environ.get("LG_COORDINATOR"):
             environment += ["--boards", str(min(_BOARDS, len(os.sched_getaffinity(0))))]
+    if any(word.startswith("--alluredir") for word in words):
+        need("allure", "allure_pytest")
     allure = ("-p", "allure_pytest") if any(word.startswith("--alluredir") for word in words) else ()
     folder = main_job_folder()
     argv = [*_PYTEST, *allure, "--rootdir", str(folder.parents[1]), str(folder), *environment]
     # What follows the last option is what was typed.
     return [*_WITHOUT, sys.executable, "-P", "-m", "pytest", *argv, "--fsjoule-bench", *words]
-
-
-def _check(words: Sequence[str]) -> None:
-    """Raise ConfigError for a word that is neither an option nor its value: pytest would take it for a folder."""
-    for before, word in zip(("", *words), words, strict=False):
-        if word.startswith("-") or (before.startswith("-") and "=" not in before and before not in _ALONE):
-            continue
-        raise ConfigError(f"fsjoule bench: {word!r} is not an option", hint=_meant(word))
 
 
 def _meant(word: str) -> str:

@@ -110,7 +110,7 @@ def board_new(  # noqa: PLR0917 - typer
         typer.Option(help="Marks on a GPIO: path of its controller in the device tree and numbers of the pin."),
     ] = None,
     into: Annotated[
-        Path | None, typer.Option(help="Folder that gets env/ and labgrid/ (default: the checkout).")
+        Path | None, typer.Option(help="Folder that gets env/ and labgrid/ (default: the checkout, or this folder).")
     ] = None,
     ask: Annotated[bool, typer.Option(help="Ask for what the options leave out, if this is a terminal.")] = True,
 ) -> None:
@@ -119,7 +119,7 @@ def board_new(  # noqa: PLR0917 - typer
     Example: fsjoule board new bone7 --from beaglebone-black --outlet-host http://outlet7.lab --console A50285BI
     """
     from fsjoule.errors import ConfigError
-    from fsjoule.host.paths import project_dir
+    from fsjoule.host.paths import own_folder, project_dir
     from fsjoule.kernels.recipe import load_recipe, parse_recipe, recipe_files, recipes_folder
     from fsjoule.lab.boards.files import (
         MANUAL,
@@ -167,7 +167,7 @@ def board_new(  # noqa: PLR0917 - typer
     asked = "Serial number of the adapter at the board's mark line"
     marks = answer(marks, asked, default.marks, asks=bool(instrument))
     wired = Wired(model, host, outlet_index, console, meter, mux, ppk2, instrument, marks)
-    folder = project_dir() if into is None else into
+    folder = own_folder() if into is None else into
     paths = paths_of(name, folder)
     own: dict[str, str] = {}
     if mark_gpio is not None and marks_on_console:
@@ -179,7 +179,8 @@ def board_new(  # noqa: PLR0917 - typer
     if own:
         paths["recipe"] = folder / "images" / f"{name}.toml"
         found = parse_recipe(own["recipe"], name=name, file=paths["recipe"])
-        recipe = found if into is None else found.model_copy(update={"name": str(paths["recipe"].resolve())})
+        named = folder == project_dir()  # other folders' recipes have no name
+        recipe = found if named else found.model_copy(update={"name": str(paths["recipe"].resolve())})
     texts = board_files(name, recipe, wired, written, reached) | own
     write_new(texts, paths)
     for path in paths.values():

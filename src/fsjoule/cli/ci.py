@@ -146,17 +146,15 @@ def matrix(
         file = next((at for at in (project / _MATRIX, ours / _MATRIX) if at.exists()), ours / _MATRIX)
     wanted = read_matrix(file)
     jobs = matrix_jobs(wanted, os.environ, ours, file=file)
-    text = child_pipeline(ours, {"prefix": _PREFIX} | _given(inputs or []), jobs, wanted)
+    given = {"prefix": _PREFIX}
+    for word in inputs or []:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ConfigError(f"--input {word!r} is not NAME=VALUE", hint="for example --input tag=fsjoule-virtual")
+        given[name] = value
+    text = child_pipeline(ours, given, jobs, wanted)
     write_text(output, text)
     progress(f"{counted(len(jobs), 'job')}: {', '.join(job.name for job in jobs)}")
-
-
-def _given(inputs: list[str]) -> dict[str, str]:
-    """NAME=VALUE words. Raises ConfigError for a word of another form."""
-    for word in inputs:
-        if "=" not in word:
-            raise ConfigError(f"--input {word!r} is not NAME=VALUE", hint="for example --input tag=fsjoule-virtual")
-    return {name: value for name, _, value in (word.partition("=") for word in inputs)}
 
 
 @app.command("push")

@@ -9,7 +9,7 @@ import select
 import shlex
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ import typer
 from rich.text import Text
 
 from fsjoule.errors import ConfigError, ResultError, not_written
+from fsjoule.host.extras import PAGES, need
 from fsjoule.host.interrupts import heard
 from fsjoule.host.terminal import PlainConsole
 from fsjoule.model.labels import counted
@@ -38,6 +39,8 @@ _SAY_EVERY_S: Final = 10.0
 _WARNING: Final = "warning: "
 _MIB: Final = 1 << 20
 _DAYS: Final = {"d": 1, "w": 7, "y": 365}
+
+_PAGES: Final = ("--page", "--format page")
 
 Remove = Annotated[bool, typer.Option("--remove", help="Remove them; without it, only show what would go.")]
 
@@ -72,7 +75,9 @@ def output_folder(param: typer.CallbackParam, value: Path | None) -> Path | None
 
 
 def check_file(file: Path, option: str) -> None:
-    """Check that an option's file can be written. Raises ConfigError."""
+    """Check that an option's file can be written, and that what makes pages is installed. Raises ConfigError."""
+    if option in _PAGES:
+        need("pages", *PAGES)
     if file.is_dir():
         raise ConfigError(f"{option}: {file} is a folder", hint="name a file")
     for folder in (file.parent, file.resolve().parent):  # of a link, too
@@ -186,17 +191,6 @@ def refuse(why: str, options: Mapping[str, object], *, hint: str | None = None) 
     given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
     if given:
         raise ConfigError(f"{why} {', '.join(given)}", hint=hint)
-
-
-def write_answer(name: str, file: Path, content: Callable[[], str]) -> None:
-    """Write a document of an answer; a failure is a warning, because the exit code is the answer, which is known."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content(), encoding="utf-8")
-    except OSError as error:
-        progress(f"warning: {file} cannot be written: {error.strerror}")
-    else:
-        progress(f"{name}  {file}")
 
 
 def write_text(file: Path, text: str) -> None:

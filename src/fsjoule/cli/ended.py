@@ -21,6 +21,7 @@ from fsjoule.errors import ConfigError, FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.limits import of_system
 from fsjoule.host.output import cannot_be_written, guarded, is_closed_pipe
+from fsjoule.host.paths import environment_file
 
 BUG: Final = 70
 INTERRUPTED: Final = 130
@@ -89,11 +90,17 @@ class Group(TyperGroup):
 
 
 def _sound(parameter: Any, process: Callable[..., Any], ctx: Any, value: Any) -> Any:  # noqa: ANN401 - typer's own types
-    """An option's value. Raises ConfigError for an empty path, the folder of the call, and for a number too large."""
+    """An option's value; an environment file may be named without its folder.
+
+    Raises ConfigError for an empty path, the folder of the call, and for a number too large.
+    """
     name = max(parameter.opts, key=len)
     if parameter.type_descriptor.annotation in (Path, list[Path]) and value in ("", [""], ("",)):
         raise ConfigError(f"{ctx.command_path}: {name} is empty", hint="name a file or a folder")
     found = process(ctx, value)
+    if name == "--lg-env" and found:
+        files: list[Path] | Path = found
+        found = list(map(environment_file, files)) if isinstance(files, list) else environment_file(files)
     if isinstance(found, int) and abs(found) > _LARGEST:
         raise ConfigError(f"{ctx.command_path}: {name} {found} is out of range", hint=f"choose at most {_LARGEST}")
     return found

@@ -95,7 +95,15 @@ def explain(asked: ExplainOptions) -> None:
     _show(found, loaded.path, asked)
     _write_files(found, asked.svg, asked.folded)
     if asked.index is not None:
-        _keep(asked.index, loaded, kernels, found)
+        from fsjoule.runs.explain import explained_states
+        from fsjoule.store.index.database import open_index
+        from fsjoule.store.index.states import keep_states
+
+        try:
+            with open_index(asked.index) as opened:
+                keep_states(opened, explained_states(loaded, *kernels, found))
+        except FsjouleError as error:  # the explanation is there, and stays
+            progress(f"warning: the index does not know of it: {error.what}")
     check_whole(loaded)
 
 
@@ -116,19 +124,6 @@ def _measured(asked: ExplainOptions, lg_env: Path) -> tuple[LoadedRun, tuple[Exp
     choice = choose(options, environment, pair=(asked.baseline, asked.candidate), select=asked.select)
     again = ("fsjoule", *sys.argv[1:], *([] if asked.seed is not None else ["--seed", str(options.seed)]))
     return explain_measured(choice, environment, command=again)
-
-
-def _keep(index: str, loaded: LoadedRun, kernels: tuple[str, str], found: tuple[Explanation, ...]) -> None:
-    """The explanation is there, and stays, whatever the index says."""
-    from fsjoule.runs.explain import explained_states
-    from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.states import keep_states
-
-    try:
-        with open_index(index) as opened:
-            keep_states(opened, explained_states(loaded, *kernels, found))
-    except FsjouleError as error:
-        progress(f"warning: the index does not know of it: {error.what}")
 
 
 def found_or_warned(find: Callable[[], tuple[Explanation, ...]]) -> tuple[Explanation, ...]:

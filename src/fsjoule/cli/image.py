@@ -9,23 +9,40 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fsjoule.cli.common import Json, Wide, out, print_json, progress
+from fsjoule.cli.common import Json, Wide, out, output_file, print_json, progress
 from fsjoule.errors import ConfigError
 from fsjoule.model import DEFAULT_RECIPE
 
-app = typer.Typer(no_args_is_help=True, help="Build card images; list and clean their cache.")
+app = typer.Typer(
+    no_args_is_help=True, help="Build card images; list and clean their cache; carry them to other computers."
+)
+
+
+RootFilesystem = Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")]
+CardRecipe = Annotated[
+    str | None, typer.Option(help=f"The card's recipe, a file in images/ (default: {DEFAULT_RECIPE}).")
+]
+RecipeOf = Annotated[
+    Path | None, typer.Option("--lg-env", metavar="FILE", help="Take the recipe of this environment's board.")
+]
+
+
+def _recipe(recipe: str | None, lg_env: Path | None) -> str:
+    if lg_env is not None:
+        if recipe is not None:
+            raise ConfigError("--recipe and --lg-env both name a recipe", hint="give one of them")
+        from fsjoule.lab import read_environment
+
+        recipe = read_environment(lg_env).profile.recipe
+    return recipe or DEFAULT_RECIPE
 
 
 @app.command("build")
 def image_build(
     kernel: Annotated[str, typer.Option(help="One of `fsjoule choices`, a package file, or a build folder.")] = "6.1",
-    fs: Annotated[str, typer.Option("--fs", help="Filesystem of the root partition.")] = "ext4",
-    recipe: Annotated[
-        str | None, typer.Option(help=f"The card's recipe, a file in images/ (default: {DEFAULT_RECIPE}).")
-    ] = None,
-    lg_env: Annotated[
-        Path | None, typer.Option("--lg-env", metavar="FILE", help="Take the recipe of this environment's board.")
-    ] = None,
+    fs: RootFilesystem = "ext4",
+    recipe: CardRecipe = None,
+    lg_env: RecipeOf = None,
     check: Annotated[bool, typer.Option("--check", help="Build it twice and compare the two.")] = False,
 ) -> None:
     """Build a card image, or find it in the cache, and print its path.
@@ -34,17 +51,43 @@ def image_build(
     """
     from fsjoule import images
 
-    if lg_env is not None:
-        if recipe is not None:
-            raise ConfigError("--recipe and --lg-env both name a recipe", hint="give one of them")
-        from fsjoule.lab import read_environment
-
-        recipe = read_environment(lg_env).profile.recipe
     make = images.check_card if check else images.build_card
-    card = make(kernel, fs, recipe=recipe or DEFAULT_RECIPE)
+    card = make(kernel, fs, recipe=_recipe(recipe, lg_env))
     if check:
         progress(f"both have the SHA-256 {card.facts.card_sha256}")
     out.print(str(card.path), soft_wrap=True)
+
+
+@app.command("export")
+def image_export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", callback=output_file, help="Where it goes: card.tar.zst.")],
+    kernel: Annotated[str, typer.Option(help="A kernel's name, one of `fsjoule choices`.")] = "6.1",
+    fs: RootFilesystem = "ext4",
+    recipe: CardRecipe = None,
+    lg_env: RecipeOf = None,
+) -> None:
+    """Write a card image into one file, with its kernel and checksums, for a computer that cannot build it.
+
+    Example: fsjoule image export card.tar.zst --kernel 6.1 --fs ext4
+    """
+    from fsjoule import images
+
+    head = images.export_card(kernel, fs, file, recipe=_recipe(recipe, lg_env))
+    size_mib = file.stat().st_size / 2**20
+    progress(f"{file}: {size_mib:.0f} MiB, {', '.join(head.entries)}")
+
+
+@app.command("import")
+def image_import(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `fsjoule image export` wrote.")],
+) -> None:
+    """Put a card image of `fsjoule image export` into the cache, and print its path. Nothing there is replaced.
+
+    Take files only from people whose programs you would run. Example: fsjoule image import card.tar.zst
+    """
+    from fsjoule import images
+
+    out.print(str(images.import_card(file).path), soft_wrap=True)
 
 
 @app.command("list")

@@ -131,10 +131,17 @@ def prune(
     Example: fsjoule index prune --keep 30d --keep-branch main=2y, then the same with --remove
     """
     from fsjoule.store.index.database import open_index
-    from fsjoule.store.index.retention import planned
+    from fsjoule.store.index.retention import Retention, planned
     from fsjoule.store.index.retention import prune as prune_index
 
-    wanted = _retention(keep, keep_branch or [])
+    since_utc = _since("--keep", keep)
+    kept: dict[str, str] = {}
+    for each in keep_branch or []:
+        branch, equals, kept_for = each.partition("=")
+        if not branch:
+            raise ConfigError(f"--keep-branch {each!r} names no branch", hint="write --keep-branch main or main=2y")
+        kept[branch] = _since("--keep-branch", kept_for) if equals else ""
+    wanted = Retention(since_utc, kept)
     with open_index(index) as opened, progress_bar("runs") as watch:
         found = prune_index(opened, wanted, watch=watch) if remove else planned(opened, wanted)
     _show_pruning(found, wanted, removed=remove, json_output=json_output)
@@ -289,7 +296,10 @@ def _show_import(report: ImportReport, index: str, *, json_output: bool) -> None
             count = counted(report.pruned, "run")
             out.print(f"{count} left out, pruned from the index earlier; --pruned-too brings back", highlight=False)
         if report.dropped:
-            out.print(f"{counted(len(report.dropped), 'run')} dropped, folders gone: {_some(report.dropped)}")
+            some = ", ".join(report.dropped[:_SHOWN_FAULTS])
+            more = len(report.dropped) - _SHOWN_FAULTS
+            some += f" and {more} more" if more > 0 else ""
+            out.print(f"{counted(len(report.dropped), 'run')} dropped, folders gone: {some}")
         out.print(f"index  {_plain(index)}", soft_wrap=True, markup=False, highlight=False)
     if report.conflicts:
         raise ResultError(
@@ -313,25 +323,6 @@ def _plain(index: str) -> str:
     from fsjoule.store.index.database import index_url
 
     return index_url(index).render_as_string(hide_password=True) if "://" in index else index
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN_FAULTS} more" if len(names) > _SHOWN_FAULTS else ""
-    return ", ".join(names[:_SHOWN_FAULTS]) + more
-
-
-def _retention(keep: str, branches: Sequence[str]) -> Retention:
-    """The retention of the options --keep and --keep-branch, counted from now. Raises ConfigError."""
-    from fsjoule.store.index.retention import Retention
-
-    since_utc = _since("--keep", keep)
-    kept: dict[str, str] = {}
-    for each in branches:
-        branch, equals, kept_for = each.partition("=")
-        if not branch:
-            raise ConfigError(f"--keep-branch {each!r} names no branch", hint="write --keep-branch main or main=2y")
-        kept[branch] = _since("--keep-branch", kept_for) if equals else ""
-    return Retention(since_utc, kept)
 
 
 def _since(option: str, text: str) -> str:

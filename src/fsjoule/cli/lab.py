@@ -70,7 +70,7 @@ def lab_down(
     name: LabName = "virtual",
     force: Annotated[bool, typer.Option("--force", help="Also a lab that a run uses, or whose owner lives.")] = False,
 ) -> None:
-    """Take the virtual lab down, with its processes, loop devices and locks."""
+    """Take the virtual lab down, with its processes and locks."""
     from fsjoule.virtual.lab import lab as virtual_lab
 
     virtual_lab.down(name, force=force)

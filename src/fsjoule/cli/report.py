@@ -110,6 +110,9 @@ def build(  # noqa: PLR0917 - a command's options
 
     Example: fsjoule report build results, then: fsjoule report serve
     """
+    from fsjoule.host.extras import PAGES, need
+
+    need("pages", *PAGES)
     from fsjoule.report.allure.site import make_site
     from fsjoule.store.run_folders import named_folders
 

@@ -14,7 +14,6 @@ from fsjoule.cli.common import ending, out
 from fsjoule.cli.index import DEFAULT_LOCATION, RESULTS, Location
 from fsjoule.cli.options import with_options
 from fsjoule.errors import ConfigError
-from fsjoule.host.extras import how_to_install
 from fsjoule.report.forge import VARIABLE as FORGE
 from fsjoule.runs.options import option
 from fsjoule.store.confirmations import FOLDER
@@ -79,10 +78,8 @@ def serve(asked: ServeOptions) -> None:
         most_measurements=asked.limit or MOST_READ,
         least_of_each=1 if asked.limit else LEAST_OF_EACH,
     )
-    try:
-        from fsjoule.report.service.server import serving
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"{error.name} is not installed", hint=how_to_install("serve")) from error
+    from fsjoule.report.service.server import serving
+
     with (
         ending() as ended,
         serving(

@@ -25,10 +25,11 @@ def suites_list(json_output: Json = False) -> None:
 
     Example: fsjoule suites list
     """
-    from fsjoule.suites import SUITES
+    from fsjoule.suites import SUITES, suite
 
     if json_output:
-        print_json({name: _described(name) for each in SUITES.values() for name in _names(each.name)})
+        names = dict.fromkeys(name for each in SUITES for name in (each, *(part.name for part in suite(each).leaves)))
+        print_json({name: _described(name) for name in names})
         return
     for each in SUITES.values():
         out.print(Text.assemble((each.name, "bold"), f"  {each.title}"))
@@ -147,12 +148,6 @@ def _place(part: str, workload: Workload) -> tuple[object, ...]:
     """Sort key of a workload: by part, and numbers by value."""
     words = re.split(r"(\d+)", workload.slug)
     return (part, [int(word) if word.isdigit() else word for word in words])
-
-
-def _names(name: str) -> list[str]:
-    from fsjoule.suites import suite
-
-    return list(dict.fromkeys([name, *(part.name for part in suite(name).leaves)]))
 
 
 def _described(name: str) -> dict[str, object]:

@@ -236,7 +236,7 @@ def unpack_packages(
     timeout_s: float,
     keep_archives: bool = False,
 ) -> None:
-    """Unpack packages and their dependencies with mmdebstrap; none of their scripts runs.
+    """Unpack packages and their dependencies with mmdebstrap, as this user's files; none of their scripts runs.
 
     `what` begins the lines that tell how far it is. With `keep_archives` the .deb files stay below `tree`. Raises a
     transient HostError, often for the network.
@@ -248,6 +248,7 @@ def unpack_packages(
             [
                 "mmdebstrap",
                 "--variant=extract",
+                *([] if os.geteuid() == 0 else ["--mode=chrootless"]),
                 f"--architectures={architecture}",
                 f"--include={','.join(packages)}",
                 *(f"--aptopt={option}" for option in _SIGNED),
@@ -259,10 +260,14 @@ def unpack_packages(
             log=log,
             timeout_s=timeout_s,
             how_far=lambda: f"{what}: {size_mib(tree):.0f} MiB so far",
+            env={"TAR_OPTIONS": "--no-same-owner --same-permissions"},
             transient=True,
         )
 
     archive.fetch(attempt, f"{what}: ")
+    # mmdebstrap makes it for root only, and scripts in the tree want a place for their /dev/null.
+    (tree / "dev").mkdir(exist_ok=True)
+    (tree / "dev").chmod(0o755)
 
 
 def parse_packages(text: str) -> list[Package]:

@@ -1,4 +1,4 @@
-"""What a failed system call means: a path of the user's, a disk, or a limit of the shell's (`ulimit`).
+"""What a failed system call or import means: a path of the user's, a disk, a limit of the shell's, or an extra.
 
 A limit that a program is known to need more of is refused before any work.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.errors import DISKS, ConfigError, FsjouleError, HostError, StorageError
+from fsjoule.host.extras import missing_package
 
 _KIB: Final = 1024
 # Errors of the system for a path that a user has named.
@@ -58,7 +59,9 @@ _PROCESSES: Final = Limit(resource.RLIMIT_NPROC, "u", "processes and threads")
 
 
 def of_system(error: BaseException) -> FsjouleError | None:
-    """Our error for an unexpected failure of a system call on a path, a disk or a limit; None if it is a bug."""
+    """Our error for a path, a disk or a limit that a system call failed at, or a package not installed; else None."""
+    if (missing := missing_package(error)) is not None:
+        return missing
     if (limit := of_limit(error)) is not None or not isinstance(error, OSError):
         return limit
     at = "" if error.filename is None else f"{error.filename}: "

@@ -21,7 +21,7 @@ _SILENT: Final = ContextVar("_SILENT", default=False)
 class _Lines(logging.Handler):
     """Passes each record on as a line, with nothing in it that a terminal would obey.
 
-    It has no lock: a signal may interrupt any line, and would leave the lock to nobody. What `show` raises reaches
+    It takes no lock: a signal may interrupt any line, and would leave the lock to nobody. What `show` raises reaches
     whoever logs: a reader that is gone ends a command.
     """
 
@@ -29,8 +29,9 @@ class _Lines(logging.Handler):
         super().__init__()
         self._show = show
 
-    def createLock(self) -> None:  # noqa: N802 - logging's own name
-        self.lock = None
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.emit(record)
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         if _SILENT.get():

@@ -14,6 +14,7 @@ from fsjoule.errors import ConfigError, StorageError
 _CACHE: Final = "FSJOULE_CACHE_DIR"
 _STATE: Final = "FSJOULE_STATE_DIR"
 _METERS: Final = "FSJOULE_METERS_DIR"
+_ENVIRONMENTS: Final = ("env", "env/boards")
 # A checkout, or the copy of one that an installed package carries.
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _ROOT: Final = _PACKAGE / "checkout" if (_PACKAGE / "checkout").is_dir() else _PACKAGE.parents[1]
@@ -39,9 +40,14 @@ def cache_folder(name: str) -> Path:
     except OSError as error:
         raise StorageError(
             f"the cache cannot be written: {path}: {error.strerror}",
-            hint=f"let this user write there, or name another folder: {_CACHE}=FOLDER",
+            hint=cache_hint(path),
         ) from error
     return path
+
+
+def cache_hint(path: Path) -> str:
+    """What a user can do who may not write a path in the cache."""
+    return _hint(_CACHE, cache_dir(), path)
 
 
 def state_dir() -> Path:
@@ -72,14 +78,32 @@ def main_job_folder() -> Path:
 
 
 def project_dir() -> Path:
-    """The checkout of this package, with recipes, environment files and the meter's sources. Raises ConfigError."""
+    """The checkout, or its copy in an installed package: recipes, environment files, sources. Raises ConfigError."""
     root = _ROOT
     if not (root / "images").is_dir():
         raise ConfigError(
             f"{root} is not a checkout of fsjoule: it has no folder 'images'",
-            hint="run fsjoule from a clone of its repository, installed with: uv sync",
+            hint="run fsjoule from a clone of its repository, installed with: uv sync; or install a wheel: uv build",
         )
     return root
+
+
+def own_folder() -> Path:
+    """Where files of a user's boards go: the checkout; the current folder if fsjoule is installed without one."""
+    return Path.cwd() if _ROOT.is_relative_to(_PACKAGE) else project_dir()
+
+
+def environment_file(named: Path) -> Path:
+    """An environment file by its path or its name, in env/ or env/boards/, here or in the checkout.
+
+    What is in neither stays as it is named.
+    """
+    if named.is_absolute() or named.is_file():
+        return named
+    names = [named]
+    if named.name == str(named):
+        names += [Path(folder, f"{named}.yaml") for folder in _ENVIRONMENTS]
+    return next((file for root in (Path(), project_dir()) for each in names if (file := root / each).is_file()), named)
 
 
 def _made(variable: str, default: Path) -> Path:
@@ -114,5 +138,20 @@ def _absolute(variable: str, named: str) -> Path:
 def _unusable(variable: str, path: Path, why: str) -> ConfigError:
     return ConfigError(
         f"the folder {path} cannot be used: {why}",
-        hint=f"let this user write there, or name another folder: {variable}=FOLDER",
+        hint=_hint(variable, path, path),
     )
+
+
+def _hint(variable: str, folder: Path, path: Path) -> str:
+    """What a user can do about a folder in which a path cannot be used."""
+    let = f"it is root's: sudo chown -R $USER {folder}" if _is_of_root(folder, path) else "let this user write there"
+    return f"{let}, or name another folder: {variable}=FOLDER"
+
+
+def _is_of_root(folder: Path, path: Path) -> bool:
+    """Whether a command by sudo has left root's files in a folder of this user's home."""
+    with suppress(OSError, RuntimeError):  # a user without a home
+        there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+        at_home = Path.home() in folder.parents and folder.is_dir() and there.is_relative_to(folder)
+        return os.geteuid() != 0 and at_home and there.stat().st_uid == 0
+    return False

@@ -19,62 +19,14 @@ from types import FrameType
 from typing import IO, Final
 
 from fsjoule.errors import ConfigError, HostError, MissingToolError
-from fsjoule.host.interrupts import check_cancelled, heard
+from fsjoule.host.interrupts import Interrupted, check_cancelled, heard
 from fsjoule.host.process_ref import ending, failing
+from fsjoule.host.setup.needs import find_program, package_of
 
 _log: Final = logging.getLogger(__name__)
 
-# Debian's package for each program that fsjoule starts; packages.txt installs the same set.
-PACKAGES: Final[dict[str, str]] = {
-    "apt-get": "apt",
-    "bmaptool": "bmap-tools",
-    "cc": "gcc",
-    "cmake": "cmake",
-    "cpio": "cpio",
-    "depmod": "kmod",
-    "dpkg-deb": "dpkg",
-    "fdtget": "device-tree-compiler",
-    "fdtput": "device-tree-compiler",
-    "fsck.ext4": "e2fsprogs",
-    "git": "git",
-    "losetup": "mount",
-    "mcopy": "mtools",
-    "mdir": "mtools",
-    "mke2fs": "e2fsprogs",
-    "mkfs.vfat": "dosfstools",
-    "mmdebstrap": "mmdebstrap",
-    "modprobe": "kmod",
-    "ninja": "ninja-build",
-    "qemu-system-aarch64": "qemu-system-arm",
-    "qemu-system-arm": "qemu-system-arm",
-    "qemu-system-x86_64": "qemu-system-x86",
-    "rsync": "rsync",
-    "ser2net": "ser2net",
-    "setpriv": "util-linux",
-    "sfdisk": "fdisk",
-    "ssh": "openssh-client",
-    "ssh-keygen": "openssh-client",
-    "sshd": "openssh-server",
-    "tar": "tar",
-    "taskset": "util-linux",
-    "zstd": "zstd",
-}
-
-# Programs of `fsjoule kernel build` and tuxmake. They are large, so packages.txt leaves them out.
-BUILD_PACKAGES: Final[dict[str, str]] = {
-    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf",
-    "bc": "bc",
-    "bison": "bison",
-    "flex": "flex",
-    "gcc": "gcc",
-    "make": "make",
-    "perl": "perl",
-    "xz": "xz-utils",
-}
-
+_NAMESPACE_TIMEOUT_S: Final = 60.0
 _SIGNAL_EXIT: Final = 128  # of a shell, plus the signal's number
-# Debian keeps servers and filesystem tools outside an unprivileged user's PATH.
-_SYSTEM_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 SAY_EVERY_S: Final = 5.0
 _GUARD: Final = """
 import os, signal, sys
@@ -91,16 +43,34 @@ except ProcessLookupError:
 
 def find_tool(name: str) -> str:
     """The absolute path of a program. Raises MissingToolError with the package to install."""
-    found = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)
+    found = find_program(name)
     if found is None:
-        raise MissingToolError(name, PACKAGES.get(name) or BUILD_PACKAGES.get(name, name))
+        raise MissingToolError(name, *package_of(name))
     return found
 
 
-def require_root(what: str) -> None:
-    """Raise ConfigError unless this process is root's: only root can give the board's files to the board's root."""
-    if os.geteuid() != 0:
-        raise ConfigError(f"{what} as root only", hint="run the same command with sudo; cached images need no root")
+def as_root(argv: Sequence[str | Path]) -> list[str | Path]:
+    """The command for a program to which this user's files are root's: unless root asks, it runs in a user namespace.
+
+    Raises MissingToolError.
+    """
+    command = [find_tool(str(argv[0])), *argv[1:]]
+    return command if os.geteuid() == 0 else ["unshare", "--map-root-user", *command]
+
+
+def check_as_root(what: str) -> None:
+    """Raise ConfigError unless `as_root` works on this computer, HostError if it does not answer in time."""
+    try:
+        run(as_root(["true"]), timeout_s=_NAMESPACE_TIMEOUT_S)
+    except HostError as error:
+        if error.transient:
+            raise
+        raise ConfigError(
+            f"{what} by root, or in a user namespace, which this computer refuses: {error.what}",
+            hint="let root allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu, "
+            "kernel.unprivileged_userns_clone=1, user.max_user_namespaces), run the same command with sudo, or use "
+            "images that were built elsewhere (fsjoule image import)",
+        ) from error
 
 
 def run(
@@ -196,16 +166,23 @@ def to_its_end(argv: Sequence[str], *, output: IO[str] | None = None) -> int:
 
     Returns its exit code as a shell does: 128 plus the number of a signal that killed it. Ctrl-C reaches the program
     directly and is left to it. SIGTERM and SIGHUP are passed on, even during its start. Raises ConfigError if it cannot
-    be started.
+    be started, and Interrupted at its end after a signal that it may not get: sudo is root's.
     """
     started: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
+    refused: list[int] = []
+
+    def send(number: int) -> None:
+        try:
+            started[0].send_signal(number)
+        except PermissionError:
+            refused.append(number)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGINT:
             return
         if started:
-            started[0].send_signal(number)
+            send(number)
         else:
             early.append(number)
 
@@ -216,8 +193,10 @@ def to_its_end(argv: Sequence[str], *, output: IO[str] | None = None) -> int:
             raise _cannot_be_run(argv[0], error.strerror or str(error)) from error
         started.append(program)
         for number in early:
-            program.send_signal(number)
+            send(number)
         code = program.wait()
+    if refused:
+        raise Interrupted(refused[0])
     return code if code >= 0 else _SIGNAL_EXIT - code
 
 

@@ -23,7 +23,7 @@ _MOST_HEADER_BYTES: Final = 1 << 20
 _PART_BYTES: Final = 1 << 16
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _XZ_MAGIC: Final = b"\xfd7zXZ\0"
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_TIMEOUT_S: Final = 60.0
 # `make modules_install` makes them. They lead to the computer that built the kernel, and nothing reads them.
 _TO_SOURCE: Final = ("build", "source")
@@ -44,7 +44,7 @@ def unpack_tar(archive: Path, into: Path, *, most_bytes: int = MOST_TREE_BYTES) 
     try:
         with tar_within(archive, most_bytes) as members:
             _unpack(members, into, most_bytes)
-    except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: a loop of links
+    except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
         raise ConfigError(f"{archive} cannot be unpacked: {error}", hint="build it again") from error
 
 
@@ -145,7 +145,7 @@ def _stream(packed: IO[bytes]) -> IO[bytes]:
     packed.seek(0)
     if magic.startswith(_GZIP_MAGIC):
         return cast("IO[bytes]", gzip.GzipFile(fileobj=packed))
-    if magic.startswith(_ZSTD_MAGIC):
+    if magic.startswith(ZSTD_MAGIC):
         return cast("IO[bytes]", _Zstd(packed))
     return cast("IO[bytes]", lzma.LZMAFile(packed)) if magic == _XZ_MAGIC else packed
 
@@ -182,7 +182,10 @@ def _link(links: list[tuple[Path, str]], into: Path) -> None:
         path.symlink_to(target)
     # Where one leads depends on all of them.
     for path, target in kept:
-        if not path.resolve().is_relative_to(into.resolve()):
+        end = path.resolve()
+        if end.is_symlink():  # since Python 3.13, which raises nothing
+            raise ValueError(f"the link {path.relative_to(into)} leads to itself")
+        if not end.is_relative_to(into.resolve()):
             raise ValueError(f"the link {path.relative_to(into)} leads out of it, to {target}")
 
 

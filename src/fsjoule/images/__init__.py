@@ -5,10 +5,12 @@ Called by: `virtual`, `runs`, `ci`, `cli`.
 May call: `kernels`, `filesystems`, `host`, `model`, `errors`.
 
 Entry points: `build_card` (kernel and root filesystem to `CardImage`), `check_card` (builds it twice and compares),
-`cached` and `clean` (the cache's entries), `root_filesystem_choices`, `card_space`, `has_second_root`.
+`export_card` and `import_card` (a card in one file), `cached` and `clean` (the cache's entries),
+`root_filesystem_choices`, `card_space`, `has_second_root`.
 """
 
 from fsjoule.host.cache.stages import CacheEntry, cached, clean
+from fsjoule.images.card_archive import CardArchive, export_card, import_card
 from fsjoule.images.card_image import (
     CardImage,
     build_card,
@@ -22,6 +24,7 @@ from fsjoule.images.card_image import (
 
 __all__ = [
     "CacheEntry",
+    "CardArchive",
     "CardImage",
     "build_card",
     "cached",
@@ -30,6 +33,8 @@ __all__ = [
     "check_card",
     "clean",
     "emulator",
+    "export_card",
     "has_second_root",
+    "import_card",
     "root_filesystem_choices",
 ]

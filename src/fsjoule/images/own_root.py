@@ -53,7 +53,7 @@ def archive_sha256(recipe: Recipe, archive: Path) -> str:
 
 
 def unpack_root(archive: Path, tree: Path) -> None:
-    """Unpack it with its owners and modes. Raises ConfigError if it is neither an archive nor an ext image."""
+    """Unpack it with its modes, as this user's files. Raises ConfigError if it is no archive and no ext image."""
     _log.info("userland: unpacking %s", archive.name)
     tree.mkdir()
     at, magic = _EXT_MAGIC
@@ -61,7 +61,8 @@ def unpack_root(archive: Path, tree: Path) -> None:
         file.seek(at)
         image = file.read(len(magic)) == magic
     nodes = ("--anchored", "--exclude=./dev/*", "--exclude=dev/*")
-    commands = [["tar", "--extract", "--numeric-owner", "--file", archive, "--directory", tree, *nodes]]
+    ours = ("--no-same-owner", "--same-permissions")
+    commands = [["tar", "--extract", *ours, "--file", archive, "--directory", tree, *nodes]]
     if image:
         # debugfs also reads a damaged image, whose file `../name` it would write outside of the tree.
         commands = [["e2fsck", "-fn", archive], ["debugfs", "-R", f'rdump / "{tree}"', archive]]

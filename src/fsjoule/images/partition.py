@@ -1,8 +1,8 @@
 """Stage `partition`: the root partition, made without mounting anything on the host. The entry holds `root.img`.
 
-A program of the host makes the filesystem from a folder; files keep their owners. What no program of the host can fill,
-the emulated board fills, once. It boots the card's kernel. Its card has the usual layout: the files to copy are on the
-scratch partition, as ext4, and the root partition is the result.
+A program of the host makes the filesystem from a folder; all files are root's, who is the board's only user. What no
+program of the host can fill, the emulated board fills, once. It boots the card's kernel. Its card has the usual layout:
+the files to copy are on the scratch partition, as ext4, and the root partition is the result.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fsjoule.model.filesystem import Filesystem
 _log: Final = logging.getLogger(__name__)
 
 # Raise it when this file changes an entry's content.
-STAGE_VERSION: Final = 6
+STAGE_VERSION: Final = 7
 
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
 _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")
@@ -80,7 +80,7 @@ def root_partition(
     """A root partition's image, from the usual cache or the one below `root`. Raises ConfigError, HostError."""
 
     def build(folder: Path) -> None:
-        process.require_root("a root partition is made")
+        process.check_as_root("a root partition is made")
         _log.info("root partition: collecting files for %s", filesystem)
         tree = folder / "tree"
         _collect(tree, recipe, kernel, userland, overlay)
@@ -99,7 +99,7 @@ def root_partition(
 
 
 def _collect(tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path) -> None:
-    """All files of the root filesystem, with their final owners, modes and times."""
+    """All files of the root filesystem, with their final modes and times. `as_root` sees them as root's."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links but does not make them.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
     paths = [path.relative_to(overlay) for path in overlay.rglob("*")]
@@ -111,16 +111,16 @@ def _collect(tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland
     modules = tree / "usr" / "lib" / "modules"
     ours = [tree, modules, *modules.rglob("*"), *(tree / path for path in paths)]
     for path in ours:
-        _give_to_root(path)
+        _set_mode(path)
     for name in _MOUNT_POINTS:
         if (tree / name).is_symlink():  # of another distribution
             (tree / name).unlink()
         (tree / name).mkdir(exist_ok=True)
-        _give_to_root(tree / name)
+        _set_mode(tree / name)
     (tree / "tmp").chmod(0o1777)
     (tree / "root").chmod(0o700)
     (tree / "etc" / "hostname").write_text(recipe.hostname + "\n")
-    _give_to_root(tree / "etc" / "hostname")
+    _set_mode(tree / "etc" / "hostname")
     _link(tree / "etc" / "mtab", "/proc/self/mounts")
     own = BUSYBOX if recipe.userland.archive else None
     present = {path.name for folder in _PROGRAM_FOLDERS for path in (tree / folder).iterdir()}
@@ -132,7 +132,9 @@ def _collect(tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland
     if own is not None:
         add_busybox(tree, userland.busybox, overlay)
     _link(tree / "usr" / "sbin" / "init", "../bin/busybox" if own is None else f"../../{own}")
+    user, group = os.geteuid(), os.getegid() if os.geteuid() else 0
     for path in (tree, *tree.rglob("*")):
+        os.chown(path, user, group, follow_symlinks=False)  # a cache may be another user's, its folder another group's
         os.utime(path, (IMAGE_TIME_S, IMAGE_TIME_S), follow_symlinks=False)
 
 
@@ -141,9 +143,8 @@ def _link(path: Path, target: str) -> None:
     path.symlink_to(target)
 
 
-def _give_to_root(path: Path) -> None:
-    """A checkout or a cache may belong to any user, with modes from any umask."""
-    os.chown(path, 0, 0, follow_symlinks=False)
+def _set_mode(path: Path) -> None:
+    """A checkout may have modes from any umask."""
     if not path.is_symlink():
         path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
 
@@ -267,7 +268,7 @@ def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int,
         if not argv:
             continue
         try:
-            process.run(argv, timeout_s=_TIMEOUT_S, env={**steady, **root.environment})
+            process.run(process.as_root(argv), timeout_s=_TIMEOUT_S, env={**steady, **root.environment})
         except MissingToolError as error:
             raise MissingToolError(argv[0], kind.packages[0]) from error
     prototype.unlink(missing_ok=True)

@@ -58,6 +58,7 @@ def userland(recipe: Recipe) -> Userland:
     folder = build_once(
         *("userland", f"{recipe.userland.suite}-{recipe.architecture}", cache_key(inputs)),
         lambda into: _build(into, recipe),
+        own_modes="tree",
     )
     packages = json.loads((folder / "packages.json").read_text())
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "tree" / "bin" / "busybox")
@@ -75,7 +76,6 @@ def _from_archive(recipe: Recipe) -> Userland:
     }
 
     def build(folder: Path) -> None:
-        process.require_root("another root filesystem is unpacked")
         tree = folder / "tree"
         unpack_root(archive, tree)
         _finish(tree, recipe)
@@ -83,14 +83,13 @@ def _from_archive(recipe: Recipe) -> Userland:
         packages = fetch_busybox(recipe, folder)
         (folder / "packages.json").write_text(json.dumps(packages, indent=2) + "\n")
 
-    folder = build_once("userland", recipe.name, cache_key(inputs), build)
+    folder = build_once("userland", recipe.name, cache_key(inputs), build, own_modes="tree")
     packages = json.loads((folder / "packages.json").read_text())
     sha256 = {f"root filesystem {archive.name}": digest}
     return Userland(entry_digest(folder), folder / "tree", packages, folder / "busybox", sha256)
 
 
 def _build(folder: Path, recipe: Recipe) -> None:
-    process.require_root("the board's user land is unpacked")
     wanted = recipe.userland
     tree, log = folder / "tree", folder / "mmdebstrap.log"
     _log.info("userland: fetching %s packages of %s and their dependencies", len(recipe.packages), wanted.suite)
@@ -133,7 +132,10 @@ def _merge_usr(tree: Path) -> None:
         if (tree / name).is_symlink():
             continue  # another distribution has done it
         merged = tree / "usr" / name
-        merged.mkdir(parents=True, exist_ok=True)  # a small root may have no /usr
+        for folder in (merged.parent, merged):  # a small root may have no /usr
+            if not folder.exists():
+                folder.mkdir()
+                folder.chmod(0o755)
         if (tree / name).is_dir():
             process.run(["cp", "--archive", "--no-target-directory", tree / name, merged], timeout_s=60)
             shutil.rmtree(tree / name)

@@ -108,7 +108,10 @@ def build_revision(
     def build(folder: Path) -> None:
         started = time.monotonic()
         with _checked_out(revision, configuration, folder, jobs=jobs, nice=nice) as work:
-            _check_needed(needed, work.configured())
+            lost = not_granted(dict(wish.split("=", 1) for wish in needed), work.configured())
+            if lost:
+                reason = f"this source does not accept {', '.join(lost)}"
+                raise KernelBuildError(reason, hint="other revisions do", reason=reason)
             work.compile()
             (folder / READS).write_bytes(reads_of(work.build, work.source, files_of(work.source)).to_json())
         notes = _notes(folder, revision, configuration, seconds=time.monotonic() - started)
@@ -191,13 +194,6 @@ def _checked_out(
 
 def _entry_name(content: str, recipe: str) -> str:
     return f"{recipe.rpartition('/')[2].removesuffix('.toml')}-{content[:12]}"
-
-
-def _check_needed(needed: Collection[str], config: dict[str, str]) -> None:
-    lost = not_granted(dict(wish.split("=", 1) for wish in needed), config)
-    if lost:
-        reason = f"this source does not accept {', '.join(lost)}"
-        raise KernelBuildError(reason, hint="other revisions do", reason=reason)
 
 
 def _notes(folder: Path, revision: Revision, configuration: Configuration, *, seconds: float) -> BuildNotes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -61,7 +61,10 @@ def build_folder(folder: Path, boot: BootSettings) -> BuildFolder:
     """Examine a build folder. Raises ConfigError with all missing parts and the commands that make them."""
     images = [Path(place) / boot.image for place in _IMAGES]
     image = _first(folder / name for name in images)
-    tree = None if boot.dtb is None else _found_device_tree(folder, boot.dtb)
+    tree = None
+    if boot.dtb is not None:
+        below = (file for top in _DEVICE_TREES for file in sorted((folder / top).rglob(boot.dtb)))
+        tree = _first([folder / boot.dtb, *below]) or _first(folder / f"dtbs{suffix}" for suffix in _TARS)
     modules = _modules(folder)
     missing = {
         f"no kernel image: {' or '.join(map(str, images))}; `make {boot.image}` makes it": image,
@@ -99,7 +102,13 @@ def git_describe(folder: Path) -> str:
     """The built revision, from notes beside it or from the source in the folder; empty if unknown."""
     for noted in (folder / NOTES, folder / "metadata.json"):
         if noted.is_file():
-            return _noted_revision(noted)
+            try:
+                notes = json.loads(noted.read_text())
+                git = notes.get("git", notes)  # tuxmake has its own table for it
+                return str(git.get("git_describe") or git.get("git_commit", "")[:12])
+            except (ValueError, AttributeError, TypeError) as error:
+                what = f"the notes cannot be read: {error}"
+                raise ConfigError(what, file=noted, hint="build the kernel again") from error
     source = folder / "source"  # a link by the kernel's makefile in a separate build folder
     for tree in (folder, source):
         if (tree / "Kbuild").is_file() and (tree / ".git").exists():
@@ -107,15 +116,6 @@ def git_describe(folder: Path) -> str:
             result = process.run(command, timeout_s=_GIT_TIMEOUT_S, check=False)
             return result.stdout.decode().strip()
     return ""
-
-
-def _noted_revision(file: Path) -> str:
-    try:
-        notes = json.loads(file.read_text())
-        git = notes.get("git", notes)  # tuxmake has its own table for it
-        return str(git.get("git_describe") or git.get("git_commit", "")[:12])
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(f"the notes cannot be read: {error}", file=file, hint="build the kernel again") from error
 
 
 def _modules(folder: Path) -> Path | None:
@@ -175,15 +175,6 @@ def _device_tree(file: Path | None, dtb: str | None, work: Path) -> Path | None:
     if inside is None:
         raise ConfigError(f"{file} holds no {dtb}", hint="enable the board's device tree, then `make dtbs`")
     return inside
-
-
-def _found_device_tree(folder: Path, dtb: str) -> Path | None:
-    return _first([folder / dtb, *_below(folder, dtb)]) or _first(folder / f"dtbs{suffix}" for suffix in _TARS)
-
-
-def _below(folder: Path, dtb: str) -> Iterator[Path]:
-    for top in _DEVICE_TREES:
-        yield from sorted((folder / top).rglob(dtb))
 
 
 def _first(candidates: Iterable[Path]) -> Path | None:

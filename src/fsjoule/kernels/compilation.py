@@ -19,7 +19,9 @@ from typing import Final
 
 from fsjoule.errors import FsjouleError, HostError, KernelBuildError, StorageError
 from fsjoule.host import process
+from fsjoule.host.extras import need
 from fsjoule.host.process import ExitError, run_watched
+from fsjoule.host.setup.needs import needed_programs
 from fsjoule.kernels.configuration import Configuration, parse_config
 from fsjoule.model.labels import counted
 
@@ -85,13 +87,16 @@ class Compilation:
         (self.into / _LOG).unlink()  # build.log has the same
 
     def _tuxmake(self, *targets: str) -> None:
+        need("bench", "tuxmake")
         log = self.into / _LOG
         maps = (f"-ffile-prefix-map={self.build}/=", f"-ffile-prefix-map={self.source}/=")
         environment = {**ENVIRONMENT, "KCFLAGS": " ".join((*maps, *self.configuration.compiler_options))}
+        # The objects are the same with the compiler's cache.
+        wrapper = [f"--wrapper={_CCACHE}"] if shutil.which(_CCACHE) else []
         command = [
             *(sys.executable, "-m", "tuxmake", "--runtime=null", "--fail-fast", "--verbose", f"--jobs={self.jobs}"),
             *(f"--directory={self.source}", f"--build-dir={self.build}", f"--output-dir={self.into}"),
-            *("--target-arch=armhf", "--toolchain=gcc", *_wrapper(), *self._configuring()),
+            *("--target-arch=armhf", "--toolchain=gcc", *wrapper, *self._configuring()),
             *(f"--environment={name}={value}" for name, value in environment.items()),
             *targets,
         ]
@@ -122,7 +127,9 @@ class Compilation:
     def _failure(self, lines: list[str]) -> FsjouleError:
         """The error by tuxmake's log: the source's or this machine's fault."""
         text = "\n".join(lines)
-        if _FULL.search(text) or any(_is_full(folder) for folder in (self.build, self.into)):
+        if _FULL.search(text) or any(
+            disk.f_bavail * disk.f_frsize < _LITTLE_BYTES for disk in map(os.statvfs, (self.build, self.into))
+        ):
             hint = "make room; fsjoule kernel clean removes built kernels and their build folders"
             return StorageError(f"the disk is full: {self.build}", hint=hint)
         if _MEMORY.search(text):
@@ -144,7 +151,11 @@ class Compilation:
         self.build.mkdir(exist_ok=True)
         if marker.exists():
             _log.info("kernel build: removing the files of an interrupted build")
-            _forget(self.build, since_ns=marker.stat().st_mtime_ns)
+            begun_ns = marker.stat().st_mtime_ns
+            for path in self.build.rglob("*"):
+                with suppress(FileNotFoundError):
+                    if not path.is_dir() and path.lstat().st_mtime_ns >= begun_ns:
+                        path.unlink()
         marker.touch()
         try:
             yield
@@ -156,22 +167,9 @@ class Compilation:
 
 def compiler_version() -> str:
     """The compiler's version. Raises MissingToolError for the first missing tool of a build."""
-    for tool in process.BUILD_PACKAGES:
+    for tool in needed_programs("kernels"):
         process.find_tool(tool)
     return process.run([_COMPILER, "--version"], timeout_s=30).stdout.decode().splitlines()[0]
-
-
-def _wrapper() -> list[str]:
-    """The compiler's cache: ccache, if it is installed. The objects are the same."""
-    return [f"--wrapper={_CCACHE}"] if shutil.which(_CCACHE) else []
-
-
-def _forget(build: Path, *, since_ns: int) -> None:
-    """Remove all files written since then."""
-    for path in build.rglob("*"):
-        with suppress(FileNotFoundError):
-            if not path.is_dir() and path.lstat().st_mtime_ns >= since_ns:
-                path.unlink()
 
 
 def _how_far(log: Path) -> str:
@@ -179,8 +177,3 @@ def _how_far(log: Path) -> str:
     objects = re.findall(r"^ +(?:CC|AS|LD|AR|DTC)[ \[].*$", log.read_text(errors="replace"), re.MULTILINE)
     progress = f"{counted(len(objects), 'file')}, {objects[-1].split()[-1]}" if objects else "configuring"
     return f"kernel build: {progress}"
-
-
-def _is_full(folder: Path) -> bool:
-    free = os.statvfs(folder)
-    return free.f_bavail * free.f_frsize < _LITTLE_BYTES

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -89,7 +89,13 @@ def built_module(recipe: Recipe, name: str, source: KernelSource, *, release: st
     }
 
     def build(folder: Path) -> None:
-        _check_machine(recipe, name)
+        process.check_as_root(f"the module {name} is built")
+        here = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
+        if here != recipe.architecture:
+            raise ConfigError(
+                f"the module {name} needs a compiler that runs on {recipe.architecture}, not on {here}",
+                hint="leave the filesystem out, or build the card on another machine",
+            )
         tree, package = folder / "tree", folder / "package"
         _unpack_tools(recipe, source, tree)
         if not (tree / "usr" / "src" / f"linux-headers-{release}").is_dir():
@@ -105,16 +111,6 @@ def built_module(recipe: Recipe, name: str, source: KernelSource, *, release: st
 
     folder = build_once("dkms", f"{recipe.name}-{name}-{release}", cache_key(inputs), build)
     return BuiltModule(folder, **json.loads((folder / "dkms.json").read_text()))
-
-
-def _check_machine(recipe: Recipe, name: str) -> None:
-    process.require_root(f"the module {name} is built")
-    here = process.run(["dpkg", "--print-architecture"], timeout_s=10).stdout.decode().strip()
-    if here != recipe.architecture:
-        raise ConfigError(
-            f"the module {name} needs a compiler that runs on {recipe.architecture}, not on {here}",
-            hint="leave the filesystem out, or build the card on another machine",
-        )
 
 
 def _unpack_tools(recipe: Recipe, source: KernelSource, tree: Path) -> None:
@@ -149,10 +145,8 @@ def _run_dkms(tree: Path, log: Path, name: str, release: str) -> None:
     (config,) = tree.glob("usr/src/*/dkms.conf")
     fields = dict(re.findall(r'^PACKAGE_(NAME|VERSION)="?([^"\s]+)', config.read_text(), re.MULTILINE))
     jobs = str(os.cpu_count() or 1)
-    command: Sequence[str | Path] = [
-        *("nice", "env", *_ENVIRONMENT, "chroot", tree),
-        *("dkms", "build", "-m", fields["NAME"], "-v", fields["VERSION"], "-k", release, "-j", jobs),
-    ]
+    build = ("dkms", "build", "-m", fields["NAME"], "-v", fields["VERSION"], "-k", release, "-j", jobs)
+    command = process.as_root(["nice", "env", *_ENVIRONMENT, "chroot", tree, *build])
     made = tree / "var" / "lib" / "dkms"
 
     def how_far() -> str:

@@ -306,18 +306,15 @@ def load_recipe(folder: Path, name: str = DEFAULT_RECIPE) -> Recipe:
     files = recipe_files(folder)
     own = Path(name).expanduser()
     if name not in files and own.suffix == ".toml" and own.is_file():
-        return parse_recipe(_text(own), name=own.stem, file=own.resolve())
+        try:
+            text = own.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot be read: {error}", file=own, hint="a recipe is a text in UTF-8") from error
+        return parse_recipe(text, name=own.stem, file=own.resolve())
     if name not in files:
         raise ConfigError.unknown("image recipe", name, sorted(files))
     path = files[name]
     return parse_recipe(path.read_text(encoding="utf-8"), name=name, file=path)
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=file, hint="a recipe is a text in UTF-8") from error
 
 
 def recipe_files(folder: Path) -> dict[str, Path]:
@@ -344,22 +341,25 @@ def _packaged(own: frozenset[str]) -> dict[str, Path]:
 
 def parse_recipe(text: str, *, name: str, file: Path) -> Recipe:
     """A recipe from its text; its base is another recipe, or one in `base/`. Raises ConfigError with file and line."""
-    layers = _layers(text, file)
+    # The recipe and its bases, own values first.
+    layers = [_Layer(text, file, parse_toml(text, file))]
+    while "base" in layers[-1].document:
+        last = layers[-1]
+        base = _base_file(last.document.pop("base"), last, {layer.file.stem for layer in layers})
+        base_text = base.read_text(encoding="utf-8")
+        layers.append(_Layer(base_text, base, parse_toml(base_text, base)))
     merged: dict[str, Any] = {}
     for layer in reversed(layers):
         merged = _merged(merged, layer.document)
+    root = recipes_folder().parent
+    shown = str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
     try:
-        return Recipe.model_validate({**merged, "name": name, "file": _shown(file)})
+        return Recipe.model_validate({**merged, "name": name, "file": shown})
     except ValidationError as error:
         path = path_of(error)
         wrong = next((layer for layer in layers if _holds(layer.document, path)), layers[0])
         hint = "docs/images.md explains every field of a recipe"
         raise wrong_value(error, wrong.text, wrong.file, hint=hint) from error
-
-
-def _shown(file: Path) -> str:
-    root = recipes_folder().parent
-    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,17 +369,6 @@ class _Layer:
     text: str
     file: Path
     document: dict[str, Any]
-
-
-def _layers(text: str, file: Path) -> list[_Layer]:
-    """The recipe and its bases, own values first. Raises ConfigError."""
-    layers = [_Layer(text, file, parse_toml(text, file))]
-    while "base" in layers[-1].document:
-        last = layers[-1]
-        base = _base_file(last.document.pop("base"), last, {layer.file.stem for layer in layers})
-        base_text = base.read_text(encoding="utf-8")
-        layers.append(_Layer(base_text, base, parse_toml(base_text, base)))
-    return layers
 
 
 def _base_file(base: object, layer: _Layer, used: AbstractSet[str]) -> Path:

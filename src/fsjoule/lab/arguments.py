@@ -25,14 +25,12 @@ def number(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - like attrs
 
 def factors() -> Any:  # noqa: ANN401 - like attrs
     def check(_owner: object, _attribute: object, value: object) -> None:
-        if not isinstance(value, dict) or not all(_is_factor(f) for f in cast("dict[str, object]", value).values()):
+        if not isinstance(value, dict) or not all(
+            isinstance(factor, (int, float)) and 0 < factor <= 1 for factor in cast("dict[str, object]", value).values()
+        ):
             raise ValueError("it maps suite names to numbers above 0 and up to 1: {copy-2015: 0.01}")
 
     return attr.ib(factory=dict, validator=check)
-
-
-def _is_factor(value: object) -> bool:
-    return isinstance(value, (int, float)) and 0 < value <= 1
 
 
 def storages() -> Any:  # noqa: ANN401 - like attrs

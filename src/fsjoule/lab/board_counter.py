@@ -80,7 +80,15 @@ class BoardCounter:
         """Read the counter from now on. Raises MeterError as `info`."""
         self.info()
         shell = self._booted()
-        shell.put(_PROGRAM, self._program().encode())
+        program = (
+            f"left={_LIMIT_S}\n"
+            'while [ "$left" -gt 0 ]; do\n'
+            f"  {self._line.reading()}\n"
+            "  sleep 1\n"
+            "  left=$((left - 1))\n"
+            "done\n"
+        )
+        shell.put(_PROGRAM, program.encode())
         command = f"rm -f {COUNTED}; {self._line.reading()}; sh {_PROGRAM} < /dev/null > /dev/null 2>&1 & echo $!"
         done = shell.run(("sh", "-c", command))
         self._recording = shell, done.stdout.strip()
@@ -129,14 +137,4 @@ class BoardCounter:
             simulated=bool(simulated),
             # A simulated counter says how often it counts.
             settings={UPDATE_US: float(simulated or _UPDATE_US), RANGE_UJ: float(largest)},
-        )
-
-    def _program(self) -> str:
-        return (
-            f"left={_LIMIT_S}\n"
-            'while [ "$left" -gt 0 ]; do\n'
-            f"  {self._line.reading()}\n"
-            "  sleep 1\n"
-            "  left=$((left - 1))\n"
-            "done\n"
         )

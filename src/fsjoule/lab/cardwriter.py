@@ -21,7 +21,7 @@ from labgrid.util.managedfile import ManagedFile
 from fsjoule.errors import LabError
 from fsjoule.host import process
 from fsjoule.host.process_ref import failing
-from fsjoule.lab.disks import PROGRAM, SOURCE, BoardsDisk, answered, check_words
+from fsjoule.lab.disks import PROGRAM, SOURCE, BoardsDisk, answered, check_words, look
 from fsjoule.lab.translate import lab_errors, time_limit
 
 _SYNC_TIMEOUT_S: Final = 600.0
@@ -86,7 +86,7 @@ def write_card(
         there = on_exporter(image, resource)
         block_map = block_map_of(image)
         map_there = "" if block_map is None else on_exporter(block_map, resource)
-    _await_medium(storage, diagnose)
+    _await_medium(resource, diagnose)
     # A packed image's size is known to its block map, or at its end.
     least = 0 if image.suffix in _PACKED else image.stat().st_size
     request = wanted.request(resource, least) | {"image": there, "map": map_there, "verify": verify}
@@ -211,12 +211,12 @@ def on_exporter(file: Path, resource: Any) -> str:  # noqa: ANN401 - a labgrid r
     return str(managed.get_remote_path())
 
 
-def _await_medium(storage: Any, diagnose: Callable[[], tuple[str, ...]]) -> None:  # noqa: ANN401 - a USBStorageDriver
+def _await_medium(resource: Any, diagnose: Callable[[], tuple[str, ...]]) -> None:  # noqa: ANN401 - a labgrid resource
     """Wait until the reader sees its card. Raises LabError."""
     doing = "looking for the card in its reader"
     with time_limit(_MEDIUM_TIMEOUT_S + _GRACE_S, doing, diagnose), lab_errors(doing):
         deadline = time.monotonic() + _MEDIUM_TIMEOUT_S
-        while storage.get_size() == 0:
+        while look(resource).size_bytes == 0:
             if time.monotonic() > deadline:
-                raise LabError(f"the reader {storage.storage.path} sees no card", transient=True)
+                raise LabError(f"the reader {resource.path} sees no card", transient=True)
             time.sleep(_LOOK_S)

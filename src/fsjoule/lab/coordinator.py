@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from getpass import getuser
@@ -86,7 +86,12 @@ class Coordinator:
         self._threads: set[threading.Thread] = set()
         self._channel = grpc.insecure_channel(_target(self.address), options=_OPTIONS)
         self._stub: Any = services.CoordinatorStub(self._channel)
-        for request in _subscription():
+        startup, places, resources = (messages.ClientInMessage() for _ in range(3))
+        startup.startup.version = labgrid_version()
+        startup.startup.name = user()
+        places.subscribe.all_places = True
+        resources.subscribe.all_resources = True
+        for request in (startup, places, resources):
             self._requests.put(request)
         self._stream: Any = self._stub.ClientStream(self._sent())
         self._stream_ended = threading.Event()
@@ -310,12 +315,3 @@ def _target(address: str) -> str:
         raise ConfigError(
             f"LG_COORDINATOR={address!r} is not an address: {error}", hint="LG_COORDINATOR=HOST:PORT"
         ) from error
-
-
-def _subscription() -> Iterable[object]:
-    startup, places, resources = (messages.ClientInMessage() for _ in range(3))
-    startup.startup.version = labgrid_version()
-    startup.startup.name = user()
-    places.subscribe.all_places = True
-    resources.subscribe.all_resources = True
-    return startup, places, resources

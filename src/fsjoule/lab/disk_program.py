@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bz2
 import errno
+import fcntl
 import gzip
 import hashlib
 import json
@@ -89,23 +90,24 @@ def look(path: str) -> tuple[dict[str, Any], int]:
         status = real.stat()
     except OSError:
         return disk, descriptor
-    if stat.S_ISBLK(status.st_mode):
+    if stat.S_ISBLK(status.st_mode) or stat.S_ISREG(status.st_mode):
         try:
             descriptor = os.open(real, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
             status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode):  # O_EXCL claims devices only
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            disk["claimed"] = error.errno == errno.EBUSY
-            if error.errno not in (errno.EBUSY, errno.ENOMEDIUM):
+            disk["claimed"] = error.errno in (errno.EBUSY, errno.EWOULDBLOCK)
+            if error.errno not in (errno.EBUSY, errno.EWOULDBLOCK, errno.ENOMEDIUM):
                 disk["denied"] = error.strerror
     if not stat.S_ISBLK(status.st_mode):
-        disk["kind"] = "file"
+        disk.update(kind="file", size_bytes=status.st_size, backing=str(real))
         return disk, descriptor
     number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     system = Path(f"/sys/dev/block/{number}").resolve()
     disk["kind"] = "partition" if (system / "partition").exists() else "disk"
     disk["size_bytes"] = int(text(system / "size") or 0) * 512
-    disk["bus"] = "usb" if "/usb" in str(system) else "loop" if (system / "loop").exists() else "other"
-    disk["backing"] = text(system / "loop" / "backing_file")
+    disk["bus"] = "usb" if "/usb" in str(system) else "other"
     for line in text("/run/udev/data/b" + number).splitlines():
         if line.startswith("E:ID_SERIAL_SHORT="):
             disk["serial"] = line.partition("=")[2]
@@ -136,7 +138,9 @@ def _uses(number: str, system: Path) -> Iterator[str]:
 
 def objection(disk: dict[str, Any], wanted: dict[str, Any], image_bytes: int) -> str:
     """Why the disk must not be written; empty if it may be."""
-    if disk["kind"] != "disk":
+    # A virtual lab's card is a file.
+    labs_card = wanted["simulated"] and disk["kind"] == "file" and _LABS_CARD.search(disk["backing"])
+    if disk["kind"] != "disk" and not labs_card:
         return {"missing": "does not exist", "file": "is not a disk"}.get(disk["kind"], f"is a {disk['kind']}, no disk")
     if disk["uses"] or disk["claimed"]:
         return f"is in use on the exporter: {', '.join(disk['uses']) or 'another program has it for itself'}"
@@ -150,7 +154,7 @@ def objection(disk: dict[str, Any], wanted: dict[str, Any], image_bytes: int) ->
 def _another(disk: dict[str, Any], wanted: dict[str, Any]) -> str:
     serial, link = wanted["serial"], wanted["link"]
     if wanted["simulated"]:
-        if disk["bus"] != "loop" or not _LABS_CARD.search(disk["backing"]):
+        if disk["kind"] != "file":
             return "is not the card of a virtual lab, and the board is simulated"
     elif disk["bus"] != "usb":
         return "is not a USB disk"
@@ -285,9 +289,10 @@ def mapped(block_map: str) -> tuple[int, str, list[ByteRange]]:
 
 
 def write(
-    descriptor: int, image: ImageStream, parts: Iterable[ByteRange], kind: str, size_bytes: int
+    descriptor: int, image: ImageStream, parts: Iterable[ByteRange], kind: str, disk: dict[str, Any]
 ) -> list[ByteRange]:
     """Write these parts of the image; a length of -1 is to its end. Returns what was written, with its SHA-256."""
+    size_bytes: int = disk["size_bytes"]
     written: list[ByteRange] = []
     unsynced = 0
     for part in parts:
@@ -299,6 +304,7 @@ def write(
                 break
             if at + len(content) > size_bytes:
                 raise FailedError(f"the image is larger than the disk, which has {size_bytes} bytes")
+            check_there(disk)
             _write_at(descriptor, content, at)
             written.append(ByteRange(at, len(content), hashlib.sha256(content).hexdigest()))
             if part.digest:
@@ -311,6 +317,12 @@ def write(
             raise FailedError(f"the image is not the one of its block map: bytes {part.begin} to {at} differ")
     os.fsync(descriptor)
     return written
+
+
+def check_there(disk: dict[str, Any]) -> None:
+    """A disk whose cable is out fails by itself; a virtual lab's card, a file, has no name any more. Raises OSError."""
+    if disk["kind"] == "file" and str(Path(disk["path"]).resolve()) != disk["backing"]:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
 
 
 def _write_at(descriptor: int, content: bytes, at: int) -> None:
@@ -362,11 +374,12 @@ def run(request: dict[str, Any], answer: dict[str, Any]) -> None:
         image = ImageStream(request["image"])
         if request["map"] and image.size_bytes not in (-1, size):
             raise FailedError(f"the image has {image.size_bytes} bytes, its block map is of one of {size}")
-        written = write(descriptor, image, parts, kind, disk["size_bytes"])
+        written = write(descriptor, image, parts, kind, disk)
         if not written:
             raise FailedError("the image is empty")
         if request["verify"]:
             compare(descriptor, written)
+        check_there(disk)
 
 
 def main() -> None:

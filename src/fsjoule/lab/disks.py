@@ -42,9 +42,9 @@ SOURCE: Final = Path(disk_program.__file__).read_bytes()
 class Disk:
     """A path on the exporter, as its kernel and udev describe it.
 
-    `kind` is missing, file, partition or disk; `bus` is usb, loop or other; `backing` is a loop device's file. `uses`
-    tells in words where it is in use. `claimed` is true if another program has it for itself, `denied` says why it
-    cannot be opened.
+    `kind` is missing, file, partition or disk; `bus` is usb or other; `backing` is a file's own path, behind links.
+    `uses` tells in words where it is in use. `claimed` is true if another program has it for itself, `denied` says why
+    it cannot be opened.
     """
 
     path: str

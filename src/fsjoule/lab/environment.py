@@ -298,7 +298,7 @@ class _Reader:
         """Drivers are made in the order of the file: what comes later is not there for an optional binding."""
         for place, entry in enumerate(drivers):
             wanted = [each for each in _driver(entry).bindings.values() if isinstance(each, set) and None in each]
-            optional = [_class(name) for each in wanted for name in cast("set[Any]", each) if name is not None]
+            optional = [cls for each in wanted for cls in _classes(each) if cls is not None]
             for later in drivers[place + 1 :]:
                 if issubclass(_driver(later), tuple(optional)):
                     hint = f"move {later.cls} in front of {entry.cls}"
@@ -358,7 +358,9 @@ class _Reader:
         return Login(*(written.get(name, "") for name in _LOGIN), password=password)
 
     def _profile(self, entry: _Entry) -> BoardProfile:
-        values = _defaults() | {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}
+        defaults: dict[str, Any] = {each.name: each.default for each in attr.fields(BoardStrategy)}
+        values = {name: value.factory() if hasattr(value, "factory") else value for name, value in defaults.items()}
+        values |= {name: self._scalar(value) for name, (_, value) in entry.arguments.items()}
         return BoardProfile(
             name=values["board"],
             recipe=values["recipe"],
@@ -431,15 +433,6 @@ def _driver(entry: _Entry) -> type[Any]:
     return target_factory.drivers[entry.cls]
 
 
-def _class(named: str | type[Any]) -> type[Any]:
-    return target_factory.class_from_string(named) if isinstance(named, str) else named
-
-
-def _defaults() -> dict[str, Any]:
-    defaults: dict[str, Any] = {each.name: each.default for each in attr.fields(BoardStrategy)}
-    return {name: value.factory() if hasattr(value, "factory") else value for name, value in defaults.items()}
-
-
 def _plain(value: object) -> object:
     """The value with plain mappings: labgrid's own kind is not fit to be shown."""
     if isinstance(value, dict):
@@ -463,7 +456,10 @@ def missing_drivers(environment: EnvironmentFile) -> tuple[tuple[NamedDriver, st
     found: list[tuple[NamedDriver, str, str]] = []
     for driver, cls in zip(environment.drivers, there, strict=True):
         for role, wanted in cls.bindings.items():
-            choices = _choices(wanted)
+            classes = _classes(wanted)
+            if any(one is None or issubclass(one, Resource) for one in classes):
+                continue  # optional, or the exporter's
+            choices = tuple(one for one in classes if issubclass(one, (Driver, abc.ABC)))
             if choices and not any(issubclass(other, choice) for other in there for choice in choices):
                 names = " or ".join(sorted(choice.__name__ for choice in choices))
                 advice = next(
@@ -481,9 +477,9 @@ def missing_resources(environment: EnvironmentFile, offered: Collection[tuple[st
     found: list[str] = []
     for driver in environment.drivers:
         for role, wanted in target_factory.drivers[driver.cls].bindings.items():
-            choices = _resources(wanted)
-            if not choices:
-                continue
+            choices = tuple(_classes(wanted))
+            if not choices or any(one is None or not issubclass(one, Resource) for one in choices):
+                continue  # optional, or a driver may meet it
             name = driver.bindings.get(role)
             foreign = len(environment.resources) == len(environment.places)  # all of the place
             if not any(issubclass(each, choices) for each in there) or (foreign and name and name not in names):
@@ -491,20 +487,6 @@ def missing_resources(environment: EnvironmentFile, offered: Collection[tuple[st
                 kinds = " or ".join(sorted(choice.__name__ for choice in choices))
                 found.append(f"{driver.cls} needs {kinds}{named}")
     return tuple(found)
-
-
-def _choices(wanted: Any) -> tuple[type, ...]:  # noqa: ANN401 - labgrid's bindings have many types
-    """Driver classes and protocols of which one is needed; none for an optional binding, or one to a resource."""
-    classes = _classes(wanted)
-    if any(one is None or issubclass(one, Resource) for one in classes):
-        return ()
-    return tuple(one for one in classes if issubclass(one, (Driver, abc.ABC)))
-
-
-def _resources(wanted: Any) -> tuple[type, ...]:  # noqa: ANN401
-    """Resource classes of which one is needed; none for an optional binding, or one that a driver may meet."""
-    classes = _classes(wanted)
-    return () if any(one is None or not issubclass(one, Resource) for one in classes) else tuple(classes)
 
 
 def _classes(wanted: Any) -> list[Any]:  # noqa: ANN401

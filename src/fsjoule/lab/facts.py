@@ -49,9 +49,11 @@ def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
     further = [("uname", "-r"), ("uname", "-v"), timers, ("readlink", "-f", block), ("cat", _TREE)]
     commands = [*(("cat", path) for path in files), *further]
     cpu, sectors, memory, storage, mounts, release, version, ticks, device, tree = _told(shell, commands)
+    # The last mount counts: an initial `rootfs` comes first.
+    roots = [fields[2] for line in mounts.splitlines() if (fields := line.split())[1:2] == ["/"]]
     return BoardFacts(
         name=name,
-        machine=(tree or _read(shell, _TABLES)).strip("\0\n ") or _field(cpu, "Hardware"),
+        machine=(tree or _told(shell, [("cat", _TABLES)])[0]).strip("\0\n ") or _field(cpu, "Hardware"),
         kernel_release=release.strip(),
         kernel_version=version.strip(),
         cpu=_field(cpu, "model name") or _field(cpu, "Processor"),
@@ -60,7 +62,7 @@ def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
         storage=storage.strip(),
         storage_bytes=int(sectors.strip() or 0) * _SECTOR_BYTES,
         storage_bus=_bus(shell, device),
-        root_filesystem=_root_filesystem(mounts),
+        root_filesystem=roots[-1] if roots else "",
         tick_hz=tick_hz(ticks),
     )
 
@@ -93,20 +95,9 @@ def tick_hz(timers: str) -> int:
     return fitting[0] if len(fitting) == 1 else 0
 
 
-def _read(shell: Shell, path: str) -> str:
-    result = shell.run(["cat", path])
-    return result.stdout if result.exit_code == 0 else ""
-
-
 def _field(text: str, name: str) -> str:
     found = re.search(rf"^{re.escape(name)}\s*:\s*(.*?)\s*$", text, re.MULTILINE)
     return found.group(1) if found else ""
-
-
-def _root_filesystem(mounts: str) -> str:
-    """The root's filesystem type. The last mount counts: an initial `rootfs` comes first."""
-    types = [fields[2] for line in mounts.splitlines() if (fields := line.split())[1:2] == ["/"]]
-    return types[-1] if types else ""
 
 
 def _bus(shell: Shell, device: str) -> str:
@@ -129,24 +120,20 @@ def lab_facts(target: Target) -> LabFacts | None:
     session = manager.session
     with lab_errors("asking labgrid for the place's resources"):
         place = session.get_place(remote.name)
+        hosts: dict[str, str] = {}
+        for exporter, group, _cls, name in place.acquired_resources:
+            # An exporter that is just ending has no entry any more.
+            entry = session.resources.get(exporter, {}).get(group, {}).get(name)
+            # A resource reached through its exporter names the exporter's computer.
+            host = "" if entry is None else str(entry.extra.get("proxy") or "")
+            hosts[exporter] = hosts.get(exporter) or host
         return LabFacts(
             place=place.name,
             coordinator=str(manager.url),
-            exporters=_exporters(session, place.acquired_resources),
+            exporters=tuple(Exporter(name, hosts[name]) for name in sorted(hosts)),
             meter=_meter_port(target),
             user=f"{session.getuser()}@{session.gethostname()}",
         )
-
-
-def _exporters(session: Any, paths: Any) -> tuple[Exporter, ...]:  # noqa: ANN401 - labgrid has no types
-    """Exporters by name. A resource reached through its exporter names the exporter's computer."""
-    hosts: dict[str, str] = {}
-    for exporter, group, _cls, name in paths:
-        # An exporter that is just ending has no entry any more.
-        entry = session.resources.get(exporter, {}).get(group, {}).get(name)
-        host = "" if entry is None else str(entry.extra.get("proxy") or "")
-        hosts[exporter] = hosts.get(exporter) or host
-    return tuple(Exporter(name, hosts[name]) for name in sorted(hosts))
 
 
 def _meter_port(target: Target) -> MeterPort | None:
@@ -180,7 +167,18 @@ class _Recorder:
 
     def take(self) -> tuple[LabStep, ...]:
         taken, self._begun = self._begun, []
-        return tuple(_kept(step, started_ms) for step, started_ms in taken)
+        return tuple(
+            LabStep(
+                title=str(step.title).strip("_"),
+                source=type(step.source).__name__ if step.source is not None else "",
+                level=int(step.level),
+                started_utc_ms=started_ms,
+                duration_ms=round(step.duration * 1000),
+                args={str(name): _text(value) for name, value in (step.args or {}).items()},
+                error=_text(step.exception) if step.exception is not None else "",
+            )
+            for step, started_ms in taken
+        )
 
 
 @contextmanager
@@ -192,18 +190,6 @@ def recorded_steps() -> Generator[Callable[[], tuple[LabStep, ...]]]:
         yield recorder.take
     finally:
         steps.unsubscribe(recorder.notify)
-
-
-def _kept(step: Any, started_ms: int) -> LabStep:  # noqa: ANN401 - labgrid's
-    return LabStep(
-        title=str(step.title).strip("_"),
-        source=type(step.source).__name__ if step.source is not None else "",
-        level=int(step.level),
-        started_utc_ms=started_ms,
-        duration_ms=round(step.duration * 1000),
-        args={str(name): _text(value) for name, value in (step.args or {}).items()},
-        error=_text(step.exception) if step.exception is not None else "",
-    )
 
 
 def _text(value: object) -> str:

@@ -25,7 +25,6 @@ from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
 from fsjoule.model import MIB
 
-_GRACE_S: Final = 15.0
 _LOOK_S: Final = 1.0
 _MARK_TIMEOUT_S: Final = 30.0
 _COPY_TIMEOUT_S: Final = 600.0

@@ -158,9 +158,9 @@ class _Card:
             raise self._refused(f"has {self._device} at sector {start}, but the image's begins at {boot.start}")
         sector = second_slot.flag_sector(boot)
         read = f"busybox dd if=/dev/{self._board.card_device} bs={_SECTOR_BYTES} skip={sector} count=1 2>/dev/null"
-        known = second_slot.FLAG_TEXT.decode().strip()
+        known = second_slot.FLAG_TEXT.strip()
         found = self._run(f"{read} | tr -d '\\000' | head -c 200 | base64 -w 0", "cannot read U-Boot's flag").strip()
-        if found and not _holds(found, known):
+        if found and known not in base64.b64decode(found):
             raise self._refused(f"uses sector {sector} of its card, the last before the boot partition")
 
     def bring_files(self) -> None:
@@ -169,10 +169,10 @@ class _Card:
         fresh = USUAL in there
         if not fresh and KEPT not in there:
             raise self._refused(f"has no {USUAL} on its boot partition")
-        if (fresh or KEPT_SCRIPT not in there) and (
-            kept := second_slot.as_script(self._text(USUAL if fresh else KEPT))
-        ):
-            self._wanted[KEPT_SCRIPT] = kept
+        if fresh or KEPT_SCRIPT not in there:
+            usual = self._mounted("ro", f"cat {_BOOT}/{USUAL if fresh else KEPT}", "cannot read its card")
+            if kept := second_slot.as_script(usual.replace("\r", "")):
+                self._wanted[KEPT_SCRIPT] = kept
         lacking = {name for name, content in self._wanted.items() if there.get(name) != _sha256(content)}
         if fresh and SCRIPT in there and KEPT not in there and SCRIPT in lacking:
             raise self._refused(f"has a {SCRIPT} of its own on its boot partition")
@@ -236,9 +236,6 @@ class _Card:
         said = self._mounted("ro", f"cd {_BOOT} && sha256sum {names} 2>/dev/null || true", "cannot read its card")
         return {name: digest for digest, name in (line.split(maxsplit=1) for line in said.splitlines())}
 
-    def _text(self, name: str) -> str:
-        return self._mounted("ro", f"cat {_BOOT}/{name}", "cannot read its card").replace("\r", "")
-
     def _mounted(self, mode: str, command: str, failure: str) -> str:
         mount = f"mkdir -p {_BOOT} && mount -t vfat -o {mode} {self._device} {_BOOT}"
         return self._run(f"{mount} && {{ ( {command} ); R=$?; umount {_BOOT} && [ $R = 0 ]; }}", failure)
@@ -282,8 +279,3 @@ def _run(board: FlashedBoard, shell: Shell, command: str, failure: str) -> str:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _holds(packed: str, known: str) -> bool:
-    """Whether a sector, in base64, holds a text."""
-    return known.encode() in base64.b64decode(packed)

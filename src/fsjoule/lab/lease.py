@@ -184,7 +184,18 @@ class Lease:
         Raises PlaceLostError if it is not, and LabError if that is unknown (soon, if it was unknown just before).
         """
         if not self._lost.is_set():
-            self._ask()
+            self._check_answers()
+            silent = time.monotonic() < self._silent_until_s
+            try:
+                if silent:
+                    self._connect_again(_GLANCE_S)
+                self._coordinator.settle(_ANSWER_TIMEOUT_S)
+            except LabError as error:
+                if silent:
+                    raise LabError(self._silence, transient=True, hint=error.hint) from error
+                self._check_answers()  # it may have died meanwhile
+                self._connect_or_give_up()
+            self._silent_until_s = 0.0
         self.look()
 
     def look(self) -> None:
@@ -301,20 +312,6 @@ class Lease:
         if causes := self._faults(self.address, self.name):
             what = f"it is not known whether the place {self.name!r} is still ours"
             raise LabError(f"{'; '.join(causes)}: {what}", transient=True)
-
-    def _ask(self) -> None:
-        self._check_answers()
-        silent = time.monotonic() < self._silent_until_s
-        try:
-            if silent:
-                self._connect_again(_GLANCE_S)
-            self._coordinator.settle(_ANSWER_TIMEOUT_S)
-        except LabError as error:
-            if silent:
-                raise LabError(self._silence, transient=True, hint=error.hint) from error
-            self._check_answers()  # it may have died meanwhile
-            self._connect_or_give_up()
-        self._silent_until_s = 0.0
 
     def _connect_or_give_up(self) -> None:
         try:

@@ -33,7 +33,12 @@ def find_places(written: Iterable[str], wanted: PlaceRequest = AT_ONCE) -> tuple
     found: list[str] = []
     for each in written:
         if each in _IS_VARIABLE:
-            found.append(_find_tagged(wanted) if wanted.tags else find_place(os.environ.get(_VARIABLE), wanted))
+            if not wanted.tags:
+                found.append(find_place(os.environ.get(_VARIABLE), wanted))
+                continue
+            with connected() as coordinator:
+                (check_some if wanted.wait_s else check_free)(coordinator, dict(wanted.tags))
+            found.append(BY_TAGS)
             continue
         try:
             name = Template(each).substitute(os.environ)
@@ -71,12 +76,6 @@ def find_place(named: str | None, wanted: PlaceRequest = AT_ONCE) -> str:
         if not wanted.wait_s:
             coordinator.check_usable(coordinator.places[name])
         return name
-
-
-def _find_tagged(wanted: PlaceRequest) -> str:
-    with connected() as coordinator:
-        (check_some if wanted.wait_s else check_free)(coordinator, dict(wanted.tags))
-    return BY_TAGS
 
 
 def _matching(coordinator: Coordinator, pattern: str) -> str:

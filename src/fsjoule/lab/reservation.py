@@ -46,16 +46,12 @@ _VALUE: Final = re.compile(r"\S+")
 RESERVED: Final = "+"
 
 
-def _never(_coordinator: Coordinator, _name: str) -> bool:
-    return False
-
-
 @contextmanager
 def reserved(
     wanted: PlaceRequest,
     *,
     name: str = "",
-    usable: Usable = _never,
+    usable: Usable = lambda _coordinator, _name: False,
     line_s: float = _LINE_S,
     expires_s: float = _EXPIRES_S,
 ) -> Generator[PlaceTurn]:
@@ -138,7 +134,11 @@ class PlaceTurn:
         try:
             if not self._some_good():
                 return False
-            return self._found_ours(usable) or self._allocated()
+            names = matching(self._coordinator.places.values(), self._filter) if self._own else []
+            self.place = next((name for name in names if usable(self._coordinator, name)), "")
+            if self.place:
+                self.cancel()
+            return bool(self.place) or self._allocated()
         except RefusedError as error:
             self._forgotten(error)
         except LabError as error:
@@ -160,16 +160,14 @@ class PlaceTurn:
             self._filter = now
         return some
 
-    def _found_ours(self, usable: Usable) -> bool:
-        names = matching(self._coordinator.places.values(), self._filter) if self._own else []
-        self.place = next((name for name in names if usable(self._coordinator, name)), "")
-        if self.place:
-            self.cancel()
-        return bool(self.place)
-
     def _allocated(self) -> bool:
         """Whether the reservation has a place. Raises RefusedError if there is no such reservation, LabError."""
-        found = self._coordinator.poll_reservation(self._token, self._what) if self._token else self._reserve()
+        if self._token:
+            found = self._coordinator.poll_reservation(self._token, self._what)
+        else:
+            with shielded():
+                found = self._coordinator.reserve(self._filter, self._wanted.priority, self._what)
+                self._token = found.token
         self._connected_anew, self._polled_s = False, time.monotonic()
         if not self._own:
             self._filter = dict(found.filters["main"])
@@ -214,12 +212,6 @@ class PlaceTurn:
             ) from error
         self._changed.set()
 
-    def _reserve(self) -> Reservation:
-        with shielded():
-            reservation = self._coordinator.reserve(self._filter, self._wanted.priority, self._what)
-            self._token = reservation.token
-        return reservation
-
     def _connect_again(self, error: LabError) -> None:
         """Connect to a coordinator that was away; the next look tries once more."""
         if self._gone is None:
@@ -243,21 +235,19 @@ class PlaceTurn:
             reservations = self._coordinator.reservations()
         except LabError as error:
             return f"waiting for {self._what}, {limit}; {error.what}"
-        number, waiting = self._position(reservations)
-        queue = f"; number {number} of {waiting} in the queue" if number else ""
-        who = _told(self._coordinator, self._filter, reservations) or "there is no such place now"
-        return f"waiting for {self._what}, {limit}{queue}; {who}"
-
-    def _position(self, reservations: Iterable[Reservation]) -> tuple[int, int]:
-        """Our number among those who wait for a place that we could get (0: we do not), and how many they are."""
         places = list(self._coordinator.places.values())
         ours = set(matching(places, self._filter))
+        # All who wait for a place that we could get.
         waiting = [
             each.token
             for each in sorted(reservations, key=lambda each: (-each.prio, each.created))
             if each.state is ReservationState.waiting and ours & set(matching(places, each.filters["main"]))
         ]
-        return (waiting.index(self._token) + 1 if self._token in waiting else 0), len(waiting)
+        queue = ""
+        if self._token in waiting:
+            queue = f"; number {waiting.index(self._token) + 1} of {len(waiting)} in the queue"
+        who = _told(self._coordinator, self._filter, reservations) or "there is no such place now"
+        return f"waiting for {self._what}, {limit}{queue}; {who}"
 
 
 def check_some(coordinator: Coordinator, wanted: Mapping[str, str]) -> None:

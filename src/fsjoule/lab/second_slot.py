@@ -254,7 +254,14 @@ def bring_root(board: FailingBoard, shell: Shell, card: str, wanted: SecondRoot,
     for numbers in _parts(lacking, _SENT_AT_ONCE):
         assert upload is not None
         upload(_PACKED, gzip.compress(b"".join(map(wanted.content, numbers)), mtime=0))
-        checked(board, shell, _unpacking(device, numbers), "cannot write its second root partition", _ROOT_TIMEOUT_S)
+        # Neighbours are written at once.
+        runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0])]
+        writes = " && ".join(
+            f"busybox dd of={device} bs={MIB} seek={run[0]} count={len(run)} iflag=fullblock conv=notrunc 2>&1"
+            for run in runs
+        )
+        unpack = f"gzip -dc {_PACKED} | {{ {writes}; }} && sync && rm {_PACKED}"
+        checked(board, shell, unpack, "cannot write its second root partition", _ROOT_TIMEOUT_S)
     if wrong := _differing(board, shell, device, wanted, lacking):
         raise board.error(f"has other bytes on {device} than were written, {len(wrong)} MiB of {len(lacking)}")
     return len(lacking)
@@ -297,16 +304,6 @@ def _differing(board: FailingBoard, shell: Shell, device: str, wanted: SecondRoo
     if len(found) != len(numbers):
         raise board.error(f"cannot read its second root partition: it told {len(found)} sums of {len(numbers)}")
     return [number for number, told in zip(numbers, found, strict=True) if told != wanted.sums[number]]
-
-
-def _unpacking(device: str, numbers: Sequence[int]) -> str:
-    """A command that writes a packed file's pieces to their places, neighbours at once."""
-    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0])]
-    writes = " && ".join(
-        f"busybox dd of={device} bs={MIB} seek={run[0]} count={len(run)} iflag=fullblock conv=notrunc 2>&1"
-        for run in runs
-    )
-    return f"gzip -dc {_PACKED} | {{ {writes}; }} && sync && rm {_PACKED}"
 
 
 def _parts(numbers: Sequence[int], size: int) -> Iterator[Sequence[int]]:

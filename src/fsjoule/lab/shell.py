@@ -426,16 +426,12 @@ class LabgridShell:
                 # This is how labgrid shows a connection that the other side has closed.
                 raise self._disconnected(asked_s - begin_s)
             if causes := self._diagnose():
-                raise self._silent(causes)
+                self._lost()  # what is on its console is not why
+                silent = BoardError("the board does not answer any more")
+                silent.blame_lab(causes)
+                raise silent
             if left_s <= _LOOK_S:
                 return index, before, match
-
-    def _silent(self, causes: Sequence[str]) -> BoardError:
-        """The error for a board whose lab has died: what is on its console is not why."""
-        self._lost()
-        error = BoardError("the board does not answer any more")
-        error.blame_lab(causes)
-        return error
 
     def _disconnected(self, after_s: float) -> BoardError:
         error = self.lost(f"the console's connection was lost after {after_s:.0f} s")

@@ -287,7 +287,13 @@ class SshShell:
         body = f"( {_NAME}={marker}; export {_NAME}; {shown} ) </dev/null >{_OUTPUT} 2>&1; R=$?"
         # Most commands say nothing, and a program more costs a slow CPU a tenth of a second.
         tell = f'echo "<{marker}>"; [ ! -s {_OUTPUT} ] || cat {_OUTPUT}; echo "<{marker}:$R>"'
-        self._send(f"{body}; {tell}\n".encode(), shown)
+        lines = f"{body}; {tell}\n".encode()
+        self._said.clear()
+        try:
+            self._socket.sendall(lines if self._begun else _PROFILE + lines)
+        except OSError as error:
+            raise self._broken(shown, bytes(self._said), "") from error
+        self._begun = True
         answer = self._answer(marker, shown, deadline)
         if answer is None:
             limit = f"{shown!r} did not end within {timeout_s:.0f} s"
@@ -345,14 +351,6 @@ class SshShell:
             raise LabError(f"{path} was damaged on its way to the board", transient=True)
 
     # ------------------------------------------------------------------------------------- the shell that is waiting
-
-    def _send(self, lines: bytes, shown: str) -> None:
-        self._said.clear()
-        try:
-            self._socket.sendall(lines if self._begun else _PROFILE + lines)
-        except OSError as error:
-            raise self._broken(shown, bytes(self._said), "") from error
-        self._begun = True
 
     def _answer(self, marker: str, shown: str, deadline: float) -> tuple[int, bytes] | None:
         """Exit code and output of the command with a marker; None at the deadline. Raises BoardError."""

@@ -190,7 +190,10 @@ class BoardStrategy(Strategy):
         """Cut the power after `after_s`. Returns the output since the board started work. Raises LabError."""
         self.status = Status.unknown
         with lab_errors("listening to the board until its power is cut", Part.CONSOLE):
-            self._listen(after_s)
+            end = time.monotonic() + after_s
+            while (left_s := end - time.monotonic()) > 0:
+                self.guard.look()
+                self.console.expect([".+", pexpect.TIMEOUT], timeout=min(_LOOK_S, left_s))
         self.guard.look()  # asking would take time, and a loss is reported at once
         with self._switching("cutting the board's power"):
             self.power.off()
@@ -318,17 +321,14 @@ class BoardStrategy(Strategy):
         with lab_errors("emptying the console", Part.CONSOLE):
             self._drain_console()
         self.recorder.clear()
-        self._await_drained()
+        # Without power for `off_time`; being flashed counts.
+        now_s = time.monotonic()
+        off_since_s = now_s if self._off_since_s is None else self._off_since_s
+        time.sleep(max(0.0, off_since_s + self.off_time - now_s))
         self.guard.check()
         self._off_since_s = None
         with self._switching("switching the board on"):
             self.power.on()
-
-    def _await_drained(self) -> None:
-        """Wait until the board has been without power for `off_time`. Being flashed counts."""
-        now_s = time.monotonic()
-        off_since_s = now_s if self._off_since_s is None else self._off_since_s
-        time.sleep(max(0.0, off_since_s + self.off_time - now_s))
 
     @contextlib.contextmanager
     def _switching(self, doing: str) -> Generator[None]:
@@ -369,12 +369,6 @@ class BoardStrategy(Strategy):
         while time.monotonic() < deadline:
             if self.console.expect([".+", pexpect.TIMEOUT], timeout=_QUIET_S)[0] == 1:
                 return
-
-    def _listen(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while (left_s := end - time.monotonic()) > 0:
-            self.guard.look()
-            self.console.expect([".+", pexpect.TIMEOUT], timeout=min(_LOOK_S, left_s))
 
     def _log_in(self) -> None:
         self.console.sendline("")  # the awaited prompt is consumed

@@ -19,7 +19,7 @@ from fsjoule.errors import BoardError, LabError
 from fsjoule.host import process
 from fsjoule.lab.disks import check_words
 from fsjoule.lab.flashers import FlashedBoard, FlasherProtocol, check_file_name, check_unpacked
-from fsjoule.lab.sparse_image import Piece, pieces
+from fsjoule.lab.sparse_image import pieces
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, restarted, stop_u_boot, without_power
 from fsjoule.model import MIB
@@ -45,16 +45,13 @@ def staged(tftp: Any, name: str, content: bytes) -> Generator[str]:  # noqa: ANN
                 path = tftp.stage(str(file))
             yield path
         finally:
-            _remove(tftp.provider, name)
-
-
-def _remove(provider: Any, name: str) -> None:  # noqa: ANN401 - a resource of labgrid's
-    """Remove a file and its copy in labgrid's cache from the TFTP server."""
-    link = shlex.quote(f"{provider.internal}/{name}")
-    script = f'file=$(readlink {link}) && rm -f {link} "$file"'
-    # Without contact it stays there: what has failed is more important, and the next flash says so, too.
-    with suppress(LabError), lab_errors(f"removing {name} from the TFTP server"):
-        process.run(provider.wrap_command(["sh", "-c", script]), timeout_s=_STAGE_TIMEOUT_S, check=False)
+            # With its copy in labgrid's cache. Without contact it stays there: what has failed is more important, and
+            # the next flash says so, too.
+            link = shlex.quote(f"{tftp.provider.internal}/{name}")
+            script = f'file=$(readlink {link}) && rm -f {link} "$file"'
+            with suppress(LabError), lab_errors(f"removing {name} from the TFTP server"):
+                command = tftp.provider.wrap_command(["sh", "-c", script])
+                process.run(command, timeout_s=_STAGE_TIMEOUT_S, check=False)
 
 
 @target_factory.reg_driver
@@ -91,28 +88,21 @@ class TftpFlasher(Driver, FlasherProtocol):
             address = console.find_card(self.device, image.stat().st_size)
             with lab_errors("reaching the TFTP server"):
                 self.labgrid.activate(self.tftp)
-            self._connect(console)
+            command = "setenv autoload no; setenv netretry no; dhcp"
+            console.run(command, "gets no address by DHCP", timeout_s=_FETCH_TIMEOUT_S)
+            if self.server:
+                console.run(f"setenv serverip {self.server}", "does not take the server's address")
             for number, piece in enumerate(pieces(image, self.piece_mib * MIB)):
-                self._bring(console, image, piece, f"{image.stem}-{number}", address)
+                content = piece.content(image)
+                if console.holds(self.device, piece.ranges, content, address):
+                    continue
+                with staged(self.tftp, f"{image.stem}-{number}", content) as path:
+                    self._fetch(console, path, address, len(content), f"{zlib.crc32(content):08x}")
+                console.move(self.device, "write", piece.ranges, address)
         except LabError as error:
             error.blame(restarted(board))
             error.blame(without_power(board))
             raise
-
-    def _connect(self, console: UBootConsole) -> None:
-        command = "setenv autoload no; setenv netretry no; dhcp"
-        console.run(command, "gets no address by DHCP", timeout_s=_FETCH_TIMEOUT_S)
-        if self.server:
-            console.run(f"setenv serverip {self.server}", "does not take the server's address")
-
-    def _bring(self, console: UBootConsole, image: Path, piece: Piece, name: str, address: int) -> None:
-        content = piece.content(image)
-        wanted = f"{zlib.crc32(content):08x}"
-        if console.holds(self.device, piece.ranges, content, address):
-            return
-        with staged(self.tftp, name, content) as path:
-            self._fetch(console, path, address, len(content), wanted)
-        console.move(self.device, "write", piece.ranges, address)
 
     def _fetch(self, console: UBootConsole, path: str, address: int, size_bytes: int, wanted: str) -> None:
         found = ""

@@ -193,7 +193,11 @@ class UBootConsole:
     def causes(self, command: str) -> tuple[str, ...]:
         """Why a command that was to run until Ctrl-C may have ended, in words."""
         self._listen()
-        return (*restarted(self.board), *self._left(command), *self.board.look())
+        causes = list(restarted(self.board))
+        if found := re.search(f"(?:{self.uboot.prompt})$", self.board.recorder.text()):
+            said = " ".join(self.board.recorder.text()[: found.start()].splitlines()[-1:])
+            causes.append(f"U-Boot has ended {command!r}: {said}")
+        return (*causes, *self.board.look())
 
     def end(self, command: str) -> None:
         """End the command with Ctrl-C. Raises BoardError if U-Boot's prompt does not come back."""
@@ -205,12 +209,6 @@ class UBootConsole:
 
     def _type(self, line: str) -> None:
         type_line(self.uboot.console, self.uboot.prompt, line, self.board.error)
-
-    def _left(self, command: str) -> tuple[str, ...]:
-        if found := re.search(f"(?:{self.uboot.prompt})$", self.board.recorder.text()):
-            said = " ".join(self.board.recorder.text()[: found.start()].splitlines()[-1:])
-            return (f"U-Boot has ended {command!r}: {said}",)
-        return ()
 
     def _listen(self) -> None:
         """Read what the board says meanwhile: nobody else does, and U-Boot may turn a wheel of characters."""

@@ -11,6 +11,7 @@ from labgrid.factory import target_factory
 from labgrid.step import step
 
 from fsjoule.errors import BoardError, LabError, also
+from fsjoule.lab.disks import look
 from fsjoule.lab.flashers import DiskFlasher, FlashedBoard, check_file_name
 from fsjoule.lab.translate import lab_errors, time_limit
 from fsjoule.lab.u_boot import UBootConsole, stop_u_boot, without_power
@@ -52,7 +53,9 @@ class UmsFlasher(DiskFlasher):
         console, appeared = UBootConsole(self.uboot, board), False
         try:
             stop_u_boot(self.labgrid, self.uboot, board)
-            offered_bytes = self._offer(console)
+            offered = console.offer(self.command, _OFFERED, _HINT)
+            assert offered is not None
+            offered_bytes = int(offered[1], 16) * _SECTOR_BYTES
             self._await_disk(console, offered_bytes)
             appeared = True
             self._write(image, self._boards_disk(board, offered_bytes), lambda: self._causes(console))
@@ -63,13 +66,9 @@ class UmsFlasher(DiskFlasher):
                 error.blame(self._gone() if appeared else ())
             error.blame(without_power(board))
             raise
-        self._end(console)
-
-    def _offer(self, console: UBootConsole) -> int:
-        """Run the command. Returns the size that U-Boot tells. Raises BoardError if it refuses."""
-        offered = console.offer(self.command, _OFFERED, _HINT)
-        assert offered is not None
-        return int(offered[1], 16) * _SECTOR_BYTES
+        with lab_errors("ending ums"):
+            self.labgrid.deactivate(self.storage)
+        console.end(self.command)  # U-Boot writes before it answers the host, so nothing is lost
 
     def _await_disk(self, console: UBootConsole, offered_bytes: int) -> None:
         """Wait until the exporter has the disk. Raises LabError."""
@@ -80,7 +79,7 @@ class UmsFlasher(DiskFlasher):
             try:
                 with time_limit(left_s + _GRACE_S, doing), lab_errors(doing):
                     self.labgrid.activate(self.storage)
-                    size_bytes = self.storage.get_size()
+                    size_bytes = look(self.storage.storage).size_bytes
             except LabError as error:
                 if not error.transient or time.monotonic() > deadline:
                     raise
@@ -107,13 +106,7 @@ class UmsFlasher(DiskFlasher):
         """Whether the exporter has lost the disk."""
         try:
             with time_limit(_GRACE_S, "looking for the board's disk"), lab_errors("looking for the board's disk"):
-                there = self.storage.get_size() > 0
+                there = look(self.storage.storage).size_bytes > 0
         except LabError:
             return ()
         return () if there else (f"the exporter has lost the board's USB disk {self.storage.storage.path}",)
-
-    def _end(self, console: UBootConsole) -> None:
-        """End the command. U-Boot writes before it answers the host, so nothing is lost. Raises BoardError."""
-        with lab_errors("ending ums"):
-            self.labgrid.deactivate(self.storage)
-        console.end(self.command)

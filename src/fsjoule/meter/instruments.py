@@ -106,23 +106,26 @@ class InstrumentKind:
     def errors(self) -> Errors:
         return cast("Errors", self._loaded(self.errors_module))
 
+    def emulator(self) -> Any:  # noqa: ANN401 - the virtual lab's, of which the meter knows nothing
+        return self._loaded(f"{self.emulator_module}:EMULATOR")
+
     def _loaded(self, module: str) -> Any:  # noqa: ANN401 - a module
         owner = INSTRUMENTS.owner(self.name) if self.name in INSTRUMENTS else GROUP
         return loaded(module, f"instrument {self.name}", owner)
 
 
-def _own(name: str, prefix: str, form: str, what: str) -> InstrumentKind:
-    """A kind of fsjoule's own: its modules have its name."""
-    modules = (f"fsjoule.{folder}.{name}" for folder in ("meter.links", "meter.energy", "virtual.instruments"))
-    return InstrumentKind(name, prefix, form, what, *modules)
+def _own(name: str, prefix: str, form: str, what: str, errors: str = "") -> InstrumentKind:
+    """A kind of fsjoule's own: its modules have its name. `errors` is another module of `energy/` with its limits."""
+    modules = {"meter.links": name, "meter.energy": errors or name, "virtual.instruments": name}
+    return InstrumentKind(name, prefix, form, what, *(f"fsjoule.{room}.{module}" for room, module in modules.items()))
 
 
 _TABLE: Final = (
     _own("joulescope", "joulescope:", "joulescope:MODEL/SERIAL", "a Joulescope"),
     _own("powercap", "powercap:", "powercap:ZONE", "this computer's processor"),
-    _own("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO"),
+    _own("iio", "iio:", "iio:URI/DEVICE", "a power monitor of the kernel's IIO", errors="stated"),
     _own("ppk2", "ppk2:", "ppk2:PORT,volts=5", "Nordic's Power Profiler Kit II"),
-    _own("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI"),
+    _own("scpi", "visa:", "visa:RESOURCE", "an instrument that speaks SCPI", errors="stated"),
 )
 
 INSTRUMENTS: Final = Rows("instrument", "fsjoule_instruments", InstrumentKind, lambda: _TABLE)

@@ -22,6 +22,7 @@ from fsjoule.model.ina219 import (
 )
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.measured import (
+    INSTRUCTIONS,
     KERNEL_WARNED,
     MEASUREMENT_SCHEMA,
     SAMPLED,
@@ -70,6 +71,7 @@ from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkloa
 __all__ = [
     "CARD",
     "DEFAULT_RECIPE",
+    "INSTRUCTIONS",
     "KERNEL_WARNED",
     "KIB",
     "MEASUREMENT_SCHEMA",

@@ -218,6 +218,10 @@ class DamageOutcome:
         return bool(self.broken) or not self.mounts or self.read_only
 
 
+# In a measurement's counts: the instructions that all processors executed.
+INSTRUCTIONS: Final = "instructions"
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One fio job or one timed operation, with everything that explains it.
@@ -227,7 +231,8 @@ class Measurement:
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
     the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
     `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `kernel_threads_s` is the
-    CPU time of kernel threads in the window, by name, without idle ones. `place` is that of a run on several places.
+    CPU time of kernel threads in the window, by name, without idle ones. `counts` are what was counted in the window
+    beside these, by name: `INSTRUCTIONS` with a profile. `place` is that of a run on several places.
     """
 
     number: int
@@ -258,6 +263,7 @@ class Measurement:
     unmount_s: float | None = None
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
+    counts: dict[str, int] = field(default_factory=dict[str, int])
     outcome: DamageOutcome | None = None
     projected: Projection | None = None
     fio: FioResult | None = None
@@ -269,6 +275,11 @@ class Measurement:
     @property
     def valid(self) -> bool:
         return not self.invalid_reasons
+
+    def counted_per_mib(self, name: str) -> float | None:
+        """A count for each MiB that fio moved; None if it was not counted, or nothing was moved."""
+        moved_bytes = self.fio.io_bytes if self.fio else 0
+        return self.counts[name] / (moved_bytes / MIB) if moved_bytes and name in self.counts else None
 
     @property
     def kernel_warnings(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from enum import Flag, StrEnum, auto
 from typing import Final, Self
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import IoPattern, Measurement, Projection, TimedKind, Value, Workload
+from fsjoule.model import INSTRUCTIONS, IoPattern, Measurement, Projection, TimedKind, Value, Workload
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -38,7 +38,8 @@ class MetricRow:
     of timed operations appears; None if those do not have it. `decimals` are those of one measurement's figure (None:
     the facts of a measurement have it in other words), `most_decimals` those of a mean. `as_energy` puts it beside the
     energies in an answer; the change of a `speed` is a factor. `steady` says that its spread on a board in guest time
-    is known (docs/deterministic-figures.md). `small` are factor and unit where only three decimals are shown.
+    is known (docs/deterministic-figures.md). `profiled` says that only a profiled measurement has it. `small`
+    are factor and unit where only three decimals are shown.
     """
 
     unit: str
@@ -58,6 +59,7 @@ class MetricRow:
     speed: bool = False
     as_energy: bool = False
     steady: bool = False
+    profiled: bool = False
     decimals: int | None = None
     most_decimals: int = 3
     small: tuple[float, str] | None = None
@@ -271,6 +273,40 @@ class Metric(StrEnum):
             fio=Use.JUDGED | Use.POINTS,
         ),
     )
+    INSTRUCTIONS = (
+        "instructions",
+        MetricRow(
+            unit="1/MiB",
+            less="fewer instructions",
+            more="more instructions",
+            name="instructions per MiB",
+            short="instructions",
+            header="instr./MiB",
+            figure=lambda m: m.counted_per_mib(INSTRUCTIONS),
+            column="instructions_per_mib",
+            fio=Use.NONE,
+            profiled=True,
+            decimals=0,
+            most_decimals=0,
+        ),
+    )
+    OPERATION_INSTRUCTIONS = (
+        "operation-instructions",
+        MetricRow(
+            unit="",
+            less="fewer instructions",
+            more="more instructions",
+            name="instructions",
+            short="instructions",
+            header="instructions",
+            figure=lambda m: m.counts.get(INSTRUCTIONS),
+            column="instructions",
+            timed=Use.NONE,
+            profiled=True,
+            decimals=0,
+            most_decimals=0,
+        ),
+    )
 
     @property
     def unit(self) -> str:
@@ -332,6 +368,12 @@ def metrics_named(names: Sequence[str]) -> tuple[Metric, ...]:
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
     """The metrics that are meaningful for a workload, those that are judged first."""
     return metrics_of_series(workload.slug)
+
+
+def metrics_told(measurement: Measurement) -> tuple[Metric, ...]:
+    """The metrics of its workload, without those of a profile that it does not have."""
+    metrics = metrics_of(measurement.workload)
+    return tuple(each for each in metrics if not each.row.profiled or figure_of(measurement, each) is not None)
 
 
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:

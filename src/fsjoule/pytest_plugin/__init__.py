@@ -29,8 +29,10 @@ import pytest
 
 from fsjoule.errors import ConfigError, FsjouleError, InfrastructureError, LabError, Part
 from fsjoule.host import interrupts
+from fsjoule.host.extras import need
 from fsjoule.host.limits import of_system
 from fsjoule.host.messages import lines_to
+from fsjoule.host.paths import environment_file
 from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, code_of, ending, entry_name, forgive_leaks
 from fsjoule.pytest_plugin.options import add_options, asks_for_bench, command_of, options_of, typed_bench
 
@@ -81,6 +83,8 @@ def _is_bench(config: pytest.Config) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Begin a bench that the command line asks for, before labgrid reads the environment file."""
+    if named := getattr(config.option, "lg_env", None):
+        config.option.lg_env = str(environment_file(Path(named)))
     if not _is_bench(config):
         _leave_place_open(config)
         return
@@ -128,6 +132,7 @@ def _begin(config: pytest.Config, file: str | None) -> None:
     """Check every choice, find the place and make the plan. Raises ConfigError, LabError."""
     if file is None:
         raise ConfigError(_NO_BOARD)
+    need("bench", "pyarrow", "scipy")
     if config.option.collectonly:
         from fsjoule.runs.plan import plan_of
 

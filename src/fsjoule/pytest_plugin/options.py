@@ -33,7 +33,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     for _, row in rows(BenchOptions):
         value = {"type": row.parse, "metavar": row.metavar} if row.metavar else {"action": "store_true"}
-        group.addoption(_long(row.name), **value, help=_literal(row.help))
+        group.addoption(_long(row.name), **value, help=row.help.replace("%", "%%"))  # argparse formats it
     group.addoption(COMMAND, action="store_true", help=SUPPRESS)
     _translate(parser)
 
@@ -69,11 +69,6 @@ def _is_main_job(word: str) -> bool:
 
 def _long(name: str) -> str:
     return _LONG + name.removeprefix("--")
-
-
-def _literal(help_text: str) -> str:
-    """The text as argparse wants it, which formats help with %."""
-    return help_text.replace("%", "%%")
 
 
 def _translate(parser: pytest.Parser) -> None:

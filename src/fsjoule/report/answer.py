@@ -97,7 +97,10 @@ def answer(summary: Summary, contests: Sequence[Contest]) -> RunAnswer:
 def answer_table(found: RunAnswer, *, simulated: bool) -> Table:
     """The answer for the terminal: operation, and the better filesystem in speed and in energy."""
     filled: list[Filled] = [
-        (Column("operation", is_figure=False, head=True), [Cell(_name(each)) for each in found.lines])
+        (
+            Column("operation", is_figure=False, head=True),
+            [Cell(f"{each.operation}, {each.where}" if each.where else each.operation) for each in found.lines],
+        )
     ]
     for name, figures in (
         ("speed", [each.speed for each in found.lines]),
@@ -128,11 +131,13 @@ def progress_text(contests: Sequence[Contest], boots: int) -> str:
 def first_decided(contests: Sequence[Contest]) -> str:
     """The first statement that shows a filesystem to be better than all others, in words; empty if none does."""
     won = (one for one in contests if one.has_winner)
-    return next((f"{one.workload.label}: {one.names[0]} {_verb(one)} {_figure(one).why}" for one in won), "")
-
-
-def _verb(one: Contest) -> str:
-    return "uses" if one.metric.row.as_energy else "is"
+    return next(
+        (
+            f"{one.workload.label}: {one.names[0]} {'uses' if one.metric.row.as_energy else 'is'} {_figure(one).why}"
+            for one in won
+        ),
+        "",
+    )
 
 
 def _document(one: Contest) -> dict[str, object]:
@@ -224,10 +229,6 @@ def _figures(summary: Summary) -> tuple[OperationAnswer, ...]:
         for row in rows
     ]
     return tuple(lines[:_MOST_TILES])
-
-
-def _name(line: OperationAnswer) -> str:
-    return f"{line.operation}, {line.where}" if line.where else line.operation
 
 
 def _cell(figure: Figure | None) -> Cell:

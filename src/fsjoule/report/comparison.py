@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from fsjoule.model.labels import counted
@@ -19,7 +18,7 @@ from fsjoule.report.words import counts_text, named
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.nights import LEAST_RUNS
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.store.finding import KernelWarning, news
+from fsjoule.store.finding import news
 from fsjoule.verdicts.comparison import Compared, ComparedSide, Judged
 
 if TYPE_CHECKING:
@@ -59,12 +58,8 @@ class ComparisonView(FindingsView[Judged]):
         return Tone.BAD if Outcome.REGRESSED in self.compared.counts else Tone.PLAIN
 
     @property
-    def simulated(self) -> bool:
-        return self.compared.simulated
-
-    @property
-    def findings(self) -> Sequence[Judged]:
-        return self.compared.findings
+    def judgement(self) -> Compared:
+        return self.compared
 
     @property
     def asked(self) -> Sequence[Judged]:
@@ -81,14 +76,6 @@ class ComparisonView(FindingsView[Judged]):
     @property
     def facts(self) -> Lines:
         return [("baseline", _side(self.compared.baseline)), ("candidate", _side(self.compared.candidate))]
-
-    @property
-    def kernel_warnings(self) -> Sequence[KernelWarning]:
-        return self.compared.kernel_warnings
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        return self.compared.notes
 
     @property
     def lists(self) -> Mapping[str, Lines]:
@@ -108,10 +95,6 @@ class ComparisonView(FindingsView[Judged]):
             ],
             "Damaged, left out": list(self.compared.damaged.items()),
         }
-
-    @property
-    def folders(self) -> Mapping[str, Path]:
-        return self.compared.folders
 
     def table(self, title: str, findings: Sequence[Judged]) -> Table:
         return comparison_table(title, findings, simulated=self.simulated)
@@ -179,13 +162,11 @@ def _answer(compared: Compared) -> Iterator[str]:
         yield f"no verdict on one boot of each side, but far beyond the board's own spread: {named(far)}"
     rest = [one for one in compared.findings if not one.changed and not one.far]
     if rest:
-        yield counts_text(rest) + _forecast(rest)
-
-
-def _forecast(findings: Sequence[Judged]) -> str:
-    """How many boots would decide what is open, if that is known of all of it: ` (4 more boots)`."""
-    more = [max(one.basis.more_baseline or 0, one.basis.more_candidate or 0) for one in findings if one.undecided]
-    return f" ({counted(max(more), 'more boot')})" if more and all(0 < each <= _ADVISED for each in more) else ""
+        # How many boots would decide what is open, if that is known of all of it.
+        more = [max(one.basis.more_baseline or 0, one.basis.more_candidate or 0) for one in rest if one.undecided]
+        yield counts_text(rest) + (
+            f" ({counted(max(more), 'more boot')})" if more and all(0 < each <= _ADVISED for each in more) else ""
+        )
 
 
 def sides(baseline: ComparedSide, candidate: ComparedSide) -> str:

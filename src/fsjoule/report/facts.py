@@ -51,7 +51,12 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
         ("boot", str(m.boot)),
         ("place", m.place or ABSENT),
         ("window between marks", _figure(m.window_s, "s", 4)),
-        *_metric_facts(m),
+        # Not those that other facts have in more detail.
+        *(
+            (row.name, _figure(row.figure(m), row.printed_unit, row.decimals))
+            for row in (metric.row for metric in Metric)
+            if row.decimals is not None
+        ),
         *_outcome_facts(m),
         *_energy_facts(m),
         ("CPU busy", _figure(m.cpu_busy_s, "s", 3)),
@@ -61,16 +66,6 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
         ("samples", samples_text(m.samples) if m.samples else ABSENT),
     ]
     return [(name, text) for name, text in facts if text != ABSENT]
-
-
-def _metric_facts(m: Measurement) -> list[Fact]:
-    """A line per metric, but for those that other facts have in more detail."""
-    facts: list[Fact] = []
-    for metric in Metric:
-        row, figure = metric.row, metric.row.figure(m)
-        if row.decimals is not None:
-            facts.append((row.name, _figure(figure, row.printed_unit, row.decimals)))
-    return facts
 
 
 def _outcome_facts(m: Measurement) -> list[Fact]:
@@ -160,11 +155,8 @@ def _latency_facts(m: Measurement) -> list[Fact]:
 
 
 def _requests(count: int, size_bytes: int) -> str:
-    return f"{counted(count, 'request')}, {_amount(size_bytes)} in all"
-
-
-def _amount(size_bytes: int) -> str:
-    return size_label(size_bytes) if size_bytes % 1024 == 0 else f"{size_bytes} B"
+    amount = size_label(size_bytes) if size_bytes % 1024 == 0 else f"{size_bytes} B"
+    return f"{counted(count, 'request')}, {amount} in all"
 
 
 def _figure(figure: Value | Figure, unit: str, decimals: int) -> str:

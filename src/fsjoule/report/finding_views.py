@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 from rich.console import Console, ConsoleRenderable
@@ -45,6 +45,28 @@ _TILES: Final = 4  # what changed most
 _STYLES: Final = {Tone.BAD: "bold red", Tone.GOOD: "bold green", Tone.DOUBT: "bold yellow", Tone.PLAIN: "bold"}
 
 
+F_co = TypeVar("F_co", bound=Finding[object], covariant=True)
+
+
+class Judgement(Protocol[F_co]):
+    """What a comparison and a gate share: `notes` are what a reader should know, `folders` those of the runs, by id."""
+
+    @property
+    def simulated(self) -> bool: ...
+
+    @property
+    def findings(self) -> Sequence[F_co]: ...
+
+    @property
+    def kernel_warnings(self) -> Sequence[KernelWarning]: ...
+
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+    @property
+    def folders(self) -> Mapping[str, Path]: ...
+
+
 class FindingsView(VerdictView, Generic[F]):
     """A headline, findings in their order of importance, facts of both sides, remarks, and lists of what else counts.
 
@@ -56,8 +78,7 @@ class FindingsView(VerdictView, Generic[F]):
 
     @property
     @abstractmethod
-    def findings(self) -> Sequence[F]:
-        """All of them."""
+    def judgement(self) -> Judgement[F]: ...
 
     @property
     @abstractmethod
@@ -76,22 +97,8 @@ class FindingsView(VerdictView, Generic[F]):
 
     @property
     @abstractmethod
-    def kernel_warnings(self) -> Sequence[KernelWarning]: ...
-
-    @property
-    @abstractmethod
-    def remarks(self) -> Sequence[str]:
-        """What a reader should know besides."""
-
-    @property
-    @abstractmethod
     def lists(self) -> Mapping[str, Lines]:
         """What stands outside the table, by title; an empty list is left out."""
-
-    @property
-    @abstractmethod
-    def folders(self) -> Mapping[str, Path]:
-        """Those of the runs, by id."""
 
     @property
     @abstractmethod
@@ -105,6 +112,15 @@ class FindingsView(VerdictView, Generic[F]):
 
     @abstractmethod
     def table(self, title: str, findings: Sequence[F]) -> Table: ...
+
+    @property
+    def simulated(self) -> bool:
+        return self.judgement.simulated
+
+    @property
+    def findings(self) -> Sequence[F]:
+        """All of them."""
+        return self.judgement.findings
 
     @property
     def asked(self) -> Sequence[F]:
@@ -127,7 +143,7 @@ class FindingsView(VerdictView, Generic[F]):
 
     @property
     def warnings_and_remarks(self) -> Sequence[str]:
-        return [*map(str, self.kernel_warnings), *self.remarks]
+        return [*map(str, self.judgement.kernel_warnings), *self.judgement.notes]
 
     def print(self, console: Console) -> None:
         """Print the answer, the most important figures, both sides, and the boots and figures that do not count."""
@@ -158,8 +174,8 @@ class FindingsView(VerdictView, Generic[F]):
 
     def paragraphs(self) -> Iterator[tuple[str, Sequence[str]]]:
         """What the terminal says in sentences, by title."""
-        yield "What the kernels reported", [str(each) for each in self.kernel_warnings]
-        yield "To know", self.remarks
+        yield "What the kernels reported", [str(each) for each in self.judgement.kernel_warnings]
+        yield "To know", self.judgement.notes
 
     def markdown(self) -> str:
         return "\n".join(self._markdown()) + "\n"
@@ -203,6 +219,7 @@ class FindingsView(VerdictView, Generic[F]):
         from fsjoule.report.explanation.section import section
         from fsjoule.report.template import render
 
+        folders = self.judgement.folders
         changed = [one for one in important_first(self.findings) if one.changed][:_TILES]
         return render(
             "verdict.html.j2",
@@ -224,7 +241,10 @@ class FindingsView(VerdictView, Generic[F]):
             **self.page_parts(),
             explanations=[section(each) for each in self.page_explanations()],
             lists=self.page_lists.items(),
-            links=run_links(self.folders, place) if isinstance(place, Path) else _site_links(self.folders, place),
+            links=run_links(folders, place)
+            if isinstance(place, Path)
+            # The newest runs only: a kernel may have been measured in thousands.
+            else [(f"run {run_id}", place.run(run_id)) for run_id in islice(folders, _MOST_LINKS)],
             command=self.command_line,
         )
 
@@ -265,8 +285,3 @@ def run_links(folders: Mapping[str, Path], file: Path) -> Lines:
         for run_id, folder in folders.items()
         if (folder / PAGE).is_file()
     ]
-
-
-def _site_links(folders: Mapping[str, Path], site: Site) -> Lines:
-    """The newest runs only: a kernel may have been measured in thousands."""
-    return [(f"run {run_id}", site.run(run_id)) for run_id in islice(folders, _MOST_LINKS)]

@@ -73,30 +73,30 @@ def more_text(rest: Sequence[Finding[object]]) -> str:
     return f"and {rest_text(rest)} (--all shows them)" if rest else ""
 
 
-def finding_table(
+def _finding_table(
     title: str, findings: Sequence[F], more: Mapping[Column, Callable[[F], str]], *, simulated: bool
 ) -> Table:
     """A row per finding; narrow terminals leave out the last of `more` columns. The title tells a common size."""
     sizes = {size for one in findings for size in _SIZE.findall(one.subject.name)}
     shared = sizes.pop() if len(sizes) == 1 else ""
     told = f"files of {size_label(int(shared.split('KiB')[0]) * KIB)}" if shared else ""
-    rows = tuple((*_cells(one, shared), *(Cell(text(one)) for text in more.values())) for one in findings)
+    rows = tuple(
+        (
+            Cell(one.subject.name.replace(shared, "")),
+            Cell(one.metric.value),
+            Cell(signed(one.ratio, one.interval)),
+            Cell(range_text(one.interval)),
+            Cell(means(one), tone=TONES[one.outcome]),
+            *(Cell(text(one)) for text in more.values()),
+        )
+        for one in findings
+    )
     return Table(", ".join(filter(None, (title, told))), simulated, (*_COLUMNS, *more), rows)
 
 
 def figure_text(figure: Figure) -> str:
     """Four significant digits, without an exponent where possible."""
     return ABSENT if figure is None else f"{figure:#.{_SIGNIFICANT}g}".rstrip(".")
-
-
-def _cells(one: Finding[object], shared: str) -> tuple[Cell, ...]:
-    return (
-        Cell(one.subject.name.replace(shared, "")),
-        Cell(one.metric.value),
-        Cell(signed(one.ratio, one.interval)),
-        Cell(range_text(one.interval)),
-        Cell(means(one), tone=TONES[one.outcome]),
-    )
 
 
 def comparison_table(title: str, findings: Sequence[Judged], *, simulated: bool) -> Table:
@@ -106,7 +106,7 @@ def comparison_table(title: str, findings: Sequence[Judged], *, simulated: bool)
         for column, text in _COMPARED.items()
         if column not in _RANKS or any(text(one) != ABSENT for one in findings)
     }
-    return finding_table(title, findings, more, simulated=simulated)
+    return _finding_table(title, findings, more, simulated=simulated)
 
 
 def share_text(share: float | None) -> str:
@@ -119,24 +119,19 @@ def share_text(share: float | None) -> str:
     return f"{percent:.2g} %" if percent >= _TINY else f"< {_TINY:g} %"
 
 
-def probability_text(p: float | None) -> str:
+def _probability_text(p: float | None) -> str:
     """A p-value with two significant digits, down to 0.0001."""
     if p is None:
         return ABSENT
     return f"{p:.2g}" if p >= _SMALLEST_P else f"< {_SMALLEST_P:g}"
 
 
-def _counts(one: Judged) -> str:
-    baseline, candidate = one.boots
-    return str(baseline) if baseline == candidate else f"{baseline}, {candidate}"
-
-
 _COMPARED: Final[dict[Column, Callable[[Judged], str]]] = {
     Column("baseline", optional=True): lambda one: figure_text(one.baseline),
     Column("candidate", optional=True): lambda one: figure_text(one.candidate),
     Column("unit", is_figure=False, optional=True): lambda one: one.metric.unit,
-    Column("n", optional=True): _counts,
-    Column("p", optional=True): lambda one: probability_text(one.basis.p),
+    Column("n", optional=True): lambda one: ", ".join(map(str, dict.fromkeys(one.boots))),
+    Column("p", optional=True): lambda one: _probability_text(one.basis.p),
     Column("q", optional=True): lambda one: share_text(one.basis.q),
     Column("detectable", optional=True): lambda one: share_text(one.basis.detectable),
 }
@@ -146,19 +141,19 @@ _RANKS: Final = frozenset(column for column in _COMPARED if column.name in ("p",
 
 
 def gate_table(title: str, findings: Sequence[Tested], *, simulated: bool) -> Table:
-    return finding_table(title, findings, _GATED, simulated=simulated)
+    return _finding_table(title, findings, _GATED, simulated=simulated)
 
 
 def note_table(findings: Sequence[Tested], *, simulated: bool) -> Table:
     """Few enough columns for a note on a merge request, which is as wide as a discussion."""
-    return finding_table("", findings, _NOTED, simulated=simulated)
+    return _finding_table("", findings, _NOTED, simulated=simulated)
 
 
-def _sides(one: Tested) -> str:
-    return f"{figure_text(one.baseline)} to {figure_text(one.candidate)} {one.metric.unit}"
-
-
-_NOTED: Final[dict[Column, Callable[[Tested], str]]] = {Column("baseline to candidate"): _sides}
+_NOTED: Final[dict[Column, Callable[[Tested], str]]] = {
+    Column("baseline to candidate"): lambda one: (
+        f"{figure_text(one.baseline)} to {figure_text(one.candidate)} {one.metric.unit}"
+    )
+}
 
 
 def evidence_text(one: Tested) -> str:
@@ -170,11 +165,6 @@ def evidence_text(one: Tested) -> str:
     return f"{'worse' if worse > not_worse else 'not worse'} {min(100 * max(worse, not_worse, 0), 100):.0f} %"
 
 
-def _noise(one: Tested) -> str:
-    noise = one.basis.relative_noise
-    return ABSENT if noise is None else f"{100 * noise:.2g} %"
-
-
 _GATED: Final[dict[Column, Callable[[Tested], str]]] = {
     Column("matters", optional=True): lambda one: f"{100 * one.matters:g} %",
     Column("evidence", optional=True): evidence_text,
@@ -182,5 +172,7 @@ _GATED: Final[dict[Column, Callable[[Tested], str]]] = {
     Column("baseline", optional=True): lambda one: figure_text(one.baseline),
     Column("candidate", optional=True): lambda one: figure_text(one.candidate),
     Column("unit", is_figure=False, optional=True): lambda one: one.metric.unit,
-    Column("noise", optional=True): _noise,
+    Column("noise", optional=True): lambda one: (
+        ABSENT if (noise := one.basis.relative_noise) is None else f"{100 * noise:.2g} %"
+    ),
 }

@@ -47,7 +47,12 @@ def forest_charts(findings: Findings, *, simulated: bool) -> list[str]:
     Filled points are decided, hollow points are not. All plots have the same scale.
     """
     return [
-        draw(_plot(metric, rows, findings), {metric.value: rows}, _title(metric), simulated=simulated)
+        draw(
+            _plot(metric, rows, findings),
+            {metric.value: rows},
+            f"{metric.value.replace('-', ' ').capitalize()}: change, {_BETTER[metric.more_is_better]}",
+            simulated=simulated,
+        )
         for metric, rows in _plotted(findings)
     ]
 
@@ -66,17 +71,20 @@ def _plotted(findings: Findings) -> list[tuple[Metric, Rows]]:
     return [(metric, rows) for metric in Metric if (rows := _rows(ordered, metric))]
 
 
-def _title(metric: Metric) -> str:
-    return f"{metric.value.replace('-', ' ').capitalize()}: change, {_BETTER[metric.more_is_better]}"
-
-
 def _plot(metric: Metric, rows: Rows, findings: Findings) -> dict[str, object]:
     matters = 100 * max(one.matters for one in findings if one.metric is metric)
     base = alt.Chart(alt.NamedData(metric.value))
     names = [str(row["series"]) for row in rows]
     # The same for all plots, so that plots and letters have one size.
     room = min(_LABEL, _LETTER * max(len(one.subject.name) for one in findings))
-    scale = alt.Scale(domain=_domain(findings), nice=True)
+    # The range of all axes in percent: all points, decided intervals, and the changes that do not matter.
+    ratios = [one.ratio for one in findings if one.ratio is not None]
+    for one in findings:
+        ratios += [1 - one.matters, 1 + one.matters]
+        ratios += [one.interval.low, one.interval.high] if one.interval and not one.undecided else []
+    low, high = 100 * (min(ratios) - 1), 100 * (max(ratios) - 1)
+    margin = max(0.05 * (high - low), _MARGIN)
+    scale = alt.Scale(domain=[math.floor(low - margin), math.ceil(high + margin)], nice=True)
     axis = alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
     x = alt.X("change:Q", title=f"{metric.value}, change in %", scale=scale, axis=axis)
     # Long names differ at their ends, which Vega would cut off.
@@ -115,14 +123,3 @@ def _rows(findings: Findings, metric: Metric) -> Rows:
         for one in findings
         if one.metric is metric and (ratio := one.ratio) is not None
     ]
-
-
-def _domain(findings: Findings) -> list[float]:
-    """The range of all axes in percent: all points, decided intervals, and the changes that do not matter."""
-    ratios = [one.ratio for one in findings if one.ratio is not None]
-    for one in findings:
-        ratios += [1 - one.matters, 1 + one.matters]
-        ratios += [one.interval.low, one.interval.high] if one.interval and not one.undecided else []
-    low, high = 100 * (min(ratios) - 1), 100 * (max(ratios) - 1)
-    margin = max(0.05 * (high - low), _MARGIN)
-    return [math.floor(low - margin), math.ceil(high + margin)]

@@ -17,7 +17,7 @@ from fsjoule.report.renderers import CaseState, VerdictCase
 from fsjoule.report.table import Table, Tone
 from fsjoule.report.words import named
 from fsjoule.statistics.outcome import Outcome
-from fsjoule.store.finding import KernelWarning, news
+from fsjoule.store.finding import news
 from fsjoule.store.gate import Gated, GateVerdict, Tested, to_document
 
 if TYPE_CHECKING:
@@ -57,12 +57,8 @@ class GateView(FindingsView[Tested]):
         return _TONES[self.gated.verdict]
 
     @property
-    def simulated(self) -> bool:
-        return self.gated.simulated
-
-    @property
-    def findings(self) -> Sequence[Tested]:
-        return self.gated.findings
+    def judgement(self) -> Gated:
+        return self.gated
 
     @property
     def cases(self) -> Sequence[VerdictCase]:
@@ -78,14 +74,6 @@ class GateView(FindingsView[Tested]):
     def facts(self) -> Lines:
         sides = [("baseline", self.gated.baseline.title), ("candidate", self.gated.candidate.title)]
         return sides if self.gated.folder is None else [*sides, ("run", self.gated.folder)]
-
-    @property
-    def kernel_warnings(self) -> Sequence[KernelWarning]:
-        return self.gated.kernel_warnings
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        return self.gated.notes
 
     @property
     def notes(self) -> Sequence[str]:
@@ -110,16 +98,18 @@ class GateView(FindingsView[Tested]):
         return {**self.lists, "What was gated": self.facts}
 
     @property
-    def folders(self) -> Mapping[str, Path]:
-        return self.gated.folders
-
-    @property
     def command_line(self) -> str:
         return command(self.gated)
 
     @property
     def rules(self) -> str:
-        return _rules(self.gated)
+        policy = self.gated.policy
+        return (
+            "order: the loss in units of what matters; the interval of the change holds with 95 %, whenever "
+            "the gate ends. evidence: how far it is to the nearer decision. Without any loss the gate "
+            f"says regressed with {100 * policy.alpha:g} % at most; a loss of what matters or more passes a figure "
+            f"with {100 * policy.beta:g} % at most (docs/gate.md)"
+        )
 
     def table(self, title: str, findings: Sequence[Tested]) -> Table:
         return gate_table(title, findings, simulated=self.simulated)
@@ -141,7 +131,14 @@ class GateView(FindingsView[Tested]):
 
     def markdown_command(self) -> Iterator[str]:
         if self.gated.command:
-            again = _command_in(self.gated, self.checkout).replace("```", "")
+            # For somebody else's checkout: without output files, and with paths relative to `checkout`.
+            words: list[str] = []
+            for word in self.gated.command:
+                if words and words[-1] in _OUTPUTS:
+                    words.pop()
+                elif not word.startswith(tuple(f"{option}=" for option in _OUTPUTS)):
+                    words.append(_relative(word, self.checkout))
+            again = shlex.join(words).replace("```", "")
             yield from folded("To repeat it", ["```sh", again, "```"])
 
     def page_explanations(self) -> Sequence[Explanation]:
@@ -174,29 +171,7 @@ def command(gated: Gated) -> str:
     return shlex.join(gated.command)
 
 
-def _command_in(gated: Gated, checkout: Path) -> str:
-    """The same for somebody else's checkout: without output files, and with paths relative to `checkout`."""
-    words: list[str] = []
-    for word in gated.command:
-        if words and words[-1] in _OUTPUTS:
-            words.pop()
-        elif not word.startswith(tuple(f"{option}=" for option in _OUTPUTS)):
-            words.append(_relative(word, checkout))
-    return shlex.join(words)
-
-
 def _relative(word: str, checkout: Path) -> str:
     """A path in `checkout`, alone or as in KERNEL@PATH, relative to it; any other word as it is."""
     inside = re.sub(rf"(^|[@=]){re.escape(str(checkout))}/", r"\1", word)
     return "." if inside == str(checkout) else inside
-
-
-def _rules(gated: Gated) -> str:
-    """How to read the findings: order, evidence, error rates."""
-    policy = gated.policy
-    return (
-        "order: the loss in units of what matters; the interval of the change holds with 95 %, whenever "
-        "the gate ends. evidence: how far it is to the nearer decision. Without any loss the gate "
-        f"says regressed with {100 * policy.alpha:g} % at most; a loss of what matters or more passes a figure with "
-        f"{100 * policy.beta:g} % at most (docs/gate.md)"
-    )

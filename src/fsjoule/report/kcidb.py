@@ -15,7 +15,7 @@ from typing import Any, Final
 from fsjoule.errors import ConfigError, NoMeterError
 from fsjoule.model import KernelFacts, Measurement, Run
 from fsjoule.model.labels import counted
-from fsjoule.model.metrics import Metric, figure_of, metrics_of, uncertainty_of
+from fsjoule.model.metrics import Metric, figure_of, metrics_told, uncertainty_of
 
 SCHEMA_VERSION: Final = {"major": 5, "minor": 3}
 _ORIGIN: Final = re.compile(r"[a-z0-9_]+")
@@ -79,7 +79,7 @@ def _build(kernel: KernelFacts, build: str, origin: str) -> dict[str, Any]:
 def _tests(run: Run, measurement: Measurement, build: str, origin: str) -> Iterator[dict[str, Any]]:
     simulated = measurement.simulated or run.simulated
     group = "fsjoule-simulated" if simulated else "fsjoule"
-    for metric in metrics_of(measurement.workload):
+    for metric in metrics_told(measurement):
         parts = (group, measurement.series.suite, measurement.slug, metric.value)
         test: dict[str, Any] = {
             "id": f"{origin}:{run.run_id}-{measurement.number}-{metric.value}",

@@ -71,6 +71,7 @@ def render_page(
     """
     run = summary.run
     suite = suite_page(summary)
+    gate = None if gated is None else GateView(gated)
     in_order = sorted(measurements, key=lambda m: (m.repetition, m.number))
     groups = [
         (row, [_entry(m, trace_of) for m in in_order if (m.series, m.kernel) == (row.series, row.kernel)])
@@ -87,7 +88,7 @@ def render_page(
         aborted=run.status is not RunStatus.COMPLETE,
         ended=ended_text(run, (m.number for m in measurements)),
         answer=answer(summary, contests(measurements)),
-        gate=None if gated is None else _gate(gated),
+        gate=None if gate is None else {"headline": gate.headline, **gate.page_parts()},
         advice=[_advice(one) for one in advice],
         advice_rules=advice_words.rules(advice[0]) if advice else "",
         valid=summary.measured - len(summary.invalid),
@@ -144,11 +145,6 @@ def _advice(advice: Advice) -> dict[str, object]:
     }
 
 
-def _gate(gated: Gated) -> dict[str, object]:
-    view = GateView(gated)
-    return {"headline": view.headline, **view.page_parts()}
-
-
 def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) -> _MeasurementEntry:
     charts: list[Markup] = []
     problem = ""
@@ -161,7 +157,19 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
     elif not problem:
         problem = no_trace(measurement)
     facts = measurement_facts(measurement)
-    return _MeasurementEntry(measurement, _brief(measurement), facts, tuple(charts), _legend(measurement), problem)
+    # Kinds of line (a class of the style sheet), each with its meaning.
+    legend = [("mean", f"mean {measurement.energy.mean_power_w.value:.4f} W")] if measurement.energy else []
+    legend += [("idle", f"idle {measurement.energy.idle_power_w.value:.4f} W")] if measurement.energy else []
+    legend += [("window", f"window {measurement.window.duration_s:.4f} s")] if measurement.window else []
+    legend += [("before", f"idle window {measurement.idle_window.duration_s:.3f} s")] if measurement.idle_window else []
+    return _MeasurementEntry(
+        measurement,
+        _brief(measurement),
+        facts,
+        tuple(charts),
+        (*legend, ("range", "least to greatest sample")),
+        problem,
+    )
 
 
 def _brief(m: Measurement) -> tuple[str, ...]:
@@ -179,15 +187,6 @@ def _brief(m: Measurement) -> tuple[str, ...]:
     else:
         parts.append("no energy")
     return tuple(parts)
-
-
-def _legend(m: Measurement) -> tuple[Fact, ...]:
-    """Kinds of line (a class of the style sheet), each with its meaning."""
-    legend = [("mean", f"mean {m.energy.mean_power_w.value:.4f} W")] if m.energy else []
-    legend += [("idle", f"idle {m.energy.idle_power_w.value:.4f} W")] if m.energy else []
-    legend += [("window", f"window {m.window.duration_s:.4f} s")] if m.window else []
-    legend += [("before", f"idle window {m.idle_window.duration_s:.3f} s")] if m.idle_window else []
-    return (*legend, ("range", "least to greatest sample"))
 
 
 # How the reason of a run ends that came to its end without all measurements: faults cost them, not the end.

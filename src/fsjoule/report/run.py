@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 from typing import TYPE_CHECKING, Final
 
 from fsjoule.errors import ResultError, not_written
+from fsjoule.host.extras import PAGES, need
 from fsjoule.host.files import write_file
 from fsjoule.model import Trace
 from fsjoule.report.answer import answer
@@ -53,8 +54,9 @@ _MOST_TRACES: Final = 60
 def write_report(folder: Path, file: Path | None = None) -> Path:
     """Write `report.html` into a run folder, or its page into `file`.
 
-    Raises ResultError if the folder cannot be read, ConfigError or StorageError if the page cannot be written.
+    Raises ResultError if the folder cannot be read, ConfigError or StorageError if the page cannot be made or written.
     """
+    need("pages", *PAGES)
     loaded = load_run(folder)
     path = file or loaded.path / PAGE
     page = run_page(loaded)
@@ -70,7 +72,7 @@ def write_report(folder: Path, file: Path | None = None) -> Path:
 def run_page(loaded: LoadedRun, *, site: Site | None = None) -> str:
     """The page of a run as HTML, with the answer of its gate, if a gate measured it."""
     from fsjoule.report.page import render_page  # noqa: PLC0415 - charts take long to import
-    from fsjoule.verdicts.advice.of_run import advice_of  # noqa: PLC0415 - as above
+    from fsjoule.verdicts.advice.advise import advice_of  # noqa: PLC0415 - as above
 
     damaged = dict(loaded.damaged)
     gated = None

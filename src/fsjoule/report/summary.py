@@ -158,7 +158,7 @@ def summarise(
             case TimedWorkload() as workload:
                 timed.append(_row(labels[series], workload, group))
             case workload:
-                outcomes.append(outcome_row(labels[series], workload, group))
+                outcomes.append(_outcome_row(labels[series], workload, group))
     phases, board_on_s, utilisation = _time(run.phases_s)
     return Summary(
         run=run,
@@ -329,7 +329,7 @@ class OutcomeRow:
         return sum(self.files.values())
 
 
-def outcome_row(label: str, workload: PowerLossWorkload | FlakeyWorkload, group: Sequence[Measurement]) -> OutcomeRow:
+def _outcome_row(label: str, workload: PowerLossWorkload | FlakeyWorkload, group: Sequence[Measurement]) -> OutcomeRow:
     outcomes = [m.outcome for m in group if m.valid and m.outcome is not None]
     failed = sum(each.failed for each in outcomes)
     files = Counter[FileFate]()

@@ -11,6 +11,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from fsjoule.errors import FsjouleError
+from fsjoule.host.extras import need
 
 
 def script() -> Markup:
@@ -24,6 +25,7 @@ def style_sheet() -> Markup:
 
 
 def _read(name: str) -> Markup:
+    need("pages", "uplot")
     # Importing the package would import numpy, and what shows plots in notebooks.
     found = importlib.util.find_spec("uplot")
     for folder in (found.submodule_search_locations or ()) if found else ():

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile, read_environment
-from fsjoule.model import CARD, Planned, Run, RunStatus
+from fsjoule.model import CARD, Run, RunStatus
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
 from fsjoule.runs.request import RunRequest, choose
@@ -101,7 +100,8 @@ def question(
     """Check the options. Repetitions default to few boots. Raises ConfigError, which lists the choices."""
     times = repeat or (_BOOTS_IN_GUEST_TIME if environment.profile.guest_time else _BOOTS)
     asked = AdviceQuestion(name, profile, environment, (), kernel, storage or CARD, times, results, min(boards, times))
-    lacking = [part.slug for part in parts_of(profile) if part.slug not in _slugs(SUITE)]
+    measured = {workload.slug for leaf in suite(SUITE).leaves for workload in leaf.workloads}
+    lacking = [part.slug for part in parts_of(profile) if part.slug not in measured]
     if lacking:
         raise ConfigError(
             f"no suite measures {', '.join(lacking)} of the profile {name}",
@@ -141,7 +141,10 @@ def benches(asked: AdviceQuestion) -> Benches:
         choice = _choice(replace(asked, repeat=repeat), name, ",".join(filesystems), workloads)
         entries = planned(choice, asked.environment.profile, choice.kernels).entries
         begun = next((one for one in runs if _is_begun(one.run, choice, asked)), None)
-        cost = estimate(entries if begun is None else _left(begun), rates)
+        if begun is not None:
+            done = {each.number for each in begun.measurements}
+            entries = tuple(entry for entry in begun.run.plan.entries if entry.number not in done)
+        cost = estimate(entries, rates)
         missing.append(Missing(name, filesystems, tuple(workloads), repeat, cost, begun and begun.path))
     return Benches(tuple(missing), rates.runs)
 
@@ -158,7 +161,10 @@ def measure(asked: AdviceQuestion, missing: Iterable[Missing], bench: Callable[[
         if one.begun is not None:
             code = bench([*board, "--resume", str(one.begun)])
         if code == _REFUSED:
-            code = bench([*board, *_options(asked, one)])
+            words = ["--suite", one.suite, "--fs", ",".join(one.filesystems), "--workload", ",".join(one.workloads)]
+            words += ["--kernel", asked.kernel, "--repeat", str(one.repeat), "--results", str(asked.results)]
+            words += [] if asked.storage == CARD else ["--storage", asked.storage]
+            code = bench([*board, *words])
         if code not in (_ALL_VALID, _SOME_INVALID):
             return code
     return _ALL_VALID
@@ -170,12 +176,6 @@ def answered(asked: AdviceQuestion) -> AdviceEvidence:
     if evidence is None:
         raise ConfigError("no valid measurement: there is no answer", hint="see the lines above, and start again")
     return replace(evidence, no_cuts=asked.no_cuts, environment=str(asked.environment.path))
-
-
-def _options(asked: AdviceQuestion, one: Missing) -> list[str]:
-    words = ["--suite", one.suite, "--fs", ",".join(one.filesystems), "--workload", ",".join(one.workloads)]
-    words += ["--kernel", asked.kernel, "--repeat", str(one.repeat), "--results", str(asked.results)]
-    return words if asked.storage == CARD else [*words, "--storage", asked.storage]
 
 
 def _choice(asked: AdviceQuestion, name: str, filesystems: str | None, workloads: Iterable[str] | None) -> RunRequest:
@@ -191,10 +191,6 @@ def _choice(asked: AdviceQuestion, name: str, filesystems: str | None, workloads
         workload=None if workloads is None else ",".join(workloads),
     )
     return choose(options, asked.environment)
-
-
-def _slugs(name: str) -> set[str]:
-    return {each.slug for each in chain.from_iterable(leaf.workloads for leaf in suite(name).leaves)}
 
 
 def _runs_of(asked: AdviceQuestion) -> Iterator[LoadedRun]:
@@ -244,8 +240,3 @@ def _is_begun(run: Run, choice: RunRequest, asked: AdviceQuestion) -> bool:
         and {entry.storage for entry in plan.entries} == {asked.storage}
         and {entry.workload.slug for entry in plan.entries} == set(choice.workloads or ())
     )
-
-
-def _left(begun: LoadedRun) -> list[Planned]:
-    done = {each.number for each in begun.measurements}
-    return [entry for entry in begun.run.plan.entries if entry.number not in done]

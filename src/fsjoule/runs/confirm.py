@@ -17,7 +17,7 @@ from typing import Final
 from fsjoule import kernels, lab
 from fsjoule.bench.scratch import name_of
 from fsjoule.errors import ConfigError, FsjouleError, ResultError
-from fsjoule.model import BoardProfile, KernelFacts, Provision, SeriesKey
+from fsjoule.model import BoardProfile, Provision, SeriesKey
 from fsjoule.model.kernel import Kernel, is_kernel
 from fsjoule.model.labels import counted
 from fsjoule.model.series import Series, what_differs
@@ -27,8 +27,7 @@ from fsjoule.runs.explain import explain_run
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.pairs import BootPair, Test, measure_pairs
 from fsjoule.runs.request import check_boards, check_profiled, choose
-from fsjoule.statistics.confirmation import confirming_test, outcome_of
-from fsjoule.statistics.gate import ErrorRates, SequentialTest
+from fsjoule.statistics.gate import ErrorRates, SequentialTest, confirming_test, outcome_of
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.confirmations import Confirmation, ConfirmedPoint, keep
@@ -107,7 +106,17 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]
         check_profiled(fresh.environment)
     if nominated:
         lab.check_places(fresh.environment)  # before a kernel is built for it
-    tasks, refused = _planned(nominated, trend, fresh.environment.profile, fresh)
+    profile = fresh.environment.profile
+    known = Kernels(profile.recipe, fresh.tree)
+    tasks: dict[_Task, list[LevelChange]] = {}
+    refused: list[str] = []
+    for change in nominated:
+        try:
+            task = _task(change, trend, profile, known)
+        except ResultError as error:
+            refused.append(f"{words.title(change.history)}, {change.history.metric.value}: {error}")
+        else:
+            tasks.setdefault(task, []).append(change)
     done: list[Again] = []
     for number, (task, changes) in enumerate(tasks.items(), start=1):
         _log.info(
@@ -120,22 +129,6 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]
         )
         done.append(_measured(task, changes, trend, fresh))
     return done, refused
-
-
-def _planned(
-    changes: Iterable[LevelChange], trend: Trend, profile: BoardProfile, fresh: Fresh
-) -> tuple[dict[_Task, list[LevelChange]], list[str]]:
-    kernels = Kernels(profile.recipe, fresh.tree)
-    tasks: dict[_Task, list[LevelChange]] = {}
-    refused: list[str] = []
-    for change in changes:
-        try:
-            task = _task(change, trend, profile, kernels)
-        except ResultError as error:
-            refused.append(f"{words.title(change.history)}, {change.history.metric.value}: {error}")
-            continue
-        tasks.setdefault(task, []).append(change)
-    return tasks, refused
 
 
 def _task(change: LevelChange, trend: Trend, profile: BoardProfile, kernels: Kernels) -> _Task:
@@ -296,17 +289,26 @@ class Kernels:
         if kernel not in self._found:
             tried: list[str] = []
             for asked in self._candidates(kernel, run, tried):
-                if (difference := self._differs(kernel, asked)) is None:
+                try:
+                    (taken,) = kernels.take_kernels((asked,), recipe=self._recipe)
+                except FsjouleError as error:
+                    tried.append(error.what.splitlines()[0])
+                    continue
+                if is_kernel(kernel, taken.facts):
                     self._found[kernel] = asked
                     break
-                tried.append(difference)
+                tried.append(f"{asked} is {taken.facts.package or taken.facts.release} now")
             else:
                 why = "; ".join(dict.fromkeys(tried)) or "its origin is unknown"
                 raise ResultError(f"kernel {kernel.label} was not found again: {why}", hint=_HINT)
         return self._found[kernel]
 
     def _candidates(self, kernel: Kernel, run: RunNames, tried: list[str]) -> Iterator[str]:
-        facts = self._facts(kernel, run, tried)
+        facts = None  # of the run itself, if its folder is on this machine
+        try:
+            facts = next((each for each in load_run_file(Path(run.path)).kernels if is_kernel(kernel, each)), None)
+        except ResultError:
+            tried.append(f"its run folder {run.path} is not here")
         if facts is not None:
             yield facts.asked
         yield from (name for name in kernels.kernel_choices(self._recipe) if facts is None)
@@ -317,22 +319,3 @@ class Kernels:
                 yield str(kernels.build_kernel(self._tree, describe, recipe=self._recipe))
             except FsjouleError as error:
                 tried.append(error.what.splitlines()[0])
-
-    def _facts(self, kernel: Kernel, run: RunNames, tried: list[str]) -> KernelFacts | None:
-        """The run's facts of the kernel, if the run folder is on this machine."""
-        try:
-            known = load_run_file(Path(run.path)).kernels
-        except ResultError:
-            tried.append(f"its run folder {run.path} is not here")
-            return None
-        return next((facts for facts in known if is_kernel(kernel, facts)), None)
-
-    def _differs(self, kernel: Kernel, asked: str) -> str | None:
-        """Why `asked` is not this kernel; None if it is."""
-        try:
-            (taken,) = kernels.take_kernels((asked,), recipe=self._recipe)
-        except FsjouleError as error:
-            return error.what.splitlines()[0]
-        if is_kernel(kernel, taken.facts):
-            return None
-        return f"{asked} is {taken.facts.package or taken.facts.release} now"

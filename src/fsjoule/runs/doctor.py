@@ -26,7 +26,7 @@ from fsjoule.bench.health.result import Check, Health, overall
 from fsjoule.errors import ConfigError, InfrastructureError, PlaceLostError
 from fsjoule.host import interrupts, process
 from fsjoule.host.clock import HostClock, today
-from fsjoule.host.paths import project_dir
+from fsjoule.host.paths import environment_file
 from fsjoule.host.process_ref import ending
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.lab.coordinator import connected
@@ -43,7 +43,6 @@ from fsjoule.suites import SCRATCH_ROOT
 
 _log: Final = logging.getLogger(__name__)
 
-_FOLDERS: Final = ("env", "env/boards")
 _STDERR: Final = 2
 _LOOK_S: Final = 0.2
 _ENDING_S: Final = 120.0
@@ -128,10 +127,9 @@ def environment_of(place: str, tags: Mapping[str, str] | None = None) -> Path:
     tagged = tags or {}
     names = [tagged.get("environment"), tagged.get("kind"), place, tagged.get("board")]
     for name in filter(None, names):
-        for folder in _FOLDERS:
-            file = project_dir() / folder / f"{name}.yaml"
-            if file.is_file():
-                return file
+        file = environment_file(Path(name))
+        if file.is_file():
+            return file
     raise ConfigError(
         f"no environment file is known for the place {place!r}",
         hint=f"--lg-env FILE, or name it: labgrid-client -p {place} set-tags environment=NAME, for env/NAME.yaml",

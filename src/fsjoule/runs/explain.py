@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,13 +67,17 @@ def explain_run(
         raise ConfigError(f"both sides are kernel {baseline}: there is nothing to explain")
     profiles = _Kept(loaded)
     valid = [each for each in loaded.measurements if _is_usable(each) and each.kernel in (baseline, candidate)]
-    valid = _with(valid, "filesystem", filesystems, lambda each: (each.series.filesystem,))
+    known = dict.fromkeys(each.series.filesystem for each in valid)
+    for name in filesystems:
+        if name not in known:
+            raise ConfigError.unknown("filesystem of these kernels' valid measurements", name, known)
+    valid = [each for each in valid if not filesystems or each.series.filesystem in filesystems]
     matches = matching(select)
     names = {each.series: f"{each.series.filesystem}-{each.workload.slug}" for each in valid}
     valid = [each for each in valid if matches(names[each.series])]
     if not valid:
-        known = ", ".join(dict.fromkeys(names.values()))
-        raise ConfigError(f"-k {select}: no measurement has a name that matches", hint=f"there are {known}")
+        there = ", ".join(dict.fromkeys(names.values()))
+        raise ConfigError(f"-k {select}: no measurement has a name that matches", hint=f"there are {there}")
     chosen = [each for each in valid if series is None or each.series in series]
     sides = [_Side(name, profiles, [each for each in chosen if each.kernel == name]) for name in (baseline, candidate)]
     return _explained(*sides)
@@ -166,7 +170,15 @@ def _explained(baseline: _Side, candidate: _Side) -> tuple[Explanation, ...]:
             unit = "operation" if each.throughput_mib_per_s is None else "MiB"
             explanations.append(explain(_title(labels, each), unit, first, last, simulated=each.simulated))
     if not explanations:
-        raise _why_not(baseline, candidate)
+        if lacking := baseline.kept.without() or candidate.kept.without():
+            raise lacking
+        where = " and ".join(dict.fromkeys(str(side.kept.path) for side in (baseline, candidate)))
+        board = str(project_dir() / "env" / "deterministic.yaml")
+        words = ("fsjoule", "explain", baseline.kernel, candidate.kernel, "--lg-env", board)
+        raise ResultError(
+            f"{where}: no profiles of both {baseline.kernel} and {candidate.kernel} for any series",
+            hint=f"measure them with profiles: {shlex.join(words)}",
+        )
     return tuple(explanations)
 
 
@@ -215,25 +227,3 @@ class _Kept:
 def _is_usable(measurement: Measurement) -> bool:
     """Whether its profile tells what the work executed."""
     return measurement.valid or measurement.invalid_reasons == (SAMPLED,)
-
-
-def _why_not(baseline: _Side, candidate: _Side) -> ResultError:
-    """Why nothing can be explained."""
-    lacking = baseline.kept.without() or candidate.kept.without()
-    both = f"{baseline.kernel} and {candidate.kernel}"
-    where = " and ".join(dict.fromkeys(str(side.kept.path) for side in (baseline, candidate)))
-    board = str(project_dir() / "env" / "deterministic.yaml")
-    words = ("fsjoule", "explain", baseline.kernel, candidate.kernel, "--lg-env", board)
-    hint = f"measure them with profiles: {shlex.join(words)}"
-    return lacking or ResultError(f"{where}: no profiles of both {both} for any series", hint=hint)
-
-
-def _with(
-    measurements: Sequence[Measurement], what: str, chosen: Sequence[str], names: Callable[[Measurement], Sequence[str]]
-) -> list[Measurement]:
-    """The measurements with one of the wanted names; all if none is wanted. Raises ConfigError for an unknown name."""
-    known = dict.fromkeys(names(each)[0] for each in measurements)
-    for name in chosen:
-        if not any(name in names(each) for each in measurements):
-            raise ConfigError.unknown(f"{what} of these kernels' valid measurements", name, known)
-    return [each for each in measurements if not chosen or set(chosen).intersection(names(each))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -83,7 +83,16 @@ class HeldLab:
         if self._up:
             return
         if lab.wants_virtual_lab(self.environment):
-            self._bring_up(kernels, meter_program)
+            self._own = True
+
+            def choose(board: str) -> str:
+                with interrupts.interruptible():
+                    self.emulator = emulator(board, *kernels)
+                if len(kernels) > 1:
+                    _log.info("all kernels run on one emulator, %s", first_line(self.emulator, "--version"))
+                return self.emulator
+
+            self._opened.enter_context(virtual_lab_of(self.environment, choose, meter_program=meter_program))
             with self._explained():
                 self._find_places()
         if not all(map(lab.is_name, self._places)):
@@ -116,18 +125,6 @@ class HeldLab:
         except LabError as error:
             error.blame_lab(self.faults())
             raise
-
-    def _bring_up(self, kernels: Sequence[TakenKernel], meter_program: Path | None) -> None:
-        self._own = True
-
-        def choose(board: str) -> str:
-            with interrupts.interruptible():
-                self.emulator = emulator(board, *kernels)
-            if len(kernels) > 1:
-                _log.info("all kernels run on one emulator, %s", first_line(self.emulator, "--version"))
-            return self.emulator
-
-        self._opened.enter_context(virtual_lab_of(self.environment, choose, meter_program=meter_program))
 
     def _find_places(self) -> None:
         written, named = self.environment.places, os.environ.get("LG_PLACE") or ""
@@ -230,8 +227,10 @@ def virtual_lab_of(
         yield
         return
     name, board = environment.virtual_lab, environment.virtual_board or virtual_lab.REAL_TIME
-    variables = _variables_if_up(name) if as_it_is else None
-    identity = None
+    variables, identity = None, None
+    if as_it_is:
+        with suppress(LabError):  # it is not up
+            variables = virtual_lab.environment(name)
     if variables is None:
         program = emulator(board)
         handle = virtual_lab.up(name, owner_pid=os.getpid(), emulator=program, meter_program=meter_program, board=board)
@@ -242,13 +241,6 @@ def virtual_lab_of(
     finally:
         if identity is not None:
             _take_down(name, identity)
-
-
-def _variables_if_up(name: str) -> dict[str, str] | None:
-    try:
-        return virtual_lab.environment(name)
-    except LabError:
-        return None
 
 
 def _take_down(name: str, identity: str) -> None:

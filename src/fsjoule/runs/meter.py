@@ -126,7 +126,13 @@ def find_meters() -> list[SearchResult]:
 
 
 def _own_meters() -> list[SearchResult]:
-    return find([*serial_ports(), *_labs()])
+    candidates = list(serial_ports())
+    for record, _state in virtual_lab.running():
+        for board in record.boards:
+            name = record.name if board.number == 1 else f"{record.name}/{board.number}"
+            with suppress(LabError):  # it has just ended
+                candidates.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
+    return find(candidates)
 
 
 class _Search:
@@ -167,30 +173,21 @@ def _opener(address: str) -> Callable[[], Stream]:
     return meter_opener(address.removeprefix(_LAB)) if address.startswith(_LAB) else opener(address)
 
 
-def _labs() -> list[Candidate]:
-    candidates: list[Candidate] = []
-    for record, _state in virtual_lab.running():
-        for board in record.boards:
-            name = record.name if board.number == 1 else f"{record.name}/{board.number}"
-            with suppress(LabError):  # it has just ended
-                candidates.append(Candidate(f"{_LAB}{name}", f"virtual lab {name!r}", meter_opener(name)))
-    return candidates
-
-
 def _emulated_instruments() -> list[SearchResult]:
     """The instruments that virtual labs have beside their meters."""
     return [
-        SearchResult(_prefixed(kind, where), f"virtual lab {record.name!r}", f"SIM {kind.what}", device=(where,))
+        SearchResult(
+            kind.prefix + where.removeprefix(kind.prefix),
+            f"virtual lab {record.name!r}",
+            f"SIM {kind.what}",
+            device=(where,),
+        )
         for record, _state in virtual_lab.running()
         for board in record.boards
         for kind in INSTRUMENTS.values()
         if (file := record.devices_of(board.number) / kind.name).exists()
         for where in [address(file)]
     ]
-
-
-def _prefixed(kind: InstrumentKind, where: str) -> str:
-    return where if where.startswith(kind.prefix) else f"{kind.prefix}{where}"
 
 
 def _only_one() -> str:

@@ -25,7 +25,7 @@ from fsjoule.filesystems import modules_of
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.images.programs import card_programs
-from fsjoule.model import BoardProfile, HostLoad, JobFacts, LabFacts, Measurement, Plan, Planned, Run, RunStatus
+from fsjoule.model import HostLoad, JobFacts, LabFacts, Measurement, Plan, Planned, Run, RunStatus
 from fsjoule.report.oneline import one_line
 from fsjoule.report.run import show_run, write_report
 from fsjoule.runs.held_lab import Equipment, HeldLab, equipment, first_line
@@ -103,7 +103,14 @@ def make_ready(plan: RunPlan, held: HeldLab, *, cards: Path | None = None) -> Re
     request = plan.request
     if request.pooled:
         check_apart(plan.to_do)
-    _warn_of_load(plan.profile)
+    average, cores = HostClock().load()
+    if plan.profile.simulated and not plan.profile.guest_time and average > cores:
+        load = HostLoad(cores, average, average).text
+        _log.warning(
+            "the computer is busy (%s): an emulated board in real time is too slow then; one in guest time does not "
+            "care (env/deterministic.yaml)",
+            load,
+        )
     with interrupts.interruptible():
         taken, images_made = _kernels_and_cards(plan, cards)
     if not request.pooled:
@@ -128,17 +135,6 @@ def _kernels_and_cards(
     if request.resumed is not None:
         request.resumed.check_images(card.facts for card in cards.values())
     return taken, cards
-
-
-def _warn_of_load(profile: BoardProfile) -> None:
-    average, cores = HostClock().load()
-    if profile.simulated and not profile.guest_time and average > cores:
-        load = HostLoad(cores, average, average).text
-        _log.warning(
-            "the computer is busy (%s): an emulated board in real time is too slow then; one in guest time does not "
-            "care (env/deterministic.yaml)",
-            load,
-        )
 
 
 class Progress:
@@ -216,7 +212,11 @@ class Progress:
             return
         self._lines[measurement.number] = line
         where = f"board {board}: " if board else ""
-        left = self._left(measurement)
+        left = ""
+        if self._pace is not None:
+            before, self._spent_s = self._spent_s, self._spent()
+            self._pace.note(measurement.number, self._spent_s[0] - before[0], self._spent_s[1] - before[1])
+            left = self._pace.text if len(self._measurements) < self.expected else ""
         _log.info("[%3s/%s] %s%s%s", len(self._measurements), self.expected, where, line, f"; {left}" if left else "")
         if self._repetition is not None and not self._news_told:
             news = self._repetition.news(tuple(self._measurements.values()))
@@ -243,14 +243,6 @@ class Progress:
 
     def _line(self, measurement: Measurement) -> str:
         return one_line(measurement, kernel=len(self.plan.plan.kernels) > 1, card=not self.plan.request.paired)
-
-    def _left(self, measurement: Measurement) -> str:
-        """The time that is left, in words; nothing before it is known, and after the last measurement."""
-        if self._pace is None:
-            return ""
-        before, self._spent_s = self._spent_s, self._spent()
-        self._pace.note(measurement.number, self._spent_s[0] - before[0], self._spent_s[1] - before[1])
-        return self._pace.text if len(self._measurements) < self.expected else ""
 
     def _spent(self) -> tuple[float, float]:
         """The time now, and the seconds that boots have taken so far."""
@@ -415,7 +407,8 @@ def _kept_in(folder: RunFolder, ready: ReadyRun, bench: Bench, progress: Progres
     except BaseException as error:
         # Finished measurements are kept and shown, also after Ctrl-C.
         with also(error, "closing the run"):
-            opened.close(_reason(error))
+            what = error.what if isinstance(error, FsjouleError) else f"a bug: {type(error).__name__}: {error}"
+            opened.close(what.partition("\n")[0] if isinstance(error, Exception) else None)
         raise
     opened.close(None)
 
@@ -454,12 +447,6 @@ def _begun(
         )
     progress.there(resumed.kept)
     return resumed.going_on(utc, plan.plan), resumed.folder()
-
-
-def _reason(error: BaseException) -> str | None:
-    if isinstance(error, FsjouleError):
-        return error.what.partition("\n")[0]
-    return f"a bug: {type(error).__name__}: {error}".partition("\n")[0] if isinstance(error, Exception) else None
 
 
 def versions(emulator: str | None) -> dict[str, str]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule import lab
+from fsjoule.bench.boots import boot_key
 from fsjoule.bench.run import Bench
 from fsjoule.errors import InfrastructureError, LabError
 from fsjoule.host import interrupts
@@ -83,38 +84,35 @@ def measure_pairs(
 def run_pairs(bench: Bench, enough: Enough) -> tuple[int, str]:
     """Measure the bench's plan pair by pair; returns the number of pairs and why the loop ended.
 
-    A fault costs that boot its remaining figures. Raises LabError if one side fails twice in a row, and the fault at
-    once if it ends the run.
+    A fault costs that boot its remaining figures. Raises LabError if one side fails twice in a row, scratch
+    and root apart, and the fault at once if it ends the run.
     """
     baseline, candidate = bench.plan.kernels
     side = {baseline: Turn.BASELINE, candidate: Turn.CANDIDATE}
     series = len({entry.slug for entry in bench.plan.entries})
-    failures = Counter[Turn]()
+    failures = Counter[tuple[Turn, Provision]]()
     number = 0
     for number, entries in groupby(bench.plan.entries, key=lambda entry: entry.repetition):
         measured: dict[Turn, list[Measurement]] = {each: [] for each in Turn}
         faults: list[str] = []
-        for (label, _), boot in groupby(entries, key=_boot_of):
+        for (_, label, provision, _), boot in groupby(entries, key=boot_key):
             which = side[label]
             _log.info("pair %s of at most %s: %s, kernel %s", number, bench.plan.repeat, which, label)
             fault = _measure_boot(bench, boot, measured[which])
-            failures[which] = 0 if fault is None else failures[which] + 1
+            # A side whose root never boots may well boot for its scratch filesystems in between.
+            failures[which, provision] = 0 if fault is None else failures[which, provision] + 1
             if fault is None:
                 continue
             faults.append(f"{which} {number}: {fault.what.splitlines()[0]}")
-            if failures[which] >= _FAILURES_IN_A_ROW:
+            if failures[which, provision] >= _FAILURES_IN_A_ROW:
                 raise LabError(
-                    f"the {which}, kernel {label}, failed {failures[which]} times in a row: {fault.what}",
+                    f"the {which}, kernel {label}, failed {failures[which, provision]} times in a row: {fault.what}",
                     hint=fault.hint,
                 ) from fault
         reason = enough(BootPair(number, _paired(measured), series, tuple(faults), _warned(measured)))
         if reason is not None:
             return number, f"{reason} after {counted(number, 'pair')}"
     return number, f"the budget of {counted(number, 'pair')} was used up"
-
-
-def _boot_of(entry: Planned) -> tuple[str, str]:
-    return entry.kernel, entry.filesystem if entry.provision is Provision.ROOT else ""
 
 
 def _measure_boot(bench: Bench, entries: Iterable[Planned], into: list[Measurement]) -> InfrastructureError | None:

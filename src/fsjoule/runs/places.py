@@ -100,6 +100,7 @@ def place_run(run: Run, folder: Path, now_s: float, place: str = "") -> PlaceRun
         held_s = max(of_pool.held_s, at_board_s)
     measuring_s = sum(phases_s.get(name, 0.0) for name in MEASURING)
     faults = [each for each in run.faults if each.place in ("", place)]
+    why = run.faults[-1].what if run.faults else run.abort_reason or ""
     return PlaceRun(
         run_id=run.run_id,
         folder=str(folder),
@@ -115,15 +116,8 @@ def place_run(run: Run, folder: Path, now_s: float, place: str = "") -> PlaceRun
         measured=len(run.measurements),
         planned=len(run.plan.entries),
         faults=Counter(BUG if each.bug else str(each.part or UNKNOWN_PART) for each in faults),
-        reason=_reason(run),
+        reason=why.partition("\n")[0] if run.status is RunStatus.ABORTED else "",
     )
-
-
-def _reason(run: Run) -> str:
-    if run.status is not RunStatus.ABORTED:
-        return ""
-    what = run.faults[-1].what if run.faults else run.abort_reason or ""
-    return what.partition("\n")[0]
 
 
 def usage(runs: Iterable[PlaceRun], window: str, now_s: float) -> Usage:
@@ -137,18 +131,15 @@ def usage(runs: Iterable[PlaceRun], window: str, now_s: float) -> Usage:
             faults.update(run.faults)
             statuses[run.status] += 1
         if run.ended_s is not None:
-            share = _share(run.began_s, run.ended_s, begin_s, now_s)
+            # The part of the run that lies in the window.
+            share = float(begin_s <= run.began_s <= now_s)
+            if run.ended_s > run.began_s:
+                inside_s = min(run.ended_s, now_s) - max(run.began_s, begin_s)
+                share = max(0.0, inside_s) / (run.ended_s - run.began_s)
             held_s += share * run.held_s
             measuring_s += share * run.measuring_s
     complete, aborted = statuses[RunStatus.COMPLETE], statuses[RunStatus.ABORTED]
     return Usage(window, held_s, measuring_s, complete, aborted, dict(faults))
-
-
-def _share(began_s: float, ended_s: float, begin_s: float, now_s: float) -> float:
-    """The part of a run that lies in a window."""
-    if ended_s <= began_s:
-        return float(begin_s <= began_s <= now_s)
-    return max(0.0, min(ended_s, now_s) - max(began_s, begin_s)) / (ended_s - began_s)
 
 
 def _place(state: PlaceState, queue: Sequence[Waiter], runs: Sequence[PlaceRun], now_s: float, last: int) -> LabPlace:

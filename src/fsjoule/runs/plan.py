@@ -265,6 +265,12 @@ def planned(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...])
     def factor_for(name: str) -> float:
         return request.factor_for(name, profile)
 
+    kernel_order = None
+    if request.paired:
+        # Baseline and candidate in boot order, pair by pair.
+        label = dict(zip(Turn, labels, strict=True))
+        order = interleaved(request.repeat, seed=request.seed)
+        kernel_order = [(label[first], label[second]) for first, second in order]
     planning = Planning(
         filesystems=request.filesystems,
         kernels=labels,
@@ -273,7 +279,7 @@ def planned(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...])
         provision=request.provision,
         factor_for=factor_for,
         root_filesystems=images.root_filesystem_choices(profile.recipe),
-        kernel_order=_pairs(request, labels) if request.paired else None,
+        kernel_order=kernel_order,
         guest_time=profile.guest_time,
         memory_bytes=profile.memory_bytes,
         further=tuple(profile.storages),
@@ -325,12 +331,6 @@ def check_reach(profile: BoardProfile, kernels: Sequence[str], roots: Sequence[s
             f"{profile.reach}: the root stays the card's own, {SCRATCH_ROOT}",
             hint=f"choose --provision scratch, {other}",
         )
-
-
-def _pairs(request: RunRequest, labels: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The labels of baseline and candidate in boot order, pair by pair."""
-    label = dict(zip(Turn, labels, strict=True))
-    return [(label[first], label[second]) for first, second in interleaved(request.repeat, seed=request.seed)]
 
 
 def check_apart(entries: Iterable[Planned]) -> None:

@@ -24,7 +24,7 @@ from fsjoule.model import (
     RunStatus,
 )
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.reader import LoadedRun, load_run
+from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import named_run
 
 _log: Final = logging.getLogger(__name__)
@@ -211,15 +211,11 @@ def resume(path: Path, *, finished: bool = False) -> Resumed:
     if not run.by_bench:
         by = " ".join(run.command[:2]) or "something else"
         raise ResultError(f"{loaded.path} was measured by `{by}`; only a bench can go on", hint="start it again")
-    if damaged := _damaged(loaded):
+    # A measurement cut short while being written does not count.
+    if damaged := [f"{name}: {why}" for name, why in loaded.damaged.items() if RunFolder.holds(loaded.path, name)]:
         hint = "to measure them again, move their folders out of the run"
         raise ResultError(f"{loaded.path} has damaged measurements: {'; '.join(damaged)}", hint=hint)
     return Resumed(loaded.path, run, loaded.measurements)
-
-
-def _damaged(loaded: LoadedRun) -> list[str]:
-    """Complete measurements that cannot be read. A measurement cut short while being written does not count."""
-    return [f"{name}: {why}" for name, why in loaded.damaged.items() if RunFolder.holds(loaded.path, name)]
 
 
 def _shown(value: object) -> str:

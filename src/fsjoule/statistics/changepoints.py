@@ -1,4 +1,4 @@
-"""Change points that a detector nominates in the history of a series; `confirmation` tests them.
+"""Change points that a detector nominates in the history of a series; `gate` tests them.
 
 A detector's threshold is no false-alarm rate, because the detector is asked after every run, and boots stall. So it
 only finds candidates; a sequential test with a stated error rate makes them changes.

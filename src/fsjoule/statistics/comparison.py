@@ -280,7 +280,12 @@ def _outcome(
         return Outcome.TOO_FEW, at_least, f"this many comparisons need {at_least} repetitions of each side"
     if ratio.interval.within(1 - criteria.smallest_effect, 1 + criteria.smallest_effect):
         return Outcome.UNCHANGED, 0, ""
-    return Outcome.NOT_REPRODUCIBLE, _enough(tested, level, criteria), _too_noisy(ratio, criteria)
+    low, high = ratio.interval.low - 1, ratio.interval.high - 1
+    return (
+        Outcome.NOT_REPRODUCIBLE,
+        _enough(tested, level, criteria),
+        f"the repetitions leave room for {low:+.1%} to {high:+.1%}, and {criteria.smallest_effect:.0%} would matter",
+    )
 
 
 def _too_many_unusable(baseline: tuple[Figure, ...], candidate: tuple[Figure, ...], most: float) -> str:
@@ -307,11 +312,6 @@ def _enough(tested: _Tested[S], level: float, criteria: Criteria) -> int | None:
     if enough is None:
         return None
     return max(enough, one_more)
-
-
-def _too_noisy(ratio: Ratio, criteria: Criteria) -> str:
-    low, high = ratio.interval.low - 1, ratio.interval.high - 1
-    return f"the repetitions leave room for {low:+.1%} to {high:+.1%}, and {criteria.smallest_effect:.0%} would matter"
 
 
 # Above this product of sample sizes the exact distribution is too slow, and the normal one is accurate.

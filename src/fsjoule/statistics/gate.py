@@ -10,9 +10,10 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from fsjoule.model.metrics import Figure, Metric
+from fsjoule.statistics.changepoints import Nomination
 from fsjoule.statistics.evidence import Floats, Hypotheses, KnownNoise, effect_bounds, evidence
 from fsjoule.statistics.figures import complaint
-from fsjoule.statistics.outcome import Outcome
+from fsjoule.statistics.outcome import Confirmed, Outcome
 from fsjoule.statistics.policy import Policy
 from fsjoule.statistics.ratios import CONFIDENCE, Interval
 
@@ -204,3 +205,21 @@ def smallest_loss(effect: float, *, more_is_better: bool) -> float:
 
 def _stalls(side: Floats, relative_noise: float) -> int:
     return int(np.sum(side < np.median(side) - _STALL_SIGMAS * relative_noise))
+
+
+def confirming_test(nomination: Nomination, rates: ErrorRates) -> SequentialTest:
+    """The sequential test for a nomination, in the direction of its change.
+
+    It takes pairs of fresh boots of the points `before` and `after`. `regressed` means a change in this direction,
+    better or worse.
+    """
+    return SequentialTest(rates, more_is_better=nomination.ratio < 1)
+
+
+def outcome_of(state: SequentialState) -> Confirmed:
+    """A confirming test's present answer about its nomination."""
+    return {
+        Outcome.REGRESSED: Confirmed.CONFIRMED,
+        Outcome.NOT_REGRESSED: Confirmed.REFUTED,
+        Outcome.UNDECIDED: Confirmed.UNDECIDED,
+    }[state.decision]

@@ -60,11 +60,6 @@ def parse_policy(text: str, *, file: Path) -> Policy:
         policy = TypeAdapter(Policy).validate_python(table)
     except ValidationError as error:
         raise wrong_value(error, text, file, hint=_HINT, within=[_TABLE]) from error
-    _check_together(policy, text, file)
-    return policy
-
-
-def _check_together(policy: Policy, text: str, file: Path) -> None:
     if policy.least_pairs > policy.budget_pairs:
         raise ConfigError(
             f"least_pairs = {policy.least_pairs} is more than budget_pairs = {policy.budget_pairs}: there would "
@@ -81,3 +76,4 @@ def _check_together(policy: Policy, text: str, file: Path) -> None:
                 line=line_of(text, [_TABLE, "effects", metric]),
                 hint=_HINT,
             )
+    return policy

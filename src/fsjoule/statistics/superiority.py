@@ -20,7 +20,7 @@ docs/statistics.md lists: the noise is not normal in a lab, and s^2 is estimated
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -210,8 +210,13 @@ class _Evidence:
             better, worse, equal = self._after(boots)
             return max(better, worse) >= needed or equal >= math.log(self._rule.equal_evidence)
 
-        least = max(self._boots + 1, self._rule.least_boots)
-        return _first(enough, least, _FARTHEST, minus=self._boots)
+        low, high = max(self._boots + 1, self._rule.least_boots), _FARTHEST
+        if not enough(high):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle + 1, high)
+        return low - self._boots
 
     def _interval(self) -> Interval | None:
         """Moderated t: the variance of a difference is 2 s^2 with the weight of four boots, and its own."""
@@ -223,15 +228,6 @@ class _Evidence:
         variance = (2 * _PRIOR_BOOTS * self._noise**2 + self._squares) / degrees / self._boots
         half = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * math.sqrt(variance)
         return Interval(math.exp(self._mean - half), math.exp(self._mean + half))
-
-
-def _first(enough: Callable[[int], bool], low: int, high: int, *, minus: int) -> int | None:
-    if not enough(high):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    return low - minus
 
 
 def _effects(smallest: float) -> Floats:

@@ -307,19 +307,15 @@ def _read(folder: Path) -> tuple[list[Event], int]:
         try:
             events.append(_EVENT.validate_json(line))
         except ValidationError as error:
+            first: Any = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
             raise ResultError(
-                f"{shown(folder, LOG_FILE)}, line {number}: {_reason(error)}",
+                f"{shown(folder, LOG_FILE)}, line {number}: {f'{place}: ' if place else ''}{first['msg']}",
                 hint="it was written by another version, or changed by hand: begin anew with another --state",
             ) from error
     if events and not isinstance(events[0], Asked):
         raise ResultError(f"{shown(folder, LOG_FILE)}: its first line is no question")
     return events, whole
-
-
-def _reason(error: ValidationError) -> str:
-    first: Any = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def _parts(texts: tuple[str, ...]) -> set[str]:

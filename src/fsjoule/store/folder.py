@@ -112,20 +112,17 @@ class RunFolder:
             self._results_dir.mkdir(parents=True, exist_ok=True)
             path.mkdir()
         try:
-            self._fill(path, run)
+            with _storing(f"the run {path.name}", self._results_dir):
+                self._open(path)
+                self._open_measurements()
+                flush_folder(self._inside)
+                flush_folder(self._results_dir)
+            self._path = path
+            self._write_run(run)
         except BaseException:
             shutil.rmtree(path, ignore_errors=True)
             self._path = None
             raise
-
-    def _fill(self, path: Path, run: Run) -> None:
-        with _storing(f"the run {path.name}", self._results_dir):
-            self._open(path)
-            self._open_measurements()
-            flush_folder(self._inside)
-            flush_folder(self._results_dir)
-        self._path = path
-        self._write_run(run)
 
     def update(self, run: Run) -> None:
         """Keep facts that became known after `begin` (board, image, meter, phases)."""
@@ -181,7 +178,13 @@ class RunFolder:
                 self._unlock()
 
     def _open(self, path: Path, *, wait: bool = True) -> None:
-        lock = _locked(path, wait=wait)
+        # A folder that was just made, for which `wait` is set, is no link; one to go on with may be named by a link.
+        lock = os.open(path, _FOLDER | (os.O_NOFOLLOW if wait else 0))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise
         self._unlock = weakref.finalize(self, os.close, lock)
         # Another one: what is kept after the run is written through it, too.
         self._inside = self._by_descriptor(f"/proc/self/fd/{lock}", _FOLDER)
@@ -235,17 +238,6 @@ def is_being_written(path: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
-
-
-def _locked(path: Path, *, wait: bool = True) -> int:
-    # A folder that was just made, for which `wait` is set, is no link; one to go on with may be named by a link.
-    descriptor = os.open(path, _FOLDER | (os.O_NOFOLLOW if wait else 0))
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 @contextmanager

@@ -31,7 +31,7 @@ STRICT: Final = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, ser
 _OF_MANY: Final = ("list", "tuple", "dict")
 
 
-def reader_of(adapter: TypeAdapter[Any]) -> SchemaValidator:
+def _reader_of(adapter: TypeAdapter[Any]) -> SchemaValidator:
     """A reader of JSON like the adapter's that reports only the first error of each list and mapping."""
     return SchemaValidator(_failing_fast(adapter.core_schema))
 
@@ -56,7 +56,7 @@ class DocumentKind(Generic[T]):
     reader: SchemaValidator = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reader", reader_of(self.adapter))
+        object.__setattr__(self, "reader", _reader_of(self.adapter))
 
     def parse(self, content: bytes) -> tuple[Any, bytes]:
         """The parsed document, and its text for `read`. Raises ValueError."""
@@ -144,7 +144,7 @@ def write_json_schemas(folder: Path) -> tuple[Path, ...]:
 # Labgrid's steps for a measurement, in the order of their begin: an attachment.
 STEPS_FILE: Final = "steps.json"
 _STEPS: Final = TypeAdapter(tuple[LabStep, ...])
-_READER: Final = reader_of(_STEPS)
+_READER: Final = _reader_of(_STEPS)
 
 
 def encode_steps(steps: tuple[LabStep, ...]) -> bytes:

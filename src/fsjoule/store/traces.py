@@ -54,13 +54,12 @@ class _Header:
     schema: Literal["fsjoule.trace/1"] = TRACE_SCHEMA
 
 
-def _check_header(header: _Header) -> None:
-    check_meter(header.info)
-
-
 # A recording may have an edge of the mark pin in every second of a week.
 _HEADER: Final = DocumentKind(
-    TypeAdapter(with_config(STRICT)(_Header)), _check_header, at_most=ATTACHMENT_BYTES, most_entries=1 << 20
+    TypeAdapter(with_config(STRICT)(_Header)),
+    lambda header: check_meter(header.info),
+    at_most=ATTACHMENT_BYTES,
+    most_entries=1 << 20,
 )
 
 

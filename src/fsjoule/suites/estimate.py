@@ -46,13 +46,13 @@ class PlanEstimate:
 
 
 def estimate(entries: Sequence[Planned], rates: BoardRates) -> PlanEstimate:
-    boots = boots_of(entries)
-    seconds = boots * rates.boot_s + sum(seconds_of(entry, rates) for entry in entries)
+    boots = _boots_of(entries)
+    seconds = boots * rates.boot_s + sum(_seconds_of(entry, rates) for entry in entries)
     written = sum(e.workload.written_bytes(_speed_mib_per_s(e, rates)) for e in entries)
     return PlanEstimate(len(entries), boots, seconds, written, seconds * rates.power_w)
 
 
-def boots_of(entries: Sequence[Planned]) -> int:
+def _boots_of(entries: Sequence[Planned]) -> int:
     """How often the board boots for these entries."""
     cuts = [e for e in entries if e.workload.cuts_power]
     others = [e for e in entries if not e.workload.cuts_power]
@@ -102,7 +102,7 @@ def _speed_mib_per_s(entry: Planned, rates: BoardRates) -> float:
     return rates.mib_per_s.get((entry.storage, entry.workload.operation.value)) or rates.default_mib_per_s
 
 
-def seconds_of(entry: Planned, rates: BoardRates) -> float:
+def _seconds_of(entry: Planned, rates: BoardRates) -> float:
     """An entry's seconds without those of its boot."""
     if entry.workload.is_boot:
         return 0.0  # counted as a boot
@@ -121,7 +121,7 @@ class Pace:
     """What entries and boots took in this run, and so what the entries that are left will take.
 
     An entry whose like (same workload and filesystem, else same workload) was measured takes as long as that. Any other
-    one takes what `seconds_of` guesses, corrected by how far its guesses were off here. `may_end_early`: not all
+    one takes what `_seconds_of` guesses, corrected by how far its guesses were off here. `may_end_early`: not all
     entries need be measured.
     """
 
@@ -144,7 +144,7 @@ class Pace:
         for key in ((entry.workload, entry.storage), (entry.workload, entry.storage, entry.filesystem)):
             self._like.setdefault(key, []).append(working_s)
         self._took_s += working_s
-        self._guessed_s += seconds_of(entry, BoardRates())
+        self._guessed_s += _seconds_of(entry, BoardRates())
         self._boots_s += booting_s
 
     @property
@@ -152,9 +152,9 @@ class Pace:
         """The seconds that the rest takes, about; None until there is enough to learn from."""
         if self._noted < _ENOUGH:
             return None
-        boots = boots_of(self.entries[: self._done])
+        boots = _boots_of(self.entries[: self._done])
         boot_s = self._boots_s / boots if boots else 0.0
-        more_boots = boots_of(self.entries) - boots
+        more_boots = _boots_of(self.entries) - boots
         return more_boots * boot_s + sum(map(self._seconds, self.entries[self._done :]))
 
     @property
@@ -168,7 +168,7 @@ class Pace:
             return fmean(known)
         if not self._guessed_s:
             return self._took_s / self._noted
-        return seconds_of(entry, BoardRates()) * self._took_s / self._guessed_s
+        return _seconds_of(entry, BoardRates()) * self._took_s / self._guessed_s
 
 
 def left_text(left_s: float | None, *, may_end_early: bool) -> str:

@@ -90,7 +90,7 @@ def profile_of(name: str) -> tuple[str, UsageProfile]:
     if name.endswith(_SUFFIX) or "/" in name:
         file = Path(name)
         try:
-            return file.name.removesuffix(_SUFFIX), parse_profile(file.read_text(encoding="utf-8"), file=file)
+            return file.name.removesuffix(_SUFFIX), _parse_profile(file.read_text(encoding="utf-8"), file=file)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"the profile cannot be read: {error}", file=file, hint=_HINT) from error
     if name not in profile_names():
@@ -98,10 +98,10 @@ def profile_of(name: str) -> tuple[str, UsageProfile]:
             f"unknown profile {name!r}", hint=f"choose from {', '.join(profile_names())}, or name a file: own.toml"
         )
     found = _folder() / f"{name}{_SUFFIX}"
-    return name, parse_profile(found.read_text(encoding="utf-8"), file=Path(found.name))
+    return name, _parse_profile(found.read_text(encoding="utf-8"), file=Path(found.name))
 
 
-def parse_profile(text: str, *, file: Path) -> UsageProfile:
+def _parse_profile(text: str, *, file: Path) -> UsageProfile:
     """Parse a profile; `file` is for messages. Raises ConfigError with file and line."""
     table = only_table(text, file, _TABLE, hint=_HINT)
     try:

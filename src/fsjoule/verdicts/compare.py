@@ -8,13 +8,11 @@ from itertools import chain
 import numpy as np
 
 from fsjoule.errors import ConfigError
-from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Figure, Metric
 from fsjoule.model.series import Point, Series, Side, comparable
 from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_pairs
 from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
-from fsjoule.statistics.ratios import Floats
 from fsjoule.store.finding import Finding, Subject, kernel_warnings
 from fsjoule.verdicts.comparison import Compared, Judged
 from fsjoule.verdicts.remarks import (
@@ -66,7 +64,7 @@ def compare_sides(
     several_boards = shares_blocks(baseline, candidate)
     ours, theirs = _valid(baseline), _valid(candidate)
     comparable(ours, theirs)
-    by_kernel = any(len(_kernels(side)) > 1 for side in (ours, theirs))
+    by_kernel = any(len({point.kernel for point in chain(*side.values())}) > 1 for side in (ours, theirs))
     our_cells, their_cells = (_cells(side, by_kernel=by_kernel) for side in (ours, theirs))
     common = [cell for cell in our_cells if cell in their_cells]
     common.sort(key=lambda cell: _usual(our_cells[cell]) is not FIO_METRICS)
@@ -143,10 +141,6 @@ def _valid(side: Side) -> dict[Series, list[Point]]:
         hint = "fsjoule show RUN, or fsjoule index series, lists what was measured, and where"
         raise ConfigError(f"{side.title} cannot be compared: {why}", hint=hint)
     return found
-
-
-def _kernels(side: Points) -> set[Kernel | None]:
-    return {point.kernel for point in chain(*side.values())}
 
 
 def _cells(side: Points, *, by_kernel: bool) -> dict[Comparable, list[Point]]:
@@ -256,7 +250,9 @@ def judged(
     boots = (verdict.n_baseline, verdict.n_candidate)
     ratio = verdict.ratio
     if comparison.paired:
-        baseline, candidate = (geometric_mean(side) for side in usable_pairs(comparison))
+        baseline, candidate = (
+            float(np.exp(np.log(side).mean())) if len(side) else None for side in usable_pairs(comparison)
+        )
     else:
         baseline, candidate = median(comparison.baseline), median(comparison.candidate)
     return Finding(
@@ -272,10 +268,6 @@ def judged(
         basis=verdict,
         guest_time=guest_time,
     )
-
-
-def geometric_mean(figures: Floats) -> Figure:
-    return float(np.exp(np.log(figures).mean())) if len(figures) else None
 
 
 def median(figures: Sequence[Figure]) -> Figure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -82,9 +82,14 @@ def contests(measurements: Sequence[Measurement], rule: SuperiorityRule | None =
     """
     usable = [m for m in measurements if m.valid and isinstance(m.workload, FioWorkload | TimedWorkload)]
     labels = series_labels(m.series for m in usable)
+    # By all that makes a series, but the filesystem and its options, and by kernel.
+    groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
+    for m in usable:
+        operation = replace(m.series, filesystem="", make_options=(), mount_options=())
+        groups.setdefault((operation, m.kernel), []).append(m)
     entered = [
         one
-        for group in _groups(usable).values()
+        for group in groups.values()
         for metric in (fio_metrics if isinstance(group[0].workload, FioWorkload) else timed_metrics)(Use.MAIN)
         if len((one := _Entered.of(group, metric, labels)).names) > 1
     ]
@@ -164,12 +169,3 @@ class _Entered:
 
     def _mean(self, name: str) -> float:
         return math.exp(float(np.mean(list(self.logarithms[name].values()))))
-
-
-def _groups(measurements: Iterable[Measurement]) -> dict[tuple[SeriesKey, str], list[Measurement]]:
-    """Measurements by all that makes a series, but the filesystem and its options, and by kernel."""
-    groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
-    for m in measurements:
-        operation = replace(m.series, filesystem="", make_options=(), mount_options=())
-        groups.setdefault((operation, m.kernel), []).append(m)
-    return groups

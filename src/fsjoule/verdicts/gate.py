@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -91,7 +91,8 @@ class Judge:
         if not state.more:
             return "the budget was used up"
         if self.pairs >= self.policy.least_pairs and not any(state.tests[test].pairs for test in state.more):
-            return f"no figures of {_some(test[1] for test in state.more)} to decide the rest"
+            metrics = dict.fromkeys(metric.value for _, metric in state.more)
+            return f"no figures of {', '.join(metrics)} to decide the rest"
         return None
 
     def finish(self) -> None:
@@ -224,7 +225,3 @@ def _median(figures: Sequence[float]) -> Figure:
 
 def _sort_key(series: Series) -> tuple[str, str, str]:
     return series.series.board, series.series.filesystem, series.series.workload
-
-
-def _some(metrics: Iterable[Metric]) -> str:
-    return ", ".join(dict.fromkeys(metric.value for metric in metrics))

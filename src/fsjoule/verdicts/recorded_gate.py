@@ -111,7 +111,10 @@ def recorded_pairs(
             f"{baseline.title} and {candidate.title} share {len(numbers[0] & numbers[1])} measurements",
             hint="name two kernels of one run: KERNEL@RUN KERNEL@RUN",
         )
-    notes = [*origin_notes(baseline, candidate), *_not_common(baseline, candidate, common)]
+    notes = origin_notes(baseline, candidate)
+    for name, side in (("baseline", baseline), ("candidate", candidate)):
+        if only := [series.label for series in side.points if series not in common]:
+            notes.append(f"only the {name} has {', '.join(only)}: not tested")
     if drift_not_excluded:
         notes.append("boots were paired by age, interleaved or not: a drift between the sides is not excluded")
         slotted = [_by_boot(points) for points in both]
@@ -136,14 +139,6 @@ Slotted = Mapping[_Slot, Mapping[Series, Sequence[Point]]]
 
 def _measured(side: Side) -> list[Series]:
     return [series for series, group in side.points.items() if any(point.valid for point in group)]
-
-
-def _not_common(baseline: Side, candidate: Side, common: Sequence[Series]) -> list[str]:
-    return [
-        f"only the {name} has {', '.join(series.label for series in only)}: not tested"
-        for name, side in (("baseline", baseline), ("candidate", candidate))
-        if (only := [series for series in side.points if series not in common])
-    ]
 
 
 def _check_interleaved(baseline: Side, candidate: Side, both: Sequence[Mapping[Series, Sequence[Point]]]) -> None:

@@ -200,16 +200,13 @@ def judge_card(facts: CardFacts, least_bytes: int) -> Check:
     if facts.size_bytes < least_bytes:
         what = f"it is smaller than the board's card images ({least_bytes // MIB} MiB)"
         complaints.append(Complaint(Health.BROKEN, what, "another card, or a smaller size_mib in the recipe"))
-    wear, worn = _wear(facts.registers)
-    return judged(CARD, f"{_identity(facts)}; {wear}", [*complaints, *worn])
-
-
-def _identity(facts: CardFacts) -> str:
     read = facts.registers
     kind = " ".join(filter(None, (read.get("name") or read.get("model"), read.get("type"))))
     maker = ", ".join(f"{name} {read[name]}" for name in ("manfid", "oemid", "date", "cid") if name in read)
     size = f"{facts.device}: {facts.size_bytes // MIB} MiB"
-    return "; ".join(filter(None, (f"{size}, {kind}" if kind else size, maker)))
+    wear, worn = _wear(read)
+    said = "; ".join(filter(None, (f"{size}, {kind}" if kind else size, maker, wear)))
+    return judged(CARD, said, [*complaints, *worn])
 
 
 def _wear(registers: Mapping[str, str]) -> tuple[str, list[Complaint]]:

@@ -190,7 +190,10 @@ def check_clock(
         clock.sleep(WATCH_S)
     else:
         drift = watch(WATCH_S)
-    return judge_clock(_gain(before, _look(shell, clock)), drift, notes)
+    after = _look(shell, clock)
+    span_s = after.host_s - before.host_s
+    gain = ClockGain((after.board_s - before.board_s) / span_s - 1, (before.within_s + after.within_s) / span_s)
+    return judge_clock(gain, drift, notes)
 
 
 def judge_clock(board: ClockGain, meter: Drift | None, notes: Sequence[str] = ()) -> Check:
@@ -233,8 +236,3 @@ def _look(shell: Shell, clock: Clock) -> _Look:
             raise LabError(f"the board's clock cannot be read: {said.strip()!r}", transient=True) from None
         looks.append(_Look((begin_s + end_s) / 2, board_s, (end_s - begin_s) / 2 + _RESOLUTION_S / 2))
     return min(looks, key=lambda look: look.within_s)
-
-
-def _gain(before: _Look, after: _Look) -> ClockGain:
-    span_s = after.host_s - before.host_s
-    return ClockGain((after.board_s - before.board_s) / span_s - 1, (before.within_s + after.within_s) / span_s)

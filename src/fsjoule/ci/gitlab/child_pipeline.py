@@ -104,8 +104,15 @@ def matrix_jobs(matrix: Matrix, variables: Mapping[str, str], project: Path, *, 
         hint = f"set a CI/CD variable: {', '.join(places_missing)}" if places_missing else "add a board"
         raise ConfigError("the matrix has no job", file=file, hint=hint)
     for job in jobs:
+        # What the job itself would raise at its very start.
         try:
-            _check(job, matrix, project)
+            environment = lab.read_environment(project / job.environment)
+            profile = environment.profile
+            # The kernel under test is unknown until its job has built it.
+            kernel = kernels.kernel_choices(profile.recipe)[0] if job.kernel == HEAD else job.kernel
+            asked = BenchOptions(suite=matrix.suite, fs=job.filesystem, kernel=kernel, repeat=matrix.repeat)
+            choice = choose(asked, environment)
+            planned(choice, profile, choice.kernels)
         except ConfigError as error:
             raise ConfigError(f"{job.name}: {error.what}", file=file, hint=error.hint) from error
     return jobs
@@ -114,17 +121,6 @@ def matrix_jobs(matrix: Matrix, variables: Mapping[str, str], project: Path, *, 
 def _jobs(matrix: Matrix, places: Mapping[str, str | None]) -> Iterator[MatrixJob]:
     for board, kernel, filesystem in product(places, matrix.kernels, matrix.filesystems):
         yield MatrixJob(board, matrix.boards[board].environment, kernel, filesystem, places[board])
-
-
-def _check(job: MatrixJob, matrix: Matrix, project: Path) -> None:
-    """Raises ConfigError where the job would raise it at its very start."""
-    environment = lab.read_environment(project / job.environment)
-    profile = environment.profile
-    # The kernel under test is unknown until its job has built it.
-    kernel = kernels.kernel_choices(profile.recipe)[0] if job.kernel == HEAD else job.kernel
-    asked = BenchOptions(suite=matrix.suite, fs=job.filesystem, kernel=kernel, repeat=matrix.repeat)
-    choice = choose(asked, environment)
-    planned(choice, profile, choice.kernels)
 
 
 def child_pipeline(project: Path, inputs: Mapping[str, str], jobs: tuple[MatrixJob, ...], matrix: Matrix) -> str:

@@ -227,17 +227,14 @@ def newest_gate(results: Path) -> tuple[Path, Gated] | None:
 
 def metrics_text(gated: Gated) -> str:
     """OpenMetrics text: each figure of the candidate, and its change against the baseline in per cent."""
-    return "\n".join([*_metrics(gated), "# EOF"]) + "\n"
-
-
-def _metrics(gated: Gated) -> Iterator[str]:
-    yield f"fsjoule_gate_exit_code {gated.verdict.exit_code}"
+    lines = [f"fsjoule_gate_exit_code {gated.verdict.exit_code}"]
     for one in gated.findings:
         labels = f'series="{_label(one.subject.name)}",metric="{_label(one.metric.value)}"'
         if one.candidate is not None:
-            yield f'fsjoule_figure{{{labels},unit="{_label(one.metric.unit)}"}} {one.candidate:.6g}'
+            lines.append(f'fsjoule_figure{{{labels},unit="{_label(one.metric.unit)}"}} {one.candidate:.6g}')
         if one.ratio is not None:
-            yield f"fsjoule_change_percent{{{labels}}} {100 * (one.ratio - 1):.3f}"
+            lines.append(f"fsjoule_change_percent{{{labels}}} {100 * (one.ratio - 1):.3f}")
+    return "\n".join([*lines, "# EOF"]) + "\n"
 
 
 def _label(text: str) -> str:

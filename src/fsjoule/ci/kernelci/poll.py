@@ -130,7 +130,8 @@ class Poller:
                 if job is not None and self._claim(job):
                     self._do(job)
                     done += 1
-                self._seen(event)
+                if isinstance(stamp := event.get("timestamp"), str) and stamp > self._since():
+                    write_file(self._cursor, json.dumps({"timestamp": stamp}).encode())
             more = len(events) >= EVENTS_AT_ONCE and self._since() > before
         return done
 
@@ -139,10 +140,6 @@ class Poller:
             return str(json.loads(self._cursor.read_bytes())["timestamp"])
         except (OSError, ValueError, KeyError, TypeError):
             return _START
-
-    def _seen(self, event: dict[str, Any]) -> None:
-        if isinstance(stamp := event.get("timestamp"), str) and stamp > self._since():
-            write_file(self._cursor, json.dumps({"timestamp": stamp}).encode())
 
     @property
     def _cursor(self) -> Path:

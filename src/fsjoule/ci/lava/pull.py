@@ -47,15 +47,11 @@ class LavaServer:
 
     def __post_init__(self) -> None:
         if not is_address(self.url):
+            shown = re.sub(r"//[^/]*@", "//...@", plain_line(self.url))  # a password in it is not for logs
             raise ConfigError(
-                f"{_without_user(self.url)!r} is no address of a LAVA server",
+                f"{shown!r} is no address of a LAVA server",
                 hint=f"https://lava.example.org, and the token in {TOKEN_VARIABLE}",
             )
-
-
-def _without_user(url: str) -> str:
-    """The address for a message: a password in it is not for logs."""
-    return re.sub(r"//[^/]*@", "//...@", plain_line(url))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,10 @@ def pull(server: LavaServer, job: int, into: Path) -> PulledRun:
     Raises LavaError if the server cannot be reached, refuses, has no such job or is of another kind; ResultError if
     the job has no measurements of fsjoule; StorageError if `into` cannot be written.
     """
-    version = _version(server)
+    answer = _object(_get(server, "system/version/", "the version"), server, "")
+    if not isinstance(version := answer.get("version"), str):
+        raise _strange(server, "")
+    version = plain_line(version)
     state = _object(_get(server, f"jobs/{job}/", f"job {job}"), server, version)
     if state.get("state") != "Finished":
         raise LavaError(
@@ -103,7 +102,10 @@ def pull(server: LavaServer, job: int, into: Path) -> PulledRun:
 def _stored(kept: LogContents, facts: JobFacts, into: Path) -> PulledRun:
     name = folder_name(kept.run, "board")
     there = load_run(into / name) if (into / name).exists() else None
-    known = None if there is None else PulledRun(there.path, len(there.measurements), _is_whole(there.run), known=True)
+    known = None
+    if there is not None:
+        whole = there.run.job is None or not there.run.job.pulled
+        known = PulledRun(there.path, len(there.measurements), whole, known=True)
     # Another job may have gone on with it since.
     if known is not None and known.measurements >= len(kept.measurements):
         return known
@@ -113,16 +115,18 @@ def _stored(kept: LogContents, facts: JobFacts, into: Path) -> PulledRun:
         if made is None:
             if known is not None and known.whole:
                 return known  # a few measurements more are not worth its traces
-            made = _rebuilt(kept, replace(facts, pulled=True), Path(work))
+            facts = replace(facts, pulled=True)
+            folder = RunFolder(Path(work))  # of documents alone
+            folder.begin(replace(kept.run, measurements=(), job=facts))
+            for measurement in kept.measurements:
+                folder.add(measurement, None, {})
+            folder.finish(replace(kept.run, job=facts))
+            made = folder.path
         measurements = len(load_run(made).measurements)
         if known is not None:
             known.path.rename(Path(work) / "before")
         made.rename(into / name)
     return PulledRun(into / name, measurements, whole)
-
-
-def _is_whole(run: Run) -> bool:
-    return run.job is None or not run.job.pulled
 
 
 def _copied(here: Path, run: Run, into: Path) -> Path | None:
@@ -138,24 +142,6 @@ def _copied(here: Path, run: Run, into: Path) -> Path | None:
 def _links(folder: str, names: list[str]) -> list[str]:
     """No part of a run folder is a link."""
     return [name for name in names if Path(folder, name).is_symlink()]
-
-
-def _rebuilt(kept: LogContents, facts: JobFacts, into: Path) -> Path:
-    """A run folder of documents alone."""
-    folder = RunFolder(into)
-    folder.begin(replace(kept.run, measurements=(), job=facts))
-    for measurement in kept.measurements:
-        folder.add(measurement, None, {})
-    folder.finish(replace(kept.run, job=facts))
-    return folder.path
-
-
-def _version(server: LavaServer) -> str:
-    answer = _object(_get(server, "system/version/", "the version"), server, "")
-    version = answer.get("version")
-    if not isinstance(version, str):
-        raise _strange(server, "")
-    return plain_line(version)
 
 
 def _object(content: bytes, server: LavaServer, version: str) -> dict[str, Any]:

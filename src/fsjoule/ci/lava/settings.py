@@ -59,27 +59,18 @@ def bench_of(
     carried |= {"LG_HOSTNAME": socket.gethostname(), "LG_USERNAME": user}
     carried |= {"FSJOULE_CACHE_DIR": str(cache_dir()), "FSJOULE_STATE_DIR": str(state_dir())}
     carried |= job or {}
-    with lab.variables(carried):
-        _check_equipped(place, environment)
-    return LavaBoard(place, environment_file.resolve(), carried, wait_s)
-
-
-def _check_equipped(name: str, environment: lab.EnvironmentFile) -> None:
-    """Raise ConfigError if a driver of the file needs a resource that the place does not have.
-
-    While an exporter of the place is away, nothing can be said of it. Raises LabError without a coordinator.
-    """
-    with connected() as coordinator:
-        place = coordinator.place(name)
-        if coordinator.unmatched(place) is not None:
-            return
-        lacking = missing_resources(environment, coordinator.offered(place))
+    with lab.variables(carried), connected() as coordinator:
+        held = coordinator.place(place)
+        # While an exporter of the place is away, nothing can be said of it.
+        there = coordinator.unmatched(held) is None
+        lacking = missing_resources(environment, coordinator.offered(held)) if there else ()
     if lacking:
         raise ConfigError(
-            f"the place {name!r} lacks what {environment.path} uses: {'; '.join(lacking)}",
+            f"the place {place!r} lacks what {environment.path} uses: {'; '.join(lacking)}",
             hint="export it and add it to the place (labgrid-client add-match), or take the driver out of the file: "
             "docs/lava.md tells how a board without a meter or an SD mux is measured",
         )
+    return LavaBoard(place, environment_file.resolve(), carried, wait_s)
 
 
 def program() -> str:

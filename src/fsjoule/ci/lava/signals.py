@@ -17,7 +17,7 @@ from fsjoule.ci.lava import kept
 from fsjoule.errors import HostError
 from fsjoule.host import process
 from fsjoule.model import Measurement, Run, RunStatus
-from fsjoule.model.metrics import Figure, Metric, figure_of, metrics_of
+from fsjoule.model.metrics import figure_of, metrics_told
 from fsjoule.store.gate import Gated
 
 _log: Final = logging.getLogger(__name__)
@@ -61,16 +61,25 @@ class Signals:
 
     def stored(self, measurement: Measurement) -> None:
         self._keep(kept.measurement_lines(measurement))
-        name = self._name(measurement)
-        cases = {f"{name}.{metric.value}": metric for metric in metrics_of(measurement.workload)}
+        kernel = f"{measurement.kernel}-" if self._several_kernels else ""
+        name = safe(f"{kernel}{measurement.slug}")
+        cases = {f"{name}.{metric.value}": metric for metric in metrics_told(measurement)}
         if not measurement.valid:
-            self._failed(name, cases or (name,), measurement.invalid_reasons)
+            with tempfile.NamedTemporaryFile("w", prefix="fsjoule-", suffix=".txt") as file:
+                file.writelines(f"{name}: {reason}\n" for reason in measurement.invalid_reasons)
+                file.flush()
+                for each in cases or (name,):
+                    self._signal(_CASE, each, "--result", "fail", "--output", file.name)
         elif not cases:
             # A power cut has an outcome and no figures; the bench's own line tells it.
             case(name, passed=True)
         else:
             for each, metric in cases.items():
-                self._figure(each, metric, figure_of(measurement, metric))
+                figure = figure_of(measurement, metric)
+                if figure is None:
+                    self._signal(_CASE, each, "--result", "skip")
+                else:
+                    case(each, passed=True, figure=figure, unit=metric.unit)
 
     def closed(self, run: Run) -> None:
         self._keep(kept.run_lines(run))
@@ -95,23 +104,6 @@ class Signals:
     def _keep(self, lines: Iterable[str]) -> None:
         for line in lines:
             _log.info("%s", line)
-
-    def _figure(self, name: str, metric: Metric, figure: Figure) -> None:
-        if figure is None:
-            self._signal(_CASE, name, "--result", "skip")
-        else:
-            case(name, passed=True, figure=figure, unit=metric.unit)
-
-    def _failed(self, name: str, cases: Iterable[str], reasons: tuple[str, ...]) -> None:
-        with tempfile.NamedTemporaryFile("w", prefix="fsjoule-", suffix=".txt") as file:
-            file.writelines(f"{name}: {reason}\n" for reason in reasons)
-            file.flush()
-            for each in cases:
-                self._signal(_CASE, each, "--result", "fail", "--output", file.name)
-
-    def _name(self, measurement: Measurement) -> str:
-        kernel = f"{measurement.kernel}-" if self._several_kernels else ""
-        return safe(f"{kernel}{measurement.slug}")
 
     def _signal(self, *words: str) -> None:
         signal(words)

@@ -22,7 +22,7 @@ from fsjoule.ci.lava.signals import case
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile
 from fsjoule.lab.environment import Login
-from fsjoule.model import MIB, MarkLine, Reach
+from fsjoule.model import MIB, Reach
 from fsjoule.runs.meter import environment_target
 
 _log: Final = logging.getLogger(__name__)
@@ -109,6 +109,13 @@ def _test(where: str, steps: list[str], without: Sequence[str] = ()) -> dict[str
 def _board_steps(environment: EnvironmentFile) -> list[str]:
     profile = environment.profile
     sectors = images.card_bytes(profile.recipe) // MIB * _SECTORS_PER_MIB
+    marking: list[str] = []
+    if environment.has_meter:
+        mark = profile.mark_line.send(_MARK)
+        marking = [
+            f"marks() {{ i={_MARKS}; while [ $((i -= 1)) -gt 0 ]; do {mark}; sleep 1; done; }}",
+            "marks < /dev/null > /dev/null 2>&1 &",
+        ]
     return [
         # A message of the kernel in the midst of a signal would spoil it.
         "dmesg -n 1",
@@ -118,14 +125,7 @@ def _board_steps(environment: EnvironmentFile) -> list[str]:
         f"read -r sectors < /sys/block/{profile.card_device}/size",
         f"if [ $sectors -ge {sectors} ]; then fits=pass; else fits=fail; fi",
         f"lava-test-case card-size --result $fits --measurement $((sectors / {_SECTORS_PER_MIB})) --units MiB",
-        *(_marking(profile.mark_line) if environment.has_meter else []),
-    ]
-
-
-def _marking(line: MarkLine) -> list[str]:
-    return [
-        f"marks() {{ i={_MARKS}; while [ $((i -= 1)) -gt 0 ]; do {line.send(_MARK)}; sleep 1; done; }}",
-        "marks < /dev/null > /dev/null 2>&1 &",
+        *marking,
     ]
 
 

@@ -65,24 +65,23 @@ def run(
     with desk_meter(meter, lg_env) as instrument:
         for number in range(1, repeat + 1):
             runs.append(run_command(instrument, command, number=number, idle_s=idle))
-            _keep(output, number, runs[-1])
+            if output is not None and (trace := runs[-1].trace) is not None:
+                from fsjoule.store.recordings import Recording
+
+                path = output if number == 1 else output.with_stem(f"{output.stem}-{number}")
+                with Recording(path) as recording:
+                    recording.write(trace)
             if runs[-1].exit_code != 0:
                 break
     if json_output:
         typer.echo(json.dumps(_document(command, runs)), err=True)
     else:
-        _show(command, runs)
+        err.print(with_simulated(f"\n{shlex.join(command)}", runs[0].info), soft_wrap=True)
+        err.print(_one_run(runs[0]) if len(runs) == 1 else _several_runs(runs))
+        for number, ran in enumerate(runs, start=1):
+            for remark in ran.remarks:
+                err.print(f"run {number}: {remark}", style="yellow", highlight=False, soft_wrap=True)
     raise typer.Exit(runs[-1].exit_code)
-
-
-def _keep(output: Path | None, number: int, ran: Ran) -> None:
-    if output is None or ran.trace is None:
-        return
-    from fsjoule.store.recordings import Recording
-
-    path = output if number == 1 else output.with_stem(f"{output.stem}-{number}")
-    with Recording(path) as recording:
-        recording.write(ran.trace)
 
 
 def _figures(ran: Ran) -> dict[str, Value]:
@@ -128,14 +127,6 @@ def _document(command: Sequence[str], runs: Sequence[Ran]) -> dict[str, Any]:
         ],
         "over_runs": _over_runs(runs),
     }
-
-
-def _show(command: Sequence[str], runs: Sequence[Ran]) -> None:
-    err.print(with_simulated(f"\n{shlex.join(command)}", runs[0].info), soft_wrap=True)
-    err.print(_one_run(runs[0]) if len(runs) == 1 else _several_runs(runs))
-    for number, ran in enumerate(runs, start=1):
-        for remark in ran.remarks:
-            err.print(f"run {number}: {remark}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _one_run(ran: Ran) -> Table:

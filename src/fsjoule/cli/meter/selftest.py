@@ -17,9 +17,9 @@ from fsjoule.errors import MeasurementInvalid
 from fsjoule.host.clock import today
 
 if TYPE_CHECKING:
-    from fsjoule.bench.square_load import Latency, SquareLoad
-    from fsjoule.meter.links.client import MeterClient, SelfTest
-    from fsjoule.model import BoardProfile, MeterInfo
+    from fsjoule.bench.square_load import SquareLoad
+    from fsjoule.meter.links.client import MeterClient
+    from fsjoule.model import BoardProfile
 
 _FAILED = 5
 
@@ -74,11 +74,8 @@ def _own(client: MeterClient, quiet: bool) -> tuple[bool, dict[str, Any]]:
             out.print(labelled("failure", "red", str(failure)), soft_wrap=True)
         for notice in told:
             out.print(labelled("note", "yellow", notice), soft_wrap=True)
-    return not test.failures, _document(test, frame.info) | {"notices": told}
-
-
-def _document(test: SelfTest, info: MeterInfo) -> dict[str, Any]:
-    return {"meter": info.serial_number, "simulated": info.simulated} | dataclasses.asdict(test)
+    document = {"meter": frame.info.serial_number, "simulated": frame.info.simulated} | dataclasses.asdict(test)
+    return not test.failures, document | {"notices": told}
 
 
 def _square(
@@ -120,16 +117,12 @@ def _table(found: SquareLoad) -> Table:
         "marks against steps", "steps", "median/ms", "SD/ms", "earliest/ms", "latest/ms", box=None, title_justify="left"
     )
     for name, latency in (("start", found.start), ("stop", found.stop)):
-        table.add_row(name, *_cells(latency))
+        median, spread, least, largest = (
+            value * 1e3 for value in (latency.median_s, latency.spread_s, latency.least_s, latency.largest_s)
+        )
+        table.add_row(name, str(latency.steps), f"{median:+.2f}", f"{spread:.2f}", f"{least:+.2f}", f"{largest:+.2f}")
     table.title = (
         f"{found.pulses} pulses from {found.low_w:.4f} W to {found.high_w:.4f} W, "
         f"a step of {(found.high_w - found.low_w) * 1e3:.1f} mW"
     )
     return table
-
-
-def _cells(latency: Latency) -> list[str]:
-    median, spread, least, largest = (
-        value * 1e3 for value in (latency.median_s, latency.spread_s, latency.least_s, latency.largest_s)
-    )
-    return [str(latency.steps), f"{median:+.2f}", f"{spread:.2f}", f"{least:+.2f}", f"{largest:+.2f}"]

@@ -201,8 +201,10 @@ def _json_line(watching: _Watching) -> str:
 def _text_line(watching: _Watching) -> str:
     view = watching.look()
     marks = "".join(f"  [{mark_text(mark)}]" for mark in view.new_marks)
-    word = "  simulated" if view.simulated else ""
-    return f"{view.reading.seconds:8.1f} s  {_figures(view.reading)}{word}{marks}{_trouble(view)}"
+    reading, word = view.reading, "  simulated" if view.simulated else ""
+    gone = f"  {reading.missed} missed, {reading.lost} lost" if reading.missed or reading.lost else ""
+    trouble = f"  {view.trouble}" if view.trouble else ""
+    return f"{reading.seconds:8.1f} s  {_figures(reading)}{word}{marks}{gone}{trouble}"
 
 
 def _figures(reading: LiveReading) -> str:
@@ -211,12 +213,6 @@ def _figures(reading: LiveReading) -> str:
     if reading.volts is None or reading.amperes is None:
         return f"{reading.watts:7.4f} W  {reading.joules:10.3f} J"
     return f"{reading.watts:7.4f} W  {reading.volts:6.3f} V  {reading.amperes:8.5f} A  {reading.joules:10.3f} J"
-
-
-def _trouble(view: _View) -> str:
-    reading = view.reading
-    gone = f"  {reading.missed} missed, {reading.lost} lost" if reading.missed or reading.lost else ""
-    return gone + (f"  {view.trouble}" if view.trouble else "")
 
 
 def mark_text(mark: Mark) -> str:

@@ -13,8 +13,16 @@ from typing import Final
 _BLOCK_BYTES: Final = 65536
 _ZEROS: Final = bytes(_BLOCK_BYTES)
 
-# One line per path: mode (octal, with the file's type), owner, group, size in bytes, digest; `-` for nothing.
+# One line per path: mode (octal, with the file's type), size in bytes, digest; `-` for nothing. Whose the files are
+# does not matter: a cache may be brought to another user.
 Contents = dict[str, str]
+
+
+def set_modes(folder: Path, *, but: str) -> None:
+    """Give all below a folder the modes that the usual umask leaves, except what is in its folder `but`."""
+    for name, path, found in _walk(folder, ""):
+        if not stat.S_ISLNK(found.st_mode) and not (but and name.startswith(f"{but}/")):
+            path.chmod(0o755 if stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IXUSR else 0o644)
 
 
 def contents_of(folder: Path, *, without: str) -> Contents:
@@ -100,15 +108,13 @@ def _digest(path: Path, found: os.stat_result) -> str:
 
 def _line(found: os.stat_result, digest: str) -> str:
     size = str(found.st_size) if digest != "-" else "-"
-    return f"{found.st_mode:o} {found.st_uid} {found.st_gid} {size} {digest}"
+    return f"{found.st_mode:o} {size} {digest}"
 
 
 def _differs(name: str, path: Path, found: os.stat_result, recorded: list[str]) -> str | None:
-    mode, uid, gid, size, digest = recorded
+    mode, *_, size, digest = recorded  # older records have owner and group, too
     if f"{found.st_mode:o}" != mode:
         return f"{name} has the mode {found.st_mode:o} instead of {mode}"
-    if (str(found.st_uid), str(found.st_gid)) != (uid, gid):
-        return f"{name} belongs to {found.st_uid}:{found.st_gid} instead of {uid}:{gid}"
     if size != "-" and str(found.st_size) != size:
         return f"{name} has {found.st_size} bytes instead of {size}"
     if digest != "-" and _digest(path, found) != digest:

@@ -20,6 +20,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,11 +29,11 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from fsjoule.errors import HostError, ResultError, StorageError
-from fsjoule.host.cache.contents import Contents, contents_digest, contents_of, difference, fingerprint
+from fsjoule.host.cache.contents import Contents, contents_digest, contents_of, difference, fingerprint, set_modes
 from fsjoule.host.cache.locks import discard, is_locked, locked, unused, use
 from fsjoule.host.inside import ATTACHMENT_BYTES, read_inside
 from fsjoule.host.json_text import json_text
-from fsjoule.host.paths import cache_folder
+from fsjoule.host.paths import cache_folder, cache_hint
 from fsjoule.host.process import size_mib
 
 _log: Final = logging.getLogger(__name__)
@@ -46,6 +47,24 @@ UNFINISHED: Final = ".part-"
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _LITTLE_BYTES: Final = 8 * 2**20
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+_RECORD: Final[ContextVar[_Record | None]] = ContextVar("_RECORD", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    used: list[Path]
+    build: bool
+
+
+@contextmanager
+def recorded(*, build: bool = True) -> Generator[list[Path]]:
+    """The entries that the body asks `build_once` for. Without `build`, one that is not there is a HostError."""
+    used: list[Path] = []
+    token = _RECORD.set(_Record(used, build))
+    try:
+        yield used
+    finally:
+        _RECORD.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +133,20 @@ def build_once(
     root: Path | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
     read: bool = False,
+    own_modes: str = "",
 ) -> Path:
     """The folder of a stage's result; if no whole one exists, `build` fills an empty folder.
 
-    With `read` the content is compared at each use, not only if a file's metadata have changed. `clean` leaves the
-    result alone until this process ends. Raises HostError if another process holds the entry's lock for longer than
+    With `read` the content is compared at each use, not only if a file's metadata have changed. Modes become 0644 and
+    0755, whatever the user's umask is, but for those in the folder `own_modes` of the result. `clean` leaves the result
+    alone until this process ends. Raises HostError if another process holds the entry's lock for longer than
     `lock_timeout_s`, StorageError if the cache cannot be written, and the errors of `build`.
     """
     folder = (root or images_cache()) / stage
     final = folder / f"{name}-{key}"
+    record = _RECORD.get()
+    if record is not None:
+        record.used.append(final)
     with _told(folder):
         if os.path.lexists(folder) and not folder.is_dir():
             discard(folder)
@@ -130,6 +154,8 @@ def build_once(
         use(_beside(final, "use"))
         if os.path.lexists(final) and damage(final, read=read) is None:
             return final
+        if record is not None and not record.build:
+            raise HostError(f"the cache has no whole {stage} {final.name}")
         with locked(_beside(final, "lock"), f"{stage} {name}", lock_timeout_s):
             sweep(final)
             if os.path.lexists(final):
@@ -138,8 +164,31 @@ def build_once(
                     return final
                 _log.info("the cached %s %s is damaged: %s; building it again", stage, name, found)
                 discard(_moved_away(final))
-            _build(final, build, {"stage": stage, "name": name, "key": key})
+            _build(final, build, {"stage": stage, "name": name, "key": key}, own_modes)
     return final
+
+
+def adopt(entry: Path, stage: str) -> bool:
+    """Move a whole entry from elsewhere on the cache's filesystem to its place; False if a whole one is there.
+
+    Raises HostError if another process holds its lock for too long, StorageError if the cache cannot be written.
+    """
+    folder = images_cache() / stage
+    final = folder / entry.name
+    with _told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(_beside(final, "lock"), f"{stage} {entry.name}", LOCK_TIMEOUT_S):
+            sweep(final)
+            if os.path.lexists(final):
+                if damage(final) is None:
+                    return False
+                discard(_moved_away(final))
+            entry.chmod(0o755)
+            _to_disk(entry, _libc.syncfs)
+            entry.rename(final)
+            _to_disk(folder, _libc.fsync)
+            _stamp(final, fingerprint(final))
+    return True
 
 
 def sweep(final: Path) -> None:
@@ -239,7 +288,7 @@ def clean(entries: Iterable[CacheEntry]) -> int:
         more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise StorageError(
             f"the cache cannot be written: {path}: {why}{more}",
-            hint=f"let this user write there, or remove by hand: {' '.join(map(str, failed))}",
+            hint=f"{cache_hint(path)}, or remove by hand: {' '.join(map(str, failed))}",
         )
     if kept:
         hint = "end the processes that use them, and clean again"
@@ -267,11 +316,12 @@ def drop(path: Path, what: str, *, timeout_s: float = 0.0) -> bool:
     return True
 
 
-def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str]) -> None:
+def _build(final: Path, build: Callable[[Path], None], names: Mapping[str, str], own_modes: str) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{final.name}{UNFINISHED}", dir=final.parent))
     try:
         unfinished.chmod(0o755)
         build(unfinished)
+        set_modes(unfinished, but=own_modes)
         created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         contents = contents_of(unfinished, without=_ENTRY_FILE)
         stored = _Stored(**names, created_utc=created, digest=contents_digest(contents), contents=contents)
@@ -363,7 +413,7 @@ def _told(folder: Path) -> Generator[None]:
             raise
         raise StorageError(
             f"the cache cannot be written: {error.filename}: {error.strerror}",
-            hint="let this user write there, or name another folder: FSJOULE_CACHE_DIR=FOLDER",
+            hint=cache_hint(Path(error.filename)),
         ) from error
 
 

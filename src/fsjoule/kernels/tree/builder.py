@@ -85,8 +85,9 @@ class CommitBuilds:
         if outcome is not None:
             return outcome
         try:
+            name = "-".join(filter(None, (self.repository.describe(commit.adds), commit.variant)))
             folder = build_revision(
-                self._revision(commit),
+                Revision(self.repository.git_dir, commit.id, commit.content, name),
                 self.frozen.configuration,
                 recipe=self.recipe,
                 jobs=self.jobs,
@@ -114,10 +115,6 @@ class CommitBuilds:
 
     def _failure_key(self, commit: Commit) -> str:
         return cache_key({"build": self._key(commit), "needed": self.frozen.needed})
-
-    def _revision(self, commit: Commit) -> Revision:
-        name = "-".join(filter(None, (self.repository.describe(commit.adds), commit.variant)))
-        return Revision(self.repository.git_dir, commit.id, commit.content, name)
 
 
 _POLL_S: Final = 0.2
@@ -167,7 +164,10 @@ class Builder:
         """The outcome of a commit; None if it is not built yet, now or in an earlier run."""
         with self._state:
             outcome = self._known.get(commit.id)
-        return outcome or self._kept(commit)
+        if outcome is None and (outcome := self._builds.kept(commit)) is not None:
+            with self._state:
+                self._known[commit.id] = outcome
+        return outcome
 
     def wait(self, commit: Commit, timeout_s: float) -> BuildOutcome:
         """The outcome of a commit, which is the most urgent one now.
@@ -193,13 +193,6 @@ class Builder:
                     outcome = self._known.get(commit.id)
         finally:
             self.waited_s += time.monotonic() - started
-        return outcome
-
-    def _kept(self, commit: Commit) -> BuildOutcome | None:
-        outcome = self._builds.kept(commit)
-        if outcome is not None:
-            with self._state:
-                self._known[commit.id] = outcome
         return outcome
 
     def _work(self) -> None:

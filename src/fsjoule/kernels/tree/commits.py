@@ -128,12 +128,22 @@ def find_line(repository: Repository, good: Sequence[str], bad: Sequence[str]) -
     bads = {repository.revision(name).commit: name for name in bad}
     for commit, name in bads.items():
         _check(repository, goods, commit, name)
-    tip = _common(repository, bads)
+    bases = repository.ask("merge-base", "--octopus", *bads).stdout.decode().split()
+    if not bases:
+        raise ConfigError(f"{' and '.join(bads.values())} share no history", hint="bisect them one at a time")
+    tip = bases[0]
     if any(repository.holds(commit, tip) or not repository.holds(tip, commit) for commit in goods):
         names = " and ".join(bads.values())
         hint = "bisect them one at a time: each has a change of its own"
         raise ConfigError(f"{names} have no commit in common that the good revisions have not", hint=hint)
-    base = _together(repository, goods)
+    # A commit that has all good ones and nothing more.
+    base, *rest = repository.git("merge-base", "--independent", *goods).split()
+    for other in rest:
+        both = merged(repository, base, other)
+        if isinstance(both, Conflict):
+            what = f"{' and '.join(goods.values())} do not merge: {both}"
+            raise ConfigError(what, hint="give one of them")
+        base = both
     steps = _first_parents(repository, tip, *goods)
     # Once a commit holds them, all after it do.
     first = bisect_left(steps, 1, key=lambda step: all(repository.holds(step.id, commit) for commit in goods))
@@ -181,26 +191,6 @@ def _check(repository: Repository, goods: dict[str, str], bad: str, name: str) -
                 f"their last common commit is {common[:_SHORT]}: is that good?" if common else "they share no history"
             )
             raise ConfigError(f"{good} (good) is not an ancestor of {name} (bad)", hint=hint)
-
-
-def _common(repository: Repository, bads: dict[str, str]) -> str:
-    """The last commit that all of them have."""
-    bases = repository.ask("merge-base", "--octopus", *bads).stdout.decode().split()
-    if not bases:
-        raise ConfigError(f"{' and '.join(bads.values())} share no history", hint="bisect them one at a time")
-    return bases[0]
-
-
-def _together(repository: Repository, goods: dict[str, str]) -> str:
-    """A commit that has all of them and nothing more."""
-    first, *rest = repository.git("merge-base", "--independent", *goods).split()
-    for other in rest:
-        both = merged(repository, first, other)
-        if isinstance(both, Conflict):
-            hint = "give one of them"
-            raise ConfigError(f"{' and '.join(goods.values())} do not merge: {both}", hint=hint)
-        first = both
-    return first
 
 
 def _first_parents(repository: Repository, tip: str, *without: str) -> list[Commit]:

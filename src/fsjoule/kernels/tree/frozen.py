@@ -41,7 +41,11 @@ def freeze(ends: Sequence[Revision], configuration: Configuration, *, jobs: int 
     values = reduce(lambda known, config: {**config, **known}, configs)
     lost = {wish for config in configs for wish in not_granted(configuration.wanted, config)}
     wishes = (f"{symbol}={value}" for symbol, value in configuration.wanted.items())
-    return Frozen(replace(configuration, frozen=_text(values)), tuple(sorted(set(wishes) - lost)))
+    # As kconfig writes it.
+    text = "".join(
+        f"# {symbol} is not set\n" if value == "n" else f"{symbol}={value}\n" for symbol, value in values.items()
+    )
+    return Frozen(replace(configuration, frozen=text), tuple(sorted(set(wishes) - lost)))
 
 
 def aligned(frozen: Frozen, end: Revision, *, jobs: int = 1) -> Alignment:
@@ -58,10 +62,3 @@ def aligned(frozen: Frozen, end: Revision, *, jobs: int = 1) -> Alignment:
             return Alignment(Frozen(wanted, frozen.needed), wish)
     told = replace(frozen.configuration, compiler_options=(_ALIGNED_BY_COMPILER,))
     return Alignment(Frozen(told, frozen.needed), f"{_ALIGNED_BY_COMPILER}, for this kernel has no option of its own")
-
-
-def _text(values: dict[str, str]) -> str:
-    """As kconfig writes it."""
-    return "".join(
-        f"# {symbol} is not set\n" if value == "n" else f"{symbol}={value}\n" for symbol, value in values.items()
-    )

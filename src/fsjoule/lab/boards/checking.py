@@ -73,11 +73,16 @@ def check_board(file: Path, *, exporter: Path | None = None) -> Checked:
     """
     environment = read_environment(file)
     recipe = load_recipe(recipes_folder(), environment.profile.recipe)
-    found = exporter or _usual_exporter(file)
+    if exporter is None:
+        # `fsjoule board new` writes it beside the environment file.
+        folder = file.resolve().parent
+        part = BOARDS if folder.name == BOARDS else ""
+        usual = paths_of(file.stem, folder.parents[1] if part else folder.parent, part=part)["exporter"]
+        exporter = usual if usual.is_file() else None
     problems = [*_drivers(environment, recipe), *_board(environment, recipe)]
-    if found is not None:
-        problems += _exporter(found, recipe)
-    return Checked(environment, recipe, found, tuple(problems))
+    if exporter is not None:
+        problems += _exporter(exporter, recipe)
+    return Checked(environment, recipe, exporter, tuple(problems))
 
 
 def unable(checked: Checked, abilities: Abilities) -> Iterator[Problem]:
@@ -89,14 +94,6 @@ def unable(checked: Checked, abilities: Abilities) -> Iterator[Problem]:
             what = f"{driver.cls} cannot write this card: the boot loader is without {lacks}"
             hint = "take another flasher (docs/flashing.md), or a boot loader with it"
             yield Problem(checked.environment.path, what, hint, driver.line)
-
-
-def _usual_exporter(file: Path) -> Path | None:
-    """The exporter's file that `fsjoule board new` writes beside this environment file."""
-    folder = file.resolve().parent
-    part = BOARDS if folder.name == BOARDS else ""
-    path = paths_of(file.stem, folder.parents[1] if part else folder.parent, part=part)["exporter"]
-    return path if path.is_file() else None
 
 
 def _drivers(environment: EnvironmentFile, recipe: Recipe) -> Iterator[Problem]:

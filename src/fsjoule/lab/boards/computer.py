@@ -13,19 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.host.extras import how_to_install
+from fsjoule.host.setup.needs import needed
 from fsjoule.lab.boards.files import TO_CHANGE, Wired
 from fsjoule.meter.links.finder import find, serial_ports
 
 _EXTRA: Final = how_to_install("exporter")
-# Program, what it is for, how to get it.
+# Program of Python's packages, what it is for, how to get it.
 _PROGRAMS: Final = (
     ("labgrid-exporter", "exports the devices", _EXTRA),
-    ("ser2net", "serial ports over the network", "apt-get install ser2net"),
     ("usbsdmux", "switches a USB-SD-Mux", _EXTRA),
-    ("zstd", "unpacks images for cards (.zst)", "apt-get install zstd"),
-    ("sshd", "benches copy images to this computer over ssh", "apt-get install openssh-server"),
-    ("udevadm", "udev: devices get their names and groups", "apt-get install udev"),
 )
+_SETUP: Final = "fsjoule setup --for exporter"
 # Folders where distributions keep daemons, which are not on every user's PATH.
 _DAEMONS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _GROUPS: Final = {"dialout": "serial ports", "plugdev": "a USB-SD-Mux", "disk": "cards in the mux's reader"}
@@ -100,7 +98,8 @@ def check_computer(
 
 def _programs(environment: Mapping[str, str]) -> Iterator[ExporterNeed]:
     folders = [str(Path(sys.executable).parent), environment.get("PATH", os.defpath), *_DAEMONS]
-    for name, purpose, install in _PROGRAMS:
+    packaged = [(name, row.why, _SETUP) for row in needed("exporter") if not row.optional for name in row.programs]
+    for name, purpose, install in (*_PROGRAMS, *packaged):
         found = shutil.which(name, path=os.pathsep.join(folders))
         yield ExporterNeed(name, found is not None, found or f"{purpose}: {install}")
 

@@ -1,18 +1,26 @@
 """Limits of the errors of fsjoule's own meter: from data sheets before a calibration, the remainder after it.
 
-`current_monitor.py` has the INA228's numbers. Those of the INA219 are here: TI SBOS448G, section 7.5, electrical
-characteristics of grade A; its maximum is the limit here. docs/energy.md lists every number.
+`chips.py` has the numbers of both chips. Those that an INA219's settings choose are here: TI SBOS448G, section 7.5.
+docs/energy.md lists every number.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.meter.energy.current_monitor import ChipLimits, ChipTiming, ina228_limits, ina228_timing
+from fsjoule.meter.energy.chips import (
+    CHIPS,
+    DATA_SHEET_CELSIUS,
+    KELVIN,
+    ChipLimits,
+    ChipTiming,
+    ina228_limits,
+    ina228_timing,
+)
 from fsjoule.meter.energy.instrument import SteadyErrors
 from fsjoule.model import CurrentMonitor, Ina219Info, MarkSource
 from fsjoule.model.instrument_file import InstrumentFile, Shunt
@@ -20,16 +28,6 @@ from fsjoule.model.instrument_file import InstrumentFile, Shunt
 _SQRT3: Final = math.sqrt(3)
 # Offset voltage at the shunt, by range in mV; at 25 degrees and 12 V on the bus.
 _OFFSET_LIMIT_V: Final = {40: 100e-6, 80: 125e-6, 160: 150e-6, 320: 200e-6}
-_OFFSET_AT_V: Final = 12.0
-_OFFSET_PER_VOLT: Final = 10e-6  # common-mode rejection, 100 dB
-_CURRENT_LIMIT: Final = 0.005
-_BUS_LIMIT: Final = 0.005
-# From 25 to 85 degrees the limit of the error grows from 0.5 % to 1 %; the offset drifts by 0.1 uV per degree.
-_DRIFT_PER_KELVIN: Final = 0.005 / 60
-_OFFSET_PER_KELVIN_V: Final = 0.1e-6
-_DATA_SHEET_CELSIUS: Final = 25.0
-# Assumptions without an instrument file: 10 degrees around 25 degrees or the calibration's temperature.
-_KELVIN: Final = 10.0
 # An assumption: a bus within a tenth of its voltage at the calibration.
 _BUS_CHANGE: Final = 0.1
 # How long a zero calibration takes samples; the rate is taken to be that of then.
@@ -144,9 +142,9 @@ class Ina219:
 def _kelvin(file: InstrumentFile | None, *, calibrated: bool) -> float:
     """How far the meter may be from the temperature for which its limits hold."""
     if file is None:
-        return _KELVIN
+        return KELVIN  # around 25 degrees, or the calibration's temperature
     if not calibrated:
-        return file.room.kelvin_from(_DATA_SHEET_CELSIUS)
+        return file.room.kelvin_from(DATA_SHEET_CELSIUS)
     return file.room.kelvin_from(None if file.calibration is None else file.calibration.celsius)
 
 
@@ -173,20 +171,11 @@ def _chip(info: Ina219Info) -> tuple[ChipLimits, ChipTiming]:
 
 
 def _limits(info: Ina219Info) -> ChipLimits:
-    return ChipLimits(
+    return replace(
+        CHIPS["ina219"].limits,
         shunt_step_v=info.shunt_lsb_uv * 1e-6 * _step(info.adc_config >> _SADC_SHIFT),
         bus_step_v=info.bus_lsb_mv * 1e-3 * _step(info.adc_config >> _BADC_SHIFT),
-        noise_v=0.0,  # below a step
         offset_v=_OFFSET_LIMIT_V.get(info.shunt_range_mv, _OFFSET_LIMIT_V[320]),
-        offset_at_v=_OFFSET_AT_V,
-        offset_per_volt=_OFFSET_PER_VOLT,
-        offset_per_kelvin_v=_OFFSET_PER_KELVIN_V,
-        bus_offset_v=0.0,  # the gain's limit includes it
-        bus_offset_per_kelvin_v=0.0,
-        current_gain=_CURRENT_LIMIT,
-        current_gain_per_kelvin=_DRIFT_PER_KELVIN,
-        bus_gain=_BUS_LIMIT,
-        bus_gain_per_kelvin=_DRIFT_PER_KELVIN,
     )
 
 

@@ -1,6 +1,7 @@
 """Limits of error that an instrument's info states: from its instrument file, or from a data sheet.
 
-An instrument's info carries the limits that it was measured with, so that a later table changes no older figure.
+An instrument's info carries the limits that it was measured with, so that a later table changes no older figure. An
+instrument that the host asks again and again needs no more: its row names this module.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.meter.energy.instrument import SteadyErrors
+from fsjoule.model import MarkSource, PlainInfo
 from fsjoule.model.instrument_file import Accuracy
+from fsjoule.model.meter import READ_S, TURN_S
 
 # The limits in an instrument's settings, each +-: shares of a reading, offsets in V and A.
 VOLTS_SHARE: Final = "volts_share"
@@ -69,3 +72,15 @@ class Stated:
     def steady(self, volts: float, amperes: float) -> SteadyErrors:
         """See `Instrument`."""
         return steady_errors(self.limits, volts, amperes)
+
+
+def errors(info: PlainInfo, marks: MarkSource) -> Stated:
+    """See `fsjoule.meter.instruments.Errors`. Marks are the host's, whose clock the readings have, too.
+
+    Nobody knows when between two questions the instrument looked (`READ_S`). A chip that converts on its own shows the
+    mean over its newest turn (`TURN_S`), which ended up to a turn ago: the reading has the time of a turn before the
+    question, so that it is displaced by up to half a turn.
+    """
+    del marks
+    read_s, turn_s = info.settings[READ_S], info.settings.get(TURN_S, 0.0)
+    return Stated(info.settings, mark_s=read_s, sample_s=max(turn_s / 2 + read_s, info.tick_us * 1e-6))

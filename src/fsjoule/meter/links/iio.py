@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from fsjoule.errors import ConfigError, MeterError
-from fsjoule.host.extras import how_to_install
-from fsjoule.meter.energy.iio import CHIPS, OHM, chip_limits
+from fsjoule.host.extras import need
+from fsjoule.meter.energy.chips import CHIPS, OHM, chip_limits
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.instrument_files import file_of, read_instrument_file
 from fsjoule.meter.instruments import SearchResult
@@ -210,9 +210,8 @@ def _parts(name: str) -> tuple[str, str]:
 
 def _library() -> Any:  # noqa: ANN401 - a module without types
     try:
+        need("iio", "iio")
         import iio  # noqa: PLC0415 - an extra of fsjoule
-    except ImportError as error:
-        raise ConfigError("pylibiio is not installed", hint=how_to_install("iio")) from error
     except (AttributeError, OSError, TypeError) as error:  # its ctypes find no library, or another one
         raise ConfigError("libiio is not installed", hint="apt-get install libiio0") from error
     return iio

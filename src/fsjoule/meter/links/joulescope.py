@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,6 +26,7 @@ from fsjoule.host.extras import how_to_install
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.instrument_files import file_of, read_instrument_file
 from fsjoule.meter.instruments import SearchResult
+from fsjoule.meter.links.recording import RecordingMeter
 from fsjoule.model import Mark, MarkSource, PlainInfo, PlainTrace
 
 JOULESCOPE: Final = "joulescope"
@@ -49,7 +48,6 @@ _REMOVED: Final = "@/!remove"
 _VERSION: Final = "c/fw/version"
 _RATE_HZ: Final = 1000
 _PATIENCE_S: Final = 5.0
-_LOOK_S: Final = 0.01
 _SIMULATED: Final = "SIM"
 _DOCS: Final = "docs/meter.md#joulescope"
 _HINT: Final = f"does no other program use it, and may you use USB devices? {_DOCS}"
@@ -64,7 +62,7 @@ Floats = npt.NDArray[np.float64]
 Message = Mapping[str, Any]
 
 
-class JoulescopeMeter:
+class JoulescopeMeter(RecordingMeter["StreamTrace"]):
     """The meter of one instrument (`fsjoule.meter.instruments.InstrumentMeter`). Its traces have its own clock.
 
     Raises ConfigError without the driver, or if no instrument file states its accuracy; MeterError if it is not there.
@@ -74,10 +72,8 @@ class JoulescopeMeter:
         module = _module()
         self._now: Callable[[], int] = module.time64.now
         self._name = f"the Joulescope {name}"
+        super().__init__(_PATIENCE_S, f"{self._name} sent nothing for {_PATIENCE_S:g} s", _HINT)
         self._path = f"{_ROOT}{name}"
-        self._lock = threading.Lock()
-        self._trace: StreamTrace | None = None
-        self._trouble: MeterError | None = None
         self._subscribed: list[tuple[str, Callable[[str, Any], None]]] = []
         self._driver: Any = self._checked(module.Driver, "the Joulescope driver does not start")
         try:
@@ -100,9 +96,6 @@ class JoulescopeMeter:
         finally:
             self._driver.finalize()
 
-    def info(self) -> PlainInfo:
-        return self._info
-
     def arm(self) -> None:
         """Start recording, and wait for the first whole tick. Raises MeterError."""
         self._checked(self._stop, f"{self._name} does not stop")
@@ -112,29 +105,6 @@ class JoulescopeMeter:
             self._listen(topic, lambda message, quantity=quantity: trace.stream(quantity, message))
         self._listen(_MARKS, trace.bits)
         self._wait(lambda: trace.begun)
-        self._raise_trouble()
-
-    def disarm(self) -> PlainTrace:
-        """Stop recording. Returns everything since `arm` that was not taken, up to now."""
-        self._wait_for_now()
-        self._raise_trouble()
-        self._checked(self._stop, f"{self._name} does not stop")
-        taken = self._taken(last=True)
-        with self._lock:
-            self._trace = None
-        return taken
-
-    def take(self, *, whole: bool = False) -> PlainTrace:
-        """The ticks since `arm` or the last call, with their marks; `whole` waits for those up to now.
-
-        Raises MeterError if it was not armed, or if the instrument is gone and all ticks before that are taken.
-        """
-        if whole:
-            self._wait_for_now()
-        taken = self._taken()
-        if not len(taken.ticks):
-            self._raise_trouble()
-        return taken
 
     def mark_now(self, text: str) -> Callable[[], None]:
         """Mark this moment; nothing need be waited for."""
@@ -209,35 +179,14 @@ class JoulescopeMeter:
             with self._lock:
                 self._trouble = MeterError(f"{self._name} was unplugged", hint="plug it in, and start again")
 
-    def _taken(self, *, last: bool = False) -> PlainTrace:
-        with self._lock:
-            if self._trace is None:
-                raise MeterError("the meter was not armed", hint="call arm() before disarm()")
-            return self._trace.take(last=last)
-
-    def _wait_for_now(self) -> None:
+    def _wait_for_now(self, trace: StreamTrace) -> None:
         utc = self._now()
-        trace = self._trace
-        if trace is not None:
-            self._wait(lambda: trace.end_us() >= trace.time_us(utc))
+        self._wait(lambda: trace.end_us() >= trace.time_us(utc))
 
-    def _wait(self, done: Callable[[], bool]) -> None:
-        """Until it is so, or trouble."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            with self._lock:
-                if self._trouble is not None or done():
-                    return
-                if time.monotonic() > deadline:
-                    self._trouble = MeterError(
-                        f"{self._name} sent nothing for {_PATIENCE_S:g} s", transient=True, hint=_HINT
-                    )
-                    return
-            time.sleep(_LOOK_S)
-
-    def _raise_trouble(self) -> None:
-        if self._trouble is not None:
-            raise self._trouble
+    def _rest(self, trace: StreamTrace) -> PlainTrace:
+        self._checked(self._stop, f"{self._name} does not stop")
+        with self._lock:
+            return trace.take(last=True)
 
     def _checked(self, call: Callable[[], _T], what: str) -> _T:
         """The result of a call of the driver. Raises MeterError with its reason."""

@@ -22,6 +22,7 @@ from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.instrument_files import read_instrument_file
 from fsjoule.meter.instruments import SearchResult
 from fsjoule.meter.links.pumped import PumpedTty
+from fsjoule.meter.links.recording import RecordingMeter
 from fsjoule.meter.links.streams import Stream, opener
 from fsjoule.meter.protocol import ppk2
 from fsjoule.meter.protocol.ppk2 import INPUTS, LEAST_MV, MOST_MV, SOURCE, USB_IDS, VOLTS, Metadata
@@ -39,7 +40,6 @@ _QUIET_S: Final = 0.05
 # So that bytes come in pieces worth decoding; the kernel holds more than a tenth of a second of them.
 _GATHER_S: Final = 0.01
 _READ_S: Final = 0.1
-_LOOK_S: Final = 0.005
 _SHOWN_BYTES: Final = 40
 _FULL_BYTES: Final = 2048
 _MOST_PIECES: Final = 8
@@ -107,22 +107,20 @@ def find() -> list[SearchResult]:
     ]
 
 
-class Ppk2Meter:
+class Ppk2Meter(RecordingMeter[Ppk2Trace]):
     """ports.Meter of one PPK2, for a `with` statement: it is asked what it is, set, and its output switched on.
 
     The clock of its traces is the instrument's own, and begins at the host's monotonic one. Errors are MeterError.
     """
 
     def __init__(self, open_stream: Callable[[], Stream], name: str, settings: Ppk2Settings) -> None:
+        super().__init__(_PATIENCE_S, f"the PPK2 at {name} sends no samples", "unplug it and plug it in again")
         self._open_stream = open_stream
         self._name = name
         self._settings = settings
-        self._lock = threading.Lock()
         self._closing = threading.Event()
         self._stream: Stream | None = None
         self._metadata: Metadata | None = None
-        self._trace: Ppk2Trace | None = None
-        self._trouble: MeterError | None = None
         self._thread = threading.Thread(target=self._run, name="fsjoule-ppk2", daemon=True)
 
     def __enter__(self) -> Self:
@@ -155,9 +153,6 @@ class Ppk2Meter:
         finally:
             stream.close()
 
-    def info(self) -> PlainInfo:
-        return self._info
-
     def arm(self) -> None:
         """Start recording; returns at the first samples. Raises MeterError."""
         assert self._metadata is not None
@@ -169,34 +164,6 @@ class Ppk2Meter:
             self._trace = trace
         self._send(ppk2.START)
         self._wait(lambda: trace.end_us > 0)
-
-    def disarm(self) -> PlainTrace:
-        """Stop recording. Returns everything since `arm` that was not taken, up to now."""
-        try:
-            self._until_now()
-            with self._lock:
-                return self._armed().take()
-        finally:
-            with self._lock:
-                self._trace = None
-            if self._trouble is None:
-                self._send(ppk2.STOP)
-
-    def take(self, *, whole: bool = False) -> PlainTrace:
-        """The ticks since `arm` or the last call, with their marks; `whole` waits for those up to now.
-
-        Raises MeterError if it was not armed. If the instrument is gone, the call that finds nothing left raises it.
-        """
-        if whole and self._trouble is None:
-            try:
-                self._until_now()
-            except MeterError as error:
-                self._trouble = error
-        with self._lock:
-            taken = self._armed().take()
-            if self._trouble is not None and not len(taken.ticks):
-                raise self._trouble
-            return taken
 
     def mark_now(self, text: str, source: MarkSource = MarkSource.HOST) -> Callable[[], None]:
         """Mark this moment; nothing need be waited for."""
@@ -210,11 +177,6 @@ class Ppk2Meter:
     def _opened(self) -> Stream:
         assert self._stream is not None
         return self._stream
-
-    def _armed(self) -> Ppk2Trace:
-        if self._trace is None:
-            raise MeterError("the meter was not armed", hint="call arm() before disarm()")
-        return self._trace
 
     def _ask(self) -> Metadata:
         """What it is. It may have been left measuring, so it is stopped and its samples are drained first."""
@@ -268,9 +230,8 @@ class Ppk2Meter:
             hint="was it unplugged? A device that it supplies has lost its power",
         )
 
-    def _until_now(self) -> None:
+    def _wait_for_now(self, trace: Ppk2Trace) -> None:
         with self._lock:
-            trace = self._armed()
             now_us, begin_us = trace.at(_now_us()), trace.end_us
         deadline = time.monotonic() + _CATCH_UP_S
 
@@ -281,19 +242,11 @@ class Ppk2Meter:
 
         self._wait(has_come)
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            with self._lock:
-                if self._trouble is not None:
-                    raise self._trouble
-                if condition():
-                    return
-            if time.monotonic() > deadline:
-                raise MeterError(
-                    f"the PPK2 at {self._name} sends no samples", transient=True, hint="unplug it and plug it in again"
-                )
-            time.sleep(_LOOK_S)
+    def _rest(self, trace: Ppk2Trace) -> PlainTrace:
+        with self._lock:
+            taken = trace.take()
+        self._send(ppk2.STOP)
+        return taken
 
     def _run(self) -> None:
         prefer_this_thread()

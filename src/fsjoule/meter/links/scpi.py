@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from fsjoule.errors import ConfigError, MeterError
-from fsjoule.host.extras import how_to_install
+from fsjoule.host.extras import need
 from fsjoule.meter.energy.stated import stated_limits
 from fsjoule.meter.instrument_files import file_of, read_instrument_file
 from fsjoule.meter.instruments import SearchResult
@@ -143,10 +143,9 @@ class _ScpiLine:
 
 
 def _pyvisa() -> Any:  # noqa: ANN401 - a module without types
-    try:
-        import pyvisa  # noqa: PLC0415 - an extra of fsjoule
-    except ImportError as error:
-        raise ConfigError("PyVISA is not installed", hint=how_to_install("visa")) from error
+    need("visa", "pyvisa")
+    import pyvisa  # noqa: PLC0415 - an extra of fsjoule
+
     return pyvisa
 
 

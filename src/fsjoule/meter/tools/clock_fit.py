@@ -85,9 +85,10 @@ class ClockFit:
             slope, residuals = _line(x, y, chosen)
         used = x[chosen]
         # With few points the slope has Student's distribution, whose variance is n / (n - 2) for n degrees of freedom.
-        error = np.sqrt(np.sum(residuals[chosen] ** 2) / (len(used) - 4) / np.sum((used - used.mean()) ** 2))
-        span_us = float(np.ptp(used))
-        uncertainty = math.hypot(float(error), float(np.std(residuals[chosen])) / span_us)
+        squares = float(np.sum(residuals[chosen] ** 2))
+        error = math.sqrt(squares / (len(used) - 4) / (float(np.var(used)) * len(used)))
+        span_us = float(used.max() - used.min())
+        uncertainty = math.hypot(error, float(np.std(residuals[chosen])) / span_us)
         return Drift(-slope * 1e6, uncertainty * 1e6, span_us / 1e6, len(used))
 
     def _keep(self, meter_us: float, lag_us: float) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from fsjoule.meter.energy import instrument_of
-from fsjoule.meter.energy.current_monitor import conversions_s, mean_of
+from fsjoule.meter.energy.chips import conversions_s, mean_of
 from fsjoule.meter.links.notices import notices
 from fsjoule.meter.protocol.frames import InfoFrame
 from fsjoule.model import CurrentMonitor, Ina219Info, InputCounts, MeterCalibration, MeterInfo

@@ -70,10 +70,6 @@ _FIGURES: Final = tuple(
 )
 
 
-def _throughputs(filesystem: str, pattern: str) -> list[FigureCell]:
-    return [_cell(filesystem, pattern, kib, Quantity.THROUGHPUT) for kib in BLOCK_SIZES_KIB]
-
-
 def _energies(filesystem: str, pattern: str) -> list[FigureCell]:
     return [_cell(filesystem, pattern, kib, Quantity.ENERGY) for kib in BLOCK_SIZES_KIB]
 
@@ -124,7 +120,7 @@ _STATEMENTS: Final = (
         Statement(
             f"Larger blocks improve {what} reads of {filesystem}",
             StatementSource.SAID,
-            rising(_throughputs(filesystem, pattern)),
+            rising([_cell(filesystem, pattern, kib, Quantity.THROUGHPUT) for kib in BLOCK_SIZES_KIB]),
         )
         for filesystem in ("ext4", "btrfs")
         for pattern, what in (("read", "sequential"), ("randread", "random"))

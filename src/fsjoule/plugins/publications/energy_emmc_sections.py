@@ -35,10 +35,21 @@ def sections(view: View) -> list[SuiteSection]:
     shown: list[RepetitionRow] = []
     tables: list[Table] = []
     for number, (filesystem, kib) in zip(_ROMAN, TABLES, strict=True):
-        those = [row for row in rows if row.series.filesystem == filesystem and _block_kib(row) == kib]
+        those = [
+            row for row in rows if row.series.filesystem == filesystem and row.workload.block_size_bytes // KIB == kib
+        ]
         shown += those
         if those:
-            tables.append(_table(view, f"Table {number}: {filesystem}, {kib} KiB", those))
+            first = words(those, "operation", pattern_of)
+            columns = [first, *heads(view, those)[1:], *_figures(view, those)]
+            tables.append(
+                table(
+                    view,
+                    f"Table {number}: {filesystem}, {kib} KiB",
+                    columns,
+                    groups=[cell.text for cell in first[1]] if view.several_kernels else [""] * len(those),
+                )
+            )
     others = [row for row in rows if row not in shown]
     if others:
         title = "On filesystems that the publication does not have"
@@ -52,19 +63,6 @@ def sections(view: View) -> list[SuiteSection]:
     )
     charts = tuple(partial(chart, view.summary, card=True) for chart in (throughput_chart, energy_chart))
     return [SuiteSection("Tables I to VI", "tables", tuple(tables), charts, notes)]
-
-
-def _block_kib(row: RepetitionRow) -> int:
-    return row.workload.block_size_bytes // KIB
-
-
-def _table(view: View, title: str, rows: Sequence[RepetitionRow]) -> Table:
-    """One of the publication's tables: rows of patterns, columns of throughput, power and energy."""
-    first = words(rows, "operation", pattern_of)
-    columns = [first, *heads(view, rows)[1:], *_figures(view, rows)]
-    return table(
-        view, title, columns, groups=[cell.text for cell in first[1]] if view.several_kernels else [""] * len(rows)
-    )
 
 
 def _figures(view: View, rows: Sequence[RepetitionRow]) -> list[Filled]:

@@ -37,7 +37,10 @@ def sections(view: View) -> list[SuiteSection]:
         *heads(view, rows, first),
         *(measured(rows, quantity) for quantity in (Quantity.TIME, Quantity.UNMOUNT, Quantity.TOGETHER)),
         _of_the_slowest(rows),
-        _failures(rows),
+        (
+            Column("failed"),
+            [Cell(str(row.invalid), tone=Tone.BAD if row.invalid else Tone.PLAIN) for row in rows],
+        ),
         measured(rows, Quantity.OPERATION_ENERGY, "energy", most=0),
     ]
     compared = [row for row in rows if view.published(row, Quantity.TOGETHER)]
@@ -76,7 +79,3 @@ def _of_the_slowest(rows: Sequence[RepetitionRow]) -> Filled:
         most = slowest.get((row.series.workload, row.kernel, row.series.storage))
         cells.append(Cell(f"{100 * spread.mean / most:.0f}" if spread and most else ABSENT))
     return Column("of the slowest", "%"), cells
-
-
-def _failures(rows: Sequence[RepetitionRow]) -> Filled:
-    return Column("failed"), [Cell(str(row.invalid), tone=Tone.BAD if row.invalid else Tone.PLAIN) for row in rows]

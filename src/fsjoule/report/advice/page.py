@@ -20,6 +20,9 @@ from fsjoule.verdicts.advice.advise import Advice, Axis, on_axis
 def render_page(advice: Advice, file: Path) -> str:
     """The page as HTML; `file` is its place, from which it links to its runs."""
     figures, *others = tables(advice) or [None]
+    # For each pair of axes that at least two filesystems have; the best is at the bottom left.
+    pairs = ((Axis.ENERGY, Axis.LOSS), (Axis.ENERGY, Axis.WAIT), (Axis.WAIT, Axis.LOSS))
+    drawn = (_trade_off(advice, across, up) for across, up in pairs)
     return render(
         "advice.html.j2",
         version=version("fsjoule"),
@@ -30,7 +33,7 @@ def render_page(advice: Advice, file: Path) -> str:
         figures=figures,
         others=others,
         rules=words.rules(advice),
-        charts=marked_up(trade_offs(advice)),
+        charts=marked_up([chart for chart in drawn if chart is not None]),
         missing=words.missing(advice),
         notes=words.notes(advice),
         sections={
@@ -54,13 +57,6 @@ _AXES: Final = {
     Axis.WEAR: ("written, MiB a day", 1.0),
     Axis.MOUNT: ("mount after a cut, ms", 1e3),
 }
-
-
-def trade_offs(advice: Advice) -> list[str]:
-    """An SVG for each pair of axes that at least two filesystems have; the best is at the bottom left."""
-    pairs = ((Axis.ENERGY, Axis.LOSS), (Axis.ENERGY, Axis.WAIT), (Axis.WAIT, Axis.LOSS))
-    drawn = (_trade_off(advice, across, up) for across, up in pairs)
-    return [chart for chart in drawn if chart is not None]
 
 
 def _trade_off(advice: Advice, across: Axis, up: Axis) -> str | None:

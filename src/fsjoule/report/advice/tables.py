@@ -20,7 +20,7 @@ from fsjoule.report.numbers import ABSENT
 from fsjoule.report.table import Cell, Column, Table, Tone
 from fsjoule.report.terminal import footnote, named_lines, room_of, table_lines
 from fsjoule.statistics.estimate import Estimate
-from fsjoule.verdicts.advice.advise import Advice, Axis, Relation
+from fsjoule.verdicts.advice.advise import Advice, Axis
 from fsjoule.verdicts.advice.figures import DAYS_PER_YEAR, FilesystemFigures, Losses
 
 _FILESYSTEM: Final = Column("filesystem", is_figure=False, head=True)
@@ -80,7 +80,7 @@ def _tone(advice: Advice, axis: Axis | None, one: FilesystemFigures) -> Tone:
     return Tone.GOOD if beats else Tone.PLAIN
 
 
-def joules_table(advice: Advice) -> Table:
+def _joules_table(advice: Advice) -> Table:
     """Joules a day by part, and idle: why one filesystem takes more than another. Many filesystems have a row each."""
     known = [one for one in advice.figures if one.energy_j and one.shares]
     parts = [share.part for share in known[0].shares] if known else []
@@ -102,7 +102,7 @@ def joules_table(advice: Advice) -> Table:
     return Table("Where the joules go", advice.evidence.simulated, columns, tuple(rows))
 
 
-def cuts_table(advice: Advice) -> Table:
+def _cuts_table(advice: Advice) -> Table:
     """What power cuts did to files whose fsync had returned."""
     known = [(one, one.losses) for one in advice.figures if one.losses]
     rows: list[tuple[Cell, ...]] = []
@@ -130,16 +130,14 @@ def cuts_table(advice: Advice) -> Table:
     return Table("Power cuts: files whose fsync had returned", advice.evidence.simulated, columns, tuple(rows))
 
 
-def scores_table(advice: Advice) -> Table:
-    weights = ", ".join(f"{axis} {weight:g}" for axis, weight in advice.weights.items())
-    rows = tuple((Cell(score.label), _cell(score.value, Tone.PLAIN)) for score in advice.scores)
-    title = f"Score with your weights ({weights}); 0 is best, 1 the worst of these on every axis"
-    return Table(title, advice.evidence.simulated, (_FILESYSTEM, Column("score")), rows)
-
-
 def tables(advice: Advice) -> Sequence[Table]:
-    found = [figures_table(advice), *([scores_table(advice)] if advice.scores else [])]
-    return [table for table in (*found, joules_table(advice), cuts_table(advice)) if table.rows]
+    found = [figures_table(advice)]
+    if advice.scores:
+        weights = ", ".join(f"{axis} {weight:g}" for axis, weight in advice.weights.items())
+        rows = tuple((Cell(score.label), _cell(score.value, Tone.PLAIN)) for score in advice.scores)
+        title = f"Score with your weights ({weights}); 0 is best, 1 the worst of these on every axis"
+        found.append(Table(title, advice.evidence.simulated, (_FILESYSTEM, Column("score")), rows))
+    return [table for table in (*found, _joules_table(advice), _cuts_table(advice)) if table.rows]
 
 
 def print_advice(console: Console, advice: Advice, *, wide: bool = False) -> None:
@@ -189,7 +187,18 @@ def to_document(advice: Advice) -> dict[str, object]:
         "ranked": [one.label for one in advice.ranked],
         "loses_files": [one.label for one in advice.unsafe],
         "filesystems": [_filesystem(one) for one in advice.figures],
-        "relations": [_relation(one) for one in advice.relations],
+        "relations": [
+            {
+                "axis": one.axis.value,
+                "filesystems": [one.one, one.other],
+                "less": one.less,
+                "same": one.same,
+                "ratio": one.ratio,
+                "interval": [one.interval.low, one.interval.high] if one.interval else None,
+                "more": one.more,
+            }
+            for one in advice.relations
+        ],
         "rule": asdict(advice.rule),
         "criteria": asdict(advice.criteria),
         "weights": {axis.value: weight for axis, weight in advice.weights.items()},
@@ -240,18 +249,6 @@ def _losses(losses: Losses | None) -> dict[str, object] | None:
         "lost_per_cut": list(losses.per_cut),
         "fates": {fate.value: count for fate, count in losses.fates.items()},
         "files_lost_per_year": _estimate(losses.per_year),
-    }
-
-
-def _relation(one: Relation) -> dict[str, object]:
-    return {
-        "axis": one.axis.value,
-        "filesystems": [one.one, one.other],
-        "less": one.less,
-        "same": one.same,
-        "ratio": one.ratio,
-        "interval": [one.interval.low, one.interval.high] if one.interval else None,
-        "more": one.more,
     }
 
 

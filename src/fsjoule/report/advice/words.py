@@ -95,7 +95,9 @@ def _choice(advice: Advice) -> tuple[str, str]:
     (axes, first), *others = groups.items()
     names = _listed([one.label for one in first], "or")
     parts = [_reasons(advice, axes, first) or _open_choice(advice, first)]
-    parts += [f"or {_group(advice, *other)}" for other in others]
+    for axes, group in others:
+        reasons = _reasons(advice, axes, group)
+        parts.append(f"or {_listed([one.label for one in group], 'or')}{f' ({reasons})' if reasons else ''}")
     if last := [one for one in unsafe if one in advice.sensible]:
         parts.append(_last(advice, last))
     return names, "; ".join(parts)
@@ -114,11 +116,6 @@ def _open_choice(advice: Advice, first: Sequence[FilesystemFigures]) -> str:
     needed = [one.more for one in between if one.more and one.axis in PAIRED]
     more = f" ({counted(max(needed), 'more boot')})" if needed and max(needed) <= _MOST_ADVISED else ""
     return "; ".join([f"not yet decided{more}", *_against(first)])
-
-
-def _group(advice: Advice, axes: Sequence[Axis], group: Sequence[FilesystemFigures]) -> str:
-    """`ext4 (the fewest lost files)`."""
-    return f"{_listed([one.label for one in group], 'or')}{_told(_reasons(advice, axes, group))}"
 
 
 def _reasons(advice: Advice, axes: Sequence[Axis], group: Sequence[FilesystemFigures]) -> str:
@@ -155,7 +152,7 @@ def _best(advice: Advice, axis: Axis, one: FilesystemFigures | None) -> str:
     factor = _MS if UNITS[axis] == "ms" else 1.0
     told = f"{LEAST[axis]}, {short_figure(factor * figure.value)} {UNITS[axis]}"
     if axis is Axis.ENERGY and one.battery_days:
-        told += f" and {battery_text(one.battery_days.value)} of battery"
+        told += f" and {_battery_text(one.battery_days.value)} of battery"
     lower = {
         each.label: other.value
         for each in advice.figures
@@ -166,7 +163,7 @@ def _best(advice: Advice, axis: Axis, one: FilesystemFigures | None) -> str:
     return f"{told}, {lowest}'s {short_figure(factor * lower[lowest])} is not shown to be less" if near else told
 
 
-def battery_text(days: float) -> str:
+def _battery_text(days: float) -> str:
     """`13 days`, or from two years on `2.4 years`."""
     if math.isinf(days):
         return "∞"
@@ -189,10 +186,6 @@ def _losing(one: FilesystemFigures, *, named: bool = False) -> str:
     if one.losses is None:
         return f"{who} sends no flushes, so power cuts lose synced files"
     return f"{who} lost files in {one.losses.cuts.count} of {one.losses.cuts.n} power cuts"
-
-
-def _told(text: str) -> str:
-    return f" ({text})" if text else ""
 
 
 def ruled_out(advice: Advice) -> list[tuple[str, str]]:

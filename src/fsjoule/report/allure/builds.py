@@ -77,7 +77,13 @@ def read_builds(paths: Iterable[Path], *, history: Iterable[Path] = (), most: in
         if loaded.path in folders and newest[_kind(loaded.run, loaded.path)] is build
     )
     shown = {loaded.run.run_id for loaded in current}
-    problems += [line for loaded in current for line in _lacks(loaded)]
+    for loaded in current:
+        name = loaded.path.name
+        for file, why in loaded.damaged.items():
+            problems.append(f"{name}: {file} was left out: {why.replace(f'{loaded.path}/', '')}")
+        problems += [f"{name}: {file} {what}" for file, what in loaded.altered().items()]
+        if loaded.run.abort_reason:
+            problems.append(f"{name}: the run was not completed: {loaded.run.abort_reason}")
     others = tuple(build for build in builds if shown.isdisjoint(loaded.run.run_id for loaded in build))
     return Builds(_by_time(current), others, tuple(problems), left_out, _newest_of_each(limited[:-most], most))
 
@@ -143,12 +149,3 @@ def _by_time(runs: Iterable[LoadedRun]) -> Build:
 def _kind(run: Run, folder: Path) -> tuple[str, str]:
     """Builds with the same board and suite have a common history."""
     return board_name(run, folder), run.plan.suite
-
-
-def _lacks(loaded: LoadedRun) -> list[str]:
-    damaged = {name: why.replace(f"{loaded.path}/", "") for name, why in loaded.damaged.items()}
-    lacks = [f"{loaded.path.name}: {name} was left out: {why}" for name, why in damaged.items()]
-    lacks += [f"{loaded.path.name}: {name} {what}" for name, what in loaded.altered().items()]
-    if loaded.run.abort_reason:
-        lacks.append(f"{loaded.path.name}: the run was not completed: {loaded.run.abort_reason}")
-    return lacks

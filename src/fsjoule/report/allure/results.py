@@ -54,12 +54,14 @@ def write_results(builds: Builds, folder: Path, *, url: str = "", losses: Iterab
         for loaded in builds.current:
             tests = list(run_tests(loaded, lambda name, content: _write(folder / name, content)))
             try:
-                tests += gate_tests(loaded)
+                if (gated := gate_of(loaded)) is not None:
+                    tests += [_test(loaded, gated, one) for one in gated.findings]
             except ResultError as error:
                 problems.append(f"{loaded.path.name}: {error.what}")
             for test in tests:
                 _write_test(folder, test)
-            legend |= _legend(loaded)
+            for measurement in loaded.measurements:
+                legend |= legend_of(measurement, kernel_label(loaded.run, measurement.kernel))
             trends |= {test.page_id: test.trend for test in tests if test.trend}
         for test in losses:
             _write_test(folder, test)
@@ -120,13 +122,6 @@ def _environment(run: Run) -> Mapping[str, str]:
     }
 
 
-def _legend(loaded: LoadedRun) -> Legend:
-    rows: Legend = {}
-    for measurement in loaded.measurements:
-        rows |= legend_of(measurement, kernel_label(loaded.run, measurement.kernel))
-    return rows
-
-
 def _write_test(folder: Path, test: Result) -> None:
     _write_json(folder / f"{test.uuid}-result.json", test.document())
     if test.metrics:
@@ -145,16 +140,12 @@ _STATUS: Final = {Outcome.REGRESSED: AllureStatus.FAILED, Outcome.UNDECIDED: All
 _BEGINNING: Final = {Outcome.REGRESSED: REGRESSION, Outcome.UNDECIDED: UNDECIDED}
 
 
-def gate_tests(loaded: LoadedRun) -> list[Result]:
-    """The tests of the gate that measured this run; empty if no gate did. Raises ResultError if damaged."""
-    gated = gate_of(loaded)
-    return [] if gated is None else [_test(loaded, gated, one) for one in gated.findings]
-
-
 def _test(loaded: LoadedRun, gated: Gated, one: Tested) -> Result:
     run, subject = loaded.run, one.subject
     told = _told(gated, one)
     start_ms = milliseconds(run.started_utc)
+    sides = "\n".join(named_list([("baseline", gated.baseline.title), ("candidate", gated.candidate.title)]))
+    again = f"\n\nTo repeat it:\n\n    {command(gated)}" if gated.command else ""
     return Result(
         uuid=uuid_of(run, f"gate-{subject.key}-{one.metric}"),
         identity=f"{subject.series.board}/gate/{subject.key}/{one.metric}",
@@ -171,15 +162,9 @@ def _test(loaded: LoadedRun, gated: Gated, one: Tested) -> Result:
             *((("tag", "simulated"),) if subject.simulated else ()),
         ),
         message=f"{_BEGINNING[one.outcome]}: {told}" if one.outcome in _BEGINNING else "",
-        description=_description(gated, told),
+        description=f"{plain(headline(gated))}\n\n- {plain(told)}\n{sides}{again}\n",
         about=(("baseline", gated.baseline.name), ("candidate", gated.candidate.name), ("run", run.run_id)),
     )
-
-
-def _description(gated: Gated, told: str) -> str:
-    sides = "\n".join(named_list([("baseline", gated.baseline.title), ("candidate", gated.candidate.title)]))
-    again = f"\n\nTo repeat it:\n\n    {command(gated)}" if gated.command else ""
-    return f"{plain(headline(gated))}\n\n- {plain(told)}\n{sides}{again}\n"
 
 
 def _told(gated: Gated, one: Tested) -> str:

@@ -35,7 +35,7 @@ from fsjoule.host.inside import shown
 from fsjoule.host.paths import cache_folder
 from fsjoule.model.labels import counted
 from fsjoule.report.allure.builds import MOST, Build, build_name, read_builds
-from fsjoule.report.allure.documents import TRENDS, Result, categories
+from fsjoule.report.allure.documents import TRENDS, categories
 from fsjoule.report.allure.metrics import Legend, groups_of
 from fsjoule.report.allure.results import write_results
 from fsjoule.report.allure.tests import milliseconds, run_tests
@@ -77,7 +77,9 @@ def make_site(
     with other contents, and if no run can replace an older report;
     FsjouleError if Allure fails. An older report then stays.
     """
-    _check_folder(folder)
+    # A folder with other contents must not be replaced.
+    if folder.exists() and not (folder.is_dir() and ((folder / _MARK).is_file() or not any(folder.iterdir()))):
+        raise ConfigError(f"{folder} exists and is not a report", hint="give an empty or a new folder with --output")
     commits = forge_of(forge) if forge else None
     builds = read_builds(paths, history=history, most=most)
     if not builds.current and (folder / _MARK).is_file():
@@ -101,19 +103,6 @@ def make_site(
         (made / TRENDS).write_text(trend_page(by_time, by_kernel, report=FIRST_PAGE, forge=commits), encoding="utf-8")
         (made / _MARK).write_text(f"{builds.name}\n", encoding="utf-8")
     return AllureReport(folder, len(builds.current), len(builds.earlier), (*written.problems, *faults))
-
-
-def check_report(folder: Path) -> None:
-    """Raise ConfigError if the folder contains no report."""
-    if not (folder / _MARK).is_file():
-        made = f"make one: fsjoule report build --output {shlex.quote(str(folder))}"
-        raise ConfigError(f"there is no report in {folder}", hint=made)
-
-
-def _check_folder(folder: Path) -> None:
-    """Raise ConfigError for a folder with other contents, which must not be replaced."""
-    if folder.exists() and not (folder.is_dir() and ((folder / _MARK).is_file() or not any(folder.iterdir()))):
-        raise ConfigError(f"{folder} exists and is not a report", hint="give an empty or a new folder with --output")
 
 
 @contextmanager
@@ -188,8 +177,16 @@ def install_locked(name: str, locked: Mapping[str, bytes]) -> tuple[Path, Path]:
             _log.info("installing %s from npm, once", name)
             for file in _LOCK_FILES:
                 (folder / file).write_bytes(locked[file])
-            npm = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
-            process.run((*_npm(node), *npm), timeout_s=_INSTALL_TIMEOUT_S, cwd=folder, env=_environment(node))
+            script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+            npm = (node, script) if script.is_file() else (process.find_tool("npm"),)
+            command = (*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev")
+            environment = {
+                # npm starts Node by its name,
+                "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}",
+                # which would leave compiled code in the folder for temporary files.
+                "NODE_DISABLE_COMPILE_CACHE": "1",
+            }
+            process.run(command, timeout_s=_INSTALL_TIMEOUT_S, cwd=folder, env=environment)
             (folder / _DONE).touch()
     return node, folder
 
@@ -233,18 +230,13 @@ def generate(results: Path, configured: Mapping[str, Any], work: Path) -> None:
         said = (done.stdout + done.stderr).decode(errors="replace").strip()[-2000:]
         raise FsjouleError(f"Allure made no report: {said or 'it said nothing'}")
     page = report / FIRST_PAGE
-    text = _without_analytics(page.read_text(encoding="utf-8"))
+    # Allure 3.18 has no option that leaves analytics out of this kind of report.
+    text = _ANALYTICS.sub("", page.read_text(encoding="utf-8"))
+    if _ANALYTICS_HOST in text:
+        raise FsjouleError("Allure's report calls home in an unknown way: the report was not made")
     # Allure has no place for a link that belongs to no test, and no option to leave out its totals.
     link = files("fsjoule.report.allure").joinpath("trends-link.html").read_text(encoding="utf-8")
     page.write_text(text.replace("</body>", f"{link}</body>"), encoding="utf-8")
-
-
-def _without_analytics(page: str) -> str:
-    """The page without analytics, for which Allure 3.18 has no option in this kind of report. Raises FsjouleError."""
-    quiet = _ANALYTICS.sub("", page)
-    if _ANALYTICS_HOST in quiet:
-        raise FsjouleError("Allure's report calls home in an unknown way: the report was not made")
-    return quiet
 
 
 def _node() -> Path:
@@ -265,21 +257,6 @@ def _node() -> Path:
     return Path(system)
 
 
-def _npm(node: Path) -> tuple[Path, ...]:
-    script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    if script.is_file():
-        return node, script
-    return (Path(process.find_tool("npm")),)
-
-
-def _environment(node: Path) -> dict[str, str]:
-    """For npm, which starts Node by its name and would leave compiled code in the folder for temporary files."""
-    return {
-        "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "NODE_DISABLE_COMPILE_CACHE": "1",
-    }
-
-
 def history_lines(earlier: Iterable[Build]) -> str:
     """`history.jsonl` of builds in the order of time, without links to their own reports, which are unknown."""
     return "".join(f"{json.dumps(_line(build), separators=(',', ':'))}\n" for build in earlier)
@@ -288,6 +265,11 @@ def history_lines(earlier: Iterable[Build]) -> str:
 def _line(build: Build) -> dict[str, Any]:
     tests = [test for loaded in build for test in run_tests(loaded)]
     newest = build[-1].run
+    # Means over repetitions, as Allure computes them for the current build.
+    values: dict[str, list[float]] = {}
+    for test in tests:
+        for metric in test.metrics:
+            values.setdefault(metric.key, []).append(metric.value)
     return {
         "uuid": newest.run_id,
         "name": build_name(build),
@@ -295,18 +277,9 @@ def _line(build: Build) -> dict[str, Any]:
         "knownTestCaseIds": sorted({test.case_id for test in tests}),
         # The last retry counts.
         "testResults": {test.history_id: test.history_document() for test in tests},
-        "metrics": _means(tests),
+        "metrics": {key: fmean(each) for key, each in values.items()},
         "url": "",
     }
-
-
-def _means(tests: Iterable[Result]) -> dict[str, float]:
-    """A build's figures: means over repetitions, as Allure computes them for the current build."""
-    values: dict[str, list[float]] = {}
-    for test in tests:
-        for metric in test.metrics:
-            values.setdefault(metric.key, []).append(metric.value)
-    return {key: fmean(each) for key, each in values.items()}
 
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -334,7 +307,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def serving(report: Path, port: int) -> Generator[str]:
     """Serve a report on the loopback interface; yields its URL. Raises ConfigError without a report or a free port."""
-    check_report(report)
+    if not (report / _MARK).is_file():
+        made = f"make one: fsjoule report build --output {shlex.quote(str(report))}"
+        raise ConfigError(f"there is no report in {report}", hint=made)
     try:
         server = ThreadingHTTPServer((_LOOPBACK, port), partial(_Quiet, directory=str(report)))
     except OSError as error:

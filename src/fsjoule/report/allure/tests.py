@@ -96,6 +96,7 @@ def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, 
         steps, step_problems = _lab_steps(loaded, m.number)
         attachments, problems = attached.attachments, (*attached.problems, *step_problems)
     ends_ms = [start_ms + round(1000 * (m.duration_s or m.window_s or 0.0)), *(step.stop_ms for step in steps)]
+    series = m.series
     return replace(
         bare,
         status=AllureStatus.PASSED if m.valid else AllureStatus.BROKEN,
@@ -105,7 +106,7 @@ def _measured_test(loaded: LoadedRun, entry: Planned, measurement: Measurement, 
         description=_description(m, problems),
         steps=steps,
         attachments=attachments,
-        trend=_trend(m),
+        trend=urlencode({"board": series.board, "fs": series.filesystem, "workload": series.workload}),
         metrics=metrics_of(m, kernel_label(run, m.kernel)),
     )
 
@@ -149,7 +150,9 @@ def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uu
     storage = f" on {entry.storage}" if entry.storage != "card" else ""
     name = f"{entry.filesystem} {what}{storage}" + (f", kernel {several}" if several else "")
     name += f", repetition {entry.repetition}" if run.plan.repeat > 1 else ""
-    identity = "/".join(filter(None, (board, entry.suite, entry.provision.value, entry.slug, _size(entry), several)))
+    # The size belongs to the identity: it depends on board and size factor, and so do the figures.
+    size = str(entry.workload.size_bytes or "")
+    identity = "/".join(filter(None, (board, entry.suite, entry.provision.value, entry.slug, size, several)))
     labels = [
         ("board", board),
         ("kernel", release),
@@ -179,16 +182,6 @@ def uuid_of(run: Run, rest: str) -> str:
     if len(name) > _LONGEST_ID:
         name = f"{name[: _LONGEST_ID // 2]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)
-
-
-def _size(entry: Planned) -> str:
-    """The size belongs to the identity: it depends on board and size factor, and so do the figures."""
-    return str(entry.workload.size_bytes or "")
-
-
-def _trend(measurement: Measurement) -> str:
-    series = measurement.series
-    return urlencode({"board": series.board, "fs": series.filesystem, "workload": series.workload})
 
 
 def _description(measurement: Measurement, problems: Sequence[str]) -> str:
@@ -296,27 +289,24 @@ def attach(loaded: LoadedRun, measurement: Measurement, uuid: str, keep: Callabl
     add(
         "repeat it.sh",
         "text/plain",
-        repeat_script(loaded.run, measurement, plain_text(console.decode(errors="replace"))).encode(),
+        _repeat_script(loaded.run, measurement, plain_text(console.decode(errors="replace"))).encode(),
         own=True,
     )
     return Attached(tuple(attachments), tuple(problems))
 
 
-def repeat_script(run: Run, measurement: Measurement, console: str) -> str:
+def _repeat_script(run: Run, measurement: Measurement, console: str) -> str:
     """How to repeat a measurement: the command on the host, and as comments the board's commands."""
-    lines = ["# On the host; the seed gives the same order, boots and data.", shlex.join(_command(run, measurement))]
+    command = run.command
+    if run.by_bench:
+        entry = next((each for each in run.plan.entries if each.number == measurement.number), None)
+        chosen = ("-k", run.plan.test_id(entry)) if entry else ()
+        command = (*_without_options(command), "--seed", str(run.plan.seed), *chosen)
+    lines = ["# On the host; the seed gives the same order, boots and data.", shlex.join(command)]
     asked = [line.removeprefix("# ") for line in console.splitlines() if line.startswith("# ")]
     if asked:
         lines += ["", "# The board's commands:", *(f"#   {line}" for line in asked)]
     return "\n".join(lines) + "\n"
-
-
-def _command(run: Run, measurement: Measurement) -> tuple[str, ...]:
-    if not run.by_bench:
-        return run.command
-    entry = next((each for each in run.plan.entries if each.number == measurement.number), None)
-    chosen = ("-k", run.plan.test_id(entry)) if entry else ()
-    return (*_without_options(run.command), "--seed", str(run.plan.seed), *chosen)
 
 
 def _without_options(command: tuple[str, ...]) -> Iterator[str]:

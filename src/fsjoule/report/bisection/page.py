@@ -40,7 +40,7 @@ def render_page(state: BisectionState, explanations: Sequence[Explanation] = ())
         commits=commit_table(state, probable, everything=len(probable) <= _ALL),
         boots=boot_table(state),
         charts=marked_up(
-            [posterior_chart(state, probable), *(boot_chart(state, each) for each in state.asked.figures)]
+            [_posterior_chart(state, probable), *(_boot_chart(state, each) for each in state.asked.figures)]
         ),
     )
 
@@ -51,7 +51,7 @@ _HEIGHT: Final = 160
 _LEAST: Final = 1e-4
 
 
-def posterior_chart(state: BisectionState, probable: Floats) -> str:
+def _posterior_chart(state: BisectionState, probable: Floats) -> str:
     """How probable each position is the first bad one, in percent."""
     rows: Rows = [
         {"position": float(position), "percent": 100 * float(each), "commit": words.short(state.commit(position))}
@@ -66,7 +66,7 @@ def posterior_chart(state: BisectionState, probable: Floats) -> str:
     return draw(plot, {"commits": rows}, "Where the first bad commit is", simulated=state.asked.simulated)
 
 
-def boot_chart(state: BisectionState, figure: str) -> str | None:
+def _boot_chart(state: BisectionState, figure: str) -> str | None:
     """The figure of every boot by its commit's position; hollow points ran a variant. None without boots."""
     place = {commit: number for number, commit in enumerate(state.line.commits)}
     rows: Rows = [

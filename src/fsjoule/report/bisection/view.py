@@ -86,7 +86,10 @@ class BisectionView(VerdictView):
             "schema": SCHEMA,
             "headline": self.headline,
             "asked": asdict(state.asked),
-            "answer": None if self.answer is None else _answer(self.answer),
+            "answer": None
+            if self.answer is None
+            else asdict(self.answer)
+            | {"changes": [asdict(each) | {"words": each.words} for each in self.answer.changes]},
             "commits": [
                 {"commit": commit, "subject": words.subject(state, commit), "first_bad": float(probability)}
                 for commit, probability in zip(state.line.commits, first_bad(state), strict=True)
@@ -104,7 +107,10 @@ class BisectionView(VerdictView):
 
     def _markdown(self) -> Iterator[str]:
         state = self.state
-        yield f"<!-- fsjoule bisect {_key(state)} -->"
+        # The same for the same question, on whatever machine.
+        asked = state.asked
+        parts = (sorted(asked.good), sorted(asked.bad), asked.board, asked.suite, sorted(asked.figures))
+        yield f"<!-- fsjoule bisect {hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:_KEY]} -->"
         simulated = " (simulated)" if self.simulated else ""
         yield f"**fsjoule bisect: {plain(self.headline)}**{simulated}"
         yield ""
@@ -142,29 +148,14 @@ class BisectionView(VerdictView):
             yield from table_lines(boot_table(state), room)
 
 
-def _answer(answer: Bisected) -> dict[str, Any]:
-    return asdict(answer) | {"changes": [asdict(each) | {"words": each.words} for each in answer.changes]}
-
-
 def git_log(state: BisectionState) -> str:
     """The steps of git's own bisection, for `git bisect replay`; commits that we made are left out."""
     answer = BisectionView(state).answer
     ours = set(state.asked.good) | set(state.asked.bad)
     lines = ["git bisect start", *(f"git bisect bad {each}" for each in state.asked.bad)]
     lines += [f"git bisect good {each}" for each in state.asked.good]
-    lines += [f"git bisect skip {each}" for each in _skipped(state) if each not in ours]
+    skipped = dict.fromkeys(each.kernel.commit for each in state.skipped if each.kernel.is_plain)
+    lines += [f"git bisect skip {each}" for each in skipped if each not in ours]
     if answer is not None and answer.kind is AnswerKind.CULPRIT:
         lines += [f"git bisect good {answer.parent}", f"git bisect bad {answer.commits[0]}"]
     return "\n".join(lines) + "\n"
-
-
-def _skipped(state: BisectionState) -> list[str]:
-    plain = (each.kernel for each in state.skipped if each.kernel.is_plain)
-    return list(dict.fromkeys(kernel.commit for kernel in plain))
-
-
-def _key(state: BisectionState) -> str:
-    """The same for the same question, on whatever machine."""
-    asked = state.asked
-    parts = (sorted(asked.good), sorted(asked.bad), asked.board, asked.suite, sorted(asked.figures))
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:_KEY]

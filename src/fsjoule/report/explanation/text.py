@@ -38,8 +38,8 @@ def _renderables(explanation: Explanation, room: int | None, *, everything: bool
     remarks = [(each.name, remark) for each in functions[:count] if (remark := words.remark(each, explanation))]
     if remarks:
         yield named_lines("Names", remarks)
-    yield from table_lines(group_table("Modules", "module", explanation, modules[:count]), room)
-    yield from table_lines(group_table("Parts of the kernel", "from", explanation, subsystems[:count]), room)
+    yield from table_lines(_group_table("Modules", "module", explanation, modules[:count]), room)
+    yield from table_lines(_group_table("Parts of the kernel", "from", explanation, subsystems[:count]), room)
     yield footnote(words.method(explanation))
     yield Text("")
     for name, text in words.facts(explanation):
@@ -69,7 +69,7 @@ def function_table(title: str, explanation: Explanation, functions: Sequence[Fun
     )
 
 
-def group_table(title: str, name: str, explanation: Explanation, groups: Sequence[TimeChange]) -> Table:
+def _group_table(title: str, name: str, explanation: Explanation, groups: Sequence[TimeChange]) -> Table:
     """One row a module, or a part of the kernel."""
     return Table(
         title,

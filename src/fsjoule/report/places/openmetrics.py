@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from fsjoule.model.places import WINDOWS_S, Lab, LabPlace, PlaceHealth
+from fsjoule.model.places import WINDOWS_S, Lab, PlaceHealth
 
 _PREFIX: Final = "fsjoule"
 _UNITS: Final = ("seconds", "ratio")
@@ -78,7 +78,7 @@ def _of_places(lab: Lab) -> Iterator[_Family]:
         held.add(float(bool(place.holder)), place=place.name)
         if place.held_since_s is not None:
             held_s.add(max(lab.looked_s - place.held_since_s, 0.0), place=place.name, holder=place.holder)
-        last.add(_last_began_s(place), place=place.name)
+        last.add(place.last_runs[0].began_s if place.last_runs else None, place=place.name)
     yield from (states, since, in_a_row, held, held_s, last)
 
 
@@ -102,10 +102,6 @@ def _of_use(lab: Lab) -> Iterator[_Family]:
             for part, number in sorted(usage.faults.items()):
                 faults.add(number, **where, part=part)
     yield from (held, measuring, used, efficiency, runs, faults)
-
-
-def _last_began_s(place: LabPlace) -> float | None:
-    return place.last_runs[0].began_s if place.last_runs else None
 
 
 def _escaped(text: str) -> str:

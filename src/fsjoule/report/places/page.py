@@ -24,6 +24,13 @@ from fsjoule.store.folder import PAGE
 def render_page(lab: Lab, place: Path | Site) -> str:
     """The page as HTML: a file that links to the pages of its runs that are there, or a page of a site."""
     day, week = (share_text(lab.used(window)) for window in ("day", "week"))
+    runs = [run for each in lab.places for run in each.last_runs]
+    if isinstance(place, Site):
+        links = [(f"run {run.run_id}", place.run(run.run_id)) for run in runs if run.run_id]
+    else:
+        here = place.resolve().parent
+        pages = [Path(run.folder) / PAGE for run in runs]
+        links = [(page.parent.name, quote(os.path.relpath(page, here))) for page in pages if page.exists()]
     return render(
         "lab.html.j2",
         site=place if isinstance(place, Site) else None,
@@ -48,20 +55,8 @@ def render_page(lab: Lab, place: Path | Site) -> str:
         charts=marked_up([timeline(lab)]),
         notes=words.notes(lab),
         damaged=list(lab.damaged.items()),
-        links=_site_links(lab, place) if isinstance(place, Site) else _links(lab, place),
+        links=links,
     )
-
-
-def _links(lab: Lab, file: Path) -> list[tuple[str, str]]:
-    here = file.resolve().parent
-    pages = [Path(run.folder) / PAGE for place in lab.places for run in place.last_runs]
-    return [(page.parent.name, quote(os.path.relpath(page, here))) for page in pages if page.exists()]
-
-
-def _site_links(lab: Lab, site: Site) -> list[tuple[str, str]]:
-    return [
-        (f"run {run.run_id}", site.run(run.run_id)) for place in lab.places for run in place.last_runs if run.run_id
-    ]
 
 
 _WIDTH: Final = 560

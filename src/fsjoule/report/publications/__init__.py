@@ -9,7 +9,7 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -55,7 +55,7 @@ class StatementLine:
     details: tuple[str, ...]
 
 
-def statement_lines(view: View) -> list[StatementLine]:
+def _statement_lines(view: View) -> list[StatementLine]:
     """One line per statement, storage device and kernel, in the publication's order."""
     several_storages = len({told.storage for told in view.suite.statements}) > 1
     lines: list[StatementLine] = []
@@ -63,20 +63,9 @@ def statement_lines(view: View) -> list[StatementLine]:
         where = [told.storage] if several_storages and told.storage else []
         where += [told.kernel] if view.several_kernels else []
         text = f"{told.text} ({', '.join(where)})" if where else told.text
-        details = (f"here: {finding_text(told.finding, told.text)}", *_published(told))
+        details = (f"here: {_finding_text(told.finding, told.text)}", *_published(told))
         lines.append(StatementLine(told.part, told.finding.holds, _TONES[told.finding.holds], text, details))
     return lines
-
-
-def tally_text(lines: Sequence[StatementLine]) -> str:
-    """`9 hold, 3 do not hold, 5 not decided`."""
-    counts = Counter(line.holds for line in lines)
-    words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
-    return ", ".join(
-        f"{counts[holds]} {words.get(holds, (holds.value, holds.value))[counts[holds] != 1]}"
-        for holds in Holds
-        if counts[holds]
-    )
 
 
 def _published(told: Told) -> list[str]:
@@ -84,7 +73,7 @@ def _published(told: Told) -> list[str]:
         return [_WHOSE[told.origin]]
     texts = [
         f"{f'{hardware}: ' if hardware else ''}{'' if f.holds is Holds.YES else f'{f.holds.value}: '}"
-        f"{finding_text(f, told.text)}"
+        f"{_finding_text(f, told.text)}"
         for hardware, f in told.published.items()
     ]
     contradicted = any(finding.holds is Holds.NO for finding in told.published.values())
@@ -92,7 +81,7 @@ def _published(told: Told) -> list[str]:
     return [f"published: {'; '.join(texts)} ({whose})"]
 
 
-def finding_text(finding: StatementAnswer, statement: str) -> str:
+def _finding_text(finding: StatementAnswer, statement: str) -> str:
     """The figures that decide: `3 of 12 pairs; randread 16 KiB: ext4 12.03 ± 0.33, btrfs 13.04 ± 0.82 MiB/s`."""
     if finding.lacking:
         missing = [reading for reading in finding.deciding if reading.found is None]
@@ -137,14 +126,10 @@ def _found(found: Found | None, decimals: int) -> str:
     if found is None:
         return "none"
     if isinstance(found, Proportion):
-        return proportion_text(found)
+        # `2 of 15 (2 to 40 %)`, with the interval of the share.
+        low, high = found.interval()
+        return f"{found.count} of {found.n} ({100 * low:.0f} to {100 * high:.0f} %)"
     return f"{mean_text(found, decimals)} {sd_text(found, decimals)}".rstrip()
-
-
-def proportion_text(found: Proportion) -> str:
-    """`2 of 15 (2 to 40 %)`, with the interval of the share."""
-    low, high = found.interval()
-    return f"{found.count} of {found.n} ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def _short(cells: Sequence[FigureCell]) -> list[str]:
@@ -199,7 +184,13 @@ class SuitePage:
     @property
     def tally(self) -> str:
         """How many statements hold: `9 hold, 3 do not hold, 5 not decided`."""
-        return tally_text(self.statements)
+        counts = Counter(line.holds for line in self.statements)
+        words = {Holds.YES: ("holds", "hold"), Holds.NO: ("does not hold", "do not hold")}
+        return ", ".join(
+            f"{counts[holds]} {words.get(holds, (holds.value, holds.value))[counts[holds] != 1]}"
+            for holds in Holds
+            if counts[holds]
+        )
 
 
 def suite_page(summary: Summary) -> SuitePage | None:
@@ -207,29 +198,20 @@ def suite_page(summary: Summary) -> SuitePage | None:
     if summary.suite is None:
         return None
     view = View(summary, summary.suite)
-    remarks = _suite_remarks(summary)
+    suite = SUITES.get(summary.run.plan.suite.partition("/")[0])
+    remarks = {part_of(leaf.name): leaf.remarks for leaf in suite.leaves} if suite else {}
+    own = PUBLICATIONS[summary.suite.publication].sections
     sections = [
         replace(section, notes=(*remarks.get(section.anchor, ()), *section.notes))
-        for section in _form_of(summary.suite.publication)(view)
+        for section in (pkgutil.resolve_name(own) if own else plain_sections)(view)
     ]
     return SuitePage(
         source=summary.suite.source,
         remarks=(*summary.suite.remarks, *remarks.get("", ())),
         sections=tuple(sections),
-        statements=tuple(statement_lines(view)),
+        statements=tuple(_statement_lines(view)),
         doubts=tuple(doubt_lines(summary.suite.doubts)),
     )
-
-
-def _form_of(publication: str) -> Callable[[View], list[SuiteSection]]:
-    own = PUBLICATIONS[publication].sections
-    return pkgutil.resolve_name(own) if own else plain_sections
-
-
-def _suite_remarks(summary: Summary) -> dict[str, tuple[str, ...]]:
-    """The suite's remarks for readers, by part."""
-    suite = SUITES.get(summary.run.plan.suite.partition("/")[0])
-    return {part_of(leaf.name): leaf.remarks for leaf in suite.leaves} if suite else {}
 
 
 _QUANTITIES: Final = (Quantity.TIME, Quantity.THROUGHPUT, Quantity.ENERGY)

@@ -89,16 +89,17 @@ class View:
         factor = self.size_factor(part)
         card = "throughput and energy with the card, which is projected" if self.with_card else ""
         sizes = "" if factor is None else f"size factor {factor:g}" if factor != 1 else "sizes as published"
-        doubted = f"{DOUBTED} does not follow from other published cells: see below" if self._doubts(part) else ""
+        doubted = (
+            f"{DOUBTED} does not follow from other published cells: see below"
+            if any(part in ("", cell.part) for cell, _ in self._doubted)
+            else ""
+        )
         return "; ".join(text for text in (FOOTNOTE, card, sizes, doubted) if text)
 
     def size_factor(self, part: str) -> float | None:
         """The factor for the publication's sizes; None if the part is not scaled."""
         name = f"{self.suite.publication}/{part}" if part else self.summary.run.plan.suite
         return self.summary.size_factors.get(name)
-
-    def _doubts(self, part: str) -> bool:
-        return any(part in ("", cell.part) for cell, _ in self._doubted)
 
     @property
     def with_card(self) -> bool:
@@ -298,7 +299,7 @@ class Dot:
     figure: Spread
 
 
-def line_chart(
+def _line_chart(
     title: str,
     axes: tuple[str, str],
     points: Sequence[Dot],
@@ -355,4 +356,4 @@ def lines(
         if (spread := row.spread(quantity)) is not None
     ]
     axes = (across[0], f"{quantity.value}, {quantity.unit}" if quantity.unit else quantity.value)
-    return partial(line_chart, title, axes, points, _colours(view, rows), simulated=view.simulated, name=name)
+    return partial(_line_chart, title, axes, points, _colours(view, rows), simulated=view.simulated, name=name)

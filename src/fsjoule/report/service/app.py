@@ -35,7 +35,7 @@ from fsjoule.report.service.asked import (
     AskedTrend,
 )
 from fsjoule.report.service.jobs import BugError, Format, MissingError, UnmadeError, for_readers
-from fsjoule.report.service.pages import Page, Pages
+from fsjoule.report.service.pages import Pages
 from fsjoule.report.service.settings import Settings
 from fsjoule.report.service.workers import Workers
 from fsjoule.report.site import STATIC, Asset, Site, assets
@@ -132,9 +132,19 @@ def _run(pages: Pages) -> Callable[..., Awaitable[Response]]:
 
 
 async def _shown(pages: Pages, request: Request, asked: AskedPage, run_id: str = "") -> Response:
-    wanted = wanted_format(request)
-    page = await pages.page(asked, wanted, run_id=run_id, known=lambda tag: is_known(request, tag))
-    return page_answer(request, page, wanted)
+    wanted = _wanted_format(request)
+    page = await pages.page(asked, wanted, run_id=run_id, known=lambda tag: _is_known(request, tag))
+    headers = {"ETag": f'W/"{page.tag}"', "Cache-Control": "no-cache", **_VARY}
+    if page.made is None:
+        return Response(status_code=NOT_MODIFIED, headers=headers)
+    packed, content = _takes_gzip(request), page.made.packed
+    if packed:
+        headers["Content-Encoding"] = "gzip"
+    elif request.method == "HEAD":
+        headers["Content-Length"] = str(page.made.size_bytes)
+    else:
+        content = gzip.decompress(content)
+    return _response(request, content, 200, _MEDIA_TYPES[wanted], headers)
 
 
 def _add(app: FastAPI, page: _Told, answer: Callable[..., Any]) -> None:
@@ -177,7 +187,7 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
     async def static(request: Request, name: str) -> Response:
         if name not in by_name:
             raise MissingError("there is no such file", hint="reload the page: this fsjoule has others")
-        return asset_answer(request, by_name[name])
+        return _asset_answer(request, by_name[name])
 
     async def search(request: Request) -> Response:
         text = request.query_params.get("q", "").strip()
@@ -187,7 +197,7 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
 
     async def health(request: Request) -> Response:
         state = await pages.state()
-        return text_answer(request, f"ok {state}\n", "text/plain; charset=utf-8")
+        return _text_answer(request, f"ok {state}\n", "text/plain; charset=utf-8")
 
     async def metrics(request: Request) -> Response:
         try:
@@ -198,7 +208,7 @@ def _add_others(app: FastAPI, pages: Pages, workers: Workers | None, counters: C
         text = counters.text(
             up=up, pages=pages.counts, workers=workers.counts if workers else {}, kept_bytes=pages.size_bytes
         )
-        return text_answer(request, text, "text/plain; version=0.0.4; charset=utf-8")
+        return _text_answer(request, text, "text/plain; version=0.0.4; charset=utf-8")
 
     for path, answer in (
         (f"/{STATIC}/{{name}}", static),
@@ -223,13 +233,13 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
         elif not isinstance(error, ConfigError | UnmadeError):
             faults.tell(str(error))
             error = for_readers(error, of_lab=request.url.path.startswith(_PAGES[AskedPlaces].paths[0]))
-        return error_answer(request, error, site)
+        return _error_answer(request, error, site)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         told = [f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors()]
         wrong = ConfigError("; ".join(told), hint=f"what may be asked for: {settings.root}/openapi.json")
-        return error_answer(request, wrong, site)
+        return _error_answer(request, wrong, site)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -237,11 +247,11 @@ def _add_errors(app: FastAPI, settings: Settings) -> None:
             wrong = MissingError(f"there is no {request.url.path!r} here", hint="all pages begin at the start page")
         else:
             wrong = ConfigError(f"{request.method}: {error.detail}", hint="this service only shows pages: GET and HEAD")
-        return error_answer(request, wrong, site, status=error.status_code)
+        return _error_answer(request, wrong, site, status=error.status_code)
 
     async def unexpected(request: Request, error: Exception) -> Response:
         del error  # `_Outer` tells of it
-        return error_answer(request, BugError(""), site)
+        return _error_answer(request, BugError(""), site)
 
     app.add_exception_handler(FsjouleError, known)
     app.add_exception_handler(Exception, unexpected)
@@ -299,7 +309,7 @@ class _Outer:
         if not self._hosts & {"*", host.lower()}:
             what = f"this service is not called {host[:LONGEST_NAME]!r}"
             hint = "whoever runs it may add a name by which a proxy calls it: fsjoule serve --name HOST"
-            refused = error_answer(request, ConfigError(what, hint=hint), self._site)
+            refused = _error_answer(request, ConfigError(what, hint=hint), self._site)
             await refused(scope, receive, sent)
             return
         try:
@@ -390,7 +400,7 @@ _TITLES: Final = {
 }
 
 
-def wanted_format(request: Request) -> Format:
+def _wanted_format(request: Request) -> Format:
     """JSON for an address that ends so, or for a reader who prefers it to HTML."""
     if request.url.path.endswith(_JSON_ENDING):
         return Format.JSON
@@ -399,29 +409,14 @@ def wanted_format(request: Request) -> Format:
     return Format.JSON if document > html else Format.HTML
 
 
-def is_known(request: Request, tag: str) -> bool:
+def _is_known(request: Request, tag: str) -> bool:
     """Whether the reader has the page with this entity tag."""
     told = request.headers.get("if-none-match", "")
     tags = [each.strip().removeprefix("W/").strip('"') for each in told.split(",")]
     return told.strip() == "*" or tag in tags
 
 
-def page_answer(request: Request, page: Page, wanted: Format) -> Response:
-    """A page, or that the reader has it."""
-    headers = {"ETag": f'W/"{page.tag}"', "Cache-Control": "no-cache", **_VARY}
-    if page.made is None:
-        return Response(status_code=NOT_MODIFIED, headers=headers)
-    packed, content = _takes_gzip(request), page.made.packed
-    if packed:
-        headers["Content-Encoding"] = "gzip"
-    elif request.method == "HEAD":
-        headers["Content-Length"] = str(page.made.size_bytes)
-    else:
-        content = gzip.decompress(content)
-    return _response(request, content, 200, _MEDIA_TYPES[wanted], headers)
-
-
-def asset_answer(request: Request, asset: Asset) -> Response:
+def _asset_answer(request: Request, asset: Asset) -> Response:
     headers = {"Cache-Control": f"public, max-age={_YEAR_S}, immutable", "Vary": "Accept-Encoding"}
     content = asset.content
     if _takes_gzip(request):
@@ -430,10 +425,10 @@ def asset_answer(request: Request, asset: Asset) -> Response:
     return _response(request, content, 200, asset.media_type, headers)
 
 
-def error_answer(request: Request, error: FsjouleError, site: Site, *, status: int | None = None) -> Response:
+def _error_answer(request: Request, error: FsjouleError, site: Site, *, status: int | None = None) -> Response:
     """What went wrong, for whom it concerns: HTML or JSON."""
     code = status or _status(error)
-    wanted = wanted_format(request)
+    wanted = _wanted_format(request)
     hint = "" if isinstance(error, BugError) else error.hint or ""
     if wanted is Format.JSON:
         document = {"schema": ERROR_SCHEMA, "status": code, "what": error.what, "hint": hint or None}
@@ -456,7 +451,7 @@ def error_answer(request: Request, error: FsjouleError, site: Site, *, status: i
     return _response(request, text.encode(), code, _MEDIA_TYPES[wanted], headers)
 
 
-def text_answer(request: Request, text: str, media_type: str, status: int = 200) -> Response:
+def _text_answer(request: Request, text: str, media_type: str, status: int = 200) -> Response:
     return _response(request, text.encode(), status, media_type, {"Cache-Control": "no-store"})
 
 

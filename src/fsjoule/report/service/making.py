@@ -25,7 +25,6 @@ from fsjoule.report.service.jobs import Format, Locate, Made, MissingError, Sear
 from fsjoule.report.service.overview import Overviews, Shown, changes_by_series, fits, only, rank, still_so
 from fsjoule.report.service.runs import IndexedRun, RunsPage, folder_document, folder_html, why_from_index
 from fsjoule.report.service.settings import Explain, Settings
-from fsjoule.report.site import Site
 from fsjoule.report.template import render
 from fsjoule.report.trend.cards import cards
 from fsjoule.report.trend.document import document
@@ -39,7 +38,6 @@ from fsjoule.store.trend_rows import USUAL
 from fsjoule.verdicts.compare import compare_sides
 from fsjoule.verdicts.comparison import Compared
 from fsjoule.verdicts.explanation.changes import Explanation
-from fsjoule.verdicts.trend.trend import Trend
 
 _LEVEL: Final = 6
 
@@ -56,17 +54,16 @@ class Maker:
     def make(self, job: Task | Locate | SearchTask) -> Made | str:
         """A page or document; a run's folder; the address that a search leads to. Raises FsjouleError."""
         if isinstance(job, Task):
-            text = self._text(job)
+            if isinstance(job.asked, AskedPlaces):
+                text = self._places(job.format)
+            else:
+                with self._settings.open() as index:
+                    text = self._of_index(index, job)
             # Whoever may write to the database may put any text there; texts of run folders are plain already.
-            return _packed(plain(text) if job.format is Format.HTML else text)
+            content = (plain(text) if job.format is Format.HTML else text).encode()
+            return Made(gzip.compress(content, _LEVEL, mtime=0), len(content))
         with self._settings.open() as index:
             return self._run(index, job.run_id).path if isinstance(job, Locate) else self._found(index, job.text)
-
-    def _text(self, task: Task) -> str:
-        if isinstance(task.asked, AskedPlaces):
-            return self._places(task.format)
-        with self._settings.open() as index:
-            return self._of_index(index, task)
 
     def _of_index(self, index: Index, task: Task) -> str:
         asked = task.asked
@@ -84,19 +81,6 @@ class Maker:
         if isinstance(asked, AskedComparison):
             return self._comparison(index, asked, task.format)
         assert isinstance(asked, AskedRun)
-        return self._run_page(index, task)
-
-    def _comparison(self, index: Index, asked: AskedComparison, wanted: Format) -> str:
-        site = self._settings.site("compare")
-        if not is_complete(asked):
-            if wanted is Format.JSON:
-                raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
-            return comparison_form(index, site)
-        compared, explain = compared_of(index, asked), self._settings.explain
-        view = ComparisonView(compared, explain=lambda: _explained(compared, explain))
-        return _as(wanted, lambda: view.page(site), view.document)
-
-    def _run_page(self, index: Index, task: Task) -> str:
         site, why = self._settings.site("runs"), None
         if task.folder:
             try:
@@ -105,6 +89,21 @@ class Maker:
                 why = error
         known = IndexedRun(index, self._run(index, task.run_id), why_from_index(why, task.folder))
         return _as(task.format, lambda: known.html(site), known.document)
+
+    def _comparison(self, index: Index, asked: AskedComparison, wanted: Format) -> str:
+        site = self._settings.site("compare")
+        if not (asked.baseline and asked.candidate):
+            if asked.baseline or asked.candidate or wanted is Format.JSON:
+                raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
+            # The page asks for two sides, and proposes some.
+            kernels = [f"kernel:{kernel.label}" for kernel in reversed(stats(index).kernels)]
+            runs = [f"run:{run.run_id}" for run in list_runs(index, WhichRuns(), count=_PROPOSED_RUNS)]
+            return render(
+                "compare.html.j2", site=site, version=version("fsjoule"), simulated=False, proposed=[*kernels, *runs]
+            )
+        compared, explain = _compared_of(index, asked), self._settings.explain
+        view = ComparisonView(compared, explain=lambda: _explained(compared, explain))
+        return _as(wanted, lambda: view.page(site), view.document)
 
     def _run(self, index: Index, run_id: str) -> ListedRun:
         run = find_run(index, run_id)
@@ -152,15 +151,10 @@ def _as(wanted: Format, html: Text, document: Document) -> str:
     return json.dumps(document(), separators=(",", ":"), default=str) + "\n"
 
 
-def _packed(text: str) -> Made:
-    content = text.encode()
-    return Made(gzip.compress(content, _LEVEL, mtime=0), len(content))
-
-
 _PROPOSED_RUNS: Final = 30
 
 
-def compared_of(index: Index, asked: AskedComparison) -> Compared:
+def _compared_of(index: Index, asked: AskedComparison) -> Compared:
     """The comparison. Raises ConfigError for names that the index does not have, or sides that are not comparable."""
     wanted = metrics_named(asked.metric)
     where = Where(boards=asked.board, filesystems=asked.fs)
@@ -171,20 +165,6 @@ def compared_of(index: Index, asked: AskedComparison) -> Compared:
             for name in (asked.baseline, asked.candidate)
         )
     return compare_sides(baseline, candidate, metrics=wanted, across_boards=asked.across_boards)
-
-
-def is_complete(asked: AskedComparison) -> bool:
-    """Whether both sides are named. Raises ConfigError if one of them is."""
-    if bool(asked.baseline) != bool(asked.candidate):
-        raise ConfigError("a comparison has two sides", hint="name baseline and candidate")
-    return bool(asked.baseline)
-
-
-def comparison_form(index: Index, site: Site) -> str:
-    """The page that asks for two sides, and proposes some."""
-    kernels = [f"kernel:{kernel.label}" for kernel in reversed(stats(index).kernels)]
-    runs = [f"run:{run.run_id}" for run in list_runs(index, WhichRuns(), count=_PROPOSED_RUNS)]
-    return render("compare.html.j2", site=site, version=version("fsjoule"), simulated=False, proposed=[*kernels, *runs])
 
 
 def _explained(compared: Compared, explain: Explain | None) -> tuple[Explanation, ...]:
@@ -232,11 +212,10 @@ class TrendPage:
         where = Where(
             series=keys or ("none",), branches=base.branches, since_utc=base.since_utc, until_utc=base.until_utc
         )
-        self.trends = {order: self._read(index, where, order, metrics, at_most) for order in Order}
-
-    def _read(self, index: Index, where: Where, order: Order, metrics: tuple[Metric, ...], at_most: int) -> Trend:
-        found = self._overviews.read(index, where, order, metrics, at_most=at_most, all_names=True)
-        return only(found, self.shown)
+        self.trends = {
+            order: only(overviews.read(index, where, order, metrics, at_most=at_most, all_names=True), self.shown)
+            for order in Order
+        }
 
     def _chosen(self, metrics: Sequence[Metric]) -> Iterable[Shown]:
         asked = self.asked

@@ -100,7 +100,9 @@ class Pages:
     async def page(self, asked: AskedPage, wanted: Format, *, run_id: str = "", known: Callable[[str], bool]) -> Page:
         """The page, unless the reader has it, which `known` says of its entity tag. Raises FsjouleError."""
         task = await self._task(asked, wanted, run_id)
-        tag = self._tag(task)
+        parts = (self._salt, task.asked.model_dump_json(), type(task.asked).__name__, task.format.value)
+        text = repr((*parts, task.state, task.run_id, task.folder))
+        tag = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
         if known(tag):
             self.counts["known"] += 1
             return Page(tag, None)
@@ -120,7 +122,10 @@ class Pages:
             if self._settings.look is None:
                 what = "this service does not show the lab's places"
                 raise MissingError(what, hint="start it with LG_COORDINATOR=HOST:PORT")
-            return Task(asked, wanted, self._look())
+            if time.monotonic() >= self._looked_until_s:
+                self._looks += 1
+                self._looked_until_s = math.inf  # at least until it is made
+            return Task(asked, wanted, f"{self._begun_ns} {self._looks}")
         state = await self.state()
         if isinstance(asked, AskedRun):
             folder = str(await self._made(Locate(run_id, state)))
@@ -129,18 +134,6 @@ class Pages:
                 # It does not depend on other runs of the index.
                 return Task(asked, wanted, files, run_id, folder)
         return Task(asked, wanted, state, run_id)
-
-    def _look(self) -> str:
-        """The present look at the lab, or a new one, which holds at least until it is made."""
-        if time.monotonic() >= self._looked_until_s:
-            self._looks += 1
-            self._looked_until_s = math.inf
-        return f"{self._begun_ns} {self._looks}"
-
-    def _tag(self, task: Task) -> str:
-        parts = (self._salt, task.asked.model_dump_json(), type(task.asked).__name__, task.format.value)
-        text = repr((*parts, task.state, task.run_id, task.folder))
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
 
     async def _made(self, job: Job) -> Made | str:
         kept = self._kept.get(job)

@@ -32,13 +32,9 @@ def charts(trend: Trend) -> Iterator[tuple[str, str]]:
     """Names and SVGs of histories with a change, or of all if there are few. Works without the names of runs."""
     for history, changes in trend.with_changes():
         if history.points and (changes or len(trend.histories) <= _FEW):
-            yield _name(history), _chart(history, changes, trend)
-
-
-def _name(history: History) -> str:
-    series = history.series
-    parts = (series.series.board, series.label, history.metric.value, history.label, series.key[:8])
-    return "-".join(_NO_NAME.sub("-", part) for part in parts if part)
+            series = history.series
+            parts = (series.series.board, series.label, history.metric.value, history.label, series.key[:8])
+            yield "-".join(_NO_NAME.sub("-", part) for part in parts if part), _chart(history, changes, trend)
 
 
 def _chart(history: History, changes: Sequence[LevelChange], trend: Trend) -> str:

@@ -33,7 +33,7 @@ from fsjoule.store.folder import PAGE
 from fsjoule.store.states import ChangeState
 from fsjoule.store.trend_rows import RunNames
 from fsjoule.verdicts.trend.changes import LevelChange
-from fsjoule.verdicts.trend.history import History, HistoryPoint, interval
+from fsjoule.verdicts.trend.history import History, interval
 from fsjoule.verdicts.trend.trend import Trend
 
 # Controls of the page that a service serves itself. Others, as the kernel, choose among what a page holds.
@@ -60,10 +60,6 @@ class Choice:
         return any(self.asked[name] for name in _FOLDED) or self.asked["by"] != Order.TIME.value
 
 
-def no_link(_run: RunNames) -> str:
-    return ""
-
-
 def link_from(folder: Path) -> Link:
     """Addresses of runs on this machine, as a page in `folder` has them: the run's own page, else its folder."""
     here = folder.resolve()
@@ -82,7 +78,7 @@ def trend_page(
     *,
     report: str = "",
     forge: Forge | None = None,
-    link: Link = no_link,
+    link: Link = lambda _run: "",
     site: Site | None = None,
     choice: Choice | None = None,
     told: Sequence[CauseCard] | None = None,
@@ -92,7 +88,7 @@ def trend_page(
     `link` gives the address of a run, empty where it has none; commits lead to the `forge`. A page of a `site` has its
     `choice`, the cards `told` of all that was asked for, and its libraries in files of their own.
     """
-    data = page_data(by_time, by_kernel, forge=forge, link=link)
+    data = _page_data(by_time, by_kernel, forge=forge, link=link)
     if site and choice:
         data |= {"asked": _ASKED, "total": choice.total, "compare": site.address("compare")}
     series = {history.series for trend in (by_time, by_kernel) for history in trend.histories}
@@ -152,7 +148,7 @@ _DIGITS: Final = 6
 Link = Callable[[RunNames], str]
 
 
-def page_data(by_time: Trend, by_kernel: Trend, *, forge: Forge | None, link: Link) -> dict[str, object]:
+def _page_data(by_time: Trend, by_kernel: Trend, *, forge: Forge | None, link: Link) -> dict[str, object]:
     """All of it. Both trends need the same series and the names of all runs."""
     trends = {Order.TIME: by_time, Order.KERNEL: by_kernel}
     numbers = _Numbers(trends)
@@ -251,7 +247,7 @@ def _series(trends: Mapping[Order, Trend]) -> list[_Shown]:
 def _track(history: History, numbers: _Numbers) -> dict[str, object]:
     points = history.points
     low, high = zip(*(interval(point.boots)[:2] for point in points), strict=True)
-    at = [_seconds(point) for point in points]
+    at = [round(datetime.fromisoformat(point.started_utc).timestamp()) for point in points]
     return {
         "label": history.label,
         "at": [at[0], *(later - earlier for earlier, later in pairwise(at))],
@@ -286,10 +282,6 @@ def _change(change: LevelChange, trend: Trend, series: int, shown: list[_Shown])
         "text": change_text(change.history.metric, change.ratio),
         "told": "; ".join(filter(None, told)),
     }
-
-
-def _seconds(point: HistoryPoint) -> int:
-    return round(datetime.fromisoformat(point.started_utc).timestamp())
 
 
 def _rounded(figure: float) -> float:

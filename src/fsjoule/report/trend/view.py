@@ -91,7 +91,11 @@ class TrendView(VerdictView):
                 _print(console, f"  {line}")
             console.print()
         for card in shown:
-            _print_card(console, card)
+            word, rest = card.title.split(" ", 1)
+            console.print(Text.assemble((word, _COLOURS[card.cause.fate.value]), f" {rest}"), soft_wrap=True)
+            for line in lines(card):
+                _print(console, f"  {line}")
+            _print(console, f"  {words.sparkline(card.cause.lead.history)}\n")
         past = [] if self.everything else [card for card in every if not card.cause.present]
         for line in (*left_out(present[len(shown) :], past), *words.closing_lines(self.trend)):
             _print(console, line)
@@ -117,14 +121,6 @@ def _card(card: CauseCard) -> Iterator[str]:
     yield ""
     for line in lines(card):
         yield f"- `{line}`" if line == card.command else f"- {plain(line)}"
-
-
-def _print_card(console: Console, card: CauseCard) -> None:
-    word, rest = card.title.split(" ", 1)
-    console.print(Text.assemble((word, _COLOURS[card.cause.fate.value]), f" {rest}"), soft_wrap=True)
-    for line in lines(card):
-        _print(console, f"  {line}")
-    _print(console, f"  {words.sparkline(card.cause.lead.history)}\n")
 
 
 def _print(console: Console, line: str) -> None:

@@ -12,7 +12,6 @@ from fsjoule.model.labels import counted
 from fsjoule.model.series import Order
 from fsjoule.report.numbers import change_text, signed
 from fsjoule.statistics.outcome import Confirmed
-from fsjoule.store.confirmations import Confirmation
 from fsjoule.store.states import ChangeState
 from fsjoule.verdicts.trend.changes import ChangeStatus, LevelChange
 from fsjoule.verdicts.trend.history import History, HistoryPoint
@@ -30,14 +29,11 @@ SAME_KERNEL: Final = "the kernel is the same before and after: look at lab, card
 
 def sentence(change: LevelChange, trend: Trend) -> str:
     """`btrfs randwrite-16k on virtual (simulated): 7.1 % slower since 6.12.9, run X (before: 6.1.164, run Y)`."""
-    since, before = (point_text(point, trend, beside=beside) for point, beside in _beside(change))
+    since = _point_text(change.since, trend, beside=change.last)
+    before = _point_text(change.last, trend, beside=change.since)
     return (
         f"{title(change.history)}: {change_text(change.history.metric, change.ratio)} since {since} (before: {before})"
     )
-
-
-def _beside(change: LevelChange) -> tuple[tuple[HistoryPoint, HistoryPoint], tuple[HistoryPoint, HistoryPoint]]:
-    return (change.since, change.last), (change.last, change.since)
 
 
 def title(history: History) -> str:
@@ -65,7 +61,7 @@ def kernel_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | Non
     return kernel.label if same_release else kernel.release
 
 
-def point_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None = None) -> str:
+def _point_text(point: HistoryPoint, trend: Trend, *, beside: HistoryPoint | None = None) -> str:
     kernel = kernel_text(point, trend, beside=beside)
     names = trend.runs[point.run]
     commit = f", commit {names.commit[:12]}" if names.commit else ""
@@ -90,12 +86,8 @@ def verdict(change: LevelChange) -> str:
     where = f"in {counted(told.pairs, 'pair')} of fresh boots{seen}, run {told.run_id}"
     if told.outcome is Confirmed.UNDECIDED:
         return f"fresh boots could not decide, {where}"
-    return f"{told.outcome} {where}, {_rate(told)}"
-
-
-def _rate(told: Confirmation) -> str:
     rate = told.alpha if told.outcome is Confirmed.CONFIRMED else told.beta
-    return f"wrong with at most {100 * rate:g} %"
+    return f"{told.outcome} {where}, wrong with at most {100 * rate:g} %"
 
 
 def nights(change: LevelChange) -> str:

@@ -31,7 +31,7 @@ from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Series, Where
 from fsjoule.ports import KernelBoots, KernelBuilds
-from fsjoule.runs.bisect.boots import BoardBoots, Opening, SpareBoards
+from fsjoule.runs.bisect.boots import BoardBoots, SpareBoards
 from fsjoule.runs.bisect.pool import Pool, PoolAssignment
 from fsjoule.runs.bisect.question import BisectRequest, asked_of, begin, check_environments, choice_of
 from fsjoule.runs.bisect.recorded import EarlierRuns
@@ -39,7 +39,7 @@ from fsjoule.runs.bisect.search import BisectionSearch
 from fsjoule.runs.explain import explain_pair
 from fsjoule.runs.request import RunRequest
 from fsjoule.statistics.bisection.answer import AnswerKind
-from fsjoule.store.bisection import BisectionLog, CommitLine, MeasuredBoot, Profiled, bisection_log
+from fsjoule.store.bisection import BisectionLog, CommitLine, Profiled, bisection_log
 from fsjoule.store.files import check_writable
 from fsjoule.store.index.database import Index, open_index
 from fsjoule.store.index.states import keep_states
@@ -124,23 +124,26 @@ def _boots(request: BisectRequest, choice: RunRequest) -> SpareBoards | Pool:
         folder = request.state / "ahead"
         assigned = PoolAssignment(choice, request.environment, request.metrics, request.select, folder, request.command)
         return Pool(assigned, request.boards, request.results)
-    return SpareBoards(_boards(request, choice))
 
-
-def _boards(request: BisectRequest, choice: RunRequest) -> list[Opening]:
     def on(environment: lab.EnvironmentFile) -> BoardBoots:
         cards = request.state / "cards"
         return BoardBoots(choice, environment, request.metrics, request.select, cards, request.command)
 
-    return [partial(on, each) for each in (request.environment, *request.others)]
+    return SpareBoards([partial(on, each) for each in (request.environment, *request.others)])
 
 
 def _keep_culprit(request: BisectRequest, state: BisectionState, repository: Repository) -> None:
     """The answer is there, and stays, whatever the index says."""
     assert request.index
+    changes = 0
     try:
         with open_index(request.index) as index:
-            changes = keep_answer(index, state, repository)
+            sides = pair(state)
+            if sides is not None and state.answered is not None and state.answered.kind is AnswerKind.CULPRIT:
+                last = load_run(Path(state.booted[-1].folder))
+                series = tuple({Series(each.series, each.simulated).key for each in last.measurements})
+                metrics = tuple(dict.fromkeys(map(metric_of, state.asked.figures)))
+                changes = keep_culprit(index, state.added(sides[1].commit), repository, series, metrics)
     except FsjouleError as error:
         _log.warning("the index does not know of it: %s", error.what)
     else:
@@ -289,18 +292,6 @@ def _built(outcome: BuiltCommit) -> BuiltKernel:
     return BuiltKernel(outcome.folder, outcome.image, read_notes(outcome.folder).seconds)
 
 
-def keep_answer(index: Index, state: BisectionState, repository: Repository) -> int:
-    """Keep an answer's culprit for the series that it was measured in; returns for how many changes.
-
-    Raises ResultError for a run folder that cannot be read.
-    """
-    sides = pair(state)
-    if state.answered is None or state.answered.kind is not AnswerKind.CULPRIT or sides is None:
-        return 0
-    metrics = tuple(dict.fromkeys(map(metric_of, state.asked.figures)))
-    return keep_culprit(index, state.added(sides[1].commit), repository, _measured(state.booted[-1]), metrics)
-
-
 def keep_culprit(
     index: Index, culprit: str, repository: Repository, series: tuple[str, ...], metrics: tuple[Metric, ...]
 ) -> int:
@@ -321,11 +312,6 @@ def keep_culprit(
         ]
         count += keep_states(index, states)
     return count
-
-
-def _measured(boot: MeasuredBoot) -> tuple[str, ...]:
-    loaded = load_run(Path(boot.folder))
-    return tuple({Series(each.series, each.simulated).key for each in loaded.measurements})
 
 
 def _holds(repository: Repository, point: HistoryPoint, trend: Trend, commit: str) -> bool | None:

@@ -124,19 +124,16 @@ class Pool:
         del why
         return False
 
-    def _start(self) -> None:
-        shutil.rmtree(self.assignment.folder, ignore_errors=True)  # of a bisection that was killed
-        name = self.assignment.environment.virtual_lab
-        assert name is not None, "the request was checked"
-        self._started = True
-        check_room(self.assignment.environment, self.boards, warns=True)
-        for number in range(1, self.boards + 1):
-            self._processes.start(self.worker, lab_of_board(name, number), self.assignment)
-
     def _assign(self) -> None:
         """Give each board that is free the wanted boot, or the next one that is likely."""
         if not self._started:
-            self._start()
+            shutil.rmtree(self.assignment.folder, ignore_errors=True)  # of a bisection that was killed
+            name = self.assignment.environment.virtual_lab
+            assert name is not None, "the request was checked"
+            self._started = True
+            check_room(self.assignment.environment, self.boards, warns=True)
+            for number in range(1, self.boards + 1):
+                self._processes.start(self.worker, lab_of_board(name, number), self.assignment)
         likely = (Wish(kernel, seed) for kernel, seed in self._likely(self._made_ahead))
         for number in self._processes.left:
             if number not in self._under_way and (wish := self._next(number, likely)) is not None:
@@ -165,7 +162,9 @@ class Pool:
         tries.append(number)
         if made.boot is not None and made.boot.unfit is None:
             self._faults[number] = 0
-            self._keep(number, wish, made)
+            self._made[wish] = made
+            ahead = "" if wish == self._wanted else ", ahead"
+            _log.info("board %s: booted and measured in %.0f s%s", number, made.boot.seconds, ahead)
             return
         self._faults[number] = self._faults.get(number, 0) + 1
         # A full disk or an unusable kernel is no board's fault.
@@ -178,12 +177,6 @@ class Pool:
             shutil.rmtree(made.boot.folder, ignore_errors=True)
         if not final and self._faults[number] >= _TRIES and len(self._processes.left) > 1 and made.fault is not None:
             self._lose(number, made.fault)
-
-    def _keep(self, number: int, wish: Wish, made: PoolBoot) -> None:
-        assert made.boot is not None
-        self._made[wish] = made
-        ahead = "" if wish == self._wanted else ", ahead"
-        _log.info("board %s: booted and measured in %.0f s%s", number, made.boot.seconds, ahead)
 
     def _lose(self, number: int, error: FsjouleError) -> None:
         self._lost = error

@@ -37,8 +37,9 @@ class EarlierRuns:
         series = series_of(load_run(like).measurements, figures)
         recorded: list[RecordedBoot] = []
         mismatches: list[str] = []
-        for run_id, folder, labels in self._with(image):
-            if run_id in without:
+        for run_id, folder, kernels in self._runs:
+            labels = tuple(label for label, digest in kernels if digest == image)
+            if not labels or run_id in without:
                 continue
             try:
                 measured = [each for each in load_run(folder).measurements if each.kernel in labels]
@@ -50,13 +51,6 @@ class EarlierRuns:
             if why:
                 mismatches.append(f"run {run_id}: {why}")
         return Recorded(image, tuple(recorded), tuple(mismatches))
-
-    def _with(self, image: str) -> list[tuple[str, Path, tuple[str, ...]]]:
-        return [
-            (run_id, folder, labels)
-            for run_id, folder, kernels in self._runs
-            if (labels := tuple(label for label, digest in kernels if digest == image))
-        ]
 
     @cached_property
     def _runs(self) -> list[tuple[str, Path, tuple[tuple[str, str], ...]]]:

@@ -153,20 +153,6 @@ class BisectionSearch:
         entered = any(line.inside == merge for line in state.lines)
         return len(standing.members) == 1 and not entered and self.merges.is_merge(merge)
 
-    def _ahead(self, state: BisectionState, step: Measure) -> tuple[WantedKernel, ...]:
-        """The kernels that may be wanted next. Those that confirm a culprit further are not wanted for a merge."""
-        wanted = state.ahead(step)
-        if step.purpose is Purpose.CONFIRMATION and self._to_enter(state, step.standing):
-            return tuple(kernel for kernel in wanted if kernel.is_plain)
-        return wanted
-
-    def _expect(self, state: BisectionState, step: Measure) -> None:
-        """Have the kernels built that may be wanted next, and boots made on boards that are free."""
-        wanted = self._ahead(state, step)
-        self.builds.expect(wanted)
-        if self.ahead:
-            self.boots.expect(lambda made_ahead: self._likely(state, wanted, made_ahead))
-
     def _likely(
         self, state: BisectionState, wanted: Sequence[WantedKernel], made_ahead: MadeAhead
     ) -> Iterator[tuple[Path, int]]:
@@ -193,7 +179,13 @@ class BisectionSearch:
         if step.purpose is Purpose.SEARCH and all(each.purpose is not Purpose.SEARCH for each in state.booted):
             self._predict(state, state.forecast(step.standing))
         self._tell(state, step, kernel)
-        self._expect(state, step)
+        wanted = state.ahead(step)
+        if step.purpose is Purpose.CONFIRMATION and self._to_enter(state, step.standing):
+            # Those that confirm a culprit further are not wanted for a merge.
+            wanted = tuple(each for each in wanted if each.is_plain)
+        self.builds.expect(wanted)
+        if self.ahead:
+            self.boots.expect(lambda made_ahead: self._likely(state, wanted, made_ahead))
         boot = self._boot(state, kernel, step.purpose)
         if boot is None or boot.unfit is None:
             return
@@ -348,9 +340,10 @@ def likely_boots(
             outcomes = [(share, _usual(at, bad=bad)) for bad, share in _outcomes(at, step)]
         else:
             outcomes = [(1.0, figures)]
+        board = at.booted[-1].board if at.booted else ""
         for share, shown in outcomes:
-            booted = replace(at, booted=(*at.booted, _booted(at, step, *boot, shown)))
-            heapq.heappush(ways, (chance * share, next(number), booted))
+            last = MeasuredBoot(len(at.booted) + 1, kernel, step.purpose, board, "", "", "", 0.0, boot[1], shown)
+            heapq.heappush(ways, (chance * share, next(number), replace(at, booted=(*at.booted, last))))
     # Equally urgent ones stay in the order in which they would come.
     return sorted(urgency, key=lambda boot: round(-urgency[boot], 6))
 
@@ -372,8 +365,3 @@ def _usual(state: BisectionState, *, bad: bool) -> Figures:
     end = WantedKernel(state.line.commits[-1 if bad else 0])
     seen = [each.figures for each in state.booted if each.kernel == end] or [each.figures for each in state.booted]
     return seen[len(state.booted) % len(seen)] if seen else dict.fromkeys(state.asked.figures, 1.0)
-
-
-def _booted(state: BisectionState, step: Measure, kernel: WantedKernel, seed: int, figures: Figures) -> MeasuredBoot:
-    board = state.booted[-1].board if state.booted else ""
-    return MeasuredBoot(len(state.booted) + 1, kernel, step.purpose, board, "", "", "", 0.0, seed, figures)

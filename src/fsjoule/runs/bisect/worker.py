@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fsjoule.errors import FsjouleError
 from fsjoule.runs.bisect.boots import BoardBoots
-from fsjoule.runs.bisect.pool import PoolAssignment, PoolBoot, Wish
+from fsjoule.runs.bisect.pool import PoolAssignment, PoolBoot
 from fsjoule.runs.parallel.processes import Link, serve
 
 
@@ -18,14 +18,11 @@ def _work(link: Link, name: str) -> None:
     equipment = (request, environment, assigned.metrics, assigned.select, assigned.folder / "cards")
     with BoardBoots(*equipment, assigned.command) as boots:
         while (wish := link.receive()) is not None:
-            link.send(_made(boots, wish))
-
-
-def _made(boots: BoardBoots, wish: Wish) -> PoolBoot:
-    try:
-        return PoolBoot(boots.measure(wish.kernel, wish.seed, profiled=wish.profiled))
-    except FsjouleError as error:
-        return PoolBoot(fault=error)
+            try:
+                boot = PoolBoot(boots.measure(wish.kernel, wish.seed, profiled=wish.profiled))
+            except FsjouleError as error:
+                boot = PoolBoot(fault=error)
+            link.send(boot)
 
 
 if __name__ == "__main__":

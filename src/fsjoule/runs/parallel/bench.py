@@ -64,7 +64,7 @@ class PoolBench:
 
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
-        unit: Callable[[Planned], object] = _block if self.blocks else boot_key
+        unit: Callable[[Planned], object] = (lambda entry: entry.repetition) if self.blocks else boot_key
         self._boots = [tuple(entries) for _, entries in groupby(self.entries, key=unit)]
         self._spent = {each.lab.place: Phases(self.clock, dict(each.phases_s)) for each in self.run.places}
         self._number = {entry.number: boot for boot, entries in enumerate(self._boots) for entry in entries}
@@ -106,7 +106,13 @@ class PoolBench:
         for earlier in self.kept:
             if earlier.number == entry.number and earlier.number not in self._number:
                 return earlier
-        done = self._boot_of(entry)
+        number = self._number[entry.number]
+        if number not in self._taken:
+            done, failed = self.boards.boot(number)
+            for each in (*failed, done):
+                self._learn(each)
+            self._taken[number] = done
+        done = self._taken[number]
         stored = self._stored.get(entry.number)
         if stored is None:
             assert done.fault is not None, "a boot without a fault has all its entries"
@@ -178,16 +184,6 @@ class PoolBench:
             self._stored[each.number] = each
             self.on_stored(board, each)
 
-    def _boot_of(self, entry: Planned) -> Done:
-        """The boot of an entry, when it is done."""
-        number = self._number[entry.number]
-        if number not in self._taken:
-            done, failed = self.boards.boot(number)
-            for each in (*failed, done):
-                self._learn(each)
-            self._taken[number] = done
-        return self._taken[number]
-
     def _learn(self, done: Done) -> None:
         """Take over what became known of the run in a unit. Raises InstrumentError for another meter in guest time."""
         boot_run = done.run
@@ -230,7 +226,3 @@ class PoolBench:
             dataclasses.replace(place, phases_s=dict(self._spent[name].spent_s) if name in self._spent else {})
             for name, place in sorted(self.boards.places.items())
         )
-
-
-def _block(entry: Planned) -> int:
-    return entry.repetition

@@ -23,7 +23,7 @@ from fsjoule.bench.tries import fault_of
 from fsjoule.errors import FsjouleError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
-from fsjoule.model import BoardFacts, Fault, LabFacts, Planned, PoolPlace, Run
+from fsjoule.model import BoardFacts, LabFacts, Planned, PoolPlace, Run
 from fsjoule.runs.held_lab import being_changed, check_room
 from fsjoule.runs.parallel.messages import Assignment, BootTask, Done, Measured, Ready
 from fsjoule.runs.parallel.processes import Processes
@@ -271,7 +271,13 @@ class Boards:
             where = f"{place} has another board than the run's: " if place else ""
             done = replace(done, fault=LabError(f"{where}{error.what}", hint=error.hint), dead=True)
         self._note_meter(place, done.run)
-        faults = tuple(_at(place, each) for each in done.run.faults) if place else done.run.faults
+        faults = done.run.faults
+        if place:
+            # With the place and the time in front: a run on several boards has many.
+            ended = ((each, each.ended_utc.partition("T")[2].removesuffix("Z")) for each in faults)
+            faults = tuple(
+                replace(each, what=f"place {place} at {clock} UTC: {each.what}", place=place) for each, clock in ended
+            )
         boots = dict(self.boards[number].numbers)
         return replace(done, place=place, boots=boots, run=replace(done.run, faults=faults))
 
@@ -338,12 +344,6 @@ class Boards:
                 meter = self.places[board.place].meter if board.place in self.places else None
                 run = replace(self._run, meter=self._run.meter or meter, places=())
                 self.processes.send(number, BootTask(board.boot, run, self._boots[board.boot]))
-
-
-def _at(place: str, fault: Fault) -> Fault:
-    """The fault with the place and the time in front: a run on several boards has many."""
-    clock = fault.ended_utc.partition("T")[2].removesuffix("Z")
-    return replace(fault, what=f"place {place} at {clock} UTC: {fault.what}", place=place)
 
 
 def lab_of_board(name: str, number: int) -> str:

@@ -97,7 +97,7 @@ class _Step:
         if self._introduced(standing, fresh):
             return self._found(standing, fresh)
         if self._spent:
-            second = second_step(self._search, self._evidence, standing.bad, standing.losses)
+            second = _second_step(self._search, self._evidence, standing.bad, standing.losses)
             return BisectionAnswer(AnswerKind.UNDECIDED, standing, 0.0, losses=fresh.losses, second=second)
         return self._measured(posterior, standing, fresh)
 
@@ -106,7 +106,8 @@ class _Step:
             return self._end(standing)
         confirming = self._fresh[-1].purpose is Purpose.CONFIRMATION
         if standing.probability >= (_DROPPED if confirming else _CANDIDATE):
-            return self._confirmation(standing, fresh)
+            position = standing.bad if fresh.turn(self._question.seed + standing.bad) else standing.parent
+            return Measure(position, Purpose.CONFIRMATION, standing, runners_up=(standing.parent, standing.bad))
         return self._searched(posterior, standing)
 
     @property
@@ -159,10 +160,6 @@ class _Step:
         pairs = Paired(self._positions.count(0), self._positions.count(self._last))
         return Measure(self._last if pairs.turn(self._question.seed) else 0, Purpose.END, standing)
 
-    def _confirmation(self, standing: Standing, fresh: Paired) -> Measure:
-        position = standing.bad if fresh.turn(self._question.seed + standing.bad) else standing.parent
-        return Measure(position, Purpose.CONFIRMATION, standing, runners_up=(standing.parent, standing.bad))
-
     def _found(self, standing: Standing, fresh: Paired) -> Measure | BisectionAnswer:
         """A candidate that introduces the loss: ask for the other confirmations, or answer."""
         layout = self._layout(standing)
@@ -182,7 +179,7 @@ class _Step:
             losses=fresh.losses,
             layout=layout,
             cure=cure,
-            second=second_step(self._search, self._evidence, standing.bad, fresh.losses),
+            second=_second_step(self._search, self._evidence, standing.bad, fresh.losses),
         )
 
     def _layout(self, standing: Standing) -> Measure | Confirmed | None:
@@ -228,14 +225,14 @@ class _Step:
         leading = self._search.metrics[posterior.leading]
         rows, expected = np.searchsorted(leading.edges, np.arange(self._last + 1)), leading.expected()
         told = telling(posterior.first_bad, 1 - posterior.loss, rows, expected)
-        position = most_telling(told, self._testable, self._built)
+        position = _most_telling(told, self._testable, self._built)
         loss = standing.losses[posterior.leading]
         after = [
-            hypothetical(posterior.first_bad, 1 - posterior.loss, position, abs(loss.size) / loss.noise, bad=bad)
+            _hypothetical(posterior.first_bad, 1 - posterior.loss, position, abs(loss.size) / loss.noise, bad=bad)
             for bad in (False, True)
         ]
         built = {*self._built, position}
-        others = [most_telling(telling(*then, rows, expected), self._testable, built) for then in after]
+        others = [_most_telling(telling(*then, rows, expected), self._testable, built) for then in after]
         return Measure(
             position,
             Purpose.SEARCH,
@@ -274,7 +271,7 @@ def _split(first_bad: Floats, if_bad: Floats, if_good: Floats) -> Floats:
     return np.cumsum(first_bad * if_bad) + good.sum() - np.cumsum(good)
 
 
-def most_telling(bits: Floats, testable: npt.NDArray[np.bool_], built: Collection[int]) -> int:
+def _most_telling(bits: Floats, testable: npt.NDArray[np.bool_], built: Collection[int]) -> int:
     """The position to boot; `bits` has what each would tell.
 
     Among positions that tell alike it is the one that the largest power of two divides. So noise seldom moves the
@@ -288,7 +285,7 @@ def most_telling(bits: Floats, testable: npt.NDArray[np.bool_], built: Collectio
     return max(alike, key=lambda position: (position & -position, told[position]))
 
 
-def hypothetical(
+def _hypothetical(
     first_bad: Floats, otherwise: float, position: int, distance: float, *, bad: bool
 ) -> tuple[Floats, float]:
     """`first_bad` and `otherwise` after a boot of that position shows a typical good, or bad, figure.
@@ -309,7 +306,7 @@ def hypothetical(
 _CERTAIN: Final = 0.95
 
 
-def second_step(
+def _second_step(
     search: PlainBootEvidence, evidence: BisectionEvidence, bad: int, losses: Sequence[LossEstimate]
 ) -> Second | None:
     """Another step that the boots show once the loss at `bad` has been taken off; None if there is none.

@@ -160,7 +160,12 @@ def _prepare(engine: Engine, *, create: bool) -> None:
     """Check the index's version, and make its tables if it has none and shall be made."""
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
-            _check_tables(connection, engine.url)
+            # A view in the place of a table may have no end. A trigger would write what it likes.
+            query = "SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')"
+            if foreign := connection.exec_driver_sql(query).scalar():
+                raise ResultError(
+                    f"{_shown(engine.url)} is not an index: it has {plain_line(str(foreign))!r}", hint=_ANOTHER
+                )
         version = _version_of(connection)
     if version is None and create:
         with _writing(engine) as connection:
@@ -196,13 +201,6 @@ def make_tables(connection: Connection) -> str | None:
     metadata.create_all(connection, checkfirst=False)
     connection.execute(insert(index_version).values(version=INDEX_VERSION))
     return INDEX_VERSION
-
-
-def _check_tables(connection: Connection, url: URL) -> None:
-    """Raise ResultError for a view in the place of a table: it may have no end. A trigger would write what it likes."""
-    query = "SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')"
-    if foreign := connection.exec_driver_sql(query).scalar():
-        raise ResultError(f"{_shown(url)} is not an index: it has {plain_line(str(foreign))!r}", hint=_ANOTHER)
 
 
 def index_url(location: str | Path) -> URL:
@@ -326,15 +324,11 @@ def _translated(error: DBAPIError, url: URL) -> FsjouleError:
         kind = getattr(error.orig, "sqlite_errorname", "").removeprefix("SQLITE_").partition("_")[0]
         return _held(index, url) if kind in ("BUSY", "LOCKED") else _from_sqlite(kind, index, said)
     state = getattr(error.orig, "sqlstate", None) or ""
-    lost = state[:2] in _LOST or state == _TOO_MANY or _is_operational(error.orig)
+    # psycopg's own error: libpq's errors have no state.
+    lost = state[:2] in _LOST or state == _TOO_MANY or type(error.orig).__name__ == "OperationalError"
     if error.connection_invalidated or lost:
         return IndexServerError(f"{index} cannot be reached: {said}", hint=f"is its server up? Or {_ANOTHER}")
     return _held(index, url) if state == "55P03" else _from_postgresql(state, index, said)
-
-
-def _is_operational(error: BaseException | None) -> bool:
-    """Whether it is this error of psycopg's itself: libpq's own errors have no state."""
-    return type(error).__name__ == "OperationalError"
 
 
 def _held(index: str, url: URL) -> HostError:

@@ -14,7 +14,7 @@ from fsjoule.store.index.database import Index
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import runs
 from fsjoule.store.index.states import bring_back, import_states
-from fsjoule.store.index.writer import Writer, Written, portions, remove_runs
+from fsjoule.store.index.writer import Writer, portions, remove_runs
 from fsjoule.store.progress import Watcher, unwatched
 from fsjoule.store.run_folders import FolderFault, beside_runs, check_folders, find_runs
 from fsjoule.store.states import FOLDER
@@ -122,7 +122,12 @@ def _import(
         with index.writing() as connection:
             written = writer.write(connection, batch, replacing)
         replacing.difference_update(read.run_id for read in batch)
-        _add(report, written)
+        report.new += written.new
+        report.changed += written.changed
+        report.unchanged += written.unchanged
+        report.pruned += written.pruned
+        report.measurements += written.measurements
+        report.conflicts += written.conflicts
     return report
 
 
@@ -146,12 +151,3 @@ def _batches(
         watch(done, len(folders))
     if batch:
         yield list(batch.values())
-
-
-def _add(report: ImportReport, written: Written) -> None:
-    report.new += written.new
-    report.changed += written.changed
-    report.unchanged += written.unchanged
-    report.pruned += written.pruned
-    report.measurements += written.measurements
-    report.conflicts += written.conflicts

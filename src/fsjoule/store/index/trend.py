@@ -73,14 +73,17 @@ def _read(
     of_each: int,
     anew: bool,
 ) -> TrendRows:
-    asked, question = tuple(metrics) or USUAL, _question(where, order, metrics)
+    # What is asked about each series: the newest verdict on each is kept.
+    asked, question = tuple(metrics) or USUAL, _digest(order, list(metrics), sorted(where.branches))
     with index.reading() as connection:
         newest = Newest(connection, where, asked, at_most=at_most, of_each=of_each)
         catalogue, inputs = newest.catalogue, newest.inputs()
         labels: Labels = {}
         if order is Order.TIME:
-            several = _several_kernels(each.kernels for each in inputs.values())
-            labels = kernel_labels(connection, several | reference_runs(connection))
+            # The runs that measured a series on more than one kernel.
+            found = (each.kernels for each in inputs.values())
+            several = {run for pairs in found for run, count in Counter(run for run, _ in pairs).items() if count > 1}
+            labels = kernel_labels(connection, several | _reference_runs(connection))
         by = catalogue.kernels
         digests = {
             number: _made_from(each, labels, order, metrics, kernels=by, method=method)
@@ -103,16 +106,6 @@ def _read(
         states=kept_states(index),
         names=partial(run_names, index),
     )
-
-
-def _several_kernels(found: Iterable[Collection[tuple[int, int | None]]]) -> set[int]:
-    """The runs that measured a series on more than one kernel, from the runs and kernels of each series."""
-    return {run for pairs in found for run, count in Counter(run for run, _ in pairs).items() if count > 1}
-
-
-def _question(where: Where, order: Order, metrics: Sequence[Metric]) -> bytes:
-    """A digest of what is asked about each series: the newest verdict on each is kept."""
-    return _digest(order, list(metrics), sorted(where.branches))
 
 
 def _made_from(
@@ -287,7 +280,7 @@ def kernel_labels(connection: Connection, numbers: Iterable[int]) -> dict[tuple[
     }
 
 
-def reference_runs(connection: Connection) -> set[int]:
+def _reference_runs(connection: Connection) -> set[int]:
     """The numbers of runs with a kernel that was measured beside the one under test."""
     return set(connection.execute(select(runs.c.id).where(runs.c.kernel_role == REFERENCE_KERNEL)).scalars())
 

@@ -80,7 +80,10 @@ class Writer:
                 written.changed += changed
                 written.unchanged += not changed
             rows += [self._measurement_row(m, row["id"]) for m in read.measurements if m.number not in known]
-            kernel_rows += self._kernel_rows(read, row["id"])
+            kernel_rows.extend(
+                {"run": row["id"], "label": label, "kernel": self._kernels[kernel]}
+                for label, kernel in read.kernels.items()
+            )
         if kernel_rows:
             _insert_if_absent(connection, run_kernels, kernel_rows)
         if rows:
@@ -90,9 +93,6 @@ class Writer:
 
     def _row(self, read: ReadRun) -> dict[str, object]:
         return {**read.columns, "fixed_digest": read.fixed_digest, "final_digest": read.final_digest}
-
-    def _kernel_rows(self, read: ReadRun, run: int) -> list[dict[str, object]]:
-        return [{"run": run, "label": label, "kernel": self._kernels[kernel]} for label, kernel in read.kernels.items()]
 
     def _measurement_row(self, read: ReadMeasurement, run: int) -> dict[str, object]:
         # A plain dictionary of all columns for speed, because there may be a million.

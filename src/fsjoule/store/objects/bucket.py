@@ -25,12 +25,11 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from fsjoule.errors import ConfigError, ObjectStoreError, ResultError
-from fsjoule.host.extras import how_to_install
+from fsjoule.host.extras import need
 from fsjoule.host.plaintext import plain_line
 from fsjoule.store.objects.address import Address
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig, S3Store
 
 T = TypeVar("T")
@@ -100,7 +99,11 @@ class Access:
 def access_of(variables: Mapping[str, str]) -> Access:
     """The access that the environment describes. Raises ConfigError if it has none, or an unusable one."""
     profile = variables.get("AWS_PROFILE", "").strip()
-    settings = _profile(variables, profile or "default")
+    # What the two files of AWS's programs say of a profile; the file of credentials comes first.
+    name = profile or "default"
+    home = Path(variables.get("HOME") or Path.home()) / ".aws"
+    config = _section(Path(variables.get("AWS_CONFIG_FILE") or home / "config"), name, f"profile {name}")
+    settings = config | _section(Path(variables.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials"), name)
     if profile and not settings:
         raise ConfigError(f"AWS_PROFILE: there is no profile {profile!r} in ~/.aws", hint=_ACCESS_HINT)
     endpoint = _first(variables, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or settings.get("endpoint_url", "")
@@ -134,13 +137,6 @@ def _keys(variables: Mapping[str, str], settings: Mapping[str, str], profile: st
             hint=f"let AWS's program find them: {export}",
         )
     return ()
-
-
-def _profile(variables: Mapping[str, str], name: str) -> dict[str, str]:
-    """What the two files of AWS's programs say of a profile; the file of credentials comes first."""
-    home = Path(variables.get("HOME") or Path.home()) / ".aws"
-    config = _section(Path(variables.get("AWS_CONFIG_FILE") or home / "config"), name, f"profile {name}")
-    return config | _section(Path(variables.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials"), name)
 
 
 def _section(path: Path, *names: str) -> dict[str, str]:
@@ -201,7 +197,8 @@ class Bucket:
             try:
                 part = interruptible(lambda: obstore.get_range(self._store, key, start=start, length=length))
             except FileNotFoundError as error:
-                _check_bucket(error)
+                if _code(error) == "NoSuchBucket":
+                    raise  # an absent object is an answer, an absent bucket is none
                 raise ResultError("it is gone", hint="fsjoule results list shows what is there") from None
         return bytes(part)
 
@@ -220,7 +217,7 @@ class Bucket:
         with self._told(f"list {below}/"):
             portions = obstore.list(self._store, below, chunk_size=_PAGE)  # pyright: ignore[reportUnknownMemberType]
             while portion := interruptible(lambda: next(portions, ())):
-                yield from map(_found, portion)
+                yield from (StoredObject(meta["path"], meta["size"], meta["last_modified"]) for meta in portion)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects; absent ones are removed already."""
@@ -265,10 +262,9 @@ def open_bucket(address: Address, variables: Mapping[str, str] = os.environ) -> 
 
 
 def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
-    try:
-        from obstore.store import S3Store  # noqa: PLC0415 - an extra of fsjoule
-    except ImportError as error:
-        raise ConfigError("obstore is not installed", hint=how_to_install("s3")) from error
+    need("s3", "obstore")
+    from obstore.store import S3Store  # noqa: PLC0415 - an extra of fsjoule
+
     client: ClientConfig = {
         "connect_timeout": timedelta(seconds=limits.connect_s),
         "read_timeout": timedelta(seconds=limits.stall_s),
@@ -306,16 +302,6 @@ def _opened(address: Address, access: Access, limits: Limits) -> S3Store:
         retry_config=retry,
         **keys,
     )
-
-
-def _found(meta: ObjectMeta) -> StoredObject:
-    return StoredObject(meta["path"], meta["size"], meta["last_modified"])
-
-
-def _check_bucket(error: Exception) -> None:
-    """An absent object is an answer, an absent bucket is none."""
-    if _code(error) == "NoSuchBucket":
-        raise error
 
 
 def _code(error: Exception) -> str:

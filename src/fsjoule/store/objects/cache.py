@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -83,8 +83,8 @@ def copies(address: Address, *, documents: bool = False, watch: Watcher = unwatc
             use(root / _USED)
         make = partial(_copy, bucket, root, documents)
         made: list[Copy] = []
-        for portion in _portions(runs, 100):
-            made += in_parallel(make, portion)
+        for start in range(0, len(runs), 100):
+            made += in_parallel(make, runs[start : start + 100])
             watch(len(made), len(runs))
     except OSError as error:
         raise StorageError(
@@ -103,7 +103,8 @@ def _good(made: list[Copy]) -> list[Path]:
 
 def _copy(bucket: Bucket, root: Path, documents: bool, archive: Archive) -> Copy:
     address = bucket.address.of(archive.name)
-    entry = _entry(root, bucket, archive, documents=documents)
+    parts = [bucket.place, bucket.address.bucket, bucket.address.prefix, archive.key, documents]
+    entry = root / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     try:
         if not _is_whole(entry, archive, documents=documents):
             _make(bucket, entry, archive, documents=documents)
@@ -132,12 +133,6 @@ def _make(bucket: Bucket, entry: Path, archive: Archive, *, documents: bool) -> 
 
 def _wanted(documents: bool) -> Callable[[str], bool]:
     return is_document if documents else lambda _: True
-
-
-def _entry(root: Path, bucket: Bucket, archive: Archive, *, documents: bool) -> Path:
-    address = bucket.address
-    parts = [bucket.place, address.bucket, address.prefix, archive.key, documents]
-    return root / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def _is_whole(entry: Path, archive: Archive, *, documents: bool) -> bool:
@@ -201,8 +196,3 @@ def _limit_bytes() -> int:
     if not 0 <= limit < 1 << 20:
         raise ConfigError(f"{LIMIT_VARIABLE}={text!r} is not a number of GiB", hint="for example 10")
     return int(limit * (1 << 30))
-
-
-def _portions(runs: list[Archive], size: int) -> Iterator[list[Archive]]:
-    for start in range(0, len(runs), size):
-        yield runs[start : start + size]

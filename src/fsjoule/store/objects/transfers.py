@@ -229,7 +229,8 @@ def _pull(bucket: Bucket, archive: Archive, into: Path, done: PullReport) -> Non
         made = Path(work) / archive.name
         table = unpack(bucket, archive, Path(work), lambda _: True)
         for path in table:
-            _flush(made / path)
+            with (made / path).open("rb") as file:
+                os.fsync(file.fileno())
         for folder in {(made / path).parent for path in table}:
             flush_folder(folder)
         if there:
@@ -239,11 +240,6 @@ def _pull(bucket: Bucket, archive: Archive, into: Path, done: PullReport) -> Non
     done.new += not there
     done.grown += there
     done.bytes += archive.size_bytes
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _lacks(folder: Path, bucket: Bucket, archive: Archive) -> bool:

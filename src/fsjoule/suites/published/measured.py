@@ -64,7 +64,8 @@ def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequ
         spread = spread_of(map(get, valid))
         if spread is not None:
             figures[quantity] = spread
-    figures |= _proportions([m.outcome for m in valid if m.outcome is not None])
+    if outcomes := [m.outcome for m in valid if m.outcome is not None]:
+        figures |= {quantity: Proportion(sum(map(so, outcomes)), len(outcomes)) for quantity, so in OUTCOMES.items()}
     variation = _variation([m.duration_s for m in valid if m.duration_s is not None])
     if variation is not None:
         figures[Quantity.VARIATION] = variation
@@ -87,12 +88,6 @@ def _row(publication: Publication, group: Sequence[Measurement], workloads: Sequ
     )
 
 
-def _proportions(outcomes: Sequence[DamageOutcome]) -> dict[Quantity, Found]:
-    if not outcomes:
-        return {}
-    return {quantity: Proportion(sum(map(so, outcomes)), len(outcomes)) for quantity, so in OUTCOMES.items()}
-
-
 def _variation(durations_s: Sequence[float]) -> Spread | None:
     """Range over mean in percent; None for a single repetition."""
     spread = spread_of(durations_s)
@@ -107,14 +102,11 @@ def measured_figures(plan: Plan, rows: Iterable[RepetitionRow]) -> CellFigures:
     for row in rows:
         for name in row.names:
             for quantity, figure in row.figures.items():
-                _keep_greatest(found, FigureCell(row.part, row.series.filesystem, name, quantity), figure)
+                cell = FigureCell(row.part, row.series.filesystem, name, quantity)
+                known = found.get(cell)  # of several figures of a cell the greatest counts
+                if not (isinstance(known, Spread) and isinstance(figure, Spread) and known.mean >= figure.mean):
+                    found[cell] = figure
     return CellFigures(found, _without(plan))
-
-
-def _keep_greatest(found: dict[FigureCell, Found], cell: FigureCell, figure: Found) -> None:
-    known = found.get(cell)
-    if not (isinstance(known, Spread) and isinstance(figure, Spread) and known.mean >= figure.mean):
-        found[cell] = figure
 
 
 def _without(plan: Plan) -> frozenset[tuple[str, str]]:
@@ -146,11 +138,6 @@ def _over(factor: float, figure: float | None) -> float | None:
     return factor / figure if figure else None
 
 
-def _throughput(m: Measurement) -> float | None:
-    """Throughput with the projected card if there is one, for comparison with boards whose card takes time."""
-    return m.projected.both_mib_per_s if m.projected else figure_of(m, Metric.THROUGHPUT)
-
-
 def _energy(m: Measurement) -> float | None:
     return m.projected.both_mj_per_mib if m.projected else figure_of(m, Metric.ENERGY)
 
@@ -160,10 +147,6 @@ def _cpu_percent(m: Measurement) -> float | None:
     return None if m.fio is None else m.fio.usr_cpu_percent + m.fio.sys_cpu_percent
 
 
-def _per_cpu_percent(m: Measurement) -> float | None:
-    return None if m.fio is None else _over(m.fio.ios, _cpu_percent(m))
-
-
 def _bus_percent(m: Measurement) -> float | None:
     """The share of the window in which the device had a request."""
     if m.counters is None or m.counters.busy_ms is None or not m.window_s:
@@ -171,12 +154,9 @@ def _bus_percent(m: Measurement) -> float | None:
     return 100 * m.counters.busy_ms / (_MS * m.window_s)
 
 
-def _together_s(m: Measurement) -> float | None:
-    return None if m.duration_s is None or m.unmount_s is None else m.duration_s + m.unmount_s
-
-
 MEASURED: Final[dict[Quantity, Callable[[Measurement], float | None]]] = {
-    Quantity.THROUGHPUT: _throughput,
+    # With the projected card if there is one, for comparison with boards whose card takes time.
+    Quantity.THROUGHPUT: lambda m: m.projected.both_mib_per_s if m.projected else figure_of(m, Metric.THROUGHPUT),
     Quantity.IOPS: lambda m: figure_of(m, Metric.IOPS),
     Quantity.POWER: lambda m: figure_of(m, Metric.POWER),
     Quantity.POWER_SD: lambda m: m.energy.power_sd_w if m.energy else None,
@@ -184,13 +164,13 @@ MEASURED: Final[dict[Quantity, Callable[[Measurement], float | None]]] = {
     Quantity.OPERATION_ENERGY: lambda m: figure_of(m, Metric.OPERATION_ENERGY),
     Quantity.LATENCY_MAX: lambda m: m.fio.latency_max_ns / 1e6 if m.fio else None,
     Quantity.CPU: _cpu_percent,
-    Quantity.PER_CPU_PERCENT: _per_cpu_percent,
+    Quantity.PER_CPU_PERCENT: lambda m: _over(m.fio.ios, _cpu_percent(m)) if m.fio else None,
     Quantity.PER_CPU_SECOND: lambda m: _over(1, m.cpu_s_per_mib),
     Quantity.PER_JOULE: lambda m: _over(1000, _energy(m)),
     Quantity.BUS: _bus_percent,
     Quantity.TIME: lambda m: m.duration_s,
     Quantity.UNMOUNT: lambda m: m.unmount_s,
-    Quantity.TOGETHER: _together_s,
+    Quantity.TOGETHER: lambda m: None if m.duration_s is None or m.unmount_s is None else m.duration_s + m.unmount_s,
     Quantity.REAL: lambda m: _times(_MS, m.duration_s),
     Quantity.SYS: lambda m: _times(_MS, m.sys_s),
     Quantity.USER: lambda m: _times(_MS, m.user_s),

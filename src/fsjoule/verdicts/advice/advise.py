@@ -24,9 +24,11 @@ from fsjoule.statistics.estimate import Estimate
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.ratios import Floats, Interval
 from fsjoule.statistics.superiority import GUEST_TIME, REAL_TIME, SuperiorityRule, SuperiorityStatement, statements
-from fsjoule.suites.profile import UsageProfile
-from fsjoule.verdicts.advice.evidence import AdviceEvidence, Boot
+from fsjoule.store.reader import LoadedRun
+from fsjoule.suites.profile import UsageProfile, profile_names, profile_of
+from fsjoule.verdicts.advice.evidence import AdviceEvidence, Boot, evidence_of
 from fsjoule.verdicts.advice.figures import FilesystemFigures, figures_of
+from fsjoule.verdicts.advice.parts import parts_of
 
 
 class Axis(StrEnum):
@@ -43,6 +45,8 @@ class Axis(StrEnum):
 DECISIVE: Final = (Axis.ENERGY, Axis.LOSS, Axis.WAIT, Axis.WEAR)
 # Of boots, so that boots of two filesystems are pairs. The others are of power cuts.
 PAIRED: Final = (Axis.ENERGY, Axis.WAIT, Axis.WEAR)
+# Filesystems without which a run's page has no advice.
+_LEAST_IN_A_RUN: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +172,24 @@ def advise(
     relations = tuple(sorted(relations, key=lambda relation: order[relation.axis]))
     scores = tuple(sorted(_scores(figures, weights or {}), key=lambda score: score.value.value))
     return Advice(name, profile, evidence, figures, relations, rule, criteria, dict(weights or {}), scores)
+
+
+def advice_of(loaded: LoadedRun) -> tuple[Advice, ...]:
+    """The advice that a run can give alone: on our profiles of which at least two filesystems have every part of a day.
+
+    Empty for a run of several kernels, storage devices or meters: the reader has to choose one.
+    """
+    measured = {m.workload.slug for m in loaded.measurements if m.valid}
+    profiles = [profile_of(name) for name in profile_names()]
+    enough = [(name, one) for name, one in profiles if {part.slug for part in parts_of(one)} <= measured]
+    if not enough:
+        return ()
+    try:
+        evidence = evidence_of([loaded])
+    except ConfigError:
+        return ()
+    told = [advise(evidence, name, one) for name, one in enough]
+    return tuple(one for one in told if sum(bool(figures.shares) for figures in one.figures) >= _LEAST_IN_A_RUN)
 
 
 def on_axis(one: FilesystemFigures, axis: Axis) -> Estimate | None:

@@ -148,13 +148,14 @@ def evidence_of(
     newest = max((one.run for one in found), key=lambda run: run.started_utc)
     idle = [(one.boot, one.measurement.energy) for one in found if one.measurement.energy]
     first = found[0]
+    idle_w = one_per_boot((boot, energy.idle_power_w.value) for boot, energy in idle)
     return AdviceEvidence(
         board=first.measurement.series.board,
         storage=first.storage,
         kernel=first.kernel.label if first.kernel else "",
         simulated=any(one.measurement.simulated or one.run.simulated for one in found),
         filesystems=tuple(_filesystems(found)),
-        idle_w=tuple(_present(one_per_boot((boot, energy.idle_power_w.value) for boot, energy in idle))),
+        idle_w=tuple(figure for figure in idle_w if figure is not None),
         idle_uncertainty_w=max((energy.idle_power_w.uncertainty for _, energy in idle), default=0.0),
         runs={run_id: folders[run_id] for run_id in sorted({one.run.run_id for one in found})},
         environment=_environment(newest),
@@ -280,7 +281,10 @@ def _row(m: Measurement) -> PartFigures:
     not projected: there is no p99.
     """
     units = m.fio.io_bytes / MIB if m.fio else 1.0
-    p99_ms = None if m.projected else _p99_ms(m)
+    p99_ms = None
+    if m.fio and not m.projected:
+        fsyncs = isinstance(m.workload, FioWorkload) and m.workload.fsync_every
+        p99_ms = m.fio.fsync_ms(99) if fsyncs else m.fio.latency_ms(99)
     gross_mj = m.energy.gross_mj.value if m.energy else None
     seconds = m.window_s
     if m.projected:
@@ -297,23 +301,12 @@ def _row(m: Measurement) -> PartFigures:
     return row if m.workload.only_writes else row._replace(written_mib=0.0)
 
 
-def _p99_ms(m: Measurement) -> Figure:
-    if m.fio is None:
-        return None
-    fsyncs = isinstance(m.workload, FioWorkload) and m.workload.fsync_every
-    return m.fio.fsync_ms(99) if fsyncs else m.fio.latency_ms(99)
-
-
 def _cut(m: Measurement) -> PowerCut | None:
     outcome = m.outcome
     if outcome is None:
         return None
     mount_s = m.duration_s if outcome.mounts else None
     return PowerCut(outcome.promised, outcome.broken, outcome.files, not outcome.mounts or outcome.read_only, mount_s)
-
-
-def _present(figures: Iterable[Figure]) -> Iterator[float]:
-    return (figure for figure in figures if figure is not None)
 
 
 def _environment(run: Run) -> str:

@@ -126,7 +126,7 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
         work_s=estimate_of(tuple(_totals(boots, parts, lambda row: row.seconds).values())),
         written_mib=written_mib,
         years=(
-            written_mib.mapped(lambda mib: _years(card.endurance_tib, mib))
+            written_mib.mapped(lambda mib: _over(card.endurance_tib * _MIB_PER_TIB, mib * DAYS_PER_YEAR))
             if card and written_mib and written_mib.value > 0
             else None
         ),
@@ -136,10 +136,6 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
         written_of_boots=written,
         wait_of_boots=waits,
     )
-
-
-def _years(endurance_tib: float, mib_per_day: float) -> float:
-    return _over(endurance_tib * _MIB_PER_TIB, mib_per_day * DAYS_PER_YEAR)
 
 
 def _over(amount: float, rate: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.model.bisection import WantedKernel
-from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer, Scanned, Second
+from fsjoule.statistics.bisection.answer import AnswerKind, BisectionAnswer
 from fsjoule.statistics.bisection.losses import LossEstimate
 from fsjoule.statistics.outcome import Confirmed
 from fsjoule.verdicts.bisection.figures import metric_of
@@ -100,7 +100,7 @@ def pair(state: BisectionState) -> tuple[WantedKernel, WantedKernel] | None:
 
 def bisected(state: BisectionState, answer: BisectionAnswer) -> Bisected:
     """The answer about the state's line."""
-    standing = answer.standing
+    standing, second, scanned = answer.standing, answer.second, answer.scanned
     return Bisected(
         kind=answer.kind,
         commits=tuple(state.commit(position) for position in standing.members) if answer.kind in _FOUND else (),
@@ -110,32 +110,23 @@ def bisected(state: BisectionState, answer: BisectionAnswer) -> Bisected:
         layout=answer.layout,
         cure=answer.cure,
         swapped=answer.swapped,
-        second=_other_step(state, answer.second),
+        second=None
+        if second is None
+        else OtherStep(
+            parent=state.commit(second.parent),
+            commit=state.commit(second.bad),
+            gain=second.gain,
+            probability=second.probability,
+            changes=changes(state, second.losses),
+        ),
         boots=len(state.booted),
         builds=len(state.built),
         boot_s=sum(each.seconds for each in state.booted),
         build_s=sum(each.seconds for each in state.built),
         waited_s=state.waited_s,
-        between=_between(state, answer.scanned),
-    )
-
-
-def _between(state: BisectionState, scanned: Scanned | None) -> Between | None:
-    if scanned is None:
-        return None
-    clear, undecided = (tuple(map(state.commit, each)) for each in (scanned.clear, scanned.undecided))
-    return Between(clear, undecided)
-
-
-def _other_step(state: BisectionState, second: Second | None) -> OtherStep | None:
-    if second is None:
-        return None
-    return OtherStep(
-        parent=state.commit(second.parent),
-        commit=state.commit(second.bad),
-        gain=second.gain,
-        probability=second.probability,
-        changes=changes(state, second.losses),
+        between=None
+        if scanned is None
+        else Between(tuple(map(state.commit, scanned.clear)), tuple(map(state.commit, scanned.undecided))),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -101,16 +101,20 @@ class BisectionState:
 
     def question(self) -> BisectionQuestion:
         """The question about the line; its budget is what is left of the whole."""
-        effects = tuple(_effect(figure, self.asked) for figure in self.asked.figures)
+        asked = self.asked
+        effects = tuple(
+            smallest_loss(asked.effects[metric], more_is_better=metric.more_is_better)
+            for metric in map(metric_of, asked.figures)
+        )
         here = sum(boot.purpose is not Purpose.RECORDED for boot in self.evidence().boots)
         return BisectionQuestion(
             positions=len(self.line.commits),
             effects=effects,
-            budget=self.asked.budget - (len(self.booted) - here),
+            budget=asked.budget - (len(self.booted) - here),
             layout=True,
             cure=True,
-            noise=tuple(self.asked.noise.get(figure) for figure in self.asked.figures),
-            seed=self.asked.seed,
+            noise=tuple(asked.noise.get(figure) for figure in asked.figures),
+            seed=asked.seed,
         )
 
     def evidence(self, *, scanned: bool = False) -> BisectionEvidence:
@@ -119,8 +123,17 @@ class BisectionState:
         skipped = {each.kernel for each in self.skipped}
         boots = (self._boot(each) for each in self.booted if each.kernel.commit in position)
         fresh = (boot for boot in boots if boot is not None and (scanned or boot.purpose is not Purpose.SCAN))
+        # The recorded boots of kernels on the line, each run with a level of its own.
+        images = {
+            each.image: position[each.kernel.commit]
+            for each in self.built[::-1]
+            if each.kernel.is_plain and each.kernel.commit in position
+        }
+        found = [
+            (each, images[kernel.image]) for kernel in self.recorded for each in kernel.boots if kernel.image in images
+        ]
         return BisectionEvidence(
-            boots=(*self._earlier(position), *fresh),
+            boots=(*recorded_boots(found, self.asked.figures), *fresh),
             untestable=frozenset(
                 position[kernel.commit] for kernel in skipped if kernel.commit in position and kernel.is_plain
             ),
@@ -128,14 +141,6 @@ class BisectionState:
             cure_possible=not any(kernel.without for kernel in skipped if kernel.commit in position),
             layout_possible=not any(kernel.aligned for kernel in skipped if kernel.commit in position),
         )
-
-    def _earlier(self, position: Mapping[str, int]) -> tuple[BootFigures, ...]:
-        """The recorded boots of kernels on the line, each run with a level of its own."""
-        images = {each.image: position[each.kernel.commit] for each in self.built[::-1] if _is_on(each, position)}
-        found = [
-            (each, images[kernel.image]) for kernel in self.recorded for each in kernel.boots if kernel.image in images
-        ]
-        return recorded_boots(found, self.asked.figures)
 
     def step(self) -> Measure | BisectionAnswer:
         """The next boot, or the answer about this line."""
@@ -149,7 +154,7 @@ class BisectionState:
     def scan_of(self, count: int) -> Scan | None:
         """The scan between the ends of the line; None unless they are equal, and that was not done."""
         step = self.step()
-        if self.scan is not None or not isinstance(step, BisectionAnswer) or not may_scan(step):
+        if self.scan is not None or not isinstance(step, BisectionAnswer) or not _may_scan(step):
             return None
         return Scan(scan_points(self.question(), self.evidence(), count))
 
@@ -202,18 +207,9 @@ class BisectionState:
         )
 
 
-def may_scan(answer: BisectionAnswer) -> bool:
+def _may_scan(answer: BisectionAnswer) -> bool:
     """Whether a loss and its cure may lie between the ends of a range without a regression."""
     return answer.kind is AnswerKind.NO_REGRESSION and answer.layout is None and not answer.swapped
-
-
-def _effect(figure: str, asked: Asked) -> float:
-    metric = metric_of(figure)
-    return smallest_loss(asked.effects[metric], more_is_better=metric.more_is_better)
-
-
-def _is_on(built: Built, position: Mapping[str, int]) -> bool:
-    return built.kernel.is_plain and built.kernel.commit in position
 
 
 def _kind(purpose: Purpose) -> Purpose:

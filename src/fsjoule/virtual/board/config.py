@@ -25,8 +25,11 @@ _Mib = Annotated[int, Field(gt=0, le=4096)]
 _DiskMib = Annotated[int, Field(gt=0, le=1024 * 1024)]
 
 
+ALL: Final = "all"
+
+
 def _instrument(name: str) -> str:
-    emulated = [row.name for row in INSTRUMENTS.values() if row.emulator_module]
+    emulated = [*(row.name for row in INSTRUMENTS.values() if row.emulator_module), ALL]
     if name not in emulated:
         raise ValueError(f"{name} is no instrument with an emulator; choose from: {', '.join(emulated)}")
     return name
@@ -91,6 +94,11 @@ class CardConfig:
     @property
     def size_bytes(self) -> int:
         return self.size_mib * MIB
+
+    @property
+    def host_device(self) -> Path:
+        """The card's path on the host while the host has it."""
+        return self.control_socket.with_name("card")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +215,8 @@ class BoardConfig:
     network: NetworkConfig | None = None
     recipe: _Text = "imx6ul"
     soc: _Text = "imx6ul"
-    # Emulated beside the meter. A serial adapter takes their marks to the host; a PPK2 has the wire of the pin, too.
+    # Emulated beside the meter, by name, or `all` that need no wire of their own. A serial adapter takes their marks to
+    # the host; a PPK2 has the wire of the pin, too.
     instruments: tuple[Annotated[str, AfterValidator(_instrument)], ...] = ()
     disks: dict[_DiskName, DiskConfig] = field(default_factory=dict[str, DiskConfig])
 
@@ -388,7 +397,7 @@ def _literal(value: str | float | Path | tuple[str, ...]) -> str:
 class BoardReady:
     """The ready file (JSON): written when the board program is ready, removed when it ends.
 
-    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the card's loop device in
+    `outlet_url` is labgrid's `host` of NetworkPowerPort, with `{index}`; `card_device` is the card's path in
     position `host`; `mux_control` is the control path for `usbsdmux`.
     """
 

@@ -1,7 +1,7 @@
 """A virtual board: `python -m fsjoule.virtual.board.program CONFIG.toml`.
 
 An outlet, a console, a mark wire, a card behind a mux, and a supply that a meter measures, around one QEMU. The program
-runs until SIGTERM or SIGINT. However it ends, it leaves no QEMU and no attached loop device.
+runs until SIGTERM or SIGINT. However it ends, it leaves no QEMU.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class VirtualBoard:
     def __init__(self, config: BoardConfig, closing: ExitStack) -> None:
         """Make the parts. `closing` removes them. Raises ConfigError, LabError."""
         self._config = config
-        self._card = Card(config.card.image, config.card.size_bytes)
+        self._card = Card(config.card.image, config.card.size_bytes, config.card.host_device)
         closing.callback(self._card.close)
         self._usb = UsbCable(self._card)
         self._lossy: dict[str, LossyDisk] = {}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from importlib import import_module
+from functools import cache
 from pathlib import Path
 from typing import Final
 
+from fsjoule.errors import ConfigError
 from fsjoule.meter.instruments import INSTRUMENTS
-from fsjoule.virtual.board.config import BoardConfig
+from fsjoule.virtual.board.config import ALL, BoardConfig
+
+_log: Final = logging.getLogger(__name__)
 
 VOLTS: Final = 5.0  # of the board's supply
 
@@ -47,8 +51,30 @@ class Emulator:
 
 def emulator_of(name: str) -> Emulator:
     """The emulator of an instrument of this name."""
-    emulator: Emulator = import_module(INSTRUMENTS[name].emulator_module).EMULATOR
+    emulator: Emulator = INSTRUMENTS[name].emulator()
     return emulator
+
+
+def instruments_of(board: BoardConfig) -> list[str]:
+    """The names of the instruments beside a board. `all` are those that have no wire of their own to it.
+
+    Of these a package's is left out, with a warning, if its emulator cannot be loaded. Raises ConfigError if one that
+    is named cannot.
+    """
+    names = set(board.instruments)
+    if ALL in names:
+        emulated = {row.name for row in INSTRUMENTS.values() if row.emulator_module}
+        names = names - {ALL} | {name for name in emulated if _needs_no_wire(name)}
+    return sorted(names)
+
+
+@cache
+def _needs_no_wire(name: str) -> bool:
+    try:
+        return emulator_of(name).program is None
+    except ConfigError as error:
+        _log.warning("%s; the virtual lab goes without it", error.what)
+        return False
 
 
 def program_of(name: str, board: BoardConfig, devices: Path) -> Program | None:

@@ -24,7 +24,6 @@ from fsjoule.host.json_text import json_text
 from fsjoule.host.locks import command, locked, locker
 from fsjoule.host.paths import state_dir
 from fsjoule.host.process_ref import ProcessRef, ending
-from fsjoule.virtual.disks.loop_device import remove_abandoned
 
 _log: Final = logging.getLogger(__name__)
 
@@ -296,8 +295,6 @@ def forget(paths: LabPaths, record: LabRecord) -> None:
     devices = Path(record.devices)
     if devices.parent == _DEVICES_ROOT and devices.name.startswith("fsjoule-"):
         shutil.rmtree(devices, ignore_errors=True)
-    with contextlib.suppress(OSError):  # without permission there are no devices either
-        remove_abandoned()
     now = paths.read()
     if now is None or now.identity == record.identity:
         for board in record.boards:

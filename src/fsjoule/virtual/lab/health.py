@@ -23,7 +23,6 @@ from fsjoule.virtual.lab.services import listens
 
 _BOARD: Final = "board"
 _EXPORTER: Final = "exporter"
-_SSHD: Final = "sshd"
 _METER: Final = "meter"
 # The other instruments, and the adapter at the mark line for them.
 _INSTRUMENTS: Final = (*INSTRUMENTS, "adapter")

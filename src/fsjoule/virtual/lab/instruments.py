@@ -15,7 +15,7 @@ from fsjoule.errors import ConfigError, LabError
 from fsjoule.host.paths import project_dir
 from fsjoule.meter.links.streams import NetworkStream, Stream, TtyStream
 from fsjoule.virtual.board.config import BoardConfig
-from fsjoule.virtual.instruments.emulator import Program, emulator_of, module_program, program_of
+from fsjoule.virtual.instruments.emulator import Program, emulator_of, instruments_of, module_program, program_of
 from fsjoule.virtual.lab.files import LabPaths
 
 _METERS: Final = "FSJOULE_METERS_DIR"
@@ -27,17 +27,18 @@ def programs(board: BoardConfig, devices: Path) -> Iterator[Program]:
     for wire in board.adapter:
         links = {"--wire-link": wire, "--port-link": devices / "mark-line"}
         yield module_program("adapter", "serial_adapter", links)
-    for name in board.instruments:
+    for name in instruments_of(board):
         if (program := program_of(name, board, devices)) is not None:
             yield program
 
 
 def resources(board: BoardConfig, devices: Path, number: int) -> dict[str, str]:
     """Variables of the exporter's template: instruments by name, at serial ports and others, and each one's address."""
-    serial = [name for name in board.instruments if emulator_of(name).serial]
+    names = instruments_of(board)
+    serial = [name for name in names if emulator_of(name).serial]
     variables = {"ADAPTER": "1" if board.adapter else "", "PORTS": " ".join(serial)}
-    variables["INSTRUMENTS"] = " ".join(name for name in board.instruments if name not in serial)
-    for name in board.instruments:
+    variables["INSTRUMENTS"] = " ".join(name for name in names if name not in serial)
+    for name in names:
         fixed = emulator_of(name).address.format(number=number)
         variables[f"AT_{name}"] = fixed or address(devices / name)
     return variables
@@ -49,7 +50,7 @@ def variables(board: BoardConfig) -> dict[str, str]:
         return {}
     meters = os.environ.get(_METERS) or str(project_dir() / "labgrid" / "virtual" / "meters")
     needed = {_METERS: meters}
-    for name in board.instruments:
+    for name in instruments_of(board):
         needed |= emulator_of(name).variables
     return needed
 

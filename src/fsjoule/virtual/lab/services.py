@@ -49,6 +49,14 @@ _KERNELS_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _PLACES_FILE: Final = "places.yaml"
 _PRIVILEGE_SEPARATION: Final = Path("/run/sshd")
 _KEYGEN_TIMEOUT_S: Final = 20.0
+# labgrid asks /sys for the size of a disk, and the lab's card is a file.
+_CAT: Final = """\
+case "$1" in
+/sys/class/block/shm/fsjoule-*/card/size)
+    card=/dev/${{1#/sys/class/block/}}
+    bytes=$(stat -L -c %s "${{card%/size}}") && echo $((bytes / 512)) ;;
+*) exec {cat} "$@" ;;
+esac"""
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _log: Final = logging.getLogger(__name__)
@@ -343,6 +351,7 @@ def prepare_ssh(paths: LabPaths, port: int) -> None:
     _write_program(paths.bin / "lab-command", with_path)
     _wrap(paths.bin / "ssh", [find_tool("ssh"), "-F", str(paths.ssh / "ssh_config")])
     usbsdmux.install(paths.bin)
+    _write_program(paths.bin / "cat", _CAT.format(cat=find_tool("cat")))
     _wrap(paths.bin / "ser2net", [sys.executable, "-m", "fsjoule.virtual.lab.ser2net", find_tool("ser2net")])
     if os.getuid() == 0:
         # Debian's service manager makes this only for the system's own sshd, which need not run.
