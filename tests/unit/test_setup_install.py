@@ -130,7 +130,7 @@ def test_what_is_there_without_a_package_is_not_missing(tmp_path: Path) -> None:
 def test_a_plan_has_the_numbers_that_apt_says() -> None:
     plan = install.planned(PLAN)
     assert plan is not None
-    assert plan == install.Plan(143, 1.5, 589.0)
+    assert plan == install.Installation(143, 1.5, 589.0)
     assert plan.words == "143 packages (2 MB)"
     assert install.planned(NOT_THERE) is None
 
@@ -152,13 +152,13 @@ def test_the_first_cause_is_what_came_first(said: str, cause: str) -> None:
 
 def test_too_little_space_is_said_before_anything_is_installed() -> None:
     with pytest.raises(StorageError, match=r"1000000\d{3} MB are needed in /usr"):
-        install._check_space(install.Plan(1, 145.0, 1e9))
+        install._check_space(install.Installation(1, 145.0, 1e9))
 
 
 def test_nobody_to_ask_means_that_nothing_is_installed(tmp_path: Path) -> None:
     with (tmp_path / "empty").open("w+") as empty, pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdin", empty)
-        for plan in (install.Plan(1, 1.0, 1.0), None):
+        for plan in (install.Installation(1, 1.0, 1.0), None):
             show = io.StringIO()
             with pytest.raises(ConfigError, match="nobody can be asked"):
                 install._ask(plan, DEBIAN, [need("x-package")], show)

@@ -45,7 +45,7 @@ exit 101
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Installation:
     """What apt would install; the sizes are in MB, as apt says them."""
 
     packages: int
@@ -200,7 +200,7 @@ def _install_packages(lacking: Sequence[Need], system: System, steps: Steps, *, 
     steps.run(f"{what} of {system.like.title}", [*_APT, "-y", *install], env=_ENV, pass_fds=[lock], because=cause)
 
 
-def planned(said: str) -> Plan | None:
+def planned(said: str) -> Installation | None:
     """What apt says that it would install; None if it does not come so far."""
     number = re.search(r"(\d+) newly installed", said)
     # "Need to get 4,711 kB/9,422 kB of archives.", of which the first has still to be fetched.
@@ -212,10 +212,10 @@ def planned(said: str) -> Plan | None:
     def megabytes(found: re.Match[str] | None) -> float:
         return float(found[1].replace(",", "")) * _UNITS.get(found[2], 1.0) if found else 0.0
 
-    return Plan(int(number[1]), megabytes(fetch), megabytes(disk))
+    return Installation(int(number[1]), megabytes(fetch), megabytes(disk))
 
 
-def _check_space(plan: Plan) -> None:
+def _check_space(plan: Installation) -> None:
     """Raises StorageError. Packages are fetched to /var, and nearly all that is in them goes to /usr."""
     wanted = {"/usr": plan.disk_mb, "/var": plan.fetch_mb}
     if len({Path(place).stat().st_dev for place in wanted}) == 1:
@@ -229,7 +229,7 @@ def _check_space(plan: Plan) -> None:
             )
 
 
-def _ask(plan: Plan | None, system: System, lacking: Sequence[Need], show: IO[str]) -> None:
+def _ask(plan: Installation | None, system: System, lacking: Sequence[Need], show: IO[str]) -> None:
     """Raises ConfigError if the packages are not wanted, or nobody can be asked."""
     assert system.like is not None, "it has apt"
     for need in lacking:
