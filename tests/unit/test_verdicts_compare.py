@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from compared_runs import in_guest_time, write_kernels
+from results_factory import IMAGE
 
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.model import KERNEL_WARNED, Measurement
@@ -370,6 +372,16 @@ def test_programs_that_differ_are_named(tmp_path: Path) -> None:
         tmp_path, "bbbbbb", speeds={"6.1": 1.0}, branch="topic", versions={"qemu": "10.0", "pipeline": "2"}
     )
     assert compared(one, other).notes[0] == "the sides differ in more than their names say: qemu 7.2 against 10.0"
+
+
+def test_a_card_that_another_computer_made_differently_is_named(tmp_path: Path) -> None:
+    sides = [write_kernels(tmp_path, run_id, speeds={"6.1": 1.0}) for run_id in ("aaaaaa", "bbbbbb")]
+    for side, digest in zip(sides, ("a" * 64, "f" * 64), strict=True):
+        document = json.loads((side / "run.json").read_text())
+        document["images"] = [asdict(replace(IMAGE, card_sha256=digest))]
+        (side / "run.json").write_text(json.dumps(document))
+    card = f"the card with {IMAGE.kernel_package} and ext4 {'a' * 12} against {'f' * 12}"
+    assert compared(*sides).notes[0] == f"the sides differ in more than their names say: {card}"
 
 
 def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ _AT: Final = "@"
 _FILES_READ: Final = 100
 # Whole runs take longer; more of them show their memory.
 _RUNS_READ: Final = 6
+# As many digits of a digest as git shows of a commit.
+_DIGEST_SHOWN: Final = 12
 
 
 class Sources:
@@ -299,9 +301,15 @@ def _unmeasured(text: str, faults: Sequence[FolderFault]) -> ConfigError:
 
 
 def _versions(runs: Iterable[Run]) -> dict[str, frozenset[str]]:
+    """Those of programs, and of cards by what they are made of: two computers may make different ones of that."""
     versions: dict[str, set[str]] = {}
     for run in runs:
-        for name, version in run.versions.items():
+        cards = {
+            f"the card with {image.kernel_package} and {image.root_filesystem}": image.card_sha256[:_DIGEST_SHOWN]
+            for image in run.images
+            if image.kernel_package
+        }
+        for name, version in {**run.versions, **cards}.items():
             versions.setdefault(name, set()).add(version)
     return {name: frozenset(several) for name, several in versions.items()}
 
