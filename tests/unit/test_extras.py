@@ -179,7 +179,7 @@ def test_elsewhere_the_packages_are_installed_as_fsjoule_is_on_no_index(
     assert words[: len(by)] == by
     assert [word.partition(">")[0] for word in words[len(by) :]] == ["fastapi", "uvicorn"]
     if not pip:
-        monkeypatch.setattr(sys, "prefix", "/root/.cache/uv/archive-v0/abc")
+        monkeypatch.setattr(sys, "prefix", "/home/somebody/.cache/uv/archive-v0/abc")
         *before, source, program = shlex.split(how_to_install("serve"))
         assert [*before, program] == ["uvx", "--from", "fsjoule"]
         assert source.startswith("fsjoule[serve] @ file:///")
