@@ -58,7 +58,8 @@ from fsjoule.virtual.lab.services import (
 _log: Final = logging.getLogger(__name__)
 
 REAL_TIME: Final = "board"
-_TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "taskset")
+# Compilers: the simulator, and the library for QEMU, are built at first use.
+_TOOLS: Final = ("cc", "cmake", "mcopy", "ninja", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "taskset")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
 _COORDINATOR: Final = "coordinator"
