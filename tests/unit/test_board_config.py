@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from fsjoule.virtual.board.power import PowerCoefficients
 from fsjoule.virtual.board.qemu import arguments
 from fsjoule.virtual.disks.card import prepare_disk
 from fsjoule.virtual.disks.lossy_disk import Cache
+from fsjoule.virtual.lab import services
 
 EXAMPLE = Path(__file__).parents[2] / "labgrid" / "virtual" / "board.toml"
 
@@ -211,6 +213,14 @@ def test_a_long_socket_path_is_refused(tmp_path: Path) -> None:
     config = replace(config, card=replace(config.card, control_socket=tmp_path / ("x" * 120)))
     with pytest.raises(ConfigError, match="at most 107 bytes"):
         read(tmp_path, config.to_toml())
+
+
+def test_a_labs_board_is_read_however_deep_its_config_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel that uvx unpacks lies 60 characters deep."""
+    deep = tmp_path / ("x" * 100)
+    shutil.copytree(EXAMPLE.parent, deep / "labgrid" / "virtual")
+    monkeypatch.setattr(services, "project_dir", lambda: deep)
+    assert services.board_template("deterministic").guest_time is not None
 
 
 def test_a_missing_file_names_the_example(tmp_path: Path) -> None:

@@ -238,8 +238,11 @@ class BoardConfig:
         return self.card.control_socket.with_name(f"disk-{name}")
 
     @classmethod
-    def from_toml(cls, file: Path) -> BoardConfig:
-        """Read a config file; relative paths start at its folder. Raises ConfigError with line and advice."""
+    def from_toml(cls, file: Path, *, folder: Path | None = None) -> BoardConfig:
+        """Read a config file; relative paths start at `folder`, by default its own.
+
+        Raises ConfigError with line and advice.
+        """
         try:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
@@ -249,7 +252,7 @@ class BoardConfig:
             config = _BOARD.validate_python(parse_toml(text, file))
         except ValidationError as error:
             raise _config_error(error, file, text) from None
-        config = config.below(file.absolute().parent)
+        config = config.below(file.absolute().parent if folder is None else folder)
         _check_size(config, file, text)
         _check_socket_path("card", "control_socket", config.card.control_socket, file, text)
         for name, disk in config.disks.items():

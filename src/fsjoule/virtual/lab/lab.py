@@ -59,7 +59,7 @@ _log: Final = logging.getLogger(__name__)
 
 REAL_TIME: Final = "board"
 # Compilers: the simulator, and the library for QEMU, are built at first use.
-_TOOLS: Final = ("cc", "cmake", "mcopy", "ninja", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "taskset")
+_TOOLS: Final = ("mcopy", "ser2net", "sshd", "ssh", "ssh-keygen", "rsync", "taskset", "cc", "cmake", "ninja")
 _UP_TIMEOUT_S: Final = 180.0
 _DOWN_TIMEOUT_S: Final = 40.0
 _COORDINATOR: Final = "coordinator"

@@ -57,6 +57,8 @@ case "$1" in
     bytes=$(stat -L -c %s "${{card%/size}}") && echo $((bytes / 512)) ;;
 *) exec {cat} "$@" ;;
 esac"""
+# Of the files that a template names, until a lab says where they are: whatever used them too early would fail.
+_NOWHERE: Final = Path("/nonexistent")
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _log: Final = logging.getLogger(__name__)
@@ -86,12 +88,12 @@ class Service:
 
 
 def board_template(board: str) -> BoardConfig:
-    """The config of that name in labgrid/virtual. Raises ConfigError for an unknown name."""
+    """The config of that name in labgrid/virtual; its files are nowhere yet. Raises ConfigError for an unknown name."""
     boards = project_dir() / "labgrid" / "virtual"
     known = [each.stem for each in boards.glob("*.toml")]
     if board not in known:
         raise ConfigError.unknown("virtual board", board, known)
-    return BoardConfig.from_toml(boards / f"{board}.toml")
+    return BoardConfig.from_toml(boards / f"{board}.toml", folder=_NOWHERE)
 
 
 def board_config(
