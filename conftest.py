@@ -59,11 +59,11 @@ LONGEST: Final = (
     "tests/integration/test_pytest_exit.py",
     "tests/unit/test_verdicts_compare.py",
     "tests/unit/test_verdicts_trend.py",
-    "tests/unit/test_meter_line.py",
+    "tests/integration/test_meter_line.py",
     "tests/integration/test_statistics_gate.py",
     "tests/integration/test_statistics_evidence.py",
-    "tests/unit/test_report_kernels.py",
-    "tests/unit/test_report_page.py",
+    "tests/integration/test_report_kernels.py",
+    "tests/integration/test_report_page.py",
 )
 
 
