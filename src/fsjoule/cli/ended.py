@@ -30,6 +30,8 @@ _WORDS: Final = {"str": "TEXT", "path": "PATH", "file": "FILE", "int": "N", "flo
 _LONGEST_WORD: Final = 40
 # What a document can keep.
 _LARGEST: Final = 2**63 - 1
+# The option, and the argument of `board check`.
+_ENVIRONMENTS: Final = ("--lg-env", "environment")
 
 
 class _Unexpected(Exception):  # noqa: N818 - it carries one
@@ -98,7 +100,7 @@ def _sound(parameter: Any, process: Callable[..., Any], ctx: Any, value: Any) ->
     if parameter.type_descriptor.annotation in (Path, list[Path]) and value in ("", [""], ("",)):
         raise ConfigError(f"{ctx.command_path}: {name} is empty", hint="name a file or a folder")
     found = process(ctx, value)
-    if name == "--lg-env" and found:
+    if name in _ENVIRONMENTS and found:
         files: list[Path] | Path = found
         found = list(map(environment_file, files)) if isinstance(files, list) else environment_file(files)
     if isinstance(found, int) and abs(found) > _LARGEST:
