@@ -74,8 +74,7 @@ def seen(pid: int) -> Seen | None:
     # The command's name is in parentheses and may contain any character, even parentheses.
     name, _, rest = text.partition("(")[2].rpartition(")")
     fields = rest.split()
-    wait_status = int(fields[49])
-    status = os.waitstatus_to_exitcode(wait_status) if fields[0] in "ZX" else 0
+    status = os.waitstatus_to_exitcode(int(fields[49])) if fields[0] in "ZX" else 0
     return Seen(ProcessRef(pid, int(fields[19])), name, fields[0], int(fields[1]), status)
 
 
