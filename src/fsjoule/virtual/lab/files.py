@@ -211,12 +211,12 @@ class LabPaths(BoardPaths):
         except (OSError, ValidationError):
             return None
 
-    def await_epitaph(self) -> str:
-        """Why a lab is just ending: its surviving head soon writes it down."""
+    def await_epitaph(self) -> Epitaph | None:
+        """Why a lab is just ending: its surviving head soon writes it down. None if none does."""
         deadline = time.monotonic() + _EPITAPH_TIMEOUT_S
         while (epitaph := self.read_epitaph()) is None and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        return "for an unknown reason" if epitaph is None else epitaph.reason
+        return epitaph
 
     def bury(self, record: LabRecord, reason: str) -> None:
         """Record why a lab ends, for its users. The first reason stays. A full disk is ignored."""

@@ -40,7 +40,15 @@ from fsjoule.virtual.lab.files import (
     lab_names,
     make_devices_directory,
 )
-from fsjoule.virtual.lab.health import LabState, LabStatus, PlaceStatus, ServiceStatus, faults_of
+from fsjoule.virtual.lab.health import (
+    LabState,
+    LabStatus,
+    PlaceStatus,
+    ServiceStatus,
+    faults_of,
+    last_words,
+    log_tail,
+)
 from fsjoule.virtual.lab.instruments import variables
 from fsjoule.virtual.lab.services import (
     beside_python,
@@ -377,8 +385,13 @@ def _follow(reader: int, paths: LabPaths) -> None:
     while (left_s := deadline - time.monotonic()) > 0 and select.select([reader], [], [], left_s)[0]:
         chunk = os.read(reader, 4096)
         if not chunk:
-            what = f"the lab {paths.name!r} ended while it started: {paths.await_epitaph()}"
-            raise LabError(what, hint=f"see the logs in {paths.logs}")
+            epitaph = paths.await_epitaph()
+            why = (
+                f"its guardian died{last_words(log_tail(paths.log('guardian')))}" if epitaph is None else epitaph.reason
+            )
+            raise LabError(
+                f"the lab {paths.name!r} ended while it started: {why}", hint=f"see the logs in {paths.logs}"
+            )
         *lines, buffered = (buffered + chunk).split(b"\n")
         for line in lines:
             message = json.loads(line)
