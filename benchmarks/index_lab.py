@@ -35,7 +35,7 @@ import typer
 from common import show
 from sqlalchemy import select, text
 
-from fsjoule.errors import LabError, ResultError
+from fsjoule.errors import IndexServerError, ResultError
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Order, Where
 from fsjoule.store.index.database import Index, open_index
@@ -191,7 +191,7 @@ def _write(lab: SyntheticRows, task: Task, done: Synchronized[int], results: Que
                     with index.writing() as connection:
                         written = writer.write(connection, batch)
                     break
-                except LabError:
+                except IndexServerError:
                     if time.monotonic() > until_s:
                         raise
                     repeated += 1
