@@ -2,7 +2,7 @@
 # make test           set up, run the tests, also those on the virtual lab, except the slow ones
 # make test-all       the slow tests as well: further boards, ways of flashing and ways to end
 # make check          check style, types and layers, run unit tests: before each commit
-# make test-fresh   make check on a minimal Debian, RELEASE=bookworm or trixie; FULL=1: a bench by root, sudo and the wheel, make test
+# make test-fresh     make check on a minimal Debian, RELEASE=bookworm or trixie; FULL=1: also make test, and benches of three users
 # make test-guest     run labgrid's own tests with fsjoule installed and without, and compare: half an hour
 # make test-fuzz      read N mutated run folders (default 1000) with every command; SEED repeats a run
 # make test-boards    build the cards of all boards whole (KERNELS=6.1,6.12), measure on emulated boards with real boot loaders

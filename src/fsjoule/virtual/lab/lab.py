@@ -386,12 +386,10 @@ def _follow(reader: int, paths: LabPaths) -> None:
         chunk = os.read(reader, 4096)
         if not chunk:
             epitaph = paths.await_epitaph()
-            why = (
-                f"its guardian died{last_words(log_tail(paths.log('guardian')))}" if epitaph is None else epitaph.reason
-            )
-            raise LabError(
-                f"the lab {paths.name!r} ended while it started: {why}", hint=f"see the logs in {paths.logs}"
-            )
+            said = last_words(log_tail(paths.log("guardian")))
+            why = f"its guardian died{said}" if epitaph is None else epitaph.reason
+            what = f"the lab {paths.name!r} ended while it started: {why}"
+            raise LabError(what, hint=f"see the logs in {paths.logs}")
         *lines, buffered = (buffered + chunk).split(b"\n")
         for line in lines:
             message = json.loads(line)
