@@ -310,7 +310,7 @@ def _trends(server: PostgresServer, location: str, when: str) -> Figures:
     """The nightly update as it is by default, with six times as much of each history, and of one topic branch."""
     return {
         **_trend(server, location, f"trend{when}"),
-        **_trend(server, location, f"trend{when}_judged_anew", "--anew"),
+        **_trend(server, location, f"trend{when}_recomputed", "--recompute"),
         **_trend(server, location, f"long_trend{when}", "--branch", "main", "--limit", str(_LONG_TREND)),
         **_trend(server, location, f"trend_of_a_branch{when}", "--branch", "topic-10"),
     }
