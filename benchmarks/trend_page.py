@@ -123,24 +123,22 @@ def _trends(series: int, points: int) -> tuple[Trend, Trend]:
     runs = {number: _run(number) for number in range(points)}
     by_time = [_history(number, points, rng) for number in range(series)]
     by_kernel = [_over_kernels(history) for history in by_time]
-    made = [
-        Trend(
-            order,
-            tuple(found),
-            tuple(
-                changes_of(
-                    judged(found, RupturesFinder(), order, measurements=0, older=False).histories, [], order, kernels
-                )
-            ),
-            kernels,
-            runs,
-            series=series,
-            measurements=series * points * _BOOTS,
-            cut_short=0,
-            too_short=0,
+    made: list[Trend] = []
+    for order, found in ((Order.TIME, by_time), (Order.KERNEL, by_kernel)):
+        histories = judged(found, RupturesFinder(), order, measurements=0, older=False).histories
+        made.append(
+            Trend(
+                order,
+                tuple(history for history, _ in histories),
+                tuple(changes_of(histories, [], order, kernels)),
+                kernels,
+                runs,
+                series=series,
+                measurements=series * points * _BOOTS,
+                cut_short=0,
+                too_short=0,
+            )
         )
-        for order, found in ((Order.TIME, by_time), (Order.KERNEL, by_kernel))
-    ]
     return made[0], made[1]
 
 
