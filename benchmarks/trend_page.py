@@ -1,7 +1,7 @@
 """How large the page of trends is, and how long a browser takes to show it: 200 series of 400 points, made up.
 
-A page is shown when its first line is drawn and the browser has nothing left to do. With `--beside` the same lines are
-drawn by Vega-Lite in a page of its own, for comparison; it has no changes, no search and no heat map.
+A page is shown when its map, or its first line, is drawn and the browser has nothing left to do. With `--beside`
+Vega-Lite draws the same series as lines in a page of its own, for comparison; it has no changes, no search and no map.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _BOOTS: Final = 3
 _STEP: Final = 0.92
 _OPERATIONS: Final = ("read-16k", "randread-16k", "write-16k", "randwrite-16k", "randrw-4k")
 _FILESYSTEMS: Final = ("ext4", "btrfs", "f2fs", "xfs", "ext4:nobarrier")
-# Notes when the page's first line is there, and the last long task before the browser rests.
+# Notes when the page's map, or its first line, is there, and the last long task before the browser rests.
 _WATCH: Final = """
-window.seen = {line: null, task: 0};
+window.seen = {first: null, task: 0};
 new MutationObserver(() => {
-  if (seen.line === null && document.querySelector('canvas, #rows li')) seen.line = performance.now();
+  if (seen.first === null && document.querySelector('canvas, #heat-table .open')) seen.first = performance.now();
 }).observe(document, {childList: true, subtree: true});
 new PerformanceObserver((list) => {
   for (const e of list.getEntries()) seen.task = Math.max(seen.task, e.startTime + e.duration);
@@ -106,9 +106,11 @@ def _shown_s(file: Path, opened: Browser, size: tuple[int, int]) -> tuple[float,
     opened.chrome.execute_cdp_cmd("Performance.disable", {})
     opened.chrome.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     opened.open(file.absolute().as_uri(), size)
-    opened.wait(lambda: opened.script("return window.seen && seen.line !== null && document.readyState === 'complete'"))
+    opened.wait(
+        lambda: opened.script("return window.seen && seen.first !== null && document.readyState === 'complete'")
+    )
     opened.script("return new Promise((done) => requestIdleCallback(done))")
-    clock = float(opened.script("return Math.max(seen.line, seen.task)")) / 1000
+    clock = float(opened.script("return Math.max(seen.first, seen.task)")) / 1000
     metrics: list[dict[str, Any]] = opened.chrome.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
     return clock, float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
 
