@@ -16,7 +16,7 @@ LITTLE = {
     "damaged_frames": "--frames 1000 --processes 1",
     "decode_memory": "--seconds 20",
     "decode_speed": "--seconds 20 --repeat 1",
-    "index_lab": "--measurements 4500 --boards 2",
+    "index_lab": "--measurements 45000 --no-kill",
     "index_speed": "--measurements 1500 --boards 2 --row-by-row 15",
     "object_store": "--runs 4 --traces 1",
     "serve_load": "--measurements 1000 --boards 2 --readers 3 --seconds 3",
