@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fsjoule.bench import kernel_log
+from fsjoule.bench import board_state, kernel_log
 from fsjoule.bench.onboard.marks import BoardUsage
+from fsjoule.bench.onboard.state import StateReading
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.meter import energy
@@ -25,6 +26,7 @@ from fsjoule.model import (
     Projection,
     SeriesKey,
     Space,
+    StatePolicy,
     Trace,
     Window,
 )
@@ -42,7 +44,7 @@ class WorkFacts:
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
     any more. `busy` says that other work of the computer may have slowed an emulated board. `boot_log` is what the
     kernel said of itself earlier in this boot. `off_w` is what the meter read while the board was off; None if it was
-    not asked then.
+    not asked then. `states` are the board's before the idle second and after the work, if they were read.
     """
 
     trace: Trace | None
@@ -65,6 +67,7 @@ class WorkFacts:
     boot_log: str = ""
     busy: str = ""
     off_w: float | None = None
+    states: tuple[StateReading, StateReading] | None = None
     complaints: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     attachments: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -95,12 +98,17 @@ def judge(
     jobs = entry.workload.jobs
     metered = _metered(evidence, jobs * profile.window_excess_s)
     said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
+    policy = profile.state_policy or StatePolicy()
     notes = [*evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
+    states = None if evidence.states is None else board_state.states_between(*evidence.states)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_log.complaints(said)]
         damage = [each for each in earlier if each.kind.level is kernel_log.Level.BOOT]
         complaints += [f"earlier in this boot {each}" for each in kernel_log.complaints(damage)]
         notes += kernel_log.remarks(said)
+        if states is not None:
+            complaints += board_state.complaints(states, policy)
+            notes += board_state.notes(states, policy)
         complaints += [evidence.busy] if evidence.busy and complaints else []
     else:
         # The kernel complains of a filesystem that was damaged on purpose, and an outcome needs no energy.
@@ -154,6 +162,7 @@ def judge(
         fio=fio,
         window=metered.window,
         idle_window=metered.idle_window,
+        board_state=states,
     )
 
 

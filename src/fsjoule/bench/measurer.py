@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID, uuid5
 
-from fsjoule.bench import fio, kernel_log
+from fsjoule.bench import board_state, fio, kernel_log
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
 from fsjoule.bench.onboard import files as onboard_files
 from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.onboard import state as onboard_state
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import START_S, attach_samples, check_sampling, under_perf
 from fsjoule.bench.scratch import (
@@ -36,6 +37,7 @@ from fsjoule.filesystems import filesystem
 from fsjoule.images.partition_table import is_of_a_card
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, Reach, TimedWorkload, Trace
+from fsjoule.model.board_state import StatePolicy
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
 
@@ -47,6 +49,7 @@ _TAIL_S: Final = 0.1  # lets the frame with the samples after the stop mark arri
 _SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
 _ID_BYTES: Final = 24
 _SEEDING_TIMEOUT_S: Final = 120.0
+_LOOK_S: Final = 5.0  # at a board that has to cool down
 _LEFT_BEHIND: Final = (
     *(onboard.RESULT, onboard.BEFORE, onboard.AFTER, onboard.DURATION),
     *(onboard.THREADS_BEFORE, onboard.THREADS_AFTER),
@@ -142,6 +145,7 @@ class Measurer:
     _measured: str = field(default="", init=False)
     _made: int = field(default=0, init=False)
     _laid_out: _LaidOut | None = field(default=None, init=False)
+    _state_before: onboard_state.StateReading | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._block_device = self.profile.card_device
@@ -155,6 +159,8 @@ class Measurer:
             lab_step("sh", "-c", f"{kernel_log.grep_command((MessageSubject.KERNEL,), Level)} || true"),
         ]
         self.boot_log = perform(self.shell, steps)[-1].stdout
+        if policy := self.profile.state_policy:
+            self._set_governor(policy.governor)
         if self.sampled:
             check_sampling(self.shell)
 
@@ -184,6 +190,7 @@ class Measurer:
         scripts = onboard.scripts(
             mark_line=self.profile.mark_line, block_device=self._block_device, uptime=self.sampled
         )
+        scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
     def _check_card(self) -> None:
@@ -357,13 +364,48 @@ class Measurer:
                 steps.append(filesystem_step(*argv, timeout_s=limit_s))
         if workload.operation.reads and entry.provision is Provision.SCRATCH:
             steps += self.scratch.forgetting(kind)
-        perform(self.shell, [*steps, *settling()])
+        self._settle(steps)
         return files
+
+    @property
+    def _reads_state(self) -> bool:
+        """Whether the board's state is read. In guest time nothing changes by itself: only if a policy asks for it."""
+        return self.profile.state_policy is not None or not self.profile.guest_time
+
+    def _settle(self, steps: Sequence[Step] = ()) -> None:
+        """Do the steps and empty the caches, once the board is as its policy asks. Raises BoardError if it stays so."""
+        if not self._reads_state:
+            perform(self.shell, [*steps, *settling()])
+            return
+        policy, waited_s = self.profile.state_policy or StatePolicy(), 0.0
+        while True:
+            said = perform(self.shell, [*steps, *settling(), lab_step(onboard_state.SCRIPT)])[-1].stdout
+            self._state_before = onboard_state.reading(said)
+            unmet, left_s = board_state.unmet(self._state_before.state, policy), policy.wait_s - waited_s
+            if not unmet or (left_s <= 0 and policy.measure_anyway):
+                return
+            if left_s <= 0:
+                hint = "cool the board, or change board_state in the environment file (wait_s, else: measure)"
+                raise BoardError(f"{'; '.join(unmet)}: refused after {waited_s:g} s", transient=False, hint=hint)
+            if waited_s % (6 * _LOOK_S) == 0:
+                _log.info("%s: waiting for it, at most %g s more", "; ".join(unmet), left_s)
+            pause_s = min(_LOOK_S, left_s)
+            with self.phases("waiting"):
+                self.rest(pause_s)
+            steps, waited_s = (), waited_s + pause_s
+
+    def _set_governor(self, governor: str) -> None:
+        """Raises BoardError if the board does not take it; "" changes nothing."""
+        if governor and (done := self.shell.run(onboard_state.governor_argv(governor))).exit_code != 0:
+            there = ", ".join(sorted(set(done.stdout.split()))) or "no cpufreq"
+            hint = "board_state in the environment file names it; the kernel needs its driver and the governor"
+            what = f"the board does not take the governor {governor!r}: it has {there}"
+            raise BoardError(what, transient=False, hint=hint)
 
     def _timed(self, number: int, work: TimedWork) -> WorkFacts:
         with self.phases("provisioning"):
             argv = work.prepare()
-            perform(self.shell, settling())
+            self._settle()
         unmounts = work.unmounts_after
         evidence, done = self.timed(number, argv, unmounts=unmounts, time_limit_s=work.time_limit_s)
         evidence.complaints[:0] = _failure(done)
@@ -412,6 +454,9 @@ class Measurer:
         evidence = WorkFacts(trace=recording.trace, marks=marks, idle_s=IDLE_S)
         evidence.notes += [recording.note] if recording.note else []
         with self.phases("reading"):
+            if self._state_before is not None:
+                after = onboard_state.reading(checked(self.shell, onboard_state.SCRIPT).stdout)
+                evidence.states, self._state_before = (self._state_before, after), None
             first, second, *contents = self.shell.get_all((onboard.BEFORE, onboard.AFTER, *read))
         before, after = _decoded(first), _decoded(second)
         if self.sampled:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 import attr
 
-from fsjoule.model import CARD, MIB, Storage
+from fsjoule.model import CARD, MIB, StatePolicy, Storage
 
 _A_STORAGE: Final = "{device: sda, size_mib: 512}"
 
@@ -42,6 +45,43 @@ def storages() -> Any:  # noqa: ANN401 - like attrs
                 raise ValueError(f"{name} cannot be the name of a further storage device: stick can, or nvme")
             if not _is_storage(each):
                 raise ValueError(f"{name} needs its block device, without /dev/, and its size: {_A_STORAGE}")
+
+    return attr.ib(factory=dict, validator=check)
+
+
+def _number(value: object) -> float:
+    """NaN, of which nothing is true, if it is no number."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+
+
+# The keys of `board_state`: what each is, and whether a value can be that.
+_CONDITIONS: Final[dict[str, tuple[str, Callable[[object], bool]]]] = {
+    "governor": (
+        "a governor of the kernel's: performance",
+        lambda value: re.fullmatch("[a-z_]+", str(value)) is not None,
+    ),
+    "cool_below_c": ("a temperature in °C, above 0 and up to 150: 60", lambda value: 0 < _number(value) <= 150),  # noqa: PLR2004
+    "max_load": ("a load average, above 0: 0.5", lambda value: 0 < _number(value) < math.inf),
+    "wait_s": ("seconds, 0 or more: 300", lambda value: 0 <= _number(value) < math.inf),
+    "else": ("what follows if waiting does not help: refuse, or measure", lambda value: value in ("refuse", "measure")),
+}
+
+
+def policy_of(written: dict[str, Any]) -> StatePolicy | None:
+    asked = {name: value for name, value in written.items() if name != "else"}
+    return StatePolicy(**asked, measure_anyway=written.get("else") == "measure") if written else None
+
+
+def board_state() -> Any:  # noqa: ANN401 - like attrs
+    def check(_owner: object, _attribute: object, value: object) -> None:
+        if not isinstance(value, dict):
+            raise TypeError("it maps conditions to values: {governor: performance, cool_below_c: 60}")
+        for name, each in cast("dict[object, object]", value).items():
+            if name not in _CONDITIONS:
+                raise ValueError(f"{name} is no condition; there are {', '.join(_CONDITIONS)}")
+            words, can_be = _CONDITIONS[str(name)]
+            if not can_be(each):
+                raise ValueError(f"{name} is {words}")
 
     return attr.ib(factory=dict, validator=check)
 

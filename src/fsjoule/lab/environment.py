@@ -32,7 +32,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import parse_toml, wrong_value
-from fsjoule.lab.arguments import storages_of
+from fsjoule.lab.arguments import policy_of, storages_of
 from fsjoule.lab.flashers import FlasherProtocol
 from fsjoule.lab.meterdriver import METERS
 from fsjoule.lab.reservation import AT_ONCE, PlaceRequest
@@ -377,6 +377,7 @@ class _Reader:
             storages=self._storages(entry, str(values["card_device"])),
             memory_bytes=values["memory_mib"] * MIB,
             marks_on_console=values["marks_on_console"],
+            state_policy=policy_of(values["board_state"]),
         )
 
     def _storages(self, entry: _Entry, card_device: str) -> dict[str, Storage]:

@@ -73,6 +73,7 @@ class BoardStrategy(Strategy):
         guest_time (bool): the board's and the meter's clocks stop while the board waits for input
         card_model (str): the card in labgrid/virtual to project, if the emulated card takes no time
         window_excess (float): seconds that a window may exceed the work, to start the programs that send marks
+        board_state (dict): what is asked of the board's governor, temperature and load before each measurement
         boot_timeout (int): seconds from power to login
         silence_timeout (int): seconds from power to the first console output
         boot_loader (bool): the board starts the boot loader that is on its card
@@ -105,6 +106,7 @@ class BoardStrategy(Strategy):
     window_excess = arguments.number(0.25)
     guest_time = arguments.flag(False)
     card_model = arguments.text("")
+    board_state = arguments.board_state()
     boot_timeout = arguments.seconds(180)
     silence_timeout = arguments.seconds(180)
     boot_loader = arguments.flag(False)

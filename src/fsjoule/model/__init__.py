@@ -10,6 +10,7 @@ JSON unchanged, so a change of a field is a change of a schema.
 
 from __future__ import annotations
 
+from fsjoule.model.board_state import BoardState, BoardStates, StatePolicy
 from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
 from fsjoule.model.ina219 import (
     CurrentMonitor,
@@ -83,6 +84,8 @@ __all__ = [
     "SAMPLED",
     "BoardFacts",
     "BoardProfile",
+    "BoardState",
+    "BoardStates",
     "CardEnergies",
     "CardModel",
     "CardTimes",
@@ -134,6 +137,7 @@ __all__ = [
     "SampleCounts",
     "SeriesKey",
     "Space",
+    "StatePolicy",
     "Storage",
     "Symbols",
     "TimedKind",

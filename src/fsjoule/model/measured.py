@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Literal
 
+from fsjoule.model.board_state import BoardStates
 from fsjoule.model.card import Projection
 from fsjoule.model.operation import MIB
 from fsjoule.model.plan import SeriesKey
@@ -232,7 +233,8 @@ class Measurement:
     the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
     `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `kernel_threads_s` is the
     CPU time of kernel threads in the window, by name, without idle ones. `counts` are what was counted in the window
-    beside these, by name: `INSTRUCTIONS` with a profile. `place` is that of a run on several places.
+    beside these, by name: `INSTRUCTIONS` with a profile. `board_state` is
+    the board's around the window, None if it was not read. `place` is that of a run on several places.
     """
 
     number: int
@@ -269,6 +271,7 @@ class Measurement:
     fio: FioResult | None = None
     window: Window | None = None
     idle_window: Window | None = None
+    board_state: BoardStates | None = None
     place: str = ""
     schema: Literal["fsjoule.measurement/1"] = MEASUREMENT_SCHEMA
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from fsjoule.errors import Part
+from fsjoule.model.board_state import StatePolicy
 from fsjoule.model.card import CardModel
 from fsjoule.model.labels import without_passwords
 from fsjoule.model.mark_line import MarkLine
@@ -111,7 +112,7 @@ class BoardProfile:
     `window_excess_s` is how much a window may exceed its work. With `guest_time` the clocks of board and meter stop
     while the board waits for input. The emulated card takes no time then; `card_model` is the card to project.
     `storages` are storage devices beside the card, by name. `memory_bytes` is 0 if unknown.
-    `reach` is what its flasher can change.
+    `reach` is what its flasher can change, `state_policy` what is asked of the board's state.
     """
 
     name: str
@@ -130,6 +131,7 @@ class BoardProfile:
     memory_bytes: int = 0
     reach: Reach = Reach.CARD
     marks_on_console: bool = False
+    state_policy: StatePolicy | None = None
 
     @property
     def mark_line(self) -> MarkLine:

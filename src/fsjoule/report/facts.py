@@ -9,6 +9,7 @@ from typing import Final
 
 from fsjoule.model import (
     BoardFacts,
+    BoardStates,
     EnergyBudget,
     ImageFacts,
     KernelFacts,
@@ -19,6 +20,7 @@ from fsjoule.model import (
     Run,
     Value,
 )
+from fsjoule.model.board_state import mhz_text
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Figure, Metric
 from fsjoule.model.operation import size_label
@@ -64,6 +66,7 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
         *_projected_facts(m),
         *_latency_facts(m),
         ("samples", samples_text(m.samples) if m.samples else ABSENT),
+        *_state_facts(m.board_state),
     ]
     return [(name, text) for name, text in facts if text != ABSENT]
 
@@ -152,6 +155,30 @@ def _latency_facts(m: Measurement) -> list[Fact]:
         ("completion latency, ms", ", ".join(parts)),
         ("fio's CPU", f"{m.fio.usr_cpu_percent:.1f} % user, {m.fio.sys_cpu_percent:.1f} % system"),
     ]
+
+
+def _state_facts(states: BoardStates | None) -> list[Fact]:
+    if states is None:
+        return []
+    both, after = (states.before, states.after), states.after
+    caps = {name: f", at most {mhz_text(khz)}" for name, khz in after.cap_khz.items()}
+    held_back = {**after.throttle_counts, **after.throttle_levels, "the firmware's flags": after.firmware_flags or 0}
+    facts = {
+        "governor": [f"{name} {text}{caps.get(name, '')}" for name, text in after.governors.items()],
+        "time at frequencies, with the idle second": [
+            f"{name} {mhz_text(int(khz))} {seconds:.2f} s"
+            for name, at_khz_s in states.at_khz_s.items()
+            for khz, seconds in at_khz_s.items()
+            if seconds
+        ],
+        "temperature, before and after": [
+            f"{each.hottest_c:.1f} °C ({each.hottest_zone})" for each in both if each.hottest_c is not None
+        ],
+        "held back since the boot": [f"{name} {count}" for name, count in held_back.items() if count],
+        "load, before and after": [f"{each.load:.2f}" for each in both if each.load is not None],
+        "ran beside it": states.ran,
+    }
+    return [(name, ", ".join(texts) or ABSENT) for name, texts in facts.items()]
 
 
 def _requests(count: int, size_bytes: int) -> str:

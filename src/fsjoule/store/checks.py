@@ -6,6 +6,7 @@ They cover only values that fsjoule chooses or knows. Measured figures may be an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from typing import Final
 
 from fsjoule.host.inside import wrong_name
 from fsjoule.host.plaintext import plain_line
-from fsjoule.model import LabStep, Measurement, MeterInfo, PlainInfo, Run, Workload
+from fsjoule.model import BoardStates, LabStep, Measurement, MeterInfo, PlainInfo, Run, Workload
 
 _LONGEST_ID: Final = 99
 _LONGEST_NAME: Final = 1000
@@ -71,6 +72,9 @@ def check_measurement(measurement: Measurement) -> None:
     _refuse(_too_long((series.filesystem, series.workload, *series.make_options, *series.mount_options)))
     _check_workload(m.workload)
     said = {"invalid_reasons": m.invalid_reasons, "notes": m.notes}
+    if m.board_state is not None:
+        said["board_state.ran"] = m.board_state.ran
+        _check_states(m.board_state)
     if m.outcome is not None:
         said |= {"outcome.damaged": m.outcome.damaged, "outcome.messages": m.outcome.messages}
     _refuse(f"{name}: {len(texts)} are too many" for name, texts in said.items() if len(texts) > _MOST_REASONS)
@@ -79,6 +83,13 @@ def check_measurement(measurement: Measurement) -> None:
         for name in values:
             if not (name.isascii() and name.replace(".", "", 1).isdigit() and float(name) <= 100):  # noqa: PLR2004
                 raise ValueError(f"fio.{kind}_percentiles_ns: {name[:80]!r} is not a percentile")
+
+
+def _check_states(states: BoardStates) -> None:
+    for state in (states.before, states.after):
+        _refuse(_too_long((*state.governors, *state.governors.values(), *state.throttle_counts, state.hottest_zone)))
+    wrong = (khz for at_khz_s in states.at_khz_s.values() for khz in at_khz_s if not re.fullmatch("[0-9]{1,9}", khz))
+    _refuse(f"board_state.at_khz_s: {khz[:80]!r} is not a frequency in kHz" for khz in wrong)
 
 
 def check_meter(info: MeterInfo) -> None:
