@@ -37,8 +37,8 @@ class Cut:
     losses: tuple[str, ...]
 
 
-class Shell(Protocol):
-    """Runs programs on the board."""
+class Programs(Protocol):
+    """Runs programs on the board, and no more."""
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 30.0) -> CommandResult:
         """Run one program to its end, whatever its exit code. Raises BoardError after the time limit."""
@@ -50,6 +50,10 @@ class Shell(Protocol):
         Raises BoardError after a time limit.
         """
         ...
+
+
+class Shell(Programs, Protocol):
+    """Runs programs on the board, and moves small files."""
 
     def start(self, argv: Sequence[str]) -> None:
         """Start a program and leave it running; only `Board.cut` may follow, and returns the program's output."""

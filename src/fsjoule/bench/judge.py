@@ -14,6 +14,7 @@ from fsjoule.meter.energy import plausible, validity
 from fsjoule.model import (
     KERNEL_WARNED,
     MIB,
+    BlockWorkload,
     BoardProfile,
     CardModel,
     DamageOutcome,
@@ -182,15 +183,17 @@ def _projected(
 
 
 def _series_key(entry: Planned, profile: BoardProfile, storage: str, card: ImageFacts) -> SeriesKey:
-    kind = filesystem(entry.filesystem)
-    made, mounted = kind.make[1:], kind.mount_options
-    if entry.on_root:
-        made, mounted = card.make_options, card.mount_options
+    name, made, mounted = entry.filesystem, card.make_options, card.mount_options
+    if not isinstance(entry.workload, BlockWorkload):  # whose root is whatever its board has
+        kind = filesystem(entry.filesystem)
+        name = kind.name
+        if not entry.on_root:
+            made, mounted = kind.make[1:], kind.mount_options
     return SeriesKey(
         suite=entry.suite,
         board=profile.name,
         storage=storage,
-        filesystem=kind.name,
+        filesystem=name,
         make_options=made,
         mount_options=mounted,
         provision=entry.provision,

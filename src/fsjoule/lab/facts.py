@@ -21,7 +21,7 @@ from fsjoule.lab.board_counter import BoardCounterDriver
 from fsjoule.lab.meterdriver import METERS
 from fsjoule.lab.translate import lab_errors
 from fsjoule.model import BoardFacts, Exporter, LabFacts, LabStep, MeterPort
-from fsjoule.ports import Command, CommandResult, Shell
+from fsjoule.ports import Command, CommandResult, Programs
 
 _SECTOR_BYTES: Final = 512
 _TREE: Final = "/proc/device-tree/model"
@@ -41,7 +41,7 @@ _LONGEST: Final = 1000
 _MOST: Final = 5000
 
 
-def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
+def board_facts(shell: Programs, name: str, card_device: str) -> BoardFacts:
     """Read the named board's facts from uname, /proc and /sys. Unknown facts are empty or 0."""
     block = f"/sys/class/block/{card_device}"
     files = ("/proc/cpuinfo", f"{block}/size", "/proc/meminfo", f"{block}/device/name", "/proc/mounts")
@@ -67,7 +67,7 @@ def board_facts(shell: Shell, name: str, card_device: str) -> BoardFacts:
     )
 
 
-def _told(shell: Shell, commands: Sequence[tuple[str, ...]]) -> list[str]:
+def _told(shell: Programs, commands: Sequence[tuple[str, ...]]) -> list[str]:
     """The output of each command, empty for one that fails, at the cost of few round trips."""
     results: list[CommandResult] = []
     while len(results) < len(commands):
@@ -100,7 +100,7 @@ def _field(text: str, name: str) -> str:
     return found.group(1) if found else ""
 
 
-def _bus(shell: Shell, device: str) -> str:
+def _bus(shell: Programs, device: str) -> str:
     """Clock, width and timing of the card's bus, which an SD mux can limit: from the mmc host's `ios` in debugfs."""
     host = re.search(r"/mmc_host/(mmc\d+)/", device)
     if host is None:

@@ -23,6 +23,7 @@ from labgrid.util.proxy import proxymanager
 
 from fsjoule.errors import ConfigError, LabError, MeterError
 from fsjoule.lab.arguments import number, text
+from fsjoule.lab.energy_analyzer import Analyzer
 from fsjoule.lab.translate import lab_errors
 from fsjoule.meter.instruments import InstrumentMeter, addresses, kind_at
 from fsjoule.meter.links.mark_listener import MarkListener
@@ -36,7 +37,7 @@ MARK_LINE_DRIVER: Final = "MarkLineDriver"
 HINT: Final = "is it plugged in, and does the environment file bind the name that its port is exported by?"
 
 
-class InstrumentBase(Driver):
+class InstrumentBase(Driver, Analyzer):
     """ports.Meter of an instrument, which is opened when it is first used, and again after it was gone."""
 
     def __attrs_post_init__(self) -> None:

@@ -20,6 +20,7 @@ from labgrid.step import step
 
 from fsjoule.errors import ConfigError, MeterError, NoMeterError, Part
 from fsjoule.lab.board_counter import BoardCounter, BoardCounterDriver, Simulate
+from fsjoule.lab.energy_analyzer import Analyzer
 from fsjoule.lab.instruments import (
     HINT,
     MARK_LINE_DRIVER,
@@ -47,7 +48,7 @@ _HINT: Final = "call arm() before disarm()"
 
 @target_factory.reg_driver
 @attr.s(eq=False)
-class MeterDriver(Driver):
+class MeterDriver(Driver, Analyzer):
     """Receives the meter's stream in the background while it is active (ports.Meter), and sends it commands.
 
     It is not a console: a second ConsoleProtocol would break ShellDriver's binding. Bind it by the port's name:

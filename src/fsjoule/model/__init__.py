@@ -41,7 +41,7 @@ from fsjoule.model.measured import (
     Window,
 )
 from fsjoule.model.meter import MeterInfo, PlainInfo, PlainTrace
-from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, FlakeyModel, IoPattern, TimedKind, size_label
+from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, BlockKind, FlakeyModel, IoPattern, TimedKind, size_label
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
 from fsjoule.model.run import (
     DEFAULT_RECIPE,
@@ -67,7 +67,15 @@ from fsjoule.model.run import (
     Storage,
 )
 from fsjoule.model.trace import Clipped, Mark, MarkSource, SampleCounts, Trace
-from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload, Workload
+from fsjoule.model.workload import (
+    BlockWorkload,
+    FioWorkload,
+    FlakeyWorkload,
+    OperationWorkload,
+    PowerLossWorkload,
+    TimedWorkload,
+    Workload,
+)
 
 __all__ = [
     "CARD",
@@ -82,6 +90,8 @@ __all__ = [
     "REVISION",
     "RUN_SCHEMA",
     "SAMPLED",
+    "BlockKind",
+    "BlockWorkload",
     "BoardFacts",
     "BoardProfile",
     "BoardState",
@@ -121,6 +131,7 @@ __all__ = [
     "MeterInfo",
     "MeterPort",
     "MeterStatus",
+    "OperationWorkload",
     "PlainInfo",
     "PlainTrace",
     "Plan",

@@ -9,7 +9,7 @@ from enum import Flag, StrEnum, auto
 from typing import Final, Self
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import INSTRUCTIONS, IoPattern, Measurement, Projection, TimedKind, Value, Workload
+from fsjoule.model import INSTRUCTIONS, BlockKind, IoPattern, Measurement, Projection, TimedKind, Value, Workload
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -377,9 +377,9 @@ def metrics_told(measurement: Measurement) -> tuple[Metric, ...]:
 
 
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:
-    """The same for a workload by its name in a series: `randread-16k 32768KiB`, `mkfs`."""
+    """The same for a workload by its name in a series: `randread-16k 32768KiB`, `mkfs`, `block-test_app.test_sync`."""
     operation = re.split(r"[- ]", workload)[0]
-    known = {each.value: each for each in (*IoPattern, *TimedKind)}
+    known = {each.value: each for each in (*IoPattern, *TimedKind, *BlockKind)}
     if operation not in known:
         return ()
     uses = {metric: _use(metric.row, known[operation]) for metric in Metric}
@@ -387,7 +387,7 @@ def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     return tuple(sorted(present, key=lambda metric: Use.JUDGED not in present[metric]))
 
 
-def _use(row: MetricRow, operation: IoPattern | TimedKind) -> Use | None:
-    if isinstance(operation, TimedKind):
+def _use(row: MetricRow, operation: IoPattern | TimedKind | BlockKind) -> Use | None:
+    if not isinstance(operation, IoPattern):
         return row.timed
     return None if row.only_writes and not operation.writes else row.fio

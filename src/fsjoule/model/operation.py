@@ -50,6 +50,10 @@ class TimedKind(StrEnum):
         return self in (TimedKind.WRITE_FILES, TimedKind.HASH_FILES, TimedKind.FRAGMENT, TimedKind.REMOVE)
 
 
+class BlockKind(StrEnum):
+    BLOCK = "block"  # what a test does between its marks
+
+
 class Hazard(StrEnum):
     POWER_LOSS = "power-loss"
     DM_FLAKEY = "dm-flakey"

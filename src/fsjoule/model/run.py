@@ -198,6 +198,7 @@ class KernelOrigin(StrEnum):
     DEBIAN = "debian"  # the archive
     PACKAGE = "package"  # a package file that the user named
     FOLDER = "folder"  # a build folder that the user named
+    BOARD = "board"  # what ran on a board that somebody else has booted
 
 
 @dataclass(frozen=True, slots=True)

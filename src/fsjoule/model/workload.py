@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, Protocol, Self
 
-from fsjoule.model.operation import KIB, MIB, FlakeyModel, Hazard, IoPattern, TimedKind, size_label
+from fsjoule.model.operation import KIB, MIB, BlockKind, FlakeyModel, Hazard, IoPattern, TimedKind, size_label
 
 _FEWEST_BLOCKS: Final = 16
 _SHORTEST_S: Final = 3.0
@@ -17,6 +19,9 @@ _FILES_PER_S: Final = 10
 _FLAKEY_S: Final = 20.0
 # Files that are written or hashed: two halving series of ten (Berger, 2016).
 SERIES_FILES: Final = 20
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9._=+,-]+")
+_LONGEST_SLUG: Final = 80
+_DIGEST: Final = 8
 
 
 class _Sized(Protocol):
@@ -370,7 +375,48 @@ class FlakeyWorkload(_WithoutFio):
         return replace(self, size_bytes=_kib(self.size_bytes * factor))
 
 
-Workload = FioWorkload | TimedWorkload | PowerLossWorkload | FlakeyWorkload
+@dataclass(frozen=True, slots=True)
+class BlockWorkload(_WithoutFio):
+    """A block of a test that is not fsjoule's: what it does between its marks is the test's own matter.
+
+    `test` is pytest's name of the test, `block` that of the block, "" for the whole test.
+    """
+
+    test: str
+    block: str = ""
+    size_bytes: int = 0
+    kind: Literal["block"] = "block"
+    operation: ClassVar = BlockKind.BLOCK
+    only_writes: ClassVar = False
+
+    @property
+    def slug(self) -> str:
+        """`block-tests.test_app.test_sync-ext4.sync`: a file's name. One that loses a character ends in a digest."""
+        plain = self.test.replace(".py::", "::").replace("::", ".").replace("/", ".").replace("[", "-").replace("]", "")
+        plain += f".{self.block}" if self.block else ""
+        short = _NO_NAME.sub("_", plain)[-_LONGEST_SLUG:].lstrip(".-")
+        digest = hashlib.sha256(f"{self.test}\0{self.block}".encode()).hexdigest()[:_DIGEST]
+        return f"{BlockKind.BLOCK}-{short if short == plain else f'{short}-{digest}'}"
+
+    @property
+    def label(self) -> str:
+        """`test_sync[ext4] sync`."""
+        return " ".join(filter(None, [self.test.rpartition("::")[2], self.block]))
+
+    def seconds(self, mib_per_s: float) -> float:
+        """Unknown, and taken as 1 s."""
+        del mib_per_s
+        return _OPERATION_S
+
+    def scaled(self, factor: float) -> Self:
+        """The unchanged workload, whose sizes are the test's."""
+        del factor
+        return self
+
+
+# What is timed as a whole: it has a duration and an energy.
+OperationWorkload = TimedWorkload | BlockWorkload
+Workload = FioWorkload | OperationWorkload | PowerLossWorkload | FlakeyWorkload
 
 
 def _identity(workload: _Sized) -> str:

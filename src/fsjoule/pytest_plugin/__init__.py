@@ -33,6 +33,7 @@ from fsjoule.host.extras import need
 from fsjoule.host.limits import of_system
 from fsjoule.host.messages import lines_to
 from fsjoule.host.paths import environment_file
+from fsjoule.pytest_plugin import joules
 from fsjoule.pytest_plugin.exit_code import OUTPUT, ExitCode, code_of, ending, entry_name, forgive_leaks
 from fsjoule.pytest_plugin.options import add_options, asks_for_bench, command_of, options_of, typed_bench
 
@@ -67,6 +68,7 @@ _OPEN: Final = "not-chosen-yet"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
+    joules.add_options(parser)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -83,6 +85,8 @@ def _is_bench(config: pytest.Config) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Begin a bench that the command line asks for, before labgrid reads the environment file."""
+    joules.configure(config)
+    config.pluginmanager.register(joules, "fsjoule-joules")
     if named := getattr(config.option, "lg_env", None):
         config.option.lg_env = str(environment_file(Path(named)))
     if not _is_bench(config):
@@ -324,7 +328,8 @@ def pytest_runtest_makereport(
     return report
 
 
-def pytest_terminal_summary(config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    joules.conclude(terminalreporter, config)
     _conclude(config)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from fsjoule.model import FioWorkload, Workload
+from fsjoule.model import BlockWorkload, FioWorkload, Workload
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Use, fio_metrics, timed_metrics
 from fsjoule.report.numbers import ABSENT, advantage_text, decimals_for, mean_text
@@ -170,7 +170,7 @@ def _document(one: Contest) -> dict[str, object]:
 
 def _nothing(summary: Summary) -> str:
     rows = (*summary.fio, *summary.timed)
-    if summary.outcomes and not rows:
+    if (summary.outcomes and not rows) or all(isinstance(row.workload, BlockWorkload) for row in rows or [None]):
         return ""
     if not summary.measured:
         return f"{'No measurement can be read' if summary.damaged else 'Nothing was measured'}: there is no answer."

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Final
 
-from fsjoule.model import FioWorkload, Measurement, TimedWorkload
+from fsjoule.model import FioWorkload, Measurement, OperationWorkload
 from fsjoule.model.metrics import metrics_of
 from fsjoule.report.answer import answer_document
 from fsjoule.report.summary import Summary, SummaryRow
@@ -39,7 +39,7 @@ def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _row(row: SummaryRow[FioWorkload] | SummaryRow[TimedWorkload]) -> dict[str, object]:
+def _row(row: SummaryRow[FioWorkload] | SummaryRow[OperationWorkload]) -> dict[str, object]:
     """Figures have the names of the index's columns; those that the workload does not have are left out."""
     projected = row.projected and asdict(replace(row.projected, figures={}))
     if row.projected and projected:

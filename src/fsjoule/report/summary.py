@@ -18,11 +18,11 @@ from fsjoule.model import (
     FioWorkload,
     FlakeyWorkload,
     Measurement,
+    OperationWorkload,
     PowerLossWorkload,
     Run,
     SampleCounts,
     SeriesKey,
-    TimedWorkload,
 )
 from fsjoule.model.labels import series_labels
 from fsjoule.model.metrics import Metric, figure_of, figure_with_card, uncertainty_of
@@ -36,8 +36,8 @@ MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
 _PHASES: Final = ("setup", "flash", "boot", "provisioning", *MEASURING, "idle", "reading", "other")
 _BOARD_ON: Final = "board_on"
 
-W = TypeVar("W", FioWorkload, TimedWorkload)
-W_co = TypeVar("W_co", FioWorkload, TimedWorkload, covariant=True)
+W = TypeVar("W", FioWorkload, OperationWorkload)
+W_co = TypeVar("W_co", FioWorkload, OperationWorkload, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Summary:
     simulated: bool
     measured: int
     fio: tuple[SummaryRow[FioWorkload], ...]
-    timed: tuple[SummaryRow[TimedWorkload], ...]
+    timed: tuple[SummaryRow[OperationWorkload], ...]
     outcomes: tuple[OutcomeRow, ...]
     invalid: tuple[Measurement, ...]
     remarks: tuple[Remark, ...]
@@ -149,16 +149,16 @@ def summarise(
     groups = _grouped(run, measurements)
     labels = series_labels(series for series, _ in groups)
     fio: list[SummaryRow[FioWorkload]] = []
-    timed: list[SummaryRow[TimedWorkload]] = []
+    timed: list[SummaryRow[OperationWorkload]] = []
     outcomes: list[OutcomeRow] = []
     for (series, _), group in groups.items():
         match group[0].workload:
             case FioWorkload() as workload:
                 fio.append(_row(labels[series], workload, group))
-            case TimedWorkload() as workload:
-                timed.append(_row(labels[series], workload, group))
-            case workload:
+            case PowerLossWorkload() | FlakeyWorkload() as workload:
                 outcomes.append(_outcome_row(labels[series], workload, group))
+            case workload:
+                timed.append(_row(labels[series], workload, group))
     phases, board_on_s, utilisation = _time(run.phases_s)
     return Summary(
         run=run,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
-from fsjoule.model import FioWorkload, TimedWorkload
+from fsjoule.model import FioWorkload, OperationWorkload
 from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
@@ -23,7 +23,7 @@ class Repeated(Protocol):
 
 
 R = TypeVar("R", bound=Repeated)
-Rows = Sequence[SummaryRow[FioWorkload]] | Sequence[SummaryRow[TimedWorkload]]
+Rows = Sequence[SummaryRow[FioWorkload]] | Sequence[SummaryRow[OperationWorkload]]
 # Before a figure that fewer than n repetitions have; the table's footnote explains it.
 FEWER: Final = "†"
 FOOTNOTE: Final = (

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from fsjoule.model import FioWorkload, Measurement, SeriesKey, TimedWorkload, Workload
+from fsjoule.model import FioWorkload, Measurement, OperationWorkload, SeriesKey, Workload
 from fsjoule.model.labels import series_labels
 from fsjoule.model.metrics import Metric, Use, figure_of, figure_with_card, fio_metrics, timed_metrics
 from fsjoule.model.series import Series
@@ -80,7 +80,7 @@ def contests(measurements: Sequence[Measurement], rule: SuperiorityRule | None =
     contest. Figures are paired by repetition: one boot measures all filesystems, or, where the root is measured, one
     boot of each. On a board in guest time, whose card takes no time, the figures are those with the projected card.
     """
-    usable = [m for m in measurements if m.valid and isinstance(m.workload, FioWorkload | TimedWorkload)]
+    usable = [m for m in measurements if m.valid and isinstance(m.workload, FioWorkload | OperationWorkload)]
     labels = series_labels(m.series for m in usable)
     # By all that makes a series, but the filesystem and its options, and by kernel.
     groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}

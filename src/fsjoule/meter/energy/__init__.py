@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from fsjoule.errors import MeasurementInvalid
+from fsjoule.meter.energy import stated
 from fsjoule.meter.energy.ina219 import Ina219
 from fsjoule.meter.energy.instrument import HostStamped, InstrumentErrors
 from fsjoule.meter.energy.validity import DEFAULT, ValidityLimits
@@ -74,6 +75,8 @@ def instrument_of(info: MeterInfo, marks: MarkSource = MarkSource.LINE) -> Instr
     if isinstance(info, Ina219Info):
         return Ina219.of(info, marks)
     kind = INSTRUMENTS.get(info.instrument)
+    if kind is None and info.settings.keys() >= stated.NEEDED:
+        return stated.errors(info, marks)  # another's driver: its user states its limits
     if kind is None:
         what = f"this version of fsjoule does not know the instrument {info.instrument!r}, nor its errors"
         raise MeasurementInvalid("energy", [f"{what}: update fsjoule"])

@@ -30,6 +30,9 @@ AMPERES_STEP: Final = "amperes_step"
 WATTS_STEP: Final = "watts_step"
 RESISTOR_SHARE: Final = "resistor_share"
 
+# The settings without which there are no errors to state.
+NEEDED: Final = frozenset({READ_S, VOLTS_SHARE, VOLTS_OFFSET, AMPERES_SHARE, AMPERES_OFFSET})
+
 _SQRT3: Final = math.sqrt(3)
 
 

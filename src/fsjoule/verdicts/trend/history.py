@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple
 
-from fsjoule.model import TimedKind
 from fsjoule.model.kernel import Kernel
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Metric, metrics_of_series
 from fsjoule.model.series import Order, Series
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.statistics.memory import Memory
 from fsjoule.store.trend_rows import BOOT, FIGURES, FIO, KERNEL, RUN, STARTED, TIMED, Labels, NewestRows, Row
 
-_TIMED_KINDS: Final = frozenset(kind.value for kind in TimedKind)
 _CONFIDENCE: Final = 0.95  # of a median's interval, if there are enough boots
 _MANY: Final = 500
 
@@ -76,7 +74,8 @@ def histories(
     present = [
         metric for metric in metrics if any(row[FIGURES + metrics.index(metric)] is not None for row in found.rows)
     ]
-    chosen = list(wanted or (TIMED if found.series.series.workload.partition("-")[0] in _TIMED_KINDS else FIO))
+    timed = Metric.DURATION in metrics_of_series(found.series.series.workload)
+    chosen = list(wanted or (TIMED if timed else FIO))
     made: list[History] = []
     for label, boots in _tracks(found.rows, labels if order is Order.TIME else {}).items():
         for metric in chosen:
