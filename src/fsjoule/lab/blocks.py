@@ -85,28 +85,34 @@ class BlockTarget:
         return None
 
     def mark(self, text: str, shell: ActiveShell | None) -> Callable[[], None]:
-        """Mark this moment: by the board over its mark line if it has a shell, else by the host.
+        """Mark this moment: by the host, in guest time by the board, whose clock stands still while the host acts.
 
-        The result waits until the mark has arrived. Raises MeterError.
+        A board's mark is a command of its shell, and takes up to half a second there and back; a host's mark takes
+        milliseconds. The result waits until the mark has arrived. Raises MeterError.
         """
-        if self.settings.mark_device and shell is not None:
-            shell.send_mark(self.settings.mark_line, text)
-            return lambda: None
-        if self._mark_now is None:
+        if self._mark_now is not None:
+            return self._mark_now(text)
+        if shell is None or not self.settings.mark_device:
             raise MeterError(
-                "the block cannot be marked: the board's own marks need its shell, and the clock of its meter stands "
-                "still while it waits for input",
-                hint="bring the board to its shell before the block",
+                "the block cannot be marked: in guest time a board marks it over its shell and its mark line",
+                hint="bring the board to its shell before the block, and name its mark_device",
             )
-        return self._mark_now(text)
+        shell.send_mark(self.settings.mark_line, text)
+        return lambda: None
 
-    def heard_as(self, text: str, *, by_board: bool) -> str:
-        """The text of a mark in the trace."""
-        return self.settings.mark_line.heard_as(text) if by_board else text
+    @property
+    def marked_by_host(self) -> bool:
+        """Whether the host marks blocks."""
+        return self._mark_now is not None
+
+    @property
+    def has_mark_line(self) -> bool:
+        """Whether the board can mark a command of its own."""
+        return bool(self.settings.mark_device)
 
     @property
     def place(self) -> str:
-        return next((each.name for each in self.target.resources if isinstance(each, RemotePlace)), "")
+        return next((str(each.name) for each in self.target.resources if isinstance(each, RemotePlace)), "")
 
     def _meter(self) -> Meter | None:
         target, settings = self.target, self.settings
@@ -160,6 +166,16 @@ class ActiveShell:
     def __init__(self, driver: Any) -> None:  # noqa: ANN401 - labgrid's
         self._driver = driver
 
+    def marked(self, line: MarkLine, begin: str, command: str, end: str, timeout_s: float) -> CommandResult:
+        """Run a command between the board's own two marks, in one line of its shell."""
+        done = f"fsj_status=$?; {line.send(end)}; (exit $fsj_status)"
+        text = f"{line.send(begin)}; eval {shlex.quote(command)}; {done}"
+        return replace(self._run(text, timeout_s), argv=(command,))
+
+    def plainly(self, command: str, timeout_s: float) -> CommandResult:
+        """Run a command of the board's shell."""
+        return self._run(command, timeout_s)
+
     def send_mark(self, line: MarkLine, text: str) -> None:
         """Raises MeterError if the board cannot send it."""
         done = self._run(line.send(text), _MARK_TIMEOUT_S)
@@ -183,7 +199,7 @@ class ActiveShell:
         return replace(self._run(shlex.join(argv), timeout_s), argv=tuple(argv))
 
     def _run(self, command: str, timeout_s: float) -> CommandResult:
-        with lab_errors("asking the board", BoardError.part):
+        with lab_errors(f"running {command[:80]!r} on the board", BoardError.part):
             lines, errors, exit_code = self._driver.run(command, timeout=timeout_s)
         return CommandResult((command,), exit_code, "\n".join([*lines, *errors]))
 

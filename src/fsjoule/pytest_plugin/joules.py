@@ -16,7 +16,7 @@ import re
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 from _pytest import runner
@@ -71,6 +71,11 @@ class Joules:
 
         Raises ConfigError for a name that was there, or a block within a block.
         """
+        return self._checked(name, idle, None, 0.0)
+
+    def _checked(
+        self, name: str, idle: float | None, command: str | None, timeout_s: float
+    ) -> AbstractContextManager[Used]:
         from fsjoule.runs.blocks import IDLE_S, LEAST_IDLE_S
 
         idle_s = IDLE_S if idle is None else idle
@@ -81,16 +86,28 @@ class Joules:
         if not idle_s >= LEAST_IDLE_S:
             raise ConfigError(f"joules(idle={idle!r}) is too short", hint=f"at least {LEAST_IDLE_S} s")
         self._names.add(name)
-        return self._measured(name, idle_s)
+        return self._measured(name, idle_s, command, timeout_s)
+
+    def run(self, command: str, name: str = "", *, timeout: float = 30.0, idle: float | None = None) -> Used:
+        """Measure a command of the board's shell between the board's own marks, if it has a mark line.
+
+        So the energy is the command's alone, without the console's time. `result` has its output and exit code, which
+        may be any. Raises as a block does, LabError after `timeout` seconds or without an open shell.
+        """
+        with self._checked(name, idle, command, timeout) as used:
+            pass
+        return used
 
     @contextmanager
-    def _measured(self, name: str, idle_s: float) -> Generator[Used]:
+    def _measured(self, name: str, idle_s: float, command: str | None, timeout_s: float) -> Generator[Used]:
         from fsjoule.model import BlockWorkload
 
         self._open = True
         try:
             workload = BlockWorkload(self._test, name)
-            with self._run.measure(workload, repetition=self._repetition, idle_s=idle_s) as used:
+            with self._run.measure(
+                workload, repetition=self._repetition, idle_s=idle_s, command=command, timeout_s=timeout_s
+            ) as used:
                 yield used
             self.used.append(used)
         finally:
@@ -163,7 +180,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     state = item.stash[_STATE] = _MarkedTest(limits)
     one: Any = item
-    call_and_report: Any = runner.call_and_report
+    call_and_report = cast("Any", runner).call_and_report
     # With the same parents and itself unequal: fixtures of the function end with each repetition, and no others.
     again = copy.copy(item)
     while True:

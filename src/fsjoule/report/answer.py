@@ -170,7 +170,8 @@ def _document(one: Contest) -> dict[str, object]:
 
 def _nothing(summary: Summary) -> str:
     rows = (*summary.fio, *summary.timed)
-    if (summary.outcomes and not rows) or all(isinstance(row.workload, BlockWorkload) for row in rows or [None]):
+    blocks = bool(rows) and all(isinstance(row.workload, BlockWorkload) for row in rows)
+    if blocks or (summary.outcomes and not rows):
         return ""
     if not summary.measured:
         return f"{'No measurement can be read' if summary.damaged else 'Nothing was measured'}: there is no answer."

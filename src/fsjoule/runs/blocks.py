@@ -22,7 +22,7 @@ from fsjoule.bench.instrument import meter_of
 from fsjoule.bench.judge import WorkFacts, judge
 from fsjoule.bench.measurer import lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
-from fsjoule.errors import FsjouleError, MeasurementInvalid, MeterError, ResultError
+from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError, ResultError
 from fsjoule.host.clock import HostClock
 from fsjoule.lab.blocks import ActiveShell, BlockTarget
 from fsjoule.model import (
@@ -33,6 +33,7 @@ from fsjoule.model import (
     ImageFacts,
     KernelFacts,
     KernelOrigin,
+    MarkLine,
     Measurement,
     Plan,
     Planned,
@@ -42,6 +43,7 @@ from fsjoule.model import (
 )
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.model.series import Series
+from fsjoule.ports import CommandResult
 from fsjoule.runs.open_run import lava_job, revision, versions
 from fsjoule.statistics.changepoints import nominate
 from fsjoule.statistics.figures import one_per_boot
@@ -73,6 +75,7 @@ class Used:
     name: str
     measurement: Measurement | None = None
     fault: FsjouleError | None = None
+    result: CommandResult | None = None
 
     @property
     def energy(self) -> float:
@@ -96,7 +99,7 @@ class Used:
 
     @property
     def seconds(self) -> float:
-        """The block's time: by the meter's clock, or by the board's mark line less the time that marking took."""
+        """The block's time by the meter's clock; without a trace, by this computer's."""
         duration_s = self._ended.duration_s
         if duration_s is None:
             raise self._no_energy()
@@ -153,8 +156,18 @@ class BlockRun:
     _clock: HostClock = field(default_factory=HostClock, init=False)
 
     @contextmanager
-    def measure(self, workload: BlockWorkload, *, repetition: int = 1, idle_s: float = IDLE_S) -> Generator[Used]:
-        """Measure the body. What it raises is the test's own, and nothing of it is stored then.
+    def measure(
+        self,
+        workload: BlockWorkload,
+        *,
+        repetition: int = 1,
+        idle_s: float = IDLE_S,
+        command: str | None = None,
+        timeout_s: float = 0.0,
+    ) -> Generator[Used]:
+        """Measure the body, or a `command` of the board's shell, with the board's own marks if it has a mark line.
+
+        What the body raises is the test's own, and nothing of it is stored then.
 
         A failure of the meter does not disturb the body: whoever reads the energy gets it.
         """
@@ -163,9 +176,10 @@ class BlockRun:
         used = Used(workload.label)
         self._look(shell)
         guest_time = self.target.settings.guest_time
-        by_board = bool(self.target.settings.mark_device) and shell is not None
         number = len(self.measurements) + 1
         begin, end = onboard.start_mark(number), onboard.stop_mark(number)
+        line = self.target.settings.mark_line
+        by_board = command is not None and self.target.has_mark_line
 
         def rest(seconds: float) -> None:
             if guest_time and shell is not None:
@@ -179,14 +193,18 @@ class BlockRun:
                 sent: list[Callable[[], None]] = []
                 try:
                     rest(idle_s)
-                    sent.append(self.target.mark(begin, shell))
+                    sent += [] if by_board else [self.target.mark(begin, shell)]
                 except FsjouleError as error:
                     lost = error.what
                 begun_s = time.monotonic()
+                if command is not None:
+                    used.result = self._run_on_board(
+                        shell, command, (begin, end) if by_board else None, line, timeout_s
+                    )
                 yield used
                 seconds = time.monotonic() - begun_s
                 try:
-                    sent += [] if lost else [self.target.mark(end, shell)]
+                    sent += [] if lost or by_board else [self.target.mark(end, shell)]
                     for arrived in sent:
                         arrived()
                 except FsjouleError as error:
@@ -194,18 +212,30 @@ class BlockRun:
             take_steps()
         facts = WorkFacts(
             trace=recording.trace,
-            marks=(self.target.heard_as(begin, by_board=by_board), self.target.heard_as(end, by_board=by_board)),
+            marks=(line.heard_as(begin), line.heard_as(end))
+            if by_board or not self.target.marked_by_host
+            else (begin, end),
             idle_s=idle_s,
-            duration_s=seconds if by_board and not guest_time else None,
         )
         facts.notes += [recording.note] if recording.note else []
         facts.complaints += [lost] if lost and not recording.note else []
-        if facts.trace is None and facts.duration_s is None and not guest_time:
+        if facts.trace is None and not guest_time:
             facts.duration_s = seconds
         try:
             used.measurement = self._stored(workload, repetition, facts, started_utc)
         except FsjouleError as error:
             used.fault = error
+
+    @staticmethod
+    def _run_on_board(
+        shell: ActiveShell | None, command: str, marks: tuple[str, str] | None, line: MarkLine, timeout_s: float
+    ) -> CommandResult:
+        """Raises LabError without an open shell."""
+        if shell is None:
+            raise LabError("the board has no open shell to run a command in", hint="bring it to its shell before")
+        if marks is None:
+            return shell.plainly(command, timeout_s)
+        return shell.marked(line, marks[0], command, marks[1], timeout_s)
 
     def close(self, reason: str | None = None) -> None:
         """End the run, aborted for a `reason`. Its page takes seconds: `fsjoule report` makes it."""

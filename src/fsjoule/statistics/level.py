@@ -29,7 +29,7 @@ from fsjoule.statistics.ratios import Floats
 
 _PRIOR_BOOTS: Final = 4.0
 _STEP: Final = 1.15
-_LARGEST: Final = math.log(8)
+_LARGEST: Final = math.log(1000)
 # Of the weights of effects: half is the smallest one's, for that is the one that must be found.
 _OF_SMALLEST: Final = 0.5
 

@@ -104,7 +104,7 @@ def judge_block(
     mean_mj = math.exp(sum(map(math.log, every)) / len(every))
     if limits.budget_mj is not None:
         outcomes.append(_against_budget(every, limits.budget_mj, relative_uncertainty, alpha, beta))
-        said = {Outcome.REGRESSED: "exceeds", Outcome.NOT_REGRESSED: "keeps"}.get(outcomes[-1], "is too near")
+        said = {Outcome.REGRESSED: "exceeds", Outcome.NOT_REGRESSED: "keeps"}.get(outcomes[-1], "is not sure to keep")
         within = _COVERAGE * relative_uncertainty * 100
         texts.append(
             f"{said} its budget of {_joules(limits.budget_mj)}: {_joules(mean_mj)} ± {within:.1f} % by the meter"
