@@ -10,7 +10,6 @@ import math
 import os
 import secrets
 import statistics
-import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -65,6 +64,8 @@ _UNKNOWN: Final = "unknown"
 _MOST_RUNS: Final = 60
 # The branch whose runs are the history: a merge request's target, or the main one.
 _BRANCH: Final = ("FSJOULE_HISTORY_BRANCH", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "CI_DEFAULT_BRANCH")
+Row = tuple[str, int, float | None]
+"""A valid measurement: its run's id, its boot and its energy in mJ."""
 NO_IMAGE: Final = ImageFacts("", "", "", "", {}, {})
 
 
@@ -153,6 +154,8 @@ class BlockRun:
     _boot_id: str = field(default="", init=False)
     _boot: int = field(default=1, init=False)
     _facts: BoardFacts | None = field(default=None, init=False)
+    # Folders whose runs were read for their history: by series, the rows of `_of_folders`.
+    _folders: dict[str, dict[Series, list[Row]]] = field(default_factory=dict[str, dict[Series, list[Row]]], init=False)
     _clock: HostClock = field(default_factory=HostClock, init=False)
 
     @contextmanager
@@ -185,7 +188,7 @@ class BlockRun:
             if guest_time and shell is not None:
                 shell.run(("sleep", f"{seconds:g}"))
             else:
-                time.sleep(seconds)
+                self._clock.sleep(seconds)
 
         started_utc, seconds, lost = self._clock.utc(), 0.0, ""
         with lab.recorded_steps() as take_steps:
@@ -196,13 +199,13 @@ class BlockRun:
                     sent += [] if by_board else [self.target.mark(begin, shell)]
                 except FsjouleError as error:
                     lost = error.what
-                begun_s = time.monotonic()
+                begun_s = self._clock.now_s()
                 if command is not None:
                     used.result = self._run_on_board(
                         shell, command, (begin, end) if by_board else None, line, timeout_s
                     )
                 yield used
-                seconds = time.monotonic() - begun_s
+                seconds = self._clock.now_s() - begun_s
                 try:
                     sent += [] if lost or by_board else [self.target.mark(end, shell)]
                     for arrived in sent:
@@ -269,7 +272,13 @@ class BlockRun:
         """The figures of boots, run by run, oldest first."""
         own = self._run.run_id if self._run else ""
         found: dict[str, list[tuple[int, float | None]]] = {}
-        for run_id, boot, figure in _recorded(series, location, branch):
+        if Path(location).is_dir():
+            if location not in self._folders:
+                self._folders[location] = _of_folders(self.suite, Path(location), branch)
+            rows = self._folders[location].get(series, [])
+        else:
+            rows = _of_index(series, location, branch)
+        for run_id, boot, figure in rows:
             if run_id != own:
                 found.setdefault(run_id, []).append((boot, figure))
         boots = [tuple(each for each in one_per_boot(rows) if _usable(each)) for rows in found.values()]
@@ -371,14 +380,13 @@ def _grown(plan: Plan | None, entry: Planned) -> Plan:
     )
 
 
-def _recorded(series: Series, location: str, branch: str | None) -> Iterable[tuple[str, int, float | None]]:
-    """Valid measurements of a series, oldest run first: run, boot and energy."""
-    if Path(location).is_dir():
-        return _of_folders(series, Path(location), branch)
+def _of_index(series: Series, location: str, branch: str | None) -> list[Row]:
+    """Valid measurements of a series in an index, oldest run first. An index that is not there yet has none."""
     if "://" not in location and not Path(location).exists():
-        return []  # the first night
+        return []
+    # An index's library takes as long to import as a block takes, and folders need none.
     from fsjoule.model.series import Where  # noqa: PLC0415
-    from fsjoule.store.index.database import open_index  # noqa: PLC0415 - an index's library, which folders do not need
+    from fsjoule.store.index.database import open_index  # noqa: PLC0415
     from fsjoule.store.index.queries import points  # noqa: PLC0415
 
     with open_index(location) as index:
@@ -388,23 +396,24 @@ def _recorded(series: Series, location: str, branch: str | None) -> Iterable[tup
         return [(each.run_id, each.boot, each.figures.get(metric)) for group in several for each in group]
 
 
-def _of_folders(series: Series, folder: Path, branch: str | None) -> list[tuple[str, int, float | None]]:
-    found: list[tuple[str, str, int, float | None]] = []
+def _of_folders(suite: str, folder: Path, branch: str | None) -> dict[Series, list[Row]]:
+    """Valid measurements of a suite's newest runs below a folder by series, oldest run first."""
+    runs: list[tuple[str, Path]] = []
     for path in runs_below([folder])[0]:
         try:
             run = load_run_file(path)
-            if run.plan.suite != series.series.suite or branch not in (None, run.versions.get("branch")):
-                continue
-            points = points_of(load_run(path)).points
         except ResultError as error:
             _log.warning("%s is left out of the history: %s", path, error.what)
             continue
-        found += [
-            (run.started_utc, point.run_id, point.boot, point.figures.get(Metric.OPERATION_ENERGY))
-            for each, point in points
-            if each == series and point.valid
-        ]
-    return [(run_id, boot, figure) for _, run_id, boot, figure in sorted(found, key=lambda row: row[0])]
+        if run.plan.suite == suite and branch in {None, run.versions.get("branch")}:
+            runs.append((run.started_utc, path))
+    rows: dict[Series, list[Row]] = {}
+    for _, path in sorted(runs)[-_MOST_RUNS:]:
+        for series, point in points_of(load_run(path)).points:
+            if point.valid:
+                figure = point.figures.get(Metric.OPERATION_ENERGY)
+                rows.setdefault(series, []).append((point.run_id, point.boot, figure))
+    return rows
 
 
 def energies_of(measurements: Sequence[Measurement]) -> list[tuple[int, float]]:

@@ -32,6 +32,8 @@ _STEP: Final = 1.15
 _LARGEST: Final = math.log(1000)
 # Of the weights of effects: half is the smallest one's, for that is the one that must be found.
 _OF_SMALLEST: Final = 0.5
+_SD_OF_MAD: Final = 1.4826  # of a normal distribution
+_DRAWN_IN: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,15 @@ class LevelState:
 
 
 def against_boots(earlier: Sequence[float], new: Sequence[float], rule: LevelRule) -> LevelState:
-    """New figures against those of earlier boots, all above 0, one of each boot; neither may be empty."""
+    """New figures against those of earlier boots, all above 0, one of each boot; neither may be empty.
+
+    A boot that stalled must not make every later one unsure: earlier figures are drawn in to three standard deviations
+    about their median, which their median deviation shows (Huber, Ann. Math. Statist. 35, 1964).
+    """
     level, fresh = np.log(np.asarray(earlier, dtype=np.float64)), np.log(np.asarray(new, dtype=np.float64))
+    middle = float(np.median(level))
+    spread = max(_SD_OF_MAD * float(np.median(np.abs(level - middle))), rule.least_noise)
+    level = np.clip(level, middle - _DRAWN_IN * spread, middle + _DRAWN_IN * spread)
     n, m = len(level), len(fresh)
     squares = float(np.square(level - level.mean()).sum() + np.square(fresh - fresh.mean()).sum())
     return _judged(float(fresh.mean() - level.mean()), n * m / (n + m), squares, n + m - 1, rule)

@@ -87,7 +87,8 @@ def judge_block(
     """Judge a block's energies in mJ, each with its boot; `history` are those of earlier boots, from so many `runs`.
 
     A budget is judged by all repetitions, and speaks of the boots that were measured. A history needs one figure of
-    each boot. `repetitions` counts invalid ones, too.
+    each boot; of several repetitions the highest is left out, as one in fifty stalls. `repetitions` counts invalid
+    ones, too.
 
     `relative_uncertainty` (k=1) is the meter's, which all repetitions share: it counts against a budget, and not
     against the history of the same meter. The error rates are split over the test's `blocks` and its two questions.
@@ -98,7 +99,8 @@ def judge_block(
     if not energies:
         return BlockVerdict(Outcome.UNDECIDED, more, "has no valid energy")
     every = [energy for _, energy in energies]
-    boots = [each for each in one_per_boot(energies) if each is not None]
+    usual = sorted(energies, key=lambda each: each[1])[: max(1, len(energies) - 1)]
+    boots = [each for each in one_per_boot(usual) if each is not None]
     outcomes: list[Outcome] = []
     texts: list[str] = []
     mean_mj = math.exp(sum(map(math.log, every)) / len(every))

@@ -49,17 +49,21 @@ def stated_limits(known: Accuracy) -> dict[str, float]:
 def steady_errors(limits: Mapping[str, float], volts: float, amperes: float) -> SteadyErrors:
     """The errors of a steady load by `limits`.
 
-    The offset of the voltage counts as rounding of the bus, as it weighs with the current.
+    The offset of the voltage counts as rounding of the bus, as it weighs with the current. A voltage or a current that
+    is not known (NaN) matters only where a limit weighs with it.
     """
-    change_v = volts - limits.get(OFFSET_AT_V, 0.0)
-    offset_a = math.hypot(limits[AMPERES_OFFSET], limits.get(AMPERES_PER_VOLT, 0.0) * change_v)
+    offset_a = math.hypot(limits[AMPERES_OFFSET], _of(limits.get(AMPERES_PER_VOLT), volts - limits.get(OFFSET_AT_V, 0)))
     return SteadyErrors(
-        shunt_rounding_w=math.hypot(limits.get(AMPERES_STEP, 0.0) * volts, limits.get(WATTS_STEP, 0.0)) / 2 / _SQRT3,
-        bus_rounding_w=math.hypot(limits[VOLTS_OFFSET], limits.get(VOLTS_STEP, 0.0) / 2) * amperes / _SQRT3,
-        offset_w=offset_a * volts / _SQRT3,
+        shunt_rounding_w=math.hypot(_of(limits.get(AMPERES_STEP), volts), limits.get(WATTS_STEP, 0.0)) / 2 / _SQRT3,
+        bus_rounding_w=_of(math.hypot(limits[VOLTS_OFFSET], limits.get(VOLTS_STEP, 0.0) / 2), amperes) / _SQRT3,
+        offset_w=_of(offset_a, volts) / _SQRT3,
         gain=math.hypot(limits[VOLTS_SHARE], limits[AMPERES_SHARE]) / _SQRT3,
         shunt=limits.get(RESISTOR_SHARE, 0.0) / _SQRT3,
     )
+
+
+def _of(limit: float | None, size: float) -> float:
+    return limit * size if limit else 0.0
 
 
 @dataclass(frozen=True, slots=True)
