@@ -163,9 +163,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         return
     from fsjoule.verdicts.blocks import BlockLimits
 
-    if marker.args:
-        raise ConfigError("the marker joules takes words only", hint='@pytest.mark.joules(budget="1.2 J")')
-    item.stash[_LIMITS] = BlockLimits.read(dict(marker.kwargs))
+    try:
+        if marker.args:
+            raise ConfigError("the marker joules takes words only", hint='@pytest.mark.joules(budget="1.2 J")')
+        item.stash[_LIMITS] = BlockLimits.read(dict(marker.kwargs))
+    except ConfigError as error:
+        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
     names: list[str] = getattr(item, "fixturenames", [])
     if FIXTURE not in names:
         names.append(FIXTURE)
@@ -247,16 +250,25 @@ class _MarkedTest:
             if not used:
                 raise ConfigError(f"{item.nodeid} has the marker joules, and measured no block")
             for each in used:
-                if each.fault is not None:
-                    raise each.fault
-                assert each.measurement is not None, "it has ended"
-                self._measured.setdefault(each.name, []).append(each.measurement)
+                self._add(each)
             self.verdicts = {name: self._judged(item, several) for name, several in self._measured.items()}
         except FsjouleError as error:
             self.fault = error
             return False
         decided = any(each.outcome == "regressed" for each in self.verdicts.values())
         return not decided and any(each.more for each in self.verdicts.values())
+
+    def _add(self, used: Used) -> None:
+        """Raises MeterError if the meter gave nothing, MeasurementInvalid if no repetition at all was valid."""
+        try:
+            _ = used.energy
+        except MeasurementInvalid:
+            # An invalid repetition is repeated, the last one is not.
+            earlier = self._measured.get(used.name, [])
+            if self.repetition >= self.limits.most and not any(each.valid for each in earlier):
+                raise
+        assert used.measurement is not None, "it has ended"
+        self._measured.setdefault(used.name, []).append(used.measurement)
 
     def _judged(self, item: pytest.Item, several: list[Measurement]) -> BlockVerdict:
         from fsjoule.model.series import Series
