@@ -8,7 +8,7 @@ above the level. With S(t), the sum of squares about their means if t is right, 
 which counts a smallest noise s0 as much as four boots: two or three that agree by chance look like no noise. The mean
 of the level is integrated out with a flat prior, which costs a degree of freedom. Two quantities are followed:
 
-    above      mean of L over t of at least the effect   /  largest L over t <= 0
+    above      mean of L over t from 0.6 of the effect   /  largest L over t <= 0
     not above  mean of L over t <= 0                     /  largest L over t of at least the effect
 
 Each is an e-value: it may be looked at after each new boot (Ville 1939; Ramdas, Gruenwald, Vovk, Shafer: Game-theoretic
@@ -33,7 +33,9 @@ _LARGEST: Final = math.log(1000)
 # Of the weights of effects: half is the smallest one's, for that is the one that must be found.
 _OF_SMALLEST: Final = 0.5
 _SD_OF_MAD: Final = 1.4826  # of a normal distribution
-_DRAWN_IN: Final = 3.0
+_OUTLIER: Final = 4.0
+# Of the effect: a rise of the whole effect whose one boot is low must be found, too.
+_FOUND_FROM: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,13 @@ class LevelState:
 def against_boots(earlier: Sequence[float], new: Sequence[float], rule: LevelRule) -> LevelState:
     """New figures against those of earlier boots, all above 0, one of each boot; neither may be empty.
 
-    A boot that stalled must not make every later one unsure: earlier figures are drawn in to three standard deviations
-    about their median, which their median deviation shows (Huber, Ann. Math. Statist. 35, 1964).
+    A boot that stalled must not make every later one unsure: earlier figures that are more than four standard
+    deviations off their median, by their median deviation, are left out.
     """
     level, fresh = np.log(np.asarray(earlier, dtype=np.float64)), np.log(np.asarray(new, dtype=np.float64))
     middle = float(np.median(level))
     spread = max(_SD_OF_MAD * float(np.median(np.abs(level - middle))), rule.least_noise)
-    level = np.clip(level, middle - _DRAWN_IN * spread, middle + _DRAWN_IN * spread)
+    level = level[np.abs(level - middle) <= _OUTLIER * spread]
     n, m = len(level), len(fresh)
     squares = float(np.square(level - level.mean()).sum() + np.square(fresh - fresh.mean()).sum())
     return _judged(float(fresh.mean() - level.mean()), n * m / (n + m), squares, n + m - 1, rule)
@@ -89,7 +91,8 @@ def _judged(rise: float, weight: float, squares: float, degrees: int, rule: Leve
     def likelihood(effects: Floats) -> Floats:
         return np.asarray(half * np.log(prior + squares + weight * np.square(rise - effects)))
 
-    grid: Floats = smallest * _STEP ** np.arange(math.ceil(math.log(_LARGEST / smallest, _STEP)) + 1, dtype=np.float64)
+    first = _FOUND_FROM * smallest
+    grid: Floats = first * _STEP ** np.arange(math.ceil(math.log(_LARGEST / first, _STEP)) + 1, dtype=np.float64)
     rises = likelihood(grid)
     none = likelihood(np.concatenate([[0.0], -grid]))
     above = _mean(rises) - float(likelihood(np.array(min(rise, 0.0))))
