@@ -12,7 +12,7 @@ from joules_project import run_tests, write_project
 from fsjoule.model import BlockWorkload, RunStatus
 from fsjoule.store.reader import LoadedRun, load_run
 
-FIRST = '''
+FIRST = """
 import pytest
 from fsjoule.units import J, mJ
 from meter import EMULATED
@@ -79,9 +79,9 @@ def test_reads_too_early(joules):
 @pytest.mark.joules(budget="5 J")
 def test_measures_nothing(joules):
     pass
-'''
+"""
 
-NIGHTS = '''
+NIGHTS = """
 import os
 import pytest
 from meter import EMULATED
@@ -91,7 +91,7 @@ def test_sync(joules):
     watts, wobble = float(os.environ["WATTS"]), float(os.environ.get("WOBBLE", 0))
     with joules("sync"):
         EMULATED.spend(1.0, watts * (1 + wobble))
-'''
+"""
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ targets:
       PumpStrategy: {}
 """
 
-TESTS = '''
+TESTS = """
 import pytest
 from fsjoule.units import J
 
@@ -104,7 +104,7 @@ def test_command(pump, joules):
     used = joules.run("dd if=/dev/zero of=/root/a bs=64k count=16 conv=fsync; echo done; false", "sync")
     assert used.result.exit_code == 1 and "done" in used.result.stdout
     assert 0 < used.energy < 20 * J and used.uncertainty < 0.2 * used.energy
-'''
+"""
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def feed(tmp_path: Path) -> Generator[Path]:
     thread.join()
 
 
-DESK = '''
+DESK = """
 import time
 
 def test_steady(target, joules):
@@ -177,7 +177,7 @@ def test_steady(target, joules):
         time.sleep(0.5)
     assert abs(used.power - 1.5) < 0.05, used.power
     assert abs(used.energy - 0.75) < 0.1 + 3 * used.uncertainty
-'''
+"""
 
 
 @pytest.mark.slow

@@ -164,9 +164,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     from fsjoule.verdicts.blocks import BlockLimits
 
     try:
-        if marker.args:
-            raise ConfigError("the marker joules takes words only", hint='@pytest.mark.joules(budget="1.2 J")')
-        item.stash[_LIMITS] = BlockLimits.read(dict(marker.kwargs))
+        item.stash[_LIMITS] = BlockLimits.read(dict(marker.kwargs), marker.args)
     except ConfigError as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
     names: list[str] = getattr(item, "fixturenames", [])

@@ -10,7 +10,7 @@ import math
 import os
 import secrets
 import statistics
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,6 +50,7 @@ from fsjoule.store.folder import RunFolder
 from fsjoule.store.points import points_of
 from fsjoule.store.reader import load_run, load_run_file
 from fsjoule.store.run_folders import runs_below
+from fsjoule.store.schemas import STEPS_FILE, encode_steps
 
 _log: Final = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ class BlockRun:
                         arrived()
                 except FsjouleError as error:
                     lost = error.what
-            take_steps()
+            steps = take_steps()
         facts = WorkFacts(
             trace=recording.trace,
             marks=(line.heard_as(begin), line.heard_as(end))
@@ -220,6 +221,7 @@ class BlockRun:
             else (begin, end),
             idle_s=idle_s,
         )
+        facts.attachments |= {STEPS_FILE: encode_steps(steps)} if steps else {}
         facts.notes += [recording.note] if recording.note else []
         facts.complaints += [lost] if lost and not recording.note else []
         if facts.trace is None and not guest_time:

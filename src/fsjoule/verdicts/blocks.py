@@ -43,8 +43,13 @@ class BlockLimits:
     beta: float = 0.01
 
     @classmethod
-    def read(cls, words: dict[str, object]) -> BlockLimits:
-        """From the words of `@pytest.mark.joules(budget="1.2 J", effect="5 %", most=10)`. Raises ConfigError."""
+    def read(cls, words: dict[str, object], more: Sequence[object] = ()) -> BlockLimits:
+        """From the words of `@pytest.mark.joules(budget="1.2 J", effect="5 %", most=10)`. Raises ConfigError.
+
+        `more` are arguments without a name, which it does not take.
+        """
+        if more:
+            raise ConfigError("the marker joules takes words only", hint='@pytest.mark.joules(budget="1.2 J")')
         for name in words.keys() - {"budget", "effect", "most"}:
             raise ConfigError.unknown("argument of the marker joules", name, ("budget", "effect", "most"))
         budget, effect, most = words.get("budget"), words.get("effect"), words.get("most", _MOST)
