@@ -71,7 +71,8 @@ def explain(asked: ExplainOptions) -> None:
     It is exact on a board in guest time. On any other board perf takes samples, and the sampling error is told.
 
     With --lg-env both kernels (names, package files, build folders) boot and are measured with a profile. Without it
-    both are kernels of a run that was measured with --profile: the newest, or that of --within.
+    both are kernels of a run that was measured with --profile: the newest, or that of --within. Two run folders of a
+    kernel each, such as two nights of your own tests, are compared as they are.
 
     Exit code 0; errors: 2 the input (a board without perf, a run without profiles or with damage), 4 the lab.
 
@@ -82,13 +83,19 @@ def explain(asked: ExplainOptions) -> None:
     if asked.lg_env is None:
         refuse("only what is measured now (--lg-env FILE) takes", given_options(asked, _ExplainBenchOptions))
         from fsjoule.model.labels import listed
-        from fsjoule.runs.explain import explain_run
+        from fsjoule.runs.explain import explain_pair, explain_run
+        from fsjoule.store.folder import RUN_FILE
         from fsjoule.store.reader import load_run
         from fsjoule.store.run_folders import named_run
 
-        loaded = load_run(named_run(asked.within))
         kernels = (asked.baseline, asked.candidate)
-        found = explain_run(loaded, *kernels, filesystems=listed(asked.fs), select=asked.select)
+        if asked.within is None and all((Path(each) / RUN_FILE).is_file() for each in kernels):
+            first, loaded = map(load_run, map(Path, kernels))
+            kernels = (first.path.name, loaded.path.name)
+            found = explain_pair((kernels[0], first), (kernels[1], loaded))
+        else:
+            loaded = load_run(named_run(asked.within))
+            found = explain_run(loaded, *kernels, filesystems=listed(asked.fs), select=asked.select)
     else:
         loaded, found = _measured(asked, asked.lg_env)
         kernels = (loaded.run.plan.kernels[0], loaded.run.plan.kernels[1])

@@ -44,6 +44,7 @@ from fsjoule.ports import Command, CommandResult, Meter
 _OPTION: Final = "fsjoule"
 _ANALYZER_METHODS: Final = ("get_statistics", "start", "stop")
 _MARK_TIMEOUT_S: Final = 30.0
+_READING_TIMEOUT_S: Final = 300.0
 _QEMU: Final = "QEMUDriver"
 
 
@@ -109,10 +110,6 @@ class BlockTarget:
     def has_mark_line(self) -> bool:
         """Whether the board can mark a command of its own."""
         return bool(self.settings.mark_device)
-
-    @property
-    def place(self) -> str:
-        return next((str(each.name) for each in self.target.resources if isinstance(each, RemotePlace)), "")
 
     def _meter(self) -> Meter | None:
         target, settings = self.target, self.settings
@@ -198,10 +195,19 @@ class ActiveShell:
         """See ports.Shell."""
         return replace(self._run(shlex.join(argv), timeout_s), argv=tuple(argv))
 
+    def get(self, path: str) -> bytes:
+        """See ports.Shell; of a text."""
+        return self.run(("cat", path), timeout_s=_READING_TIMEOUT_S).stdout.encode()
+
     def _run(self, command: str, timeout_s: float) -> CommandResult:
         with lab_errors(f"running {command[:80]!r} on the board", BoardError.part):
             lines, errors, exit_code = self._driver.run(command, timeout=timeout_s)
         return CommandResult((command,), exit_code, "\n".join([*lines, *errors]))
+
+
+def place_of(target: Any) -> str:  # noqa: ANN401 - labgrid's Target
+    """The place of a labgrid target; empty for one without."""
+    return next((str(each.name) for each in target.resources if isinstance(each, RemotePlace)), "")
 
 
 def _settings(target: Target) -> BlockSettings:
@@ -229,5 +235,4 @@ def _settings(target: Target) -> BlockSettings:
             what = f"options of {target.name}: fsjoule: {name}: {value!r} is wrong"
             raise ConfigError(what, file=file, hint=f"it is a {kinds[name].__name__}: {hint}")
     found = replace(known, **values)
-    place = next((each.name for each in target.resources if isinstance(each, RemotePlace)), "")
-    return found if found.board else replace(found, board=place or target.name)
+    return found if found.board else replace(found, board=place_of(target) or target.name)

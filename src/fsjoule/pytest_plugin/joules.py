@@ -12,6 +12,7 @@ block of its own is one block. A failure of the meter is an error, never a failu
 from __future__ import annotations
 
 import copy
+import os
 import re
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,12 +28,14 @@ from fsjoule.host.extras import need
 if TYPE_CHECKING:
     from fsjoule.model import Measurement
     from fsjoule.runs.blocks import BlockHistory, BlockRun, Used
+    from fsjoule.runs.held_lab import LabProfiler  # noqa: F401 - in the type of a stash's key
     from fsjoule.verdicts.blocks import BlockLimits, BlockVerdict
 
 FIXTURE: Final = "joules"
 REQUIRE: Final = "--fsjoule-require-joules"
 HISTORY: Final = "--fsjoule-history"
 _RUN: Final = pytest.StashKey["BlockRun"]()
+_PROFILER: Final = pytest.StashKey["LabProfiler"]()
 _STATE: Final = pytest.StashKey["_MarkedTest"]()
 _LIMITS: Final = pytest.StashKey["BlockLimits"]()
 _NO_METER: Final = "no joules: the environment file has no meter (docs/joules.md)"
@@ -130,8 +133,9 @@ def _joules_run(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> 
         if pytestconfig.getoption(REQUIRE):
             raise ConfigError(_NO_METER, hint="add a meter's driver to it, or leave out " + REQUIRE)
         pytest.skip(_NO_METER)
-    results = Path(options_of(pytestconfig).results or DEFAULT_RESULTS)
-    run = BlockRun(block_target, _suite_of(pytestconfig), results, command_of(pytestconfig))
+    results = options_of(pytestconfig).results or Path(DEFAULT_RESULTS)
+    profiler = pytestconfig.stash.get(_PROFILER, None)
+    run = BlockRun(block_target, _suite_of(pytestconfig), results, command_of(pytestconfig), profiler)
     pytestconfig.stash[_RUN] = run
     yield run
     session = request.session
@@ -147,6 +151,26 @@ def joules(_joules_run: BlockRun, request: pytest.FixtureRequest) -> Joules:
     if state is not None:
         state.joules = measuring
     return measuring
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """With --profile the board counts from its next power-on, which may be in any fixture that has its target."""
+    made = yield
+    uses = any(FIXTURE in getattr(item, "fixturenames", ()) for item in request.session.items)
+    if fixturedef.argname == "target" and uses and _PROFILER not in request.config.stash:
+        from fsjoule.pytest_plugin.options import options_of
+
+        if options_of(request.config).profile:
+            from fsjoule.lab.blocks import place_of
+            from fsjoule.runs.held_lab import LabProfiler
+
+            profiler = LabProfiler(os.environ.get("LG_COORDINATOR", ""), place_of(made))
+            profiler.count_next()
+            request.config.stash[_PROFILER] = profiler
+    return made
 
 
 def _suite_of(config: pytest.Config) -> str:

@@ -14,13 +14,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from fsjoule import lab
 from fsjoule.bench.instrument import meter_of
 from fsjoule.bench.judge import WorkFacts, judge
 from fsjoule.bench.measurer import lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.profiles import attach_profile, keep_symbols
 from fsjoule.errors import FsjouleError, LabError, MeasurementInvalid, MeterError, ResultError
 from fsjoule.host.clock import HostClock
 from fsjoule.lab.blocks import ActiveShell, BlockTarget
@@ -42,7 +43,7 @@ from fsjoule.model import (
 )
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.model.series import Series
-from fsjoule.ports import CommandResult
+from fsjoule.ports import CommandResult, Profiler, Shell
 from fsjoule.runs.open_run import lava_job, revision, versions
 from fsjoule.statistics.changepoints import nominate
 from fsjoule.statistics.figures import one_per_boot
@@ -141,13 +142,15 @@ class BlockHistory:
 class BlockRun:
     """Blocks on one board, in a run folder below `results` that the first of them makes.
 
-    `suite` names the project whose tests they are. Call `measure` for each block, and `close`.
+    `suite` names the project whose tests they are. Call `measure` for each block, and `close`. With a `profiler` (of a
+    board in guest time) each block has a profile, from the next power-on.
     """
 
     target: BlockTarget
     suite: str
     results: Path
     command: tuple[str, ...] = ()
+    profiler: Profiler | None = None
     folder: Path | None = field(default=None, init=False)
     measurements: list[Measurement] = field(default_factory=list[Measurement], init=False)
     _run: Run | None = field(default=None, init=False)
@@ -223,6 +226,8 @@ class BlockRun:
         )
         facts.attachments |= {STEPS_FILE: encode_steps(steps)} if steps else {}
         facts.notes += [recording.note] if recording.note else []
+        if self.profiler is not None:
+            attach_profile(self.profiler, facts)
         facts.complaints += [lost] if lost and not recording.note else []
         if facts.trace is None and not guest_time:
             facts.duration_s = seconds
@@ -246,6 +251,8 @@ class BlockRun:
         """End the run, aborted for a `reason`. Its page takes seconds: `fsjoule report` makes it."""
         if self._store is None or self._run is None:
             return
+        if self.profiler is not None and (shell := self.target.shell()) is not None:
+            keep_symbols(cast("Shell", shell), self._boot, self._store)
         run = replace(
             self._run,
             status=RunStatus.ABORTED if reason else RunStatus.COMPLETE,
@@ -296,6 +303,8 @@ class BlockRun:
             return
         self._boot += self._facts is not None
         self._boot_id = boot_id
+        if self.profiler is not None:
+            self.profiler.count_next()  # the test may switch the board off and on
         self._facts = lab.board_facts(shell, self.target.settings.board, "")
 
     def _stored(self, workload: BlockWorkload, repetition: int, facts: WorkFacts, started_utc: str) -> Measurement:
