@@ -69,7 +69,7 @@ def place_file(folder: str, coordinator: str, place: str) -> Path:
 def meters_dir() -> Path:
     """The folder of instrument files, which need not exist. `FSJOULE_METERS_DIR` overrides it. Raises ConfigError."""
     named = os.environ.get(_METERS) or None
-    return platformdirs.user_config_path("fsjoule") / "meters" if named is None else _absolute(_METERS, named)
+    return platformdirs.user_config_path("fsjoule") / "meters" if named is None else absolute(_METERS, named)
 
 
 def main_job_folder() -> Path:
@@ -109,7 +109,7 @@ def environment_file(named: Path) -> Path:
 def _made(variable: str, default: Path) -> Path:
     # An empty variable counts as unset, as with XDG's variables.
     named = os.environ.get(variable) or None
-    path = default.absolute() if named is None else _absolute(variable, named)
+    path = default.absolute() if named is None else absolute(variable, named)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -121,15 +121,15 @@ def _made(variable: str, default: Path) -> Path:
     return path
 
 
-def _absolute(variable: str, named: str) -> Path:
-    """The folder that a variable names. It must be absolute: a relative path would differ per command."""
+def absolute(variable: str, named: str, kind: str = "folder") -> Path:
+    """The folder or file that a variable names. It must be absolute: a relative path would differ per command."""
     path = Path(named)
     if named == "~" or named.startswith("~/"):
         with suppress(RuntimeError):  # a user without a home
             path = path.expanduser()
     if not path.is_absolute():
         raise ConfigError(
-            f"{variable}={named!r} is not the full path of a folder",
+            f"{variable}={named!r} is not the full path of a {kind}",
             hint=f"give one that begins with / or ~/, or unset {variable}",
         )
     return path

@@ -70,8 +70,8 @@ def line_of(text: str, path: Sequence[str]) -> int:
     """
     best_line, best_depth = 1, 0
     for number, found in _keys(text):
-        depth = len(found)
-        if best_depth < depth <= len(path) and list(path[:depth]) == found:
+        depth = min(len(found), len(path))  # [a.b] has a, too
+        if best_depth < depth and list(path[:depth]) == found[:depth]:
             best_line, best_depth = number, depth
     return best_line
 
