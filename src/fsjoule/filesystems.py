@@ -2,29 +2,36 @@
 
 `model/filesystem.py` explains the fields. Adding a filesystem is adding one row.
 
-A variant is the same filesystem with other options: `btrfs:zstd`, or several together, `btrfs:zstd+noatime`.
+A variant is the same filesystem with other options: `btrfs:zstd`, or several together, `btrfs:zstd+noatime`. Users add
+options of their own: `ext4:mkfs=-I 128+commit=60`, or by name in the project's file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, NamedTuple, cast
 
 from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
-from fsjoule.model.filesystem import Filesystem, Root, Variant
+from fsjoule.host.project_file import ProjectTable, project_table
+from fsjoule.model.filesystem import Filesystem, Root, Variant, content_of, title_of, titled
+from fsjoule.model.labels import pieces
 
 # Variants that every filesystem can have.
 _NOATIME: Final = {"noatime": Variant("reading changes no time stamps", mount=("noatime",))}
 _COMMON: Final = {**_NOATIME, "discard": Variant("tells the card of deleted blocks at once", mount=("discard",))}
 
-_UNFLUSHED: Final = "nobarrier"
-_NO_BARRIER: Final = {_UNFLUSHED: Variant("no flushes: not safe if power is lost", mount=("nobarrier",))}
+_NO_BARRIER: Final = {"nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",))}
 
 _POOL: Final = "fsjoule"
 _EXT_ERRORS: Final = "EXT4-fs error"  # one module drives all three
+_EXT_JOINED: Final = ("-E", "-O")
+_EXT_IDLE: Final = ("-n", "-S", "-V")  # -S writes superblocks only
 
 _TABLE: Final = (
     # -F, -f, -q: never ask, overwrite any contents. nodiscard, -K, -t 0: a card is purged before, outside the timed
@@ -55,6 +62,8 @@ _TABLE: Final = (
             fill_holes=False,
         ),
         errors=_EXT_ERRORS,
+        joined=_EXT_JOINED,
+        idle=_EXT_IDLE,
         colours=("#2563c9", "#5d93f5"),
         variants={
             **_COMMON,
@@ -75,6 +84,8 @@ _TABLE: Final = (
         kconfig=("EXT4_FS",),
         identity=("-U", "{uuid}"),
         errors=_EXT_ERRORS,
+        joined=_EXT_JOINED,
+        idle=_EXT_IDLE,
         colours=("#5b8def", "#8db3ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
@@ -90,6 +101,8 @@ _TABLE: Final = (
         kconfig=("EXT4_FS",),
         identity=("-U", "{uuid}"),
         errors=_EXT_ERRORS,
+        joined=_EXT_JOINED,
+        idle=_EXT_IDLE,
         colours=("#8fb2f5", "#bfd4ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
@@ -107,6 +120,7 @@ _TABLE: Final = (
         # Nothing to fill: a tree block is read only through a pointer written after it, with its generation.
         root=Root(make=("mkfs.btrfs", "-q"), target=("--rootdir", "{tree}", "{image}"), fill_holes=False),
         errors=r"BTRFS:? (error|critical)|BTRFS.*aborted",
+        idle=("-V", "--version", "--help"),
         colours=("#e07b1f", "#f29a4a"),
         variants={
             **_COMMON,
@@ -138,7 +152,9 @@ _TABLE: Final = (
             target=("{image}",),
             copy=("sload.f2fs", "-f", "{tree}", "-t", "/", "{image}"),
         ),
+        joined=("-O",),
         errors=r"F2FS-fs.*([Ee]rror[^s]|[Ii]nconsistent|invalid blkaddr|run fsck to fix|Stopped filesystem)",
+        idle=("-V", "-h", "--help"),
         colours=("#13968a", "#35c2b4"),
         variants={
             **_COMMON,
@@ -165,6 +181,7 @@ _TABLE: Final = (
         identity=("-m", "uuid={uuid}"),
         root=Root(options=("-i", "nrext64=0"), make=("mkfs.xfs", "-q", "-f"), target=("-p", "{prototype}", "{image}")),
         errors=r"XFS.*([Cc]orruption|[Ee]rror)",
+        idle=("-N", "-V"),
         colours=("#8b46c9", "#b685ea"),
         variants={
             **_COMMON,
@@ -182,6 +199,7 @@ _TABLE: Final = (
         # Its log can end anywhere, and recovery looks behind the end.
         root=Root(options=("-q", "-f", "-K")),
         errors=r"NILFS.*error",
+        idle=("-n", "-V", "-h"),
         colours=("#b58a00", "#dcb537"),
         lacks=frozenset({"fsck", "fallocate"}),
         variants={
@@ -201,6 +219,7 @@ _TABLE: Final = (
         lacks=frozenset({"fsck", "fallocate"}),
         identity=("--uuid={hex:.16}",),
         errors=r"UDF-fs.*error",
+        idle=("-n", "--no-write", "-h", "--help"),
         colours=("#c93a7c", "#ec74aa"),
         variants=_NOATIME,
     ),
@@ -215,6 +234,7 @@ _TABLE: Final = (
         kconfig=("VFAT_FS", "NLS_CODEPAGE_437", "NLS_ASCII"),
         identity=("-i", "{hex:.8}"),
         errors=r"FAT-fs.*error",
+        idle=("--help",),
         colours=("#5f6b7a", "#9aa6b5"),
         lacks=frozenset({"symlinks", "fallocate"}),
         variants=_COMMON,
@@ -242,6 +262,7 @@ _TABLE: Final = (
         dkms="zfs-dkms",
         # A failed request, a suspended pool, a failed assertion. Only `zpool status` tells of wrong checksums.
         errors=r"zio pool=.*error=|Pool '.*' has encountered|VERIFY[A-Z0-9]*\(.*failed|PANIC( at [^ ]+\.c)?:",
+        idle=("-n",),
         colours=("#3d9440", "#6cc46f"),
         variants={
             **_NOATIME,
@@ -266,49 +287,291 @@ _TABLE: Final = (
     ),
 )
 
+LONGEST_TITLE: Final = 32
+# It names folders and tests.
+TITLE: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}", re.ASCII)
+_LONGEST: Final = 200
+_CLOSE: Final = 0.6
+_PARTS: Final = ("mkfs=", "mount=")
+_OPEN: Final = re.compile(r"[:+](mkfs|mount)=[^+]*$")  # a comma may go on with its value
+_OWN_OPTIONS: Final = {"mkfs": " ", "mount": ","}  # with what goes between those of a list
+_OWN_HINT: Final = "base is a filesystem; mkfs and mount are its options, a text or a list, without a plus sign"
+# No name has a blank, a quote or a plus sign in an option.
+_FLAG: Final = re.compile(r"-[A-Za-z0-9]|--[a-z][a-z0-9-]*(=[A-Za-z0-9_.:%-]+)?", re.ASCII)
+_OPTION: Final = re.compile(r"[A-Za-z0-9^~][A-Za-z0-9_.:=%^~*#@-]*", re.ASCII)
+_WORD_HINT: Final = "for example mkfs=-O ^has_journal -I 128, mount=commit=60,nodelalloc; docs/suites.md has the rules"
+# Another device for a log or for data, or another thing than a device that is mounted.
+_OTHER_DEVICES: Final = frozenset(
+    {
+        *("device", "logdev", "rtdev", "journal_dev", "journal_path", "name", "file"),
+        *("loop", "bind", "rbind", "move", "remount"),
+    }
+)
+
 FILESYSTEMS: Final = Rows("filesystem", "fsjoule_filesystems", Filesystem, lambda: _TABLE)
 
 
 @lru_cache
 def filesystem(name: str) -> Filesystem:
-    """The filesystem of this name, with the options of its variants: `ext4`, `btrfs:zstd+noatime`.
+    """The filesystem of this name, with its options: `ext4`, `btrfs:zstd+noatime`, `ext4:mkfs=-I 128+commit=60`.
 
-    Raises ConfigError with the choices.
+    After the colon are variants, options of mount (`mount=` before them may be left out) and words of mkfs. Before all
+    of it may be a title: `mine=ext4:commit=60`. Equal options make equal names, in whatever order they are given. No
+    file is read: a name says all. Raises ConfigError with the choices.
     """
-    plain, colon, chosen = name.partition(":")
+    title, content = titled(name)
+    if title and (not TITLE.fullmatch(title) or title in FILESYSTEMS or f"{title}=" in _PARTS):
+        hint = f"at most {LONGEST_TITLE} small letters, digits, dots, hyphens and underlines, and no filesystem's name"
+        raise ConfigError(f"{title!r} cannot be the name of a filesystem of your own", hint=hint)
+    plain, colon, text = content.partition(":")
     try:
         row = FILESYSTEMS[plain]
     except KeyError:
-        raise ConfigError.unknown("filesystem", plain, FILESYSTEMS) from None
-    # Sorted, because a series has one name.
-    names = sorted(set(chosen.split("+"))) if colon else []
-    for variant in names:
-        if variant not in row.variants:
-            raise ConfigError.unknown(f"variant of {plain}", variant, row.variants)
+        raise _unknown("filesystem", plain, FILESYSTEMS) from None
+    names, make, mount = _Parts.of(row, text.split("+")).reduced if colon else ((), (), ())
     variants = [row.variants[variant] for variant in names]
-    chosen_options = tuple(word for variant in variants for word in variant.make)
+    chosen = (*(word for variant in variants for word in variant.make), *make)
+    words = [
+        *names,
+        *(option if "=" in option or _is_bare(row, option) else f"mount={option}" for option in mount),
+        *([f"mkfs={' '.join(make)}"] if make else []),
+    ]
+    whole = f"{title}={plain}" if title else plain
+    whole += f":{'+'.join(words)}" if colon else ""
+    if len(whole) > _LONGEST:
+        raise ConfigError(f"{whole[:40]}...: so many options ({len(whole)} characters)", hint=f"at most {_LONGEST}")
     return replace(
         row,
-        name=plain + colon + "+".join(names),
-        make=(*_less_properties(row.make, chosen_options), *chosen_options),
-        mount_options=(*row.mount_options, *(option for variant in variants for option in variant.mount)),
+        name=whole,
+        make=_made_with(row, chosen),
+        mount_options=(*row.mount_options, *(o for variant in variants for o in variant.mount), *mount),
     )
 
 
-def is_unflushed(name: str) -> bool:
-    """Whether a filesystem of this name sends no flushes, so that a power cut loses files that are synced."""
-    return _UNFLUSHED in name.partition(":")[2].split("+")
+def named_filesystems(
+    given: str | Iterable[str] | None, *, option: str = "--fs", lenient: bool = False
+) -> tuple[str, ...]:
+    """The filesystems of a list, whole and each once: `ext4,btrfs:zstd`, `ext4:mkfs=-O ^has_journal,mount=commit=60`.
+
+    A comma begins the next filesystem if a filesystem's name follows; otherwise it belongs to the options. Names of the
+    project's file are known, too. With `lenient` an unknown name stays as it is: runs from elsewhere may have it.
+    Raises ConfigError.
+    """
+    own = own_filesystems()
+    found: dict[str, str] = {}
+    for name in _separated(pieces(given, option=option), known := (*FILESYSTEMS, *own)):
+        try:
+            if (plain := content_of(name).partition(":")[0]) not in known:
+                raise _unknown("filesystem", plain, known)
+            whole = filesystem(_with_own(name, own)).name
+        except ConfigError:
+            if not lenient:
+                raise
+            whole = name
+        if (first := found.setdefault(content_of(whole), whole)) != whole:
+            raise ConfigError(f"{option}: {first} and {whole} are the same filesystem", hint="leave one out")
+    titles = [title_of(name) for name in found.values()]
+    if twice := [each for each in titles if titles.count(each) > 1]:
+        raise ConfigError(f"{option}: two filesystems are called {twice[0]}", hint="give them different names")
+    return tuple(found.values())
 
 
-def _less_properties(make: tuple[str, ...], chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """`make` without the properties (`-O name=value`) that a variant chooses: zpool refuses duplicates."""
+def _separated(texts: Iterable[str], known: Collection[str]) -> list[str]:
+    """The filesystems of a list that was cut at every comma. Raises ConfigError for an option that may be misspelt."""
+    names: list[str] = []
+    for piece in texts:
+        if names and piece.startswith(_PARTS):
+            names[-1] += f"{'+' if ':' in names[-1] else ':'}{piece}"
+        elif names and content_of(piece).partition(":")[0] not in known and _OPEN.search(names[-1]):
+            if len(piece) > len("rw") and difflib.get_close_matches(piece, known, cutoff=_CLOSE):
+                raise _unknown("filesystem", piece, known)
+            names[-1] += f",{piece}"
+        else:
+            names.append(piece)
+    return names
 
-    def properties(words: tuple[str, ...]) -> dict[int, str]:
-        return {i: words[i + 1].partition("=")[0] for i, word in enumerate(words[:-1]) if word == "-O"}
 
-    again = set(properties(chosen).values())
-    dropped = {at for i, name in properties(make).items() if name in again for at in (i, i + 1)}
-    return tuple(word for i, word in enumerate(make) if i not in dropped)
+def own_filesystems() -> dict[str, str]:
+    """The filesystems of the project's file, by name: `mine=ext4:commit=60`. Raises ConfigError with file and line."""
+    table = project_table("filesystems")
+    return {} if table is None else {name: _own(table, name, values) for name, values in table.values.items()}
+
+
+def _own(table: ProjectTable, name: str, values: Any) -> str:  # noqa: ANN401 - as TOML has it
+    """The whole name of one of the project's filesystems. Raises ConfigError."""
+    row = cast("dict[str, Any]", values) if isinstance(values, dict) else {}
+    if not isinstance(base := row.pop("base", None), str):
+        raise table.error(f"{name!r} has no base", name, hint=_OWN_HINT)
+    for key, value in row.items():
+        texts = cast("list[Any]", [value] if isinstance(value, str) else value)
+        if key not in _OWN_OPTIONS:
+            raise table.error(f"unknown key {key!r}", name, key, hint=_OWN_HINT)
+        if not isinstance(texts, list) or not all(isinstance(each, str) and "+" not in each for each in texts):
+            raise table.error(f"{key}: {value!r} is no option or list of options", name, key, hint=_OWN_HINT)
+        base += f"{'+' if ':' in base else ':'}{key}={_OWN_OPTIONS[key].join(texts)}"
+    try:
+        return filesystem(f"{name}={base}").name
+    except ConfigError as error:
+        raise table.error(error.what, name, hint=error.hint) from error
+
+
+def _with_own(name: str, own: Mapping[str, str]) -> str:
+    """The name without a name of the project's file: `mine:noatime` becomes `ext4:commit=60+noatime`."""
+    title, content = titled(name)
+    plain, colon, more = content.partition(":")
+    if plain not in own:
+        return name
+    base = content_of(own[plain])
+    if colon:
+        base += f"{'+' if ':' in base else ':'}{more}"
+    return f"{title}={base}" if title else base if colon else own[plain]
+
+
+class _Parts(NamedTuple):
+    """The chosen variants, and options of one's own: options of mkfs are `("-O", "^has_journal")` or `("-q",)`."""
+
+    variants: set[str]
+    make: list[tuple[str, ...]]
+    mount: list[str]
+    row: Filesystem
+
+    @classmethod
+    def of(cls, row: Filesystem, texts: Iterable[str]) -> _Parts:
+        """Raises ConfigError for what is neither a variant nor an option, or might not be the scratch device's."""
+        parts = cls(set(), [], [], row)
+        for text in texts:
+            key, equals, value = text.partition("=")
+            if text in row.variants:
+                parts.variants.add(text)
+            elif equals and key == "mkfs":
+                parts.make.extend(_make_options(row, value))
+            elif (equals and key == "mount") or (_OPTION.fullmatch(text) and (equals or _is_bare(row, text))):
+                parts.mount.extend(value.split(",") if key == "mount" else [text])
+            else:
+                raise _unknown(f"variant of {row.name}", text, row.variants, mount=bool(_OPTION.fullmatch(text)))
+        if row.raw and (parts.make or parts.mount):
+            raise ConfigError(f"{row.name} is the device itself: it has no options")
+        for option in (*parts.mount, *(each for pair in parts.make for each in pair[1:])):
+            _check_option(row, option)
+        return parts
+
+    @property
+    def reduced(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Variants, words of mkfs and options of mount, in the one order that they have.
+
+        Options that are a variant's become the variant. Only options of one name keep their order: the last one counts.
+        """
+        make, mount = set(self.make), set(self.mount)
+        for name, variant in self.row.variants.items():
+            theirs = set(_split(_pairs(variant.make), self.row.joined)), set(variant.mount)
+            keys = {_key(option) for option in variant.mount}
+            alone = not any(_key(option) in keys for option in mount - theirs[1])
+            if name in self.variants or (theirs[0] <= make and theirs[1] <= mount and alone and any(theirs)):
+                self.variants.add(name)
+                make, mount = make - theirs[0], mount - theirs[1]
+        pairs = sorted(dict.fromkeys(each for each in self.make if each in make), key=lambda pair: pair[0])
+        options = sorted(dict.fromkeys(each for each in self.mount if each in mount), key=_key)
+        return tuple(sorted(self.variants)), _joined(pairs, self.row.joined), tuple(options)
+
+
+def _make_options(row: Filesystem, text: str) -> list[tuple[str, ...]]:
+    """The options of mkfs, the values of each in order. Raises ConfigError."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"mkfs={text}: {error}", hint=_WORD_HINT) from error
+    if not words:
+        raise ConfigError("mkfs= has no option", hint=_WORD_HINT)
+    found: list[tuple[str, ...]] = []
+    for word in words:
+        if word.startswith("-"):
+            if not _FLAG.fullmatch(word):
+                raise ConfigError(f"mkfs: {word!r}: a word has one option", hint=_WORD_HINT)
+            option = word.partition("=")[0]
+            if any(each == option or (len(option) > len("--") and each.startswith(option)) for each in row.idle):
+                raise ConfigError(f"with {word} {row.make[0]} does not make a whole {row.name}", hint="leave it out")
+            found.append((word,))
+        elif found and len(found[-1]) == 1:
+            found[-1] += (",".join(sorted(word.split(","), key=lambda each: (each != "none", _key(each)))),)
+        else:
+            raise ConfigError(f"mkfs: {word!r} belongs to no option: no device may be named", hint=_WORD_HINT)
+    return _split(found, row.joined)
+
+
+def _check_option(row: Filesystem, text: str) -> None:
+    """Raises ConfigError for an option that names a device or file, or that no name can have."""
+    for option in text.split(","):
+        if "/" in option or _key(option) in _OTHER_DEVICES:
+            hint = f"options say how the scratch device gets {row.name}, not which other device or file it uses"
+            raise ConfigError(f"{option!r} names a device or a file, or mounts something else", hint=hint)
+        if not _OPTION.fullmatch(option):
+            raise ConfigError(f"{option!r} is no option", hint=_WORD_HINT)
+
+
+def _is_bare(row: Filesystem, option: str) -> bool:
+    """Whether an option of mount is taken for one without `mount=`: a misspelt variant must not be."""
+    return not difflib.get_close_matches(option, row.variants, cutoff=_CLOSE)
+
+
+def _unknown(kind: str, value: str, choices: Iterable[str], *, mount: bool = False) -> ConfigError:
+    known = ConfigError.unknown(kind, value, choices)
+    near = difflib.get_close_matches(value, list(choices), cutoff=_CLOSE)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    more = f"; an option of mount is mount={value}" if mount else ""
+    more += "; a plus sign joins options of one filesystem" if kind == "filesystem" else ""
+    return ConfigError(known.what, hint=f"{meant}{known.hint}{more}")
+
+
+def _key(option: str) -> str:
+    """The name of an option, which a later one with the same name replaces: `noatime` and `atime`, `^quota`."""
+    return option.partition("=")[0].lstrip("^~").removeprefix("no")
+
+
+def _pairs(words: Iterable[str]) -> list[tuple[str, ...]]:
+    """Each option with its value."""
+    pairs: list[tuple[str, ...]] = []
+    for word in words:
+        if word.startswith("-") or not pairs or len(pairs[-1]) > 1 or not pairs[-1][0].startswith("-"):
+            pairs.append((word,))
+        else:
+            pairs[-1] += (word,)
+    return pairs
+
+
+def _made_with(row: Filesystem, chosen: tuple[str, ...]) -> tuple[str, ...]:
+    """The row's program with the chosen options, which replace its own: programs refuse, or take the last."""
+    ours, theirs = _pairs(row.make), _pairs(chosen)
+    values = {option: ",".join(v for o, *more in theirs if o == option for v in more) for option, *_ in theirs}
+    made: list[tuple[str, ...]] = []
+    for option, *value in ours:
+        if value and option in values:
+            keys = {_key(each) for each in values[option].split(",")}
+            kept = [each for each in value[0].split(",") if _key(each) not in keys and not each.isdigit()]
+            made += [(option, ",".join(kept))] if kept else []
+        else:
+            made.append((option, *value))
+    return _joined([*made, *theirs], row.joined)
+
+
+def _split(pairs: Iterable[tuple[str, ...]], once: Sequence[str]) -> list[tuple[str, ...]]:
+    """The options with their values; of those that a program takes `once` each part of the value is an option."""
+    return [
+        (option, *part)
+        for option, *value in pairs
+        for part in ([[each] for each in value[0].split(",")] if value and option in once else [value])
+    ]
+
+
+def _joined(pairs: Iterable[tuple[str, ...]], once: Sequence[str]) -> tuple[str, ...]:
+    """The words of these options; those that a program takes `once` get all their values together."""
+    found: list[tuple[str, ...]] = []
+    for option, *value in pairs:
+        same = next((i for i, each in enumerate(found) if each[0] == option and option in once), None)
+        if same is None:
+            found.append((option, *value))
+        else:
+            found[same] = (option, ",".join((*found[same][1:], *value)))
+    return tuple(word for pair in found for word in pair)
 
 
 def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:

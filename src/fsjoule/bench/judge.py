@@ -31,6 +31,7 @@ from fsjoule.model import (
     Trace,
     Window,
 )
+from fsjoule.model.filesystem import titled
 
 # The idle second begins with the shell's answer and ends with the next command; neither is idle.
 _IDLE_MARGIN_US = 150_000.0
@@ -183,21 +184,22 @@ def _projected(
 
 
 def _series_key(entry: Planned, profile: BoardProfile, storage: str, card: ImageFacts) -> SeriesKey:
-    name, made, mounted = entry.filesystem, card.make_options, card.mount_options
+    title, content, made, mounted = "", entry.filesystem, card.make_options, card.mount_options
     if not isinstance(entry.workload, BlockWorkload):  # whose root is whatever its board has
         kind = filesystem(entry.filesystem)
-        name = kind.name
+        title, content = titled(kind.name)
         if not entry.on_root:
             made, mounted = kind.make[1:], kind.mount_options
     return SeriesKey(
         suite=entry.suite,
         board=profile.name,
         storage=storage,
-        filesystem=name,
+        filesystem=content,
         make_options=made,
         mount_options=mounted,
         provision=entry.provision,
         workload=entry.workload.identity,
+        title=title,
     )
 
 

@@ -153,13 +153,13 @@ def _list_profiles(*, asked: bool, json_output: bool) -> None:
 
 def _recorded(runs: list[Path], kernel: str | None, storage: str | None, fs: str | None) -> AdviceEvidence:
     """What these runs have of the filesystems. Raises ConfigError, ResultError."""
-    from fsjoule.model.labels import listed
+    from fsjoule.filesystems import named_filesystems
     from fsjoule.runs.advise import with_board
     from fsjoule.store.run_folders import named_folders
     from fsjoule.verdicts.advice.evidence import evidence, only
 
     found = with_board(evidence(named_folders(runs), kernel=kernel, storage=storage))
-    wanted = listed(fs)
+    wanted = named_filesystems(fs, lenient=True)
     if fs is not None and not wanted:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
     return only(found, wanted) if wanted else found

@@ -99,13 +99,12 @@ def bench_program(words: Sequence[str]) -> list[str]:
 
 
 def _meant(word: str) -> str:
-    from fsjoule.filesystems import filesystem
+    from fsjoule.filesystems import named_filesystems
 
     if word.endswith((".yaml", ".yml")):
         return f"{_ENVIRONMENT} {word}"
     try:
-        for name in word.split(","):
-            filesystem(name)
+        named_filesystems(word)
     except ConfigError:
         return "fsjoule bench --help lists the options"
     return f"--fs {word}"

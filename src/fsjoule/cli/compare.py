@@ -73,6 +73,7 @@ def compare(asked: CompareOptions) -> None:
 
     Example: fsjoule compare 6.1 6.12 --within last --page compare.html; fsjoule compare abc123 last
     """
+    from fsjoule.filesystems import named_filesystems
     from fsjoule.model.labels import listed
     from fsjoule.model.series import Where
     from fsjoule.store.run_folders import LAST
@@ -83,7 +84,7 @@ def compare(asked: CompareOptions) -> None:
     shown = outputs(asked.form, printed=printed, files={"page": asked.page})
     criteria = asked.criteria()
     metrics = tuple(asked.metric or ())
-    where = Where(boards=listed(asked.board), filesystems=listed(asked.fs))
+    where = Where(boards=listed(asked.board), filesystems=named_filesystems(asked.fs, lenient=True))
     with Sources(asked.index) as sources:
         sides = [
             sources.side(text, where, metrics or tuple(Metric), within=asked.within)

@@ -82,7 +82,7 @@ def explain(asked: ExplainOptions) -> None:
         raise ConfigError("--lg-env measures now, and --within reads a run", hint="leave one of them out")
     if asked.lg_env is None:
         refuse("only what is measured now (--lg-env FILE) takes", given_options(asked, _ExplainBenchOptions))
-        from fsjoule.model.labels import listed
+        from fsjoule.filesystems import named_filesystems
         from fsjoule.runs.explain import explain_pair, explain_run
         from fsjoule.store.folder import RUN_FILE
         from fsjoule.store.reader import load_run
@@ -95,7 +95,8 @@ def explain(asked: ExplainOptions) -> None:
             found = explain_pair((kernels[0], first), (kernels[1], loaded))
         else:
             loaded = load_run(named_run(asked.within))
-            found = explain_run(loaded, *kernels, filesystems=listed(asked.fs), select=asked.select)
+            names = named_filesystems(asked.fs, lenient=True)
+            found = explain_run(loaded, *kernels, filesystems=names, select=asked.select)
     else:
         loaded, found = _measured(asked, asked.lg_env)
         kernels = (loaded.run.plan.kernels[0], loaded.run.plan.kernels[1])

@@ -141,13 +141,14 @@ def gate(asked: GateOptions) -> None:
 
 def _recorded(names: tuple[str, str], asked: GateOptions, policy: Policy) -> Gated:
     """The answer from boots that were measured before, of an index or of run folders."""
+    from fsjoule.filesystems import named_filesystems
     from fsjoule.model.labels import listed
     from fsjoule.model.metrics import Metric
     from fsjoule.model.series import Where
     from fsjoule.store.sides import Sources
     from fsjoule.verdicts.recorded_gate import gate_recorded
 
-    where = Where(filesystems=listed(asked.fs), suites=listed(asked.suite))
+    where = Where(filesystems=named_filesystems(asked.fs, lenient=True), suites=listed(asked.suite))
     with Sources(asked.index or DEFAULT_LOCATION) as sources:
         return gate_recorded(
             *names,

@@ -243,11 +243,12 @@ def series(
 
     Example: fsjoule index series; fsjoule index series 0ad558d799083a13 --by kernel --metric energy
     """
+    from fsjoule.filesystems import named_filesystems
     from fsjoule.store.index.database import open_index
     from fsjoule.store.index.queries import check_names, list_series, points
     from fsjoule.store.index.selection import resolve
 
-    where = Where(boards=listed(board), filesystems=listed(fs), invalid_too=with_invalid)
+    where = Where(boards=listed(board), filesystems=named_filesystems(fs, lenient=True), invalid_too=with_invalid)
     with open_index(index) as opened:
         check_names(opened, where)
         if of is not None:

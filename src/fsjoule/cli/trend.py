@@ -86,6 +86,7 @@ def trend(context: typer.Context, asked: TrendOptions) -> None:
     """
     if context.invoked_subcommand is not None:
         return
+    from fsjoule.filesystems import named_filesystems
     from fsjoule.model.labels import listed
     from fsjoule.statistics.finder import RupturesFinder
     from fsjoule.store.change_points import remembered
@@ -98,7 +99,7 @@ def trend(context: typer.Context, asked: TrendOptions) -> None:
     named = Where(
         series=listed(asked.series),
         boards=listed(asked.board),
-        filesystems=listed(asked.fs),
+        filesystems=named_filesystems(asked.fs, lenient=True),
         suites=listed(asked.suite),
         branches=listed(asked.branch),
         workloads=listed(asked.workload),

@@ -83,11 +83,12 @@ def choices(
     Example: fsjoule choices, then: fsjoule bench --fs btrfs,btrfs:zstd+noatime
     """
     from fsjoule import images, kernels
-    from fsjoule.filesystems import FILESYSTEMS
+    from fsjoule.filesystems import FILESYSTEMS, own_filesystems
     from fsjoule.suites import SUITES
 
+    own = own_filesystems()
     document = {
-        "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()},
+        "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()} | {name: [] for name in own},
         "kernels": list(kernels.kernel_choices(recipe)),
         "suites": {name: suite.title for name, suite in SUITES.items()},
         "root filesystems": list(images.root_filesystem_choices(recipe)),
@@ -100,6 +101,8 @@ def choices(
         out.print(f"  {row.name}", style="bold")
         for variant, options in row.variants.items():
             out.print(f"    {row.name}:{variant:<12} {options.note}", highlight=False)
+    for name, whole in own.items():
+        out.print(f"  {name:<10} {whole.partition('=')[2]}, of fsjoule.toml", highlight=False, markup=False)
     for kind in ("kernels", "suites", "root filesystems"):
         out.print(Text.assemble((kind, "bold"), f": {', '.join(document[kind])}"))
 

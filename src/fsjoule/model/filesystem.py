@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from fsjoule.errors import ConfigError
+
+_LONGEST_FILE_NAME: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,8 @@ class Filesystem:
     is `raw` has none, and is the device itself. `identity` sets a UUID (`{uuid}`, or its first digits, `{hex:.8}`); it
     does not make another series. `root` is how a card's root partition gets it. `errors` finds the kernel's messages,
     as a regular expression of POSIX (extended) and of Python. `colours` are for charts, on light and on dark; without
-    them it gets a spare colour. `variants` are options worth measuring, by name.
+    them it gets a spare colour. `variants` are options worth measuring, by name. `joined` are options of `make` whose
+    last value counts, so that values are joined; with one of `idle` the program does not make the whole filesystem.
     """
 
     name: str
@@ -83,6 +89,8 @@ class Filesystem:
     errors: str = ""
     colours: tuple[str, str] | None = None
     variants: Mapping[str, Variant] = field(default_factory=dict[str, Variant])
+    joined: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
 
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
         """The program that makes it. With `identity` it gets that UUID instead of a random one, if it can."""
@@ -114,3 +122,36 @@ class Filesystem:
         if not self.check:
             raise ConfigError(f"{self.name} has no checker", hint="leave it out of suites with fsck")
         return (*self.check, device)
+
+
+def titled(name: str) -> tuple[str, str]:
+    """The title of a filesystem's name, empty without one, and what it is: `mine=ext4:commit=60`."""
+    title, equals, content = name.partition("=")
+    return (title, content) if equals and ":" not in title else ("", name)
+
+
+def content_of(name: str) -> str:
+    """What a filesystem of this name is, in a series' words: `ext4:commit=60`."""
+    return titled(name)[1]
+
+
+def title_of(name: str) -> str:
+    """The filesystem's name in tables: `mine`, or without a title what it is."""
+    return titled(name)[0] or name
+
+
+def file_name(name: str) -> str:
+    """A safe name for files and tests: `btrfs.zstd+noatime`. What has other signs, or is long, ends with a hash."""
+    shown = title_of(name).replace(":", ".", 1)
+    safe = re.sub(r"[^A-Za-z0-9._+-]+", "-", shown)
+    if safe == shown and len(shown) <= _LONGEST_FILE_NAME:
+        return safe
+    return f"{safe[:40]}-{hashlib.sha256(shown.encode()).hexdigest()[:6]}"
+
+
+def is_unflushed(make_options: Iterable[str], mount_options: Iterable[str]) -> bool:
+    """Whether a filesystem with these options sends no flushes, so that a power cut loses files that are synced."""
+    mounted = tuple(mount_options)
+    barriers = [each for each in mounted if each.partition("=")[0].removeprefix("no") == "barrier"]
+    last = barriers[-1] if barriers else ""
+    return last in {"nobarrier", "barrier=0"} or "fsync_mode=nobarrier" in mounted or "sync=disabled" in make_options

@@ -26,12 +26,12 @@ def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
     variants: dict[tuple[str, bool], set[tuple[str, ...]]] = {}
     for key in keys:
         # A card's root has other options than a filesystem on scratch; that alone is no second set.
-        variants.setdefault((key.filesystem, key.on_root), set()).add(key.make_options + key.mount_options)
+        variants.setdefault((key.filesystem_title, key.on_root), set()).add(key.make_options + key.mount_options)
     labels: dict[SeriesKey, str] = {}
     for key in keys:
         options = " ".join(key.make_options + key.mount_options) or "default"
-        several = len(variants[key.filesystem, key.on_root]) > 1
-        labels[key] = f"{key.filesystem} ({options})" if several else key.filesystem
+        several = len(variants[key.filesystem_title, key.on_root]) > 1
+        labels[key] = f"{key.filesystem_title} ({options})" if several else key.filesystem_title
     return labels
 
 
@@ -45,6 +45,11 @@ def listed(given: str | Iterable[str] | None, *, option: str = "") -> tuple[str,
 
     Raises ConfigError for a comma with no name on one side: it may be missing.
     """
+    return tuple(dict.fromkeys(pieces(given, option=option)))
+
+
+def pieces(given: str | Iterable[str] | None, *, option: str = "") -> list[str]:
+    """As `listed`, with what is there twice."""
     texts = [given] if isinstance(given, str) else given or ()
     found: list[str] = []
     for text in texts:
@@ -55,7 +60,7 @@ def listed(given: str | Iterable[str] | None, *, option: str = "") -> tuple[str,
                 f"{option} {text!r} has an empty name".strip(), hint=f"{option} {','.join(names)}".strip()
             )
         found += names
-    return tuple(dict.fromkeys(found))
+    return found
 
 
 def without_passwords(words: Iterable[str]) -> tuple[str, ...]:

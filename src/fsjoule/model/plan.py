@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from fsjoule.model.filesystem import file_name, titled
 from fsjoule.model.operation import TimedKind
 from fsjoule.model.workload import FioWorkload, Workload
 
@@ -41,7 +42,7 @@ class Planned:
     def slug(self) -> str:
         """Short name, unique within a repetition on one kernel: `ext4-read-16k`, `ext4-read-16k-nvme`."""
         where = "" if self.storage == CARD else f"-{self.storage}"
-        return f"{self.filesystem.replace(':', '.')}-{self.workload.slug}{where}"
+        return f"{file_name(self.filesystem)}-{self.workload.slug}{where}"
 
     @property
     def files_read(self) -> tuple[object, ...] | None:
@@ -58,7 +59,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:
-    """Measurements with equal keys may be compared; they differ only in kernel, time and repetition."""
+    """Measurements with equal keys may be compared; they differ only in kernel, time and repetition.
+
+    `filesystem` says what it is, with its options: `ext4:commit=60`. `title` is the user's name for it, if any: two
+    names for the same options are one series, and one name for two sets of options are two.
+    """
 
     suite: str
     board: str
@@ -68,6 +73,17 @@ class SeriesKey:
     mount_options: tuple[str, ...]
     provision: Provision
     workload: str
+    title: str = field(default="", compare=False)
+
+    @property
+    def filesystem_title(self) -> str:
+        """The filesystem's name in tables."""
+        return self.title or self.filesystem
+
+    def has_filesystem(self, name: str) -> bool:
+        """Whether its filesystem is the one of this name: `ext4:commit=60`, `mine=ext4:commit=60`, `mine`."""
+        title, content = titled(name)
+        return content == self.filesystem or (not title and content == self.title)
 
     @property
     def on_root(self) -> bool:
@@ -79,6 +95,7 @@ class SeriesKey:
 class Plan:
     """The user's request, and the order from the seed.
 
+    A filesystem of the user's own has its title and its options in its name: `mine=ext4:commit=60`.
     `size_factors` multiply the sizes of published suites or parts; `left_out` tells which parts of a suite are not
     measured, and why; `adjusted` tells what is measured differently from the suite. With `until_decided` repetitions
     go on until each statement about two filesystems is decided: `repeat` is the most that there may be, and once the

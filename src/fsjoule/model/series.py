@@ -30,13 +30,13 @@ class Series:
 
     @property
     def key(self) -> str:
-        """A hash of all fields: 16 hexadecimal digits, the same on every machine."""
+        """A hash of all fields that make it: 16 hexadecimal digits, the same on every machine."""
         return _key(self)
 
     @property
     def label(self) -> str:
         """Its short name on a board: `ext4 randread-16k 32768KiB`."""
-        return f"{self.series.filesystem} {self.series.workload}"
+        return f"{self.series.filesystem_title} {self.series.workload}"
 
     @property
     def rank(self) -> tuple[str, ...]:
@@ -51,7 +51,9 @@ class Series:
 
 @lru_cache(maxsize=10_000)
 def _key(one: Series) -> str:
-    content = json.dumps(asdict(one), sort_keys=True, separators=(",", ":"))
+    fields = asdict(one)
+    del fields["series"]["title"]
+    content = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()[:KEY_LENGTH]
 
 
@@ -137,11 +139,11 @@ class Where:
         among = (
             (one.series.suite, self.suites),
             (one.series.board, self.boards),
-            (one.series.filesystem, self.filesystems),
             (one.series.workload, self.workloads),
         )
         return (
             all(not choices or value in choices for value, choices in among)
+            and (not self.filesystems or any(map(one.series.has_filesystem, self.filesystems)))
             and (not self.series or one.key.startswith(self.series))
             and self.simulated in (None, one.simulated)
         )
@@ -218,7 +220,7 @@ def comparable(one: Iterable[Series], other: Iterable[Series]) -> tuple[Series, 
 def what_differs(one: Series, other: Series) -> dict[str, tuple[object, object]]:
     """The parts in which two series differ, with both values; empty for comparable series."""
     mine, theirs = ({**asdict(side.series), "simulated": side.simulated} for side in (one, other))
-    return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+    return {name: (mine[name], theirs[name]) for name in mine if name != "title" and mine[name] != theirs[name]}
 
 
 def _plain(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fsjoule.model import Measurement, Projection
+from fsjoule.model.filesystem import file_name
 from fsjoule.report.summary import outcome_text
 
 
@@ -28,8 +29,8 @@ def one_line(measurement: Measurement, *, kernel: bool = False, card: bool = Fal
         figures.append(f"{measurement.energy.mean_power_w.value:.3f} W")
         per_mib = measurement.energy_mj_per_mib
         figures.append(f"{per_mib.value:.1f} mJ/MiB" if per_mib else f"{measurement.energy.gross_mj.value:.1f} mJ")
-    name = measurement.series.filesystem
-    what = f"{name} {measurement.slug.removeprefix(name.replace(':', '.') + '-')}"
+    name = measurement.series.filesystem_title
+    what = f"{name} {measurement.slug.removeprefix(file_name(name) + '-')}"
     text = f"{measurement.kernel} {what}" if kernel else what
     text += f": {', '.join(figures) or 'no figure'}"
     if measurement.simulated:

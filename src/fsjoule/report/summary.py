@@ -24,6 +24,7 @@ from fsjoule.model import (
     SampleCounts,
     SeriesKey,
 )
+from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import series_labels
 from fsjoule.model.metrics import Metric, figure_of, figure_with_card, uncertainty_of
 from fsjoule.statistics.proportions import clopper_pearson
@@ -185,7 +186,7 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
     groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
     for measurement in measurements:
         groups.setdefault((measurement.series, measurement.kernel), []).append(measurement)
-    filesystems = {name: i for i, name in enumerate(run.plan.filesystems)}
+    filesystems = {content_of(name): i for i, name in enumerate(run.plan.filesystems)}
     kernels = {label: i for i, label in enumerate(run.plan.kernels)}
     suites = {name: i for i, name in enumerate(run.plan.size_factors)}
 

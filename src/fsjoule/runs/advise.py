@@ -14,6 +14,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Run, RunStatus
+from fsjoule.model.filesystem import content_of
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
 from fsjoule.runs.request import RunRequest, choose
@@ -206,7 +207,7 @@ def _evidence(asked: AdviceQuestion, runs: Sequence[LoadedRun]) -> AdviceEvidenc
         evidence = evidence_of(runs, storage=asked.storage, like_newest=True)
     except ConfigError:
         return None
-    filesystems = tuple(one for one in evidence.filesystems if one.name in asked.filesystems)
+    filesystems = tuple(one for one in evidence.filesystems if one.name in map(content_of, asked.filesystems))
     return replace(evidence, filesystems=filesystems) if filesystems else None
 
 
@@ -218,14 +219,14 @@ def _lacking(
     lacking: dict[tuple[str, tuple[str, ...], int], list[str]] = {}
     for part in parts_of(asked.profile):
         boots = {
-            name: asked.repeat - (len(known[name].rows.get(part.slug, ())) if name in known else 0)
+            name: asked.repeat - (len(known[fs].rows.get(part.slug, ())) if (fs := content_of(name)) in known else 0)
             for name in asked.filesystems
         }
         names = tuple(name for name, more in boots.items() if more > 0)
         if names:
             lacking.setdefault((SUITE, names, max(boots.values())), []).append(part.slug)
     if asked.profile.power_cuts_per_year and not asked.no_cuts:
-        names = tuple(name for name in asked.filesystems if name not in known or not known[name].cuts)
+        names = tuple(n for n in asked.filesystems if (fs := content_of(n)) not in known or not known[fs].cuts)
         if names:
             lacking[POWER_LOSS_SUITE, names, suite(POWER_LOSS_SUITE).repeat] = [POWER_LOSS]
     return lacking

@@ -67,13 +67,13 @@ def explain_run(
         raise ConfigError(f"both sides are kernel {baseline}: there is nothing to explain")
     profiles = _Kept(loaded)
     valid = [each for each in loaded.measurements if _is_usable(each) and each.kernel in (baseline, candidate)]
-    known = dict.fromkeys(each.series.filesystem for each in valid)
+    known = dict.fromkeys(each.series.filesystem_title for each in valid)
     for name in filesystems:
-        if name not in known:
+        if not any(each.series.has_filesystem(name) for each in valid):
             raise ConfigError.unknown("filesystem of these kernels' valid measurements", name, known)
-    valid = [each for each in valid if not filesystems or each.series.filesystem in filesystems]
+    valid = [each for each in valid if not filesystems or any(map(each.series.has_filesystem, filesystems))]
     matches = matching(select)
-    names = {each.series: f"{each.series.filesystem}-{each.workload.slug}" for each in valid}
+    names = {each.series: f"{each.series.filesystem_title}-{each.workload.slug}" for each in valid}
     valid = [each for each in valid if matches(names[each.series])]
     if not valid:
         there = ", ".join(dict.fromkeys(names.values()))

@@ -13,10 +13,11 @@ from _pytest.mark.expression import Expression
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError, ResultError
-from fsjoule.filesystems import filesystem, modules_of
+from fsjoule.filesystems import modules_of, named_filesystems
 from fsjoule.kernels import check_kernel
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
+from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, UNTIL_DECIDED, BenchOptions
@@ -104,7 +105,7 @@ def choose(
     if options.resume is not None:
         return _choose_resumed(options.resume, options, environment)
     chosen = suite(options.suite or DEFAULT_SUITE)
-    names = _filesystems(",".join(chosen.filesystems) if options.fs is None else options.fs)
+    names = named_filesystems(chosen.filesystems if options.fs is None else options.fs)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
     kernel_names = pair or listed(options.kernel or DEFAULT_KERNEL, option="--kernel")
@@ -238,7 +239,7 @@ def selected_workloads(suite: Suite, filesystems: Iterable[str], select: str) ->
     """The slugs of the workloads that `-k` chooses on one of these filesystems. Raises ConfigError for none."""
     matches = matching(select)
     slugs = dict.fromkeys(each.slug for part in suite.leaves for each in part.workloads)
-    names = [(slug, f"{each.replace(':', '.')}-{slug}") for slug in slugs for each in filesystems]
+    names = [(slug, f"{file_name(each)}-{slug}") for slug in slugs for each in filesystems]
     chosen = dict.fromkeys(slug for slug, name in names if matches(name))
     if not chosen:
         hint = f"it has {', '.join(name for _, name in names)}"
@@ -256,7 +257,7 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
     resumed.check_options(
         {
             "--suite": options.suite,
-            "--fs": None if options.fs is None else _filesystems(options.fs),
+            "--fs": None if options.fs is None else named_filesystems(options.fs),
             "--kernel": None if options.kernel is None else listed(options.kernel),
             "--seed": options.seed,
             "--storage": None if options.storage is None else tuple(sorted(listed(options.storage))),
@@ -293,10 +294,6 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
         boards=boards,
         until_decided=until_decided,
     )
-
-
-def _filesystems(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filesystem(name).name for name in listed(text, option="--fs")))
 
 
 def matching(select: str | None) -> Callable[[str], bool]:

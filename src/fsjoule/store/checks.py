@@ -69,7 +69,7 @@ def check_measurement(measurement: Measurement) -> None:
     if why := wrong_name(f"{m.number:02d}-{m.slug}"):  # it names a folder
         raise ValueError(f"slug: {m.slug[:80]!r}: {why}")
     _refuse(_too_long((m.slug, m.kernel, m.place, series.suite, series.board, series.storage, *m.counts)))
-    _refuse(_too_long((series.filesystem, series.workload, *series.make_options, *series.mount_options)))
+    _refuse(_too_long((series.filesystem, series.title, series.workload, *series.make_options, *series.mount_options)))
     _check_workload(m.workload)
     said = {"invalid_reasons": m.invalid_reasons, "notes": m.notes}
     if m.board_state is not None:

@@ -59,9 +59,10 @@ def check_names(where: Where, title: str, series: Iterable[Series], branches: It
     """
     known = list(series)
     keys = [one.series for one in known]
+    unknown = [name for name in where.filesystems if not any(key.has_filesystem(name) for key in keys)]
     for what, names, choices in (
         ("board", where.boards, {key.board for key in keys}),
-        ("filesystem", where.filesystems, {key.filesystem for key in keys}),
+        ("filesystem", unknown, {key.filesystem_title for key in keys}),
         ("workload", where.workloads, {key.workload for key in keys}),
         ("suite", where.suites, {key.suite for key in keys}),
         ("branch", where.branches, {branch for branch in branches if branch}),

@@ -121,6 +121,7 @@ def job(
 
     from fsjoule.ci.lava.job import LavaJob, bench_options, gate_job, suite_job
     from fsjoule.ci.lava.signals import safe
+    from fsjoule.filesystems import named_filesystems
     from fsjoule.lab import read_environment
     from fsjoule.model.labels import listed
     from fsjoule.runs.options import BenchOptions
@@ -134,6 +135,9 @@ def job(
     named = device_type or (None if environment is None else environment.profile.name)
     if named is None:
         raise ConfigError("a job needs the type of its devices", hint="give --device-type, or --lg-env of one of them")
+
+    # A worker may have another project's file.
+    fs = ",".join(named_filesystems(fs)) or fs
 
     def made(filesystems: str | None, kernels: str) -> LavaJob:
         asked = BenchOptions(
@@ -166,7 +170,7 @@ def job(
 
     if each:
         cells: dict[str, str] = {}
-        for label, name in product(listed(kernel), listed(fs) or chosen_suite(suite).filesystems):
+        for label, name in product(listed(kernel), named_filesystems(fs or chosen_suite(suite).filesystems)):
             file = safe(f"{label.strip('/')}-{name}")
             if file in cells:
                 raise ConfigError(f"two jobs would have the name {file}: {label} differs in a character only")

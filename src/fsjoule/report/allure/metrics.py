@@ -54,11 +54,11 @@ def _key(measurement: Measurement, metric: Metric, label: str) -> str:
 
 def _row(measurement: Measurement, metric: Metric, label: str) -> dict[str, str]:
     series = measurement.series
-    filesystem = f"{series.filesystem}, kernel {label}" if label else series.filesystem
+    filesystem = f"{series.filesystem_title}, kernel {label}" if label else series.filesystem_title
     simulated = " (simulated)" if measurement.simulated else ""
     better = "more is better" if metric.more_is_better else "less is better"
     return {
-        "title": f"{series.filesystem} {measurement.workload.label}, {metric.row.name} ({better})",
+        "title": f"{series.filesystem_title} {measurement.workload.label}, {metric.row.name} ({better})",
         "unit": _scale(metric)[1],
         "group": f"{series.board}, {series.suite}{simulated}: {filesystem}",
     }

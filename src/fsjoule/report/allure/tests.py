@@ -19,6 +19,7 @@ from fsjoule.errors import ResultError
 from fsjoule.host.inside import Listed
 from fsjoule.host.plaintext import plain as plain_text
 from fsjoule.model import REFERENCE_KERNEL, Fault, LabStep, Measurement, Planned, Run, RunStatus
+from fsjoule.model.filesystem import title_of
 from fsjoule.model.series import Series
 from fsjoule.report.allure.documents import (
     BUG,
@@ -148,7 +149,7 @@ def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uu
     several = kernel_label(run, entry.kernel)
     what = entry.workload.label
     storage = f" on {entry.storage}" if entry.storage != "card" else ""
-    name = f"{entry.filesystem} {what}{storage}" + (f", kernel {several}" if several else "")
+    name = f"{title_of(entry.filesystem)} {what}{storage}" + (f", kernel {several}" if several else "")
     name += f", repetition {entry.repetition}" if run.plan.repeat > 1 else ""
     # The size belongs to the identity: it depends on board and size factor, and so do the figures.
     size = str(entry.workload.size_bytes or "")
@@ -156,7 +157,7 @@ def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uu
     labels = [
         ("board", board),
         ("kernel", release),
-        ("filesystem", entry.filesystem),
+        ("filesystem", title_of(entry.filesystem)),
         ("suite", entry.suite),
         ("framework", "fsjoule"),
     ]

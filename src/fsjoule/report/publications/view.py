@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import altair as alt
 
 from fsjoule.model import SeriesKey
+from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import series_labels
 from fsjoule.report import style
 from fsjoule.report.charts import Bar, grouped
@@ -41,7 +42,7 @@ class View:
     @cached_property
     def labels(self) -> dict[SeriesKey, str]:
         """The filesystem's name by series, in the plan's order, with options if the run has several."""
-        order = {name: i for i, name in enumerate(self.summary.run.plan.filesystems)}
+        order = {content_of(name): i for i, name in enumerate(self.summary.run.plan.filesystems)}
         series = (row.series for row in self.suite.rows)
         return series_labels(sorted(series, key=lambda each: order.get(each.filesystem, len(order))))
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from fsjoule.filesystems import named_filesystems
 from fsjoule.model import RunStatus
 from fsjoule.model.labels import listed
 from fsjoule.model.series import Order
@@ -22,6 +23,10 @@ def _names(given: Any) -> tuple[str, ...]:  # noqa: ANN401 - whatever a request 
     return listed(given)
 
 
+def _filesystems(given: Any) -> tuple[str, ...]:  # noqa: ANN401 - as above
+    return named_filesystems(given, lenient=True)
+
+
 def _number(given: Any) -> Any:  # noqa: ANN401 - as above
     return given or 1
 
@@ -31,6 +36,7 @@ NAME: Final = r"^[^\x00-\x1f\x7f]*$"
 
 Name = Annotated[str, StringConstraints(max_length=LONGEST_NAME, pattern=NAME)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_names), Field(max_length=_MOST_NAMES)]
+Filesystems = Annotated[tuple[Name, ...], BeforeValidator(_filesystems), Field(max_length=_MOST_NAMES)]
 PageNumber = Annotated[int, BeforeValidator(_number), Field(ge=1, le=_MOST_PAGES, description="Page of the list.")]
 
 
@@ -57,7 +63,7 @@ class AskedTrend(AskedPage):
         Names, Field(description="Only these series, by key or the start of it, with all they have.")
     ] = ()
     board: Annotated[Names, Field(description="Only these boards.")] = ()
-    fs: Annotated[Names, Field(description="Only these filesystems.")] = ()
+    fs: Annotated[Filesystems, Field(description="Only these filesystems.")] = ()
     workload: Annotated[Names, Field(description="Only these workloads, or operations: randwrite-16k.")] = ()
     suite: Annotated[Names, Field(description="Only these suites.")] = ()
     branch: Annotated[Names, Field(description="Only runs of these branches.")] = ()
@@ -95,7 +101,7 @@ class AskedComparison(AskedPage):
     candidate: Annotated[Name, Field(description="The side that may have changed.")] = ""
     within: Annotated[Name, Field(description="Both sides are kernels of this run or branch.")] = ""
     board: Annotated[Names, Field(description="Only these boards.")] = ()
-    fs: Annotated[Names, Field(description="Only these filesystems.")] = ()
+    fs: Annotated[Filesystems, Field(description="Only these filesystems.")] = ()
     metric: Annotated[Names, Field(description="Only these figures.")] = ()
     across_boards: Annotated[
         bool, Field(description="Compare different boards of one type, too, whose levels may differ.")

@@ -222,7 +222,9 @@ class TrendPage:
         words = asked.search.lower().split()
         for (series, metric), changes in self._all.items():
             key = series.series
-            among = ((key.board, asked.board), (key.filesystem, asked.fs), (key.suite, asked.suite))
+            among = ((key.board, asked.board), (key.suite, asked.suite))
+            if asked.fs and not any(map(key.has_filesystem, asked.fs)):
+                continue
             if not all(value in choices for value, choices in among if choices):
                 continue
             if asked.workload and not {key.workload, key.workload.partition(" ")[0]} & set(asked.workload):

@@ -10,6 +10,7 @@ from fsjoule import lab
 from fsjoule.bench.scratch import name_of
 from fsjoule.errors import FsjouleError, ResultError
 from fsjoule.kernels.tree.repository import Repository, open_repository
+from fsjoule.model.filesystem import file_name
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Series, Where
 from fsjoule.statistics.outcome import Confirmed
@@ -78,7 +79,7 @@ def _arguments(
     ratio = confirmation.nominated_ratio if confirmation.ratio is None else confirmation.ratio
     effect = min(max(_OF_THE_LOSS * abs(ratio - 1), _LEAST), _MOST)
     storage = name_of(series.storage, profile.storages)
-    name = f"{series.filesystem.replace(':', '.')}-{series.workload.split()[0]}"
+    name = f"{file_name(series.filesystem)}-{series.workload.split()[0]}"
     return (
         *("--good", good, "--bad", bad, "--fs", series.filesystem, "--suite", series.suite, "-k", name),
         *("--provision", series.provision.value, "--storage", storage),

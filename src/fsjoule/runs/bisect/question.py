@@ -13,6 +13,7 @@ from fsjoule import kernels, lab
 from fsjoule.errors import ConfigError
 from fsjoule.kernels.tree.repository import Repository
 from fsjoule.model import BoardProfile
+from fsjoule.model.filesystem import content_of, file_name
 from fsjoule.model.metrics import Metric, Use, fio_metrics, metrics_of
 from fsjoule.model.series import Where
 from fsjoule.report.bisection.words import forecast_line
@@ -160,10 +161,11 @@ def _noise(
     if index is None:
         return {}
     where = Where(suites=(choice.suite.name,), filesystems=choice.filesystems)
+    names = {content_of(name): name for name in choice.filesystems}
     with open_index(index) as opened:
         by_test = known_noise(points(opened, where, metrics=metrics), metrics)
     return {
-        f"{key.filesystem.replace(':', '.')}-{key.workload.split()[0]} {metric.value}": noise
+        f"{file_name(names.get(key.filesystem, key.filesystem))}-{key.workload.split()[0]} {metric.value}": noise
         for (series, metric), noise in by_test.items()
         if (key := series.series).board == profile.name and series.simulated == profile.simulated
     }

@@ -57,6 +57,7 @@ def series_row(one: Series) -> dict[str, object]:
     columns["make_options"] = json.dumps(one.series.make_options)
     columns["mount_options"] = json.dumps(one.series.mount_options)
     columns["provision"] = one.series.provision.value
+    del columns["title"]  # runs of several users meet here
     return columns
 
 

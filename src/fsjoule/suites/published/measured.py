@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule import filesystems
+from fsjoule.filesystems import FILESYSTEMS
 from fsjoule.model import MIB, DamageOutcome, FileFate, Measurement, Plan, SeriesKey, Workload
+from fsjoule.model.filesystem import content_of
 from fsjoule.model.metrics import Metric, figure_of
 from fsjoule.statistics.spread import Proportion, Spread, spread_of
 from fsjoule.suites.published.cells import CellFigures, FigureCell, Found, Quantity
@@ -115,13 +116,13 @@ def _without(plan: Plan) -> frozenset[tuple[str, str]]:
     planned: set[tuple[str, str]] = set()
     for entry in plan.entries:
         part = part_of(entry.suite)
-        planned.add((part, entry.filesystem))
+        planned.add((part, content_of(entry.filesystem)))
         operations.setdefault(part, set()).add(entry.workload.operation.value)
     return frozenset(
         (part, name)
         for part, done in operations.items()
-        for name in plan.filesystems
-        if (part, name) not in planned and done & filesystems.filesystem(name).lacks
+        for name in map(content_of, plan.filesystems)
+        if (part, name) not in planned and done & FILESYSTEMS[name.partition(":")[0]].lacks
     )
 
 

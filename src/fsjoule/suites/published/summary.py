@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fsjoule.model import Measurement, Plan
+from fsjoule.model.filesystem import content_of
 from fsjoule.suites.published.catalogue import publication_of
 from fsjoule.suites.published.doubts import Doubt
 from fsjoule.suites.published.measured import RepetitionRow, measured_figures, part_of, rows_of_run
@@ -60,7 +61,7 @@ def suite_summary(plan: Plan, measurements: Sequence[Measurement]) -> SuiteSumma
 def _is_about(statement: Statement, plan: Plan) -> bool:
     """Whether to ask a statement: our own expectations need one of their filesystems in the plan."""
     named = {cell.filesystem for cell in statement.rule.cells}
-    return statement.origin is not StatementSource.OURS or not named.isdisjoint(plan.filesystems)
+    return statement.origin is not StatementSource.OURS or not named.isdisjoint(map(content_of, plan.filesystems))
 
 
 def _told(publication: Publication, plan: Plan, parts: Sequence[str], rows: Sequence[RepetitionRow]) -> Iterator[Told]:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from fsjoule.errors import ConfigError
 from fsjoule.model import CARD, MIB, FileFate, FioWorkload, Measurement, PoolPlace, Provision, Run
+from fsjoule.model.filesystem import content_of, is_unflushed
 from fsjoule.model.kernel import Kernel, is_of, kernels_of
 from fsjoule.model.labels import counted, series_labels
 from fsjoule.model.metrics import Figure
@@ -56,6 +57,7 @@ class FilesystemEvidence:
     rows: Mapping[str, Mapping[Boot, PartFigures]] = field(default_factory=dict[str, Mapping[Boot, PartFigures]])
     cuts: tuple[PowerCut, ...] = ()
     fsck_s: tuple[Figure, ...] = ()
+    unflushed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +259,8 @@ def _filesystems(found: Sequence[_Found]) -> Iterator[FilesystemEvidence]:
         of = {slug: [one for one in group if one.measurement.workload.slug == slug] for slug in slugs}
         yield FilesystemEvidence(
             label=label,
-            name=group[0].measurement.series.filesystem,
+            name=(key := group[0].measurement.series).filesystem,
+            unflushed=is_unflushed(key.make_options, key.mount_options),
             rows={slug: _rows(ones) for slug, ones in of.items() if slug not in (POWER_LOSS, FSCK)},
             cuts=tuple(cut for one in of.get(POWER_LOSS, ()) if (cut := _cut(one.measurement)) is not None),
             fsck_s=one_per_boot((one.boot, one.measurement.duration_s) for one in of.get(FSCK, ())),
@@ -317,6 +320,7 @@ def _environment(run: Run) -> str:
 def only(evidence: AdviceEvidence, filesystems: Sequence[str]) -> AdviceEvidence:
     """The evidence of these filesystems, in this order. Raises ConfigError for one that was not measured."""
     known = {one.label: one for one in evidence.filesystems}
+    known |= {name: one for name in filesystems for one in evidence.filesystems if one.name == content_of(name)}
     for name in filesystems:
         if name not in known:
             raise ConfigError.unknown("filesystem of these runs", name, known)

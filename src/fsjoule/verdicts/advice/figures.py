@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from fsjoule.filesystems import is_unflushed
 from fsjoule.model import FileFate
 from fsjoule.statistics.estimate import Estimate, bounded_mean, estimate_of
 from fsjoule.statistics.spread import Proportion, spread_of
@@ -104,7 +103,7 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
         mount_s=estimate_of(mounts),
         mount_of_cuts=mounts,
         fsck_s=estimate_of([figure for figure in filesystem.fsck_s if figure is not None]),
-        unflushed=is_unflushed(filesystem.name),
+        unflushed=filesystem.unflushed,
     )
     boots = _boots(filesystem, parts)
     if not boots:
