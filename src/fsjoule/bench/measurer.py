@@ -25,8 +25,10 @@ from fsjoule.bench.scratch import (
     checked,
     filesystem_step,
     lab_step,
+    last_words,
     perform,
     provisioning,
+    refusal,
     scratch_node,
     settling,
     takes_discards,
@@ -408,7 +410,8 @@ class Measurer:
             self._settle()
         unmounts = work.unmounts_after
         evidence, done = self.timed(number, argv, unmounts=unmounts, time_limit_s=work.time_limit_s)
-        evidence.complaints[:0] = _failure(done)
+        if done.exit_code != 0:
+            evidence.complaints.insert(0, refusal(replace(done, argv=argv), last_words(self.shell)))
         evidence.moved_bytes = work.workload.moved_bytes
         if not evidence.complaints:
             try:

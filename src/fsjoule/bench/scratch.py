@@ -24,6 +24,7 @@ _MAKE_TIMEOUT_S: Final = 120.0
 _MOUNT_TIMEOUT_S: Final = 60.0
 _SYNC_TIMEOUT_S: Final = 180.0
 _LAST_WORDS: Final = 3
+_SAID: Final = 300
 
 
 # Loads the board's driver modules until the device appears; every image has it.
@@ -42,11 +43,22 @@ class Step:
 
     def error(self, result: CommandResult, kernel: str = "") -> LabError | MeasurementInvalid:
         """The error for its failure, with its output and what the `kernel` said last."""
-        shown, said = " ".join(result.argv), result.stdout.strip()
         if self.filesystem:
-            why = f"`{shown}` ended with exit code {result.exit_code}: {said[-300:]}"
-            return MeasurementInvalid(result.argv[0], [f"{why}; the kernel: {kernel}" if kernel else why])
+            return MeasurementInvalid(result.argv[0], [refusal(result, kernel)])
+        shown, said = " ".join(result.argv), result.stdout.strip()
         return LabError(f"on the board, `{shown}` failed ({result.exit_code}): {said[-500:]}", transient=True)
+
+
+def refusal(result: CommandResult, kernel: str = "") -> str:
+    """Why a program of the filesystem failed, with its output but for the middle, and what the `kernel` said last.
+
+    Most programs say first what is wrong, and then how they are called.
+    """
+    said = " ".join(result.stdout.split())
+    if len(said) > _SAID:
+        said = f"{said[: _SAID // 2]} ... {said[-_SAID // 2 :]}"
+    why = f"`{' '.join(result.argv)}` ended with exit code {result.exit_code}: {said}"
+    return f"{why}; the kernel: {kernel}" if kernel else why
 
 
 def lab_step(*argv: str, timeout_s: float = 30.0) -> Step:
@@ -62,18 +74,20 @@ def perform(shell: Shell, steps: Sequence[Step]) -> tuple[CommandResult, ...]:
     results = shell.run_all([step.command for step in steps])
     for step, result in zip(steps, results, strict=False):
         if result.exit_code != 0:
-            raise step.error(result, _last_words(shell) if step.filesystem else "")
+            raise step.error(result, last_words(shell) if step.filesystem else "")
     return results
 
 
-def _last_words(shell: Shell) -> str:
+def last_words(shell: Shell) -> str:
     """What the kernel said last: mount(8) tells "wrong fs type" of each superblock that its kernel refuses."""
     try:
         lines = shell.run(["dmesg"]).stdout.splitlines()
     except LabError:
         return ""  # the command that failed is the first cause
-    words = (re.sub(r"^(<\d+>)?\[ *[\d.]+\] *", "", line).strip() for line in lines[-_LAST_WORDS:])
-    return ", ".join(filter(None, words))
+    words = (re.sub(r"^(<\d+>)?\[ *[\d.]+\] *", "", line).strip() for line in lines)
+    # A filesystem that was unmounted before is not why.
+    said = [each for each in words if each and "unmounting filesystem" not in each.lower()]
+    return ", ".join(said[-_LAST_WORDS:])
 
 
 def checked(shell: Shell, *argv: str, timeout_s: float = 30.0) -> CommandResult:
