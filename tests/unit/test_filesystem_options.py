@@ -145,7 +145,7 @@ def test_a_wrong_option_is_refused_before_anything_runs(given: str, what: str) -
         ("btrfs:noatime+zstd", "btrfs.noatime+zstd"),
         ("mine=ext4:mkfs=-I 128", "mine"),
         ("ext4:nodelalloc", "ext4.nodelalloc"),
-        ("ext4:mkfs=-O ^huge_file", r"ext4.mkfs--O-huge_file-[0-9a-f]{6}"),
+        ("ext4:mkfs=-O ^huge_file", r"ext4.mkfs-O-huge_file-[0-9a-f]{6}"),
     ],
 )
 def test_a_name_becomes_a_safe_name_of_files(name: str, file: str) -> None:

@@ -71,6 +71,7 @@ DOUBTFUL: Final = {
     "ata1: limiting SATA link speed to 1.5 Gbps": "ATA error",
     "EXT4-fs error (device mmcblk1p3): ext4_find_entry:1463: inode #2": "filesystem error",
     "EXT4-fs (mmcblk1p3): Remounting filesystem read-only": "filesystem error",
+    "EXT4-fs (mmcblk1p3): Ignoring removed nobh option": "mount option without effect",
     "Aborting journal on device mmcblk1p2-8.": "filesystem error",
     "EXT4-fs (mmcblk1p3): This should not happen!! Data will be lost": "filesystem error",
     "BTRFS error (device mmcblk1p3): bdev /dev/mmcblk1p3 errs: wr 1": "filesystem error",

@@ -156,6 +156,13 @@ KINDS: Final = (
         "fs/*/super.c, fs/ext4/inode.c, drivers/mtd/ubi/ubi.h",
     ),
     MessageKind(
+        "mount option without effect",  # its series says that the filesystem has it
+        Level.INVALID,
+        MessageSubject.FILESYSTEM,
+        r"-fs .*: [Ii]gnoring .*option|[Mm]ount option .*ignored",
+        "fs/ext4/super.c, fs/f2fs/super.c",
+    ),
+    MessageKind(
         "filesystem warning",
         Level.REMARK,
         MessageSubject.FILESYSTEM,

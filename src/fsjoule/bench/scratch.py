@@ -85,8 +85,8 @@ def last_words(shell: Shell) -> str:
     except LabError:
         return ""  # the command that failed is the first cause
     words = (re.sub(r"^(<\d+>)?\[ *[\d.]+\] *", "", line).strip() for line in lines)
-    # A filesystem that was unmounted before is not why.
-    said = [each for each in words if each and "unmounting filesystem" not in each.lower()]
+    # What fsjoule did before is not why.
+    said = [each for each in words if each and not re.search(r"unmount|drop_caches", each)]
     return ", ".join(said[-_LAST_WORDS:])
 
 

@@ -143,7 +143,7 @@ def title_of(name: str) -> str:
 def file_name(name: str) -> str:
     """A safe name for files and tests: `btrfs.zstd+noatime`. What has other signs, or is long, ends with a hash."""
     shown = title_of(name).replace(":", ".", 1)
-    safe = re.sub(r"[^A-Za-z0-9._+-]+", "-", shown)
+    safe = re.sub(r"[^A-Za-z0-9._+]+", "-", shown)
     if safe == shown and len(shown) <= _LONGEST_FILE_NAME:
         return safe
     return f"{safe[:40]}-{hashlib.sha256(shown.encode()).hexdigest()[:6]}"

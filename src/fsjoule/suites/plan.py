@@ -337,7 +337,8 @@ def _no_root(name: str, provision: Provision, leaf: Suite, planning: Planning) -
     if leaf.provision is None:
         raise ConfigError(
             f"no card image can have {name!r} as its root",
-            hint=f"use --provision scratch, or one of {', '.join(planning.root_filesystems)}",
+            hint=f"use --provision scratch, or one of {', '.join(planning.root_filesystems)}; "
+            "options of a root are the image recipe's",
         )
     return f"no card image can have {name} as its root"
 

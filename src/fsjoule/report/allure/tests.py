@@ -19,7 +19,7 @@ from fsjoule.errors import ResultError
 from fsjoule.host.inside import Listed
 from fsjoule.host.plaintext import plain as plain_text
 from fsjoule.model import REFERENCE_KERNEL, Fault, LabStep, Measurement, Planned, Run, RunStatus
-from fsjoule.model.filesystem import title_of
+from fsjoule.model.filesystem import content_of, title_of
 from fsjoule.model.series import Series
 from fsjoule.report.allure.documents import (
     BUG,
@@ -153,7 +153,8 @@ def _test(loaded: LoadedRun, entry: Planned, measurement: Measurement | None, uu
     name += f", repetition {entry.repetition}" if run.plan.repeat > 1 else ""
     # The size belongs to the identity: it depends on board and size factor, and so do the figures.
     size = str(entry.workload.size_bytes or "")
-    identity = "/".join(filter(None, (board, entry.suite, entry.provision.value, entry.slug, size, several)))
+    slug = replace(entry, filesystem=content_of(entry.filesystem)).slug
+    identity = "/".join(filter(None, (board, entry.suite, entry.provision.value, slug, size, several)))
     labels = [
         ("board", board),
         ("kernel", release),
