@@ -358,33 +358,33 @@ def named_filesystems(
     Raises ConfigError.
     """
     own = own_filesystems()
-    found: dict[str, str] = {}
-    for name in _separated(pieces(given, option=option), known := (*FILESYSTEMS, *own)):
+    by_content: dict[str, str] = {}
+    for name in _separated(pieces(given, option=option), choices := (*FILESYSTEMS, *own)):
         try:
-            if (plain := content_of(name).partition(":")[0]) not in known:
-                raise _unknown("filesystem", plain, known)
+            if (plain := content_of(name).partition(":")[0]) not in choices:
+                raise _unknown("filesystem", plain, choices)
             whole = filesystem(_with_own(name, own)).name
         except ConfigError:
             if not lenient:
                 raise
             whole = name
-        if (first := found.setdefault(content_of(whole), whole)) != whole:
+        if (first := by_content.setdefault(content_of(whole), whole)) != whole:
             raise ConfigError(f"{option}: {first} and {whole} are the same filesystem", hint="leave one out")
-    titles = [title_of(name) for name in found.values()]
+    titles = [title_of(name) for name in by_content.values()]
     if twice := [each for each in titles if titles.count(each) > 1]:
         raise ConfigError(f"{option}: two filesystems are called {twice[0]}", hint="give them different names")
-    return tuple(found.values())
+    return tuple(by_content.values())
 
 
-def _separated(texts: Iterable[str], known: Collection[str]) -> list[str]:
+def _separated(texts: Iterable[str], choices: Collection[str]) -> list[str]:
     """The filesystems of a list that was cut at every comma. Raises ConfigError for an option that may be misspelt."""
     names: list[str] = []
     for piece in texts:
         if names and piece.startswith(_PARTS):
             names[-1] += f"{'+' if ':' in names[-1] else ':'}{piece}"
-        elif names and content_of(piece).partition(":")[0] not in known and _OPEN.search(names[-1]):
-            if len(piece) > len("rw") and difflib.get_close_matches(piece, known, cutoff=_CLOSE):
-                raise _unknown("filesystem", piece, known)
+        elif names and content_of(piece).partition(":")[0] not in choices and _OPEN.search(names[-1]):
+            if len(piece) > len("rw") and difflib.get_close_matches(piece, choices, cutoff=_CLOSE):
+                raise _unknown("filesystem", piece, choices)
             names[-1] += f",{piece}"
         else:
             names.append(piece)
@@ -403,10 +403,10 @@ def _own(table: ProjectTable, name: str, values: Any) -> str:  # noqa: ANN401 - 
     if not isinstance(base := row.pop("base", None), str):
         raise table.error(f"{name!r} has no base", name, hint=_OWN_HINT)
     for key, value in row.items():
-        texts = cast("list[Any]", [value] if isinstance(value, str) else value)
         if key not in _OWN_OPTIONS:
             raise table.error(f"unknown key {key!r}", name, key, hint=_OWN_HINT)
-        if not isinstance(texts, list) or not all(isinstance(each, str) and "+" not in each for each in texts):
+        texts = [value] if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else [None]
+        if not all(isinstance(each, str) and "+" not in each for each in texts):
             raise table.error(f"{key}: {value!r} is no option or list of options", name, key, hint=_OWN_HINT)
         base += f"{'+' if ':' in base else ':'}{key}={_OWN_OPTIONS[key].join(texts)}"
     try:
@@ -482,20 +482,20 @@ def _make_options(row: Filesystem, text: str) -> list[tuple[str, ...]]:
         raise ConfigError(f"mkfs={text}: {error}", hint=_WORD_HINT) from error
     if not words:
         raise ConfigError("mkfs= has no option", hint=_WORD_HINT)
-    found: list[tuple[str, ...]] = []
+    options: list[tuple[str, ...]] = []
     for word in words:
         if word.startswith("-"):
             if not _FLAG.fullmatch(word):
                 raise ConfigError(f"mkfs: {word!r}: a word has one option", hint=_WORD_HINT)
-            option = word.partition("=")[0]
-            if any(each == option or (len(option) > len("--") and each.startswith(option)) for each in row.idle):
+            name = word.partition("=")[0]
+            if any(each == name or (len(name) > len("--") and each.startswith(name)) for each in row.idle):
                 raise ConfigError(f"with {word} {row.make[0]} does not make a whole {row.name}", hint="leave it out")
-            found.append((word,))
-        elif found and len(found[-1]) == 1:
-            found[-1] += (",".join(sorted(word.split(","), key=lambda each: (each != "none", _key(each)))),)
+            options.append((word,))
+        elif options and len(options[-1]) == 1:
+            options[-1] += (",".join(sorted(word.split(","), key=lambda each: (each != "none", _key(each)))),)
         else:
             raise ConfigError(f"mkfs: {word!r} belongs to no option: no device may be named", hint=_WORD_HINT)
-    return _split(found, row.joined)
+    return _split(options, row.joined)
 
 
 def _check_option(row: Filesystem, text: str) -> None:
@@ -514,12 +514,12 @@ def _is_bare(row: Filesystem, option: str) -> bool:
 
 
 def _unknown(kind: str, value: str, choices: Iterable[str], *, mount: bool = False) -> ConfigError:
-    known = ConfigError.unknown(kind, value, choices)
+    error = ConfigError.unknown(kind, value, choices)
     near = difflib.get_close_matches(value, list(choices), cutoff=_CLOSE)
-    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    guess = f"did you mean {' or '.join(near)}? " if near else ""
     more = f"; an option of mount is mount={value}" if mount else ""
     more += "; a plus sign joins options of one filesystem" if kind == "filesystem" else ""
-    return ConfigError(known.what, hint=f"{meant}{known.hint}{more}")
+    return ConfigError(error.what, hint=f"{guess}{error.hint}{more}")
 
 
 def _key(option: str) -> str:
@@ -558,20 +558,20 @@ def _split(pairs: Iterable[tuple[str, ...]], once: Sequence[str]) -> list[tuple[
     return [
         (option, *part)
         for option, *value in pairs
-        for part in ([[each] for each in value[0].split(",")] if value and option in once else [value])
+        for part in (([each] for text in value for each in text.split(",")) if value and option in once else [value])
     ]
 
 
 def _joined(pairs: Iterable[tuple[str, ...]], once: Sequence[str]) -> tuple[str, ...]:
     """The words of these options; those that a program takes `once` get all their values together."""
-    found: list[tuple[str, ...]] = []
+    merged: list[tuple[str, ...]] = []
     for option, *value in pairs:
-        same = next((i for i, each in enumerate(found) if each[0] == option and option in once), None)
+        same = next((i for i, each in enumerate(merged) if each[0] == option and option in once), None)
         if same is None:
-            found.append((option, *value))
+            merged.append((option, *value))
         else:
-            found[same] = (option, ",".join((*found[same][1:], *value)))
-    return tuple(word for pair in found for word in pair)
+            merged[same] = (option, ",".join((*merged[same][1:], *value)))
+    return tuple(word for pair in merged for word in pair)
 
 
 def unmount_argv(kernel_type: str, directory: str) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ def job(
         raise ConfigError("a job needs the type of its devices", hint="give --device-type, or --lg-env of one of them")
 
     # A worker may have another project's file.
-    fs = ",".join(named_filesystems(fs)) or fs
+    fs = None if fs is None else list(named_filesystems(fs))
 
     def made(filesystems: str | None, kernels: str) -> LavaJob:
         asked = BenchOptions(
@@ -170,7 +170,7 @@ def job(
 
     if each:
         cells: dict[str, str] = {}
-        for label, name in product(listed(kernel), named_filesystems(fs or chosen_suite(suite).filesystems)):
+        for label, name in product(listed(kernel), fs or chosen_suite(suite).filesystems):
             file = safe(f"{label.strip('/')}-{name}")
             if file in cells:
                 raise ConfigError(f"two jobs would have the name {file}: {label} differs in a character only")
