@@ -288,3 +288,33 @@ def test_the_help_has_an_example_and_says_how_it_ends(fsjoule: CommandLine) -> N
     assert "Example: fsjoule compare 6.1 6.12 --within" in text
     assert "Exit code: 0 whatever the verdicts" in text
     assert "compare" in fsjoule("--help").out
+
+
+def _called(results: Path, title: str, option: str) -> Path:
+    """A run, in a folder with its title, of a filesystem that this computer neither names nor has."""
+
+    def named(m: Measurement) -> Measurement:
+        series = replace(m.series, filesystem=f"jfs:{option}", mount_options=(option,), title=title)
+        return replace(m, series=series, slug=f"{title}-{m.workload.slug}")
+
+    return write_kernels(
+        results / title, f"run{title}", speeds={"6.1": 1.0, "6.12": 1.0}, series=(1,), boots=6, change=named
+    )
+
+
+def test_filesystems_of_other_computers_are_compared_by_their_options(fsjoule: CommandLine, tmp_path: Path) -> None:
+    mine, yours, other = (_called(tmp_path, *each) for each in (("mine", "a=1"), ("yours", "a=1"), ("other", "a=2")))
+    done = fsjoule("compare", "6.1", "6.12", "--within", mine, "--fs", "mine")
+    assert done.code == 0
+    assert "mine read-16k" in done.out
+    assert fsjoule("compare", mine, yours, "--fs", "jfs:a=1").code == 0
+    refused = fsjoule("compare", mine, other)
+    assert refused.code == 2
+    assert "differ in filesystem: jfs:a=1 against jfs:a=2" in refused.err
+    refused = fsjoule("compare", "6.1", "6.12", "--within", mine, "--fs", "yours")
+    assert refused.code == 2
+    assert "it has mine" in refused.err
+    assert fsjoule("report", "page", mine).code == 0
+    assert fsjoule("gate", "6.1", "6.12", "--within", mine, "--fs", "mine").code in (0, 3)
+    assert fsjoule("index", "import", tmp_path, "--index", "all.sqlite").code == 0
+    assert re.findall(r"jfs:a=\d", fsjoule("index", "series", "--index", "all.sqlite").out) == ["jfs:a=1", "jfs:a=2"]
