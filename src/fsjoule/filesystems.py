@@ -405,7 +405,7 @@ def _own(table: ProjectTable, name: str, values: Any) -> str:  # noqa: ANN401 - 
     for key, value in row.items():
         if key not in _OWN_OPTIONS:
             raise table.error(f"unknown key {key!r}", name, key, hint=_OWN_HINT)
-        texts = [value] if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else [None]
+        texts = cast("list[Any]", value if isinstance(value, list) else [value])
         if not all(isinstance(each, str) and "+" not in each for each in texts):
             raise table.error(f"{key}: {value!r} is no option or list of options", name, key, hint=_OWN_HINT)
         base += f"{'+' if ':' in base else ':'}{key}={_OWN_OPTIONS[key].join(texts)}"
@@ -529,13 +529,13 @@ def _key(option: str) -> str:
 
 def _pairs(words: Iterable[str]) -> list[tuple[str, ...]]:
     """Each option with its value."""
-    pairs: list[tuple[str, ...]] = []
+    pairs: list[list[str]] = []
     for word in words:
         if word.startswith("-") or not pairs or len(pairs[-1]) > 1 or not pairs[-1][0].startswith("-"):
-            pairs.append((word,))
+            pairs.append([word])
         else:
-            pairs[-1] += (word,)
-    return pairs
+            pairs[-1].append(word)
+    return [tuple(each) for each in pairs]
 
 
 def _made_with(row: Filesystem, chosen: tuple[str, ...]) -> tuple[str, ...]:
@@ -546,7 +546,8 @@ def _made_with(row: Filesystem, chosen: tuple[str, ...]) -> tuple[str, ...]:
     for option, *value in ours:
         if value and option in values:
             keys = {_key(each) for each in values[option].split(",")}
-            kept = [each for each in value[0].split(",") if _key(each) not in keys and not each.isdigit()]
+            parts = (each for text in value for each in text.split(","))
+            kept = [each for each in parts if _key(each) not in keys and not each.isdigit()]
             made += [(option, ",".join(kept))] if kept else []
         else:
             made.append((option, *value))

@@ -85,3 +85,15 @@ def test_a_mount_that_the_kernel_refuses_is_told_in_the_kernels_words() -> None:
     why = r"32: mount: .*; the kernel: .*, XFS \(x\): Superblock has unknown incompatible features \(0x20\)$"
     with pytest.raises(MeasurementInvalid, match=why):
         scratch.mount(filesystem("xfs"))
+
+
+def test_a_refusal_has_the_programs_first_words_and_no_lines_of_before() -> None:
+    usage = "unknown option -b nosuch=1\n" + "Usage: mkfs.xfs\n" * 40
+    log = "XFS (x): Unmounting Filesystem\n[ 9.1] EXT4-fs (x): unmounting filesystem.\n"
+    shell = FakeShell(lambda argv: CommandResult(argv, int(argv[0] != "dmesg"), log if argv[0] == "dmesg" else usage))
+    with pytest.raises(MeasurementInvalid) as refused:
+        perform(shell, [filesystem_step("mkfs.xfs", "/dev/x")])
+    [reason] = refused.value.reasons
+    assert reason.startswith("`mkfs.xfs /dev/x` ended with exit code 1: unknown option -b nosuch=1 Usage: mkfs.xfs")
+    assert "\n" not in reason
+    assert "nmounting" not in reason

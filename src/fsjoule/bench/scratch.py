@@ -86,7 +86,7 @@ def last_words(shell: Shell) -> str:
         return ""  # the command that failed is the first cause
     words = (re.sub(r"^(<\d+>)?\[ *[\d.]+\] *", "", line).strip() for line in lines)
     # What fsjoule did before is not why.
-    said = [each for each in words if each and not re.search(r"unmount|drop_caches", each)]
+    said = [each for each in words if each and not re.search(r"[Uu]nmount|drop_caches", each)]
     return ", ".join(said[-_LAST_WORDS:])
 
 
