@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +20,19 @@ from postgres_server import PostgresServer, running_server
 from sqlalchemy import Connection, create_engine, func, insert, select, text
 
 from fsjoule.errors import HostError, IndexServerError, ResultError
+from fsjoule.host.paths import project_dir
 from fsjoule.model.series import Where
 from fsjoule.store.index.database import index_url, make_tables, open_index, state_of
 from fsjoule.store.index.importer import import_runs
 from fsjoule.store.index.judged import keep_verdicts
 from fsjoule.store.index.postgresql import copy_rows
-from fsjoule.store.index.queries import stats
+from fsjoule.store.index.queries import points, stats
 from fsjoule.store.index.run_rows import ReadRun, read_run
 from fsjoule.store.index.schema import pruned_runs, runs
+from fsjoule.store.index.states import keep_states
 from fsjoule.store.index.trend import trend_reader
 from fsjoule.store.index.writer import Writer, remove_runs
+from fsjoule.store.states import ChangeState, KeptState
 from fsjoule.verdicts.trend.trend import trend_of
 
 _LIMIT_S = 60.0
@@ -217,3 +223,32 @@ def test_a_lock_that_another_holds_is_waited_for_as_long_as_asked(server: Postgr
             with pytest.raises(HostError, match=r"has been held by another process for 0.5 s"):
                 stats(other)
         assert stats(other).runs == 0
+
+
+def test_grafana_dashboard_asks_what_the_index_has(server: PostgresServer, tmp_path: Path) -> None:
+    dashboard = json.loads((project_dir() / "labgrid" / "grafana" / "fsjoule.json").read_text())
+    names = {each["name"]: each.get("query", "") for each in dashboard["templating"]["list"]}
+    assert names.pop("datasource") == "grafana-postgresql-datasource"
+    with open_index(server.new_database(), create=True) as index:
+        written = write_run(tmp_path)
+        import_runs(index, [written.path])
+        first = next(iter(points(index, Where())))
+        keep_states(index, [KeptState(first.key, ChangeState.CONFIRMED, metric="throughput", ratio=0.9)])
+        with index.reading() as connection:
+
+            def answer(sql: str, **values: str) -> list[dict[str, Any]]:
+                sql = sql.replace("${__from:date:iso}", "2026-03-01T00:00:00.000Z")
+                sql = sql.replace("${__to:date:iso}", "2026-04-01T00:00:00.000Z")
+                sql = re.sub(r"\$\{(\w+):sqlstring\}", lambda found: values[found[1]], sql)
+                assert "$" not in sql
+                return [dict(row) for row in connection.execute(text(sql.replace(":", r"\:"))).mappings()]
+
+            quoted = {
+                name: ",".join(f"'{value}'" for row in answer(query) for value in row.values())
+                for name, query in names.items()
+            }
+            rows = {each["title"]: answer(each["targets"][0]["rawSql"], **quoted) for each in dashboard["panels"]}
+    assert all(rows.values()), [title for title, found in rows.items() if not found]
+    assert {type(row["time"]) for row in rows["Throughput"]} == {datetime}
+    assert all(row["metric"].endswith("(simulated)") for row in rows["Energy per MiB"])
+    assert [row["invalid"] for row in rows["Runs"]] == [1]

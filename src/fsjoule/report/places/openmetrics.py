@@ -2,55 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterator
+
+from prometheus_client import Metric as Family
+from prometheus_client.openmetrics.exposition import generate_latest
 
 from fsjoule.model.places import WINDOWS_S, Lab, PlaceHealth
 
-_PREFIX: Final = "fsjoule"
-_UNITS: Final = ("seconds", "ratio")
-Labels = Mapping[str, str]
 
-
-@dataclass
-class _Family:
+class _Gauge(Family):
     """A metric with its samples. Its unit, if it has one, is the end of its name."""
 
-    name: str
-    told: str
-    samples: list[tuple[Labels, float]] = field(default_factory=list[tuple[Labels, float]])
+    def __init__(self, name: str, told: str) -> None:
+        unit = next((each for each in ("seconds", "ratio") if name.endswith(f"_{each}")), "")
+        super().__init__(f"fsjoule_{name}", told, "gauge", unit)
 
     def add(self, value: float | None, **labels: str) -> None:
         """Add a sample, unless there is nothing to tell."""
         if value is not None:
-            self.samples.append((labels, value))
+            self.add_sample(self.name, labels, value)
 
-    def lines(self) -> Iterator[str]:
-        name = f"{_PREFIX}_{self.name}"
-        yield f"# TYPE {name} gauge"
-        if unit := next((each for each in _UNITS if name.endswith(f"_{each}")), ""):
-            yield f"# UNIT {name} {unit}"
-        yield f"# HELP {name} {_escaped(self.told)}"
-        for labels, value in self.samples:
-            inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-            yield f"{name}{{{inside}}} {value:.15g}" if inside else f"{name} {value:.15g}"
+
+class _Families:
+    """A lab as the library collects it."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def collect(self) -> Iterator[Family]:
+        for of in (_of_lab, _of_places, _of_use):
+            yield from of(self._lab)
 
 
 def to_openmetrics(lab: Lab) -> str:
     """The text. Every metric of a place has the label `place`; the ones with a `window` cover the last day or week."""
-    families = [*_of_lab(lab), *_of_places(lab), *_of_use(lab)]
-    return "\n".join([line for family in families for line in family.lines()] + ["# EOF", ""])
+    return generate_latest(_Families(lab)).decode()
 
 
-def _of_lab(lab: Lab) -> Iterator[_Family]:
-    looked = _Family("lab_looked_timestamp_seconds", "When the coordinator was asked.")
+def _of_lab(lab: Lab) -> Iterator[Family]:
+    looked = _Gauge("lab_looked_timestamp_seconds", "When the coordinator was asked.")
     looked.add(lab.looked_s)
     yield looked
-    waiting = _Family("reservations_waiting", "Reservations that wait for a place.")
+    waiting = _Gauge("reservations_waiting", "Reservations that wait for a place.")
     waiting.add(len(lab.queue))
     yield waiting
-    waits = _Family("reservation_waiting_seconds", "How long each reservation has waited, in the order of service.")
+    waits = _Gauge("reservation_waiting_seconds", "How long each reservation has waited, in the order of service.")
     for number, each in enumerate(lab.queue, start=1):
         tags = ",".join(f"{key}={value}" for key, value in sorted(each.tags.items()))
         waits.add(
@@ -63,13 +59,13 @@ def _of_lab(lab: Lab) -> Iterator[_Family]:
     yield waits
 
 
-def _of_places(lab: Lab) -> Iterator[_Family]:
-    states = _Family("place_state", "1 for the place's state, 0 for the others.")
-    since = _Family("place_state_timestamp_seconds", "When the place's state began.")
-    in_a_row = _Family("place_faults_in_a_row", "Its last runs in a row that ended with a fault of the lab.")
-    held = _Family("place_held", "1 if somebody has the place, else 0.")
-    held_s = _Family("place_held_seconds", "How long its holder has had the place, at least.")
-    last = _Family("place_last_run_timestamp_seconds", "When the place's last run began.")
+def _of_places(lab: Lab) -> Iterator[Family]:
+    states = _Gauge("place_state", "1 for the place's state, 0 for the others.")
+    since = _Gauge("place_state_timestamp_seconds", "When the place's state began.")
+    in_a_row = _Gauge("place_faults_in_a_row", "Its last runs in a row that ended with a fault of the lab.")
+    held = _Gauge("place_held", "1 if somebody has the place, else 0.")
+    held_s = _Gauge("place_held_seconds", "How long its holder has had the place, at least.")
+    last = _Gauge("place_last_run_timestamp_seconds", "When the place's last run began.")
     for place in lab.places:
         for each in PlaceHealth:
             states.add(float(place.health is each), place=place.name, state=each.value)
@@ -82,13 +78,13 @@ def _of_places(lab: Lab) -> Iterator[_Family]:
     yield from (states, since, in_a_row, held, held_s, last)
 
 
-def _of_use(lab: Lab) -> Iterator[_Family]:
-    held = _Family("place_runs_held_seconds", "The time that runs held the place.")
-    measuring = _Family("place_measuring_seconds", "The time of measuring.")
-    used = _Family("place_used_ratio", "The share of the window in which runs held the place.")
-    efficiency = _Family("place_efficiency_ratio", "The time of measuring over the time that runs held the place.")
-    runs = _Family("place_runs", "Runs that began, by how they ended.")
-    faults = _Family("place_faults", "Faults of runs that began, by the part of the lab that failed.")
+def _of_use(lab: Lab) -> Iterator[Family]:
+    held = _Gauge("place_runs_held_seconds", "The time that runs held the place.")
+    measuring = _Gauge("place_measuring_seconds", "The time of measuring.")
+    used = _Gauge("place_used_ratio", "The share of the window in which runs held the place.")
+    efficiency = _Gauge("place_efficiency_ratio", "The time of measuring over the time that runs held the place.")
+    runs = _Gauge("place_runs", "Runs that began, by how they ended.")
+    faults = _Gauge("place_faults", "Faults of runs that began, by the part of the lab that failed.")
     for place in lab.places:
         for window in WINDOWS_S:
             usage = place.usage_in(window)
@@ -102,8 +98,3 @@ def _of_use(lab: Lab) -> Iterator[_Family]:
             for part, number in sorted(usage.faults.items()):
                 faults.add(number, **where, part=part)
     yield from (held, measuring, used, efficiency, runs, faults)
-
-
-def _escaped(text: str) -> str:
-    """A label's value or a help text: backslash, quote and new line are escaped, as the specification says."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
