@@ -1,4 +1,4 @@
-"""What packages add to fsjoule: suites, publications, filesystems, instruments, recipes, renderers, commands.
+"""What packages add: suites, publications, filesystems, instruments, recipes, renderers, importers, commands.
 
 A package names a module in its entry points of the group `fsjoule`. The module has functions of the names below, each
 with `@hook`. fsjoule's own publications and CI systems come the same way (`_OWN`); CONTRIBUTING.md is the guide.
@@ -112,6 +112,19 @@ class Hooks:
                 from fsjoule.report.renderers import Renderer
 
                 return [Renderer("headline", lambda verdict, _file: verdict.headline)]
+        """
+        raise NotImplementedError
+
+    def fsjoule_importers(self) -> Iterable[Any]:
+        """Formats of `fsjoule import`: `fsjoule.runs.imports.importers.Importer`.
+
+        Example::
+
+            @hook
+            def fsjoule_importers():
+                from fsjoule.runs.imports.importers import Importer
+
+                return [Importer("iozone", "iozone's table", "mylab.iozone:read")]
         """
         raise NotImplementedError
 

@@ -24,6 +24,7 @@ PYPROJECT: Final[dict[str, Any]] = tomllib.loads((PROJECT / "pyproject.toml").re
 WITH_CORE: Final = {
     "_pytest": "pytest",
     "attr": "labgrid",
+    "google": "labgrid",  # protobuf
     "grpc": "labgrid",
     "markupsafe": "jinja2",
     "pexpect": "labgrid",

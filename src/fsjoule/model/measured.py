@@ -32,6 +32,14 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Stated:
+    """A figure that somebody else measured, in its metric's unit; `uncertainty` (k=1) is None if it was not stated."""
+
+    value: float
+    uncertainty: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """From the start mark to the stop mark, in the meter's own microseconds."""
 
@@ -234,7 +242,8 @@ class Measurement:
     `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `kernel_threads_s` is the
     CPU time of kernel threads in the window, by name, without idle ones. `counts` are what was counted in the window
     beside these, by name: `INSTRUCTIONS` with a profile. `board_state` is
-    the board's around the window, None if it was not read. `place` is that of a run on several places.
+    the board's around the window, None if it was not read. `place` is that of a run on several places. `stated` are
+    figures of an import, by their metric's name: they count before all others.
     """
 
     number: int
@@ -273,6 +282,7 @@ class Measurement:
     idle_window: Window | None = None
     board_state: BoardStates | None = None
     place: str = ""
+    stated: dict[str, Stated] = field(default_factory=dict[str, Stated])
     schema: Literal["fsjoule.measurement/1"] = MEASUREMENT_SCHEMA
 
     @property

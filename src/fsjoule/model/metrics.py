@@ -9,7 +9,18 @@ from enum import Flag, StrEnum, auto
 from typing import Final, Self
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import INSTRUCTIONS, BlockKind, IoPattern, Measurement, Projection, TimedKind, Value, Workload
+from fsjoule.model import (
+    INSTRUCTIONS,
+    BlockKind,
+    IoPattern,
+    Measurement,
+    Projection,
+    Stated,
+    TimedKind,
+    Value,
+    Workload,
+)
+from fsjoule.model.workload import IMPORTED
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -339,14 +350,18 @@ TIMED_METRICS: Final = timed_metrics(Use.JUDGED)
 
 def figure_of(measurement: Measurement, metric: Metric) -> Figure:
     """The figure in the metric's unit, even from an invalid measurement; None if it is absent."""
-    figure = metric.row.figure(measurement)
-    return figure.value if isinstance(figure, Value) else figure
+    figure = _figure(measurement, metric)
+    return figure.value if isinstance(figure, Value | Stated) else figure
 
 
 def uncertainty_of(measurement: Measurement, metric: Metric) -> Figure:
     """The standard uncertainty (k=1) of a figure from the meter, in its unit; None for other figures."""
-    figure = metric.row.figure(measurement)
-    return figure.uncertainty if isinstance(figure, Value) else None
+    figure = _figure(measurement, metric)
+    return figure.uncertainty if isinstance(figure, Value | Stated) else None
+
+
+def _figure(measurement: Measurement, metric: Metric) -> Value | Stated | Figure:
+    return measurement.stated.get(metric) or metric.row.figure(measurement)
 
 
 def figure_with_card(measurement: Measurement, metric: Metric) -> Figure:
@@ -379,6 +394,8 @@ def metrics_told(measurement: Measurement) -> tuple[Metric, ...]:
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     """The same for a workload by its name in a series: `randread-16k 32768KiB`, `mkfs`, `block-test_app.test_sync`."""
     operation = re.split(r"[- ]", workload)[0]
+    if operation == IMPORTED:
+        return tuple(metric for metric in Metric if not metric.row.profiled)
     known = {each.value: each for each in (*IoPattern, *TimedKind, *BlockKind)}
     if operation not in known:
         return ()

@@ -84,6 +84,18 @@ class JobFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportFacts:
+    """What a run was imported from, which fsjoule has not measured: the format, and SHA-256 of its files by name."""
+
+    format: str
+    files: dict[str, str]
+
+    @property
+    def text(self) -> str:
+        return f"imported from {self.format}: {', '.join(self.files)}; not measured by fsjoule"
+
+
+@dataclass(frozen=True, slots=True)
 class Storage:
     """A further storage device of a board. All of it may be overwritten. `device` is its block device (`sda`)."""
 
@@ -304,7 +316,8 @@ class Run:
 
     `boards` has the board's facts by kernel label; `images` are the flashed cards. Both grow with the run. `meter` is
     the one instrument of all its joules; `lab` says where it was measured (None outside of a lab), `job` for
-    which LAVA job (None outside of LAVA). A run on several places names the first one as its `lab`; in real time
+    which LAVA job (None outside of LAVA). `imported` says that others have measured it.
+    A run on several places names the first one as its `lab`; in real time
     each has its own meter, and `meter` is None.
     `ended_early` says why a complete run measured less than planned. `resumed_utc` are the times when an aborted run
     was resumed. `faults` are attempts that ended in an error. `load` is the computer's that controls the board.
@@ -332,6 +345,7 @@ class Run:
     measurements: tuple[str, ...] = ()
     places: tuple[PoolPlace, ...] = ()
     load: HostLoad | None = None
+    imported: ImportFacts | None = None
     schema: Literal["fsjoule.run/1"] = RUN_SCHEMA
 
     def __post_init__(self) -> None:

@@ -17,6 +17,8 @@ _OPERATION_S: Final = 1.0
 _FILES_PER_S: Final = 10
 # It waits until the device begins to damage data.
 _FLAKEY_S: Final = 20.0
+# The first word of the name of a workload that was imported.
+IMPORTED: Final = "imported"
 # Files that are written or hashed: two halving series of ten (Berger, 2016).
 SERIES_FILES: Final = 20
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9._=+,-]+")
@@ -414,8 +416,33 @@ class BlockWorkload(_WithoutFio):
         return self
 
 
-# What is timed as a whole: it has a duration and an energy.
-OperationWorkload = TimedWorkload | BlockWorkload
+@dataclass(frozen=True, slots=True)
+class ImportedWorkload(_WithoutFio):
+    """Work that somebody else measured: nothing is known of it but its name there, which is a file's name, too."""
+
+    work: str
+    size_bytes: int = 0
+    kind: Literal["imported"] = "imported"
+    only_writes: ClassVar = False
+
+    @property
+    def slug(self) -> str:
+        """`imported-boot-to-login`, whatever its name there: it is no `boot` of ours."""
+        return f"{IMPORTED}-{self.work}"
+
+    def seconds(self, mib_per_s: float) -> float:
+        """Unknown, and taken as 1 s."""
+        del mib_per_s
+        return _OPERATION_S
+
+    def scaled(self, factor: float) -> Self:
+        """The unchanged workload, whose sizes are not known."""
+        del factor
+        return self
+
+
+# What is shown as a whole: it has a duration and an energy.
+OperationWorkload = TimedWorkload | BlockWorkload | ImportedWorkload
 Workload = FioWorkload | OperationWorkload | PowerLossWorkload | FlakeyWorkload
 
 

@@ -226,6 +226,7 @@ def run_facts(run: Run) -> list[tuple[str, list[Fact]]]:
         ("Board", _board_facts(run)),
         *_place_facts(run),
         ("LAVA", _job_facts(run)),
+        ("Imported", [("from", run.imported.text), *run.imported.files.items()] if run.imported else []),
         *((f"Kernel {kernel.label}", _kernel_facts(kernel, run.boards.get(kernel.label))) for kernel in run.kernels),
         *(
             (f"Card with {image.kernel_choice} and {image.root_filesystem}", _image_facts(image))

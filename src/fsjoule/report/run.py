@@ -224,6 +224,8 @@ def _headline(summary: Summary) -> Text:
         meter = f"; {meters} {run.meter_names}" if run.meters else ""
         mixed = "; figures are means over all places" if len(run.places) > 1 and run.meter is None else ""
         text.append(f"\n{place} {run.place_names}, exporter {run.exporter_names}{meter}{mixed}", style="not bold")
+    if run.imported is not None:
+        text.append(f"\n{run.imported.text}", style="bold yellow")
     if run.job is not None:
         pulled = "; pulled from its log, without traces" if run.job.pulled else ""
         text.append(f"\nLAVA {run.job.text}{pulled}", style="not bold")

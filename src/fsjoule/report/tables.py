@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
-from fsjoule.model import FioWorkload, OperationWorkload
+from fsjoule.model import FioWorkload, ImportedWorkload, OperationWorkload
 from fsjoule.model.metrics import Metric, Use, fio_metrics, timed_metrics
 from fsjoule.model.operation import size_label
 from fsjoule.report.numbers import decimals_for, mean_text, ratio_text, sd_text, share_text
@@ -80,7 +80,14 @@ def timed_table(summary: Summary) -> Table:
             _measured(rows, Metric.OPERATION_ENERGY, "its energy", optional=True),
         ]
         return _series_table("Timed operations with the card", summary, rows, columns)
-    return _series_table("Timed operations", summary, rows, _page_columns(rows, timed_metrics))
+    return _series_table("Timed operations", summary, rows, _page_columns(rows, timed_metrics) + _of_others(rows))
+
+
+def _of_others(rows: Rows) -> list[tuple[Column, list[Cell]]]:
+    """The further figures of what was imported."""
+    usual = timed_metrics(Use.PAGE)
+    stated = {each for row in rows if isinstance(row.workload, ImportedWorkload) for each in row.figures}
+    return [_measured(rows, metric, optional=True) for metric in Metric if metric in stated and metric not in usual]
 
 
 def published_table(summary: Summary) -> Table | None:

@@ -15,6 +15,7 @@ from typing import Final
 from fsjoule.host.inside import wrong_name
 from fsjoule.host.plaintext import plain_line
 from fsjoule.model import BoardStates, LabStep, Measurement, MeterInfo, PlainInfo, Run, Workload
+from fsjoule.model.metrics import Metric
 
 _LONGEST_ID: Final = 99
 _LONGEST_NAME: Final = 1000
@@ -71,6 +72,7 @@ def check_measurement(measurement: Measurement) -> None:
     _refuse(_too_long((m.slug, m.kernel, m.place, series.suite, series.board, series.storage, *m.counts)))
     _refuse(_too_long((series.filesystem, series.title, series.workload, *series.make_options, *series.mount_options)))
     _check_workload(m.workload)
+    _refuse(f"stated.{name[:80]}: it is no metric" for name in m.stated if name not in set(Metric))
     said = {"invalid_reasons": m.invalid_reasons, "notes": m.notes}
     if m.board_state is not None:
         said["board_state.ran"] = m.board_state.ran

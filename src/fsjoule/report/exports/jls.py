@@ -65,7 +65,8 @@ def _add(writer: Writer, stretch: Stretch, trace: Trace, begin: int, rate_hz: in
     for mark in trace.marks:
         place = begin + round((mark.time_us - first_us) * rate_hz / 1e6)
         if begin <= place < begin + length:
-            text = f"{mark.text or mark.source.value} {m.slug}"
+            # As `fsjoule import jls` reads them: the number in a mark's own text is that of one plan.
+            text = f"{mark.text[0]}{m.slug}" if mark.text[:1] in ("S", "E") else mark.text or mark.source.value
             for signal in range(1, len(_QUANTITIES) + 1):
                 writer.annotation(signal, place, float("nan"), AnnotationType.TEXT, 0, text)
     return length

@@ -34,7 +34,7 @@ def _measurements(runs: Sequence[LoadedRun]) -> Iterator[Sequence[object]]:
         board = loaded.run.boards.get(m.kernel)
         yield [
             *(loaded.run.run_id, m.started_utc, board.kernel_release if board else ""),
-            loaded.run.versions.get("imported_from", ""),
+            loaded.run.imported.text if loaded.run.imported else "",
             *(facts.get(name, "") for name in names),
             *(_cell(figure_of(m, metric)) for metric in Metric),
             *(_cell(uncertainty_of(m, metric)) for metric in metered),

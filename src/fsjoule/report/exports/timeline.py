@@ -53,8 +53,8 @@ def run_span(loaded: LoadedRun, stretches: tuple[Stretch, ...]) -> Span:
         "board": run.board.name if run.board else "",
         "status": run.status.value,
         "simulated": str(run.simulated).lower(),
-        "imported_from": run.versions.get("imported_from", ""),
-        **{f"version.{name}": version for name, version in run.versions.items() if name != "imported_from"},
+        "imported_from": run.imported.text if run.imported else "",
+        **{f"version.{name}": version for name, version in run.versions.items()},
     }
     return Span(f"run {run.run_id}", 0, start_ns, stop_ns, facts, run.abort_reason or "")
 

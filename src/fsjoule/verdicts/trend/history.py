@@ -74,8 +74,8 @@ def histories(
     present = [
         metric for metric in metrics if any(row[FIGURES + metrics.index(metric)] is not None for row in found.rows)
     ]
-    timed = Metric.DURATION in metrics_of_series(found.series.series.workload)
-    chosen = list(wanted or (TIMED if timed else FIO))
+    usual = metrics_of_series(found.series.series.workload)
+    chosen = list(wanted or [metric for metric in (*FIO, *TIMED) if metric in usual])
     made: list[History] = []
     for label, boots in _tracks(found.rows, labels if order is Order.TIME else {}).items():
         for metric in chosen:
