@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from email import message_from_string, policy
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,12 +16,13 @@ from nights import Nights, slower_at
 
 from fsjoule.report import renderers
 from fsjoule.report.bisection.view import BisectionView
-from fsjoule.report.renderers import CaseState, Renderer, VerdictCase, VerdictView, to_junit
+from fsjoule.report.renderers import CaseState, Renderer, VerdictCase, VerdictView, to_github, to_junit, to_mail
 from fsjoule.store.index.database import open_index
 from fsjoule.store.index.importer import import_runs
 from fsjoule.testing import FakeKernelBoots
 
-FORMATS = ("text", "markdown", "json", "page", "junit")
+_COMMAND = re.compile(r"::(error|warning|notice) title=[^:,]+::.+")
+FORMATS = ("text", "markdown", "json", "page", "junit", "github", "mail")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,14 @@ def _check(form: str, text: str) -> None:
         assert ET.fromstring(text).tag == "testsuites"
     elif form == "markdown":
         assert text.startswith("**")
+    elif form == "github":
+        assert all(_COMMAND.fullmatch(line) for line in text.splitlines())
+    elif form == "mail":
+        message = message_from_string(text, policy=policy.default)
+        assert not message.defects
+        assert "simulated" in message["Subject"]
+        assert message.get_content_type() == "text/plain"
+        assert message["Subject"].partition(": ")[2][:20] in message.get_content()
     assert "simulated" in text
 
 
@@ -134,6 +145,27 @@ class _Hostile(VerdictView):
         pass
 
 
+class _Forging(_Hostile):
+    @property
+    def headline(self) -> str:
+        return "all is well\r\nBcc: all@example.org\r\n\r\nbody"
+
+    @property
+    def cases(self) -> tuple[VerdictCase, ...]:
+        return (VerdictCase("a:b,c", "x", CaseState.FAILED, "50 %\n::error title=forged::y"),)
+
+
+def test_names_forge_neither_commands_nor_headers() -> None:
+    lines = to_github(_Forging()).splitlines()
+    assert [line[:8] for line in lines] == ["::notice", "::error "]
+    assert lines[1].endswith("title=fsjoule gate%3A a%3Ab%2Cc x::50 %25%0A::error title=forged::y")
+    message = message_from_string(to_mail(_Forging()), policy=policy.default)
+    assert (message["Bcc"], message.defects) == (None, [])
+    assert message["Subject"].startswith("fsjoule gate: all is well Bcc: all@example.org")
+    assert to_mail(_Hostile())
+    assert to_github(_Hostile())
+
+
 def test_junit_is_xml_whatever_names_hold() -> None:
     [case] = ET.fromstring(to_junit(_Hostile()).encode()).iter("testcase")
     assert case.get("classname") == "board.<quick>"
@@ -144,7 +176,10 @@ def test_junit_is_xml_whatever_names_hold() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--format", "yaml"), "unknown format 'yaml'\n  hint: choose from: json, junit, markdown, page, text"),
+        (
+            ("--format", "yaml"),
+            "unknown format 'yaml'\n  hint: choose from: github, json, junit, mail, markdown, page, text",
+        ),
         (("--format", "junit="), "--format junit=: no file is named"),
         (("--format", "junit=absent/x.xml"), "--format junit: there is no folder absent"),
         (("--format", "junit", "--json"), "json and junit are both to be printed"),

@@ -73,7 +73,7 @@ def walk(command, *words):
     for name, each in getattr(command, "commands", {}).items():
         walk(each, *words, name)
 seen = set(sys.modules) - HEAVY
-whole = typer.main.get_command(cli._app("--help"))
+whole = typer.main.get_command(cli.app_of("--help"))
 walk(whole)
 print(json.dumps(told))
 """

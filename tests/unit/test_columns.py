@@ -39,7 +39,7 @@ def helps(command: Any, *words: str) -> Iterator[tuple[str, str]]:
 
 def test_help_fits_and_has_no_words_of_the_programming_language(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
-    told = dict(helps(typer.main.get_command(cli._app("")), "fsjoule"))
+    told = dict(helps(typer.main.get_command(cli.app_of("")), "fsjoule"))
     assert {"fsjoule bench", "fsjoule index series", "fsjoule meter calibrate"} < set(told)
     for command, text in told.items():
         assert [line for line in text.splitlines() if len(line) > WIDTH] == [], command

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from fsjoule.cli import _app
+from fsjoule.cli import app_of
 from fsjoule.runs.options import BenchOptions, rows
 
 PROJECT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ INLINE = re.compile(r"`([^`]+)`")
 COMMAND = re.compile(r"(?:^ *|\$\(|[$:;&|(] +)(?:\.venv/bin/)?fsjoule((?: +(?!\$\()[^\s|;&>#`,)\"']+)+)")
 # A reader had to guess what these mean: "uses more energy", "not decided".
 UNPLAIN = re.compile(r"hungrier|thriftier|told apart|cannot be told\b(?! from)")
-APP: Any = typer.main.get_command(_app(""))
+APP: Any = typer.main.get_command(app_of(""))
 
 
 def _anchors(page: Path) -> set[str]:

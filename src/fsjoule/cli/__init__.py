@@ -51,6 +51,7 @@ _OURS: Final = (
     *(CliCommand(name, f"fsjoule.cli.{name}:app", "Keep") for name in ("index", "results")),
     CliCommand("import", "fsjoule.cli.imports:app", "Keep", group=False),
     CliCommand("ci", "fsjoule.cli.ci:app", "CI"),
+    CliCommand("mcp", "fsjoule.cli.mcp:app", "CI", group=False),
     *(CliCommand(name, "fsjoule.cli.ungrouped:app", group=False) for name in ("schema", "version")),  # hidden
 )
 COMMANDS: Final = Rows("command", "fsjoule_commands", CliCommand, lambda: _OURS)
@@ -65,14 +66,14 @@ def main() -> None:
     first_word = sys.argv[1] if len(sys.argv) > 1 else ""
 
     def command() -> None:
-        _app(first_word)()
+        app_of(first_word)()
 
     with lines_to(progress):
         code = exit_code_of(command, answers=first_word in _ANSWERS)
     sys.exit(code)
 
 
-def _app(first_word: str) -> typer.Typer:
+def app_of(first_word: str) -> typer.Typer:
     """The typer application; it loads only the module of the command asked for, and all modules for help."""
     app = typer.Typer(
         cls=Group,

@@ -23,7 +23,8 @@ Format = Annotated[
     typer.Option(
         "--format",
         metavar="NAME[=FILE]",
-        help="Print the answer as text, markdown, json, page or junit, or a package's format, or write it to FILE; "
+        help="Print the answer as text, markdown, json, page, junit, github or mail, or a package's format, or write "
+        "it to FILE; "
         "may be repeated.",
     ),
 ]

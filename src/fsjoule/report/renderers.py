@@ -10,6 +10,8 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from email import policy
+from email.message import EmailMessage
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
@@ -21,6 +23,7 @@ from rich.console import Console
 from fsjoule.hooks import Rows
 
 _WIDTH: Final = 200  # of text in a file
+_SUBJECT: Final = 200
 # What XML 1.0 cannot hold, escaped or not.
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -130,6 +133,42 @@ def _xml(text: str) -> str:
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def to_github(verdict: VerdictView) -> str:
+    """GitHub's workflow commands: an annotation per loss and per figure that is not decided, and the answer.
+
+    GitHub shows ten of each kind in a step: the answer comes first.
+    """
+    title = f"fsjoule {verdict.command}{' (simulated)' * verdict.simulated}"
+    lines = [_annotation("notice", title, "\n".join((verdict.headline, *verdict.notes)))]
+    kinds = {CaseState.FAILED: "error", CaseState.SKIPPED: "warning"}
+    lines += [
+        _annotation(kinds[case.state], f"{title}: {case.group} {case.name}", case.text)
+        for state in kinds
+        for case in verdict.cases
+        if case.state is state
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _annotation(kind: str, title: str, text: str) -> str:
+    # As GitHub's own toolkit escapes them: actions/toolkit, packages/core/src/command.ts.
+    for sign in "%\r\n":
+        title, text = (each.replace(sign, f"%{ord(sign):02X}") for each in (title, text))
+    for sign in ":,":
+        title = title.replace(sign, f"%{ord(sign):02X}")
+    return f"::{kind} title={title}::{text}"
+
+
+def to_mail(verdict: VerdictView) -> str:
+    """A message (RFC 5322) without sender and receivers, which its sender knows: the answer, and the text."""
+    message = EmailMessage(policy=policy.default.clone(cte_type="8bit"))
+    simulated = " (simulated)" * verdict.simulated
+    message["Subject"] = " ".join(f"fsjoule {verdict.command}{simulated}: {verdict.headline}".split())[:_SUBJECT]
+    message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office note answers
+    message.set_content("\n".join((verdict.headline, *verdict.notes, "", _text(verdict, Path()))), cte="8bit")
+    return message.as_string()
+
+
 TEXT: Final = Renderer("text", _text)
 _OURS: Final = (
     TEXT,
@@ -137,5 +176,7 @@ _OURS: Final = (
     Renderer("json", lambda verdict, _file: json.dumps(verdict.document(), indent=2, default=str) + "\n"),
     Renderer("page", lambda verdict, file: verdict.page(file)),
     Renderer("junit", lambda verdict, _file: to_junit(verdict)),
+    Renderer("github", lambda verdict, _file: to_github(verdict)),
+    Renderer("mail", lambda verdict, _file: to_mail(verdict)),
 )
 RENDERERS: Final = Rows("renderer", "fsjoule_renderers", Renderer, lambda: _OURS)
