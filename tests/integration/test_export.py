@@ -98,7 +98,11 @@ def test_joulescope_reads_samples_with_marks(fsjoule: CommandLine, folder: Path,
     first = traces[0]
     assert reader.fsr(signals["power"].signal_id, 0, len(first.ticks)) == pytest.approx(first.power_w, rel=1e-6)
     noted: list[tuple[int, str]] = []
-    reader.annotations(signals["power"].signal_id, 0, lambda at, _y, _kind, _group, text: noted.append((at, text)))
+
+    def note(at: int, _y: float, _kind: int, _group: int, text: str) -> None:
+        noted.append((at, text))
+
+    reader.annotations(signals["power"].signal_id, 0, note)
     assert len(noted) == 2 * len(traces)
     assert noted[0][0] == 1000  # a second of idling
     reader.close()
@@ -137,7 +141,7 @@ def collector() -> Generator[tuple[str, list[tuple[str, bytes]]]]:
             self.send_response(400 if self.path.startswith("/refusing") else 200)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:

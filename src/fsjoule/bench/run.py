@@ -22,6 +22,7 @@ from fsjoule.bench.scratch import working_directory
 from fsjoule.bench.tries import Tries, fault_of
 from fsjoule.errors import (
     BoardError,
+    ConfigError,
     FsjouleError,
     InfrastructureError,
     LabError,
@@ -48,7 +49,7 @@ from fsjoule.model import (
     Run,
     RunStatus,
 )
-from fsjoule.model.workload import FioWorkload, FlakeyWorkload, PowerLossWorkload, TimedWorkload
+from fsjoule.model.workload import FioWorkload, FlakeyWorkload, ImportedWorkload, PowerLossWorkload, TimedWorkload
 from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
 from fsjoule.store.schemas import STEPS_FILE, encode_steps
 
@@ -383,6 +384,8 @@ class BoardBench:
             case FioWorkload() as workload:
                 booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.job(entry, workload, self.plan.files_bytes(entry, workload))
+            case ImportedWorkload() as workload:
+                raise ConfigError(f"{workload.slug} was measured by others: nothing here can repeat it")
             case TimedWorkload() as workload:
                 booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.operation(entry, workload)

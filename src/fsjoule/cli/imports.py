@@ -43,7 +43,7 @@ def import_(
 
     Exit code: 2 if a file is not of the format.
 
-    Example: fsjoule import fio nightly-*.json --board imx6ul --fs ext4 --kernel 6.12; fsjoule index rebuild; fsjoule trend
+    Example: fsjoule import fio nightly-*.json --board imx6ul --fs ext4; fsjoule index rebuild
     """
     from fsjoule.model.series import utc_named
     from fsjoule.runs.imports.folders import import_files

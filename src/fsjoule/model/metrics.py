@@ -20,7 +20,7 @@ from fsjoule.model import (
     Value,
     Workload,
 )
-from fsjoule.model.workload import IMPORTED
+from fsjoule.model.operation import ImportKind
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -394,7 +394,7 @@ def metrics_told(measurement: Measurement) -> tuple[Metric, ...]:
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     """The same for a workload by its name in a series: `randread-16k 32768KiB`, `mkfs`, `block-test_app.test_sync`."""
     operation = re.split(r"[- ]", workload)[0]
-    if operation == IMPORTED:
+    if operation == ImportKind.IMPORTED:
         return tuple(metric for metric in Metric if not metric.row.profiled)
     known = {each.value: each for each in (*IoPattern, *TimedKind, *BlockKind)}
     if operation not in known:

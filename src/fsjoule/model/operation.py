@@ -59,6 +59,10 @@ class Hazard(StrEnum):
     DM_FLAKEY = "dm-flakey"
 
 
+class ImportKind(StrEnum):
+    IMPORTED = "imported"  # what others have measured
+
+
 class FlakeyModel(StrEnum):
     """When a device damages written data."""
 

@@ -7,7 +7,17 @@ import re
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, Protocol, Self
 
-from fsjoule.model.operation import KIB, MIB, BlockKind, FlakeyModel, Hazard, IoPattern, TimedKind, size_label
+from fsjoule.model.operation import (
+    KIB,
+    MIB,
+    BlockKind,
+    FlakeyModel,
+    Hazard,
+    ImportKind,
+    IoPattern,
+    TimedKind,
+    size_label,
+)
 
 _FEWEST_BLOCKS: Final = 16
 _SHORTEST_S: Final = 3.0
@@ -17,8 +27,6 @@ _OPERATION_S: Final = 1.0
 _FILES_PER_S: Final = 10
 # It waits until the device begins to damage data.
 _FLAKEY_S: Final = 20.0
-# The first word of the name of a workload that was imported.
-IMPORTED: Final = "imported"
 # Files that are written or hashed: two halving series of ten (Berger, 2016).
 SERIES_FILES: Final = 20
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9._=+,-]+")
@@ -423,12 +431,16 @@ class ImportedWorkload(_WithoutFio):
     work: str
     size_bytes: int = 0
     kind: Literal["imported"] = "imported"
-    only_writes: ClassVar = False
+    operation: ClassVar = ImportKind.IMPORTED
+
+    @property
+    def only_writes(self) -> bool:
+        return False
 
     @property
     def slug(self) -> str:
         """`imported-boot-to-login`, whatever its name there: it is no `boot` of ours."""
-        return f"{IMPORTED}-{self.work}"
+        return f"{ImportKind.IMPORTED}-{self.work}"
 
     def seconds(self, mib_per_s: float) -> float:
         """Unknown, and taken as 1 s."""

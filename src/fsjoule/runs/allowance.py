@@ -108,7 +108,7 @@ class Allowance:
         try:
             document = cast("dict[str, Any]", json.loads(self.file.read_text(encoding="utf-8")))
             spent = Cost(**document["spent"])
-            whole = isinstance(spent.boots, int) and isinstance(spent.written_bytes, int)
+            whole = {type(document["spent"][name]) for name in ("boots", "written_bytes")} == {int}
             if document["schema"] != SCHEMA or not whole or min(spent.boots, spent.written_bytes, spent.alpha) < 0:
                 raise ValueError("it is not as it was written")  # noqa: TRY301
         except FileNotFoundError:

@@ -8,7 +8,7 @@ pyjls ships no types: strict checking would only report their absence.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from pyjls import AnnotationType, DataType, SignalType, Writer
@@ -50,7 +50,7 @@ def write_jls(file: Path, loaded: LoadedRun) -> None:
             begin += _add(writer, stretch, trace, begin, rate_hz)
 
 
-def _add(writer: Writer, stretch: Stretch, trace: Trace, begin: int, rate_hz: int) -> int:
+def _add(writer: Any, stretch: Stretch, trace: Trace, begin: int, rate_hz: int) -> int:  # noqa: ANN401 - pyjls has no types
     """Write a measurement's trace from sample `begin` on; returns its number of ticks."""
     places = trace.ticks - trace.ticks[0]
     length = int(places[-1]) + 1

@@ -71,7 +71,8 @@ def send_otlp(runs: Sequence[LoadedRun], endpoint: str) -> None:
     spans, metrics = _collected(runs)
     base = endpoint.rstrip("/")
     traces_sent = OTLPSpanExporter(f"{base}/v1/traces", timeout=_LIMIT_S).export(spans)
-    sent = OTLPMetricExporter(f"{base}/v1/metrics", timeout=_LIMIT_S).export(metrics)
+    exporter: Any = OTLPMetricExporter(f"{base}/v1/metrics", timeout=_LIMIT_S)
+    sent = exporter.export(metrics)
     if traces_sent is not SpanExportResult.SUCCESS or sent is not MetricExportResult.SUCCESS:
         raise CollectorError(
             f"{endpoint} did not take the run's spans and metrics",

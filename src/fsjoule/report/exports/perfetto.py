@@ -35,7 +35,7 @@ class _Builder:
             packet.track_descriptor.counter.unit_name = unit
         return self._tracks
 
-    def event(self, track: int, time_ns: int, kind: int) -> TrackEvent:
+    def event(self, track: int, time_ns: int, kind: TrackEvent.Type) -> TrackEvent:
         packet = self._trace.add_packet()
         packet.timestamp = time_ns
         packet.trusted_packet_sequence_id = _SEQUENCE

@@ -1,5 +1,8 @@
 """A lab as OpenMetrics 1.0 text. All metrics are gauges, so that Prometheus' textfile collector reads them, too."""
 
+# The library has no types for its text: strict checking would only report their absence.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -36,7 +39,7 @@ class _Families:
 
 def to_openmetrics(lab: Lab) -> str:
     """The text. Every metric of a place has the label `place`; the ones with a `window` cover the last day or week."""
-    return generate_latest(_Families(lab)).decode()
+    return str(generate_latest(_Families(lab)), "utf-8")
 
 
 def _of_lab(lab: Lab) -> Iterator[Family]:

@@ -140,9 +140,13 @@ def read_jls(file: Path, asked: Asked) -> Iterator[Record]:
         rate_hz, length = float(current.sample_rate), min(current.length, voltage.length)
         amperes, volts = (reader.fsr(each.signal_id, 0, length).astype(np.float64) for each in (current, voltage))
         noted: list[tuple[int, str]] = []
+
+        def note(at: int, _y: float, _kind: int, _group: int, data: object) -> None:
+            noted.append((at, str(data)))
+
         for each in dict.fromkeys((current.signal_id, *(signal.signal_id for signal in signals.values()))):
             if not noted:  # the marks of one signal are those of all
-                reader.annotations(each, 0, lambda at, _y, _kind, _group, data: noted.append((at, str(data))))
+                reader.annotations(each, 0, note)
         stamp = reader.sample_id_to_timestamp(current.signal_id, 0)
     work = _noted(file, noted, rate_hz) or [_Stretch(asked.workload or file.stem, 0.0, length * 1e6 / rate_hz)]
     if asked.uncertainty is None:

@@ -160,7 +160,7 @@ def read_lava(file: Path, asked: Asked) -> Iterator[Record]:
     text = content_of(file).decode(errors="replace")
     try:
         if file.suffix == ".csv":
-            cases: list[Any] = list(csv.DictReader(text.splitlines(), strict=True))
+            cases: Any = list(csv.DictReader(text.splitlines(), strict=True))
         else:
             cases = yaml.load(text, Loader=yaml.CSafeLoader)
     except (yaml.MarkedYAMLError, csv.Error, RecursionError) as error:
