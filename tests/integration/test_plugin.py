@@ -94,6 +94,23 @@ def failed(verdict):
 
 
 @hook
+def fsjoule_importers():
+    from fsjoule.runs.imports.importers import Importer
+
+    return [Importer("stopwatch", "seconds, one a line", "mylab.hooks:read_stopwatch")]
+
+
+def read_stopwatch(file, asked):
+    from fsjoule.model import Stated
+    from fsjoule.model.metrics import Metric
+    from fsjoule.runs.imports.importers import Record, time_of
+
+    for line, text in enumerate(file.read_text().splitlines(), start=1):
+        figures = {Metric.DURATION: Stated(float(text))}
+        yield Record(where=f"line {line}", time_utc=time_of(file, line, "", asked), work=file.stem, figures=figures)
+
+
+@hook
 def fsjoule_commands():
     return [CliCommand("mylab", "mylab.commands:app")]
 """
@@ -268,6 +285,16 @@ def test_its_renderer_shows_a_verdict(fsjoule: Fsjoule, tmp_path: Path) -> None:
     failures = ET.parse(tmp_path / "junit.xml").iterfind(".//testcase[failure]")
     assert lost.stdout.splitlines() == [case.get("name", "").removesuffix(" (simulated)") for case in failures]
     assert lost.stdout
+
+
+def test_its_importer_makes_a_run(fsjoule: Fsjoule, tmp_path: Path) -> None:
+    (tmp_path / "boot.txt").write_text("9.5\n9.6\n")
+    done = fsjoule("import", "stopwatch", "boot.txt", "--time", "2026-03-09T10:00:00Z", "--json")
+    assert done.returncode == 0, done.stderr
+    [run] = json.loads(done.stdout)
+    told = json.loads(fsjoule("show", run["path"], "--json").stdout)["measurements"]
+    assert [each["stated"]["duration"]["value"] for each in told] == [9.5, 9.6]
+    assert told[0]["series"]["suite"] == "imported from stopwatch"
 
 
 def test_its_command_is_in_the_help_and_runs(fsjoule: Fsjoule) -> None:
