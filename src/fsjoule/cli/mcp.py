@@ -208,8 +208,9 @@ def _measured(asked: Asked, allowance: Allowance, cost: Cost, program: list[str]
     done = process.run(program, timeout_s=_LIMIT_S, check=False)
     run = _run_of_seed(asked.results, seed)
     if run is not None:
-        # Each fault may have cost a boot; what was written is known by its share of them.
-        boots = min(len({m.boot for m in run.measurements}) + TRIES * len(run.run.faults), cost.boots)
+        # Boots are counted on each board, and a fault may have cost some; what was written is known by its share.
+        last = {each.place: each.boot for each in sorted(run.measurements, key=lambda m: m.boot)}
+        boots = min(sum(last.values()) + TRIES * len(run.run.faults), cost.boots)
         allowance.give_back(cost, Used(boots, round(cost.written_bytes * boots / max(cost.boots, 1))))
     text = done.stdout.decode(errors="replace")
     answer: Any = text[-4000:]
