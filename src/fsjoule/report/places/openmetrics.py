@@ -1,7 +1,7 @@
 """A lab as OpenMetrics 1.0 text. All metrics are gauges, so that Prometheus' textfile collector reads them, too."""
 
 # The library has no types for its text: strict checking would only report their absence.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 

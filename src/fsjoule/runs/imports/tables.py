@@ -166,13 +166,14 @@ def read_lava(file: Path, asked: Asked) -> Iterator[Record]:
     except (yaml.MarkedYAMLError, csv.Error, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         raise wrong(file, mark.line + 1 if mark else None, f"it cannot be read: {error}") from error
-    if not isinstance(cases, list) or not all(isinstance(each, dict) and "name" in each for each in cases):
+    listed = cast("list[Any]", cases) if isinstance(cases, list) else [None]
+    if not all(isinstance(each, dict) and "name" in each for each in listed):
         raise wrong(
             file, 1, "it has no test cases", hint="/api/v0.2/jobs/JOB/yaml/ or /csv/, or `lavacli results --yaml`"
         )
     time_utc = asked.time_utc
     measured = False
-    for number, case in enumerate(cast("list[dict[str, Any]]", cases), start=1):
+    for number, case in enumerate(cast("list[dict[str, Any]]", listed), start=1):
         unit = str(case.get("unit") or case.get("units") or "")
         metric, value = MEANT.get(unit), case.get("measurement")
         if metric is None or value in (None, "", "None"):
