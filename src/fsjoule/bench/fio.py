@@ -16,6 +16,7 @@ from fsjoule.model import MIB, FioResult, FioWorkload, IoPattern
 JOB_NAME: Final = "fsjoule"
 _BEGIN: Final = re.compile(r"^\{", re.MULTILINE)
 _TRIED: Final = 20
+_OWN_BUFFERS: Final = ("zero_buffers", "scramble_buffers", "buffer_pattern", "refill_buffers")
 _ENOSPC: Final = 28
 _ERRNO_NAMES: Final = {
     5: "input/output error",
@@ -31,10 +32,11 @@ def layout_argv(workload: FioWorkload, place: str) -> tuple[str, ...]:
     A device without a filesystem is written first, because a card reads unwritten blocks faster.
     """
     if _is_device(place):
-        once = replace(workload, io_bytes=0, runtime_s=0.0, jobs=1, depth=1)
+        once = replace(workload, io_bytes=0, runtime_s=0.0, jobs=1, depth=1, options=(), beside=())
+        once = replace(once, size_bytes=max(each.size_bytes for each in workload.together))
         written = replace(once, operation=IoPattern.WRITE, block_size_bytes=MIB)
-        return ("fio", *_job(written, place))
-    return ("fio", "--create_only=1", *_job(workload, place))
+        return ("fio", *_jobs(written, place))
+    return ("fio", *_jobs(workload, place, "--create_only=1", reading=True))
 
 
 def run_argv(workload: FioWorkload, place: str, *, output: str, before: str, after: str, seed: int) -> tuple[str, ...]:
@@ -49,10 +51,11 @@ def run_argv(workload: FioWorkload, place: str, *, output: str, before: str, aft
         f"--output={output}",
         "--output-format=json",
         "--eta=never",
-        *_job(workload, place),
-        f"--exec_prerun={before}",
-        *((f"--exec_postrun={after}",) if after else ()),
-        f"--randseed={seed}",
+        *_jobs(
+            *(workload, place, f"--exec_prerun={before}"),
+            *((f"--exec_postrun={after}",) if after else ()),
+            f"--randseed={seed}",
+        ),
     )
 
 
@@ -60,14 +63,24 @@ def _is_device(place: str) -> bool:
     return place.startswith("/dev/")
 
 
-def _job(workload: FioWorkload, place: str) -> tuple[str, ...]:
+def _jobs(workload: FioWorkload, place: str, *more: str, reading: bool = False) -> tuple[str, ...]:
+    """All jobs with the words `more` in each: fio's command line has no options for all. With `reading` those only."""
+    argv: list[str] = []
+    for number, each in enumerate(workload.together):
+        name = f"{JOB_NAME}-{number}" if workload.beside else JOB_NAME
+        if each.operation.reads or not reading:
+            argv += [*_job(each, place, name, mixed=workload.mixed), *more]
+    return tuple(argv)
+
+
+def _job(workload: FioWorkload, place: str, name: str, *, mixed: bool) -> tuple[str, ...]:
     files: dict[str, str | int] = {"directory": place, "nrfiles": workload.files}
     if _is_device(place):
         files = {"filename": place}
     elif workload.shared:
         files = {"directory": place, "filename": JOB_NAME}  # of all jobs
     options = {
-        "name": JOB_NAME,
+        "name": name,
         **files,
         "rw": workload.operation.value,
         "bs": workload.block_size_bytes,
@@ -90,10 +103,14 @@ def _job(workload: FioWorkload, place: str) -> tuple[str, ...]:
         options["io_size"] = workload.io_bytes
     if workload.runtime_s:
         options |= {"time_based": 1, "runtime": f"{round(workload.runtime_s * 1000)}ms"}
-    if workload.operation.reads and workload.operation.writes:
+    if mixed:
         # fio before 3.27 knows no "mixed", which is what 1 still means.
         options["unified_rw_reporting"] = 1
-    return tuple(f"--{key}={value}" for key, value in options.items())
+    if workload.verifies:
+        options["verify_state_save"] = 0  # a file in the folder that fio runs in
+    if any(name in _OWN_BUFFERS for name, _ in workload.options):
+        del options["refill_buffers"]
+    return tuple(f"--{key}={value}" for key, value in (options | dict(workload.options)).items())
 
 
 def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
@@ -109,12 +126,16 @@ def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
             raise MeasurementInvalid("fio", [f"the board has {version}: fio 3.1 or newer is needed"])
         [job] = cast("list[dict[str, Any]]", document["jobs"])
         options = cast("dict[str, Any]", job["job options"])
-        asked = dict(word.removeprefix("--").split("=", 1) for word in argv if re.match("--[a-z_]+=", word))
+        words = dict.fromkeys(word for word in argv if re.match("--[a-z_]+=", word))
+        pairs = [word.removeprefix("--").split("=", 1) for word in words]
+        # The report has the options of one job: with several, what they differ in cannot be compared.
+        asked = {key: value for key, value in pairs if sum(name == key for name, _ in pairs) == 1}
         # No version of fio tells all options.
         if others := [key for key, value in asked.items() if str(options.get(key, value)) != value]:
             differences = ", ".join(f"{key} {options[key]} instead of {asked[key]}" for key in others)
             raise MeasurementInvalid("fio", [f"it ran another job than was asked: {differences}"])
-        side = cast("dict[str, Any]", job[_side(IoPattern(options.get("rw") or asked["rw"]))])
+        mixed = asked.get("unified_rw_reporting") == "1"
+        side = cast("dict[str, Any]", job["mixed" if mixed else _side(IoPattern(options.get("rw") or asked["rw"]))])
         # fio before 3.18 tells no N.
         counted = side["clat_ns"].get("N", side["clat_ns"]["mean"])
         latency = side["clat_ns"] if counted else side["lat_ns"]

@@ -97,7 +97,7 @@ def judge(
     started_utc: str,
 ) -> Measurement:
     """The measurement, with every reason not to believe it; `card` is the board's, `storage` the device under test."""
-    jobs = entry.workload.jobs
+    jobs = entry.workload.programs
     metered = _metered(evidence, jobs * profile.window_excess_s)
     said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
     policy = profile.state_policy or StatePolicy()

@@ -314,7 +314,12 @@ class Measurer:
         return self.shell.run(onboard.counters_argv(self._block_device)).stdout
 
     def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload, files: _LaidOut) -> WorkFacts:
-        limit_s = 60.0 + workload.runtime_s + workload.moved_bytes / _SLOWEST_BYTES_PER_S
+        limit_s = (
+            60.0
+            + max(each.runtime_s for each in workload.together)
+            + workload.moved_bytes / _SLOWEST_BYTES_PER_S
+            + 2 * workload.paced_s
+        )
         with self.phases("provisioning"):
             files = self._with_files(entry, kind, workload, files, limit_s)
         number, threads = str(entry.number), "threads" if workload.kernel_threads else ""
@@ -322,11 +327,11 @@ class Measurer:
             workload,
             files.directory,
             output=onboard.RESULT,
-            before=f"{onboard.START} {number} {workload.jobs} {threads}".rstrip(),
-            after="" if workload.jobs > 1 else f"{onboard.STOP} {number} {threads}".rstrip(),
+            before=f"{onboard.START} {number} {workload.programs} {threads}".rstrip(),
+            after="" if workload.programs > 1 else f"{onboard.STOP} {number} {threads}".rstrip(),
             seed=self.seed,
         )
-        if workload.jobs > 1:
+        if workload.programs > 1:
             argv = (onboard.JOBS, number, threads, *argv)
         more = (onboard.THREADS_BEFORE, onboard.THREADS_AFTER) if workload.kernel_threads else ()
         evidence, done, contents = self._work(
@@ -361,10 +366,10 @@ class Measurer:
         else:
             directory, steps = provisioning(self.scratch, kind, entry.provision)
             files = replace(files, directory=directory)
-            if workload.operation.reads:
+            if workload.reads:
                 argv = fio.layout_argv(replace(workload, size_bytes=files.size_bytes), directory)
                 steps.append(filesystem_step(*argv, timeout_s=limit_s))
-        if workload.operation.reads and entry.provision is Provision.SCRATCH:
+        if workload.reads and entry.provision is Provision.SCRATCH:
             steps += self.scratch.forgetting(kind)
         self._settle(steps)
         return files

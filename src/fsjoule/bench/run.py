@@ -16,6 +16,7 @@ from fsjoule.bench.instrument import check_board, check_kernel, check_meter, met
 from fsjoule.bench.judge import WorkFacts, judge
 from fsjoule.bench.measurer import IDLE_S, lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
+from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import attach_profile
 from fsjoule.bench.scratch import working_directory
@@ -52,6 +53,7 @@ from fsjoule.model import (
 from fsjoule.model.workload import FioWorkload, FlakeyWorkload, ImportedWorkload, PowerLossWorkload, TimedWorkload
 from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
 from fsjoule.store.schemas import STEPS_FILE, encode_steps
+from fsjoule.suites import unpacked
 
 _log: Final = logging.getLogger(__name__)
 
@@ -386,6 +388,10 @@ class BoardBench:
                 return booted, booted.measurer.job(entry, workload, self.plan.files_bytes(entry, workload))
             case ImportedWorkload() as workload:
                 raise ConfigError(f"{workload.slug} was measured by others: nothing here can repeat it")
+            case TimedWorkload() as workload if workload.command:
+                booted = self._boots.boot_for(entry)
+                work = CommandWork(entry, workload, workload.command, unpacked(self.plan.files))
+                return booted, work.measure(booted.measurer)
             case TimedWorkload() as workload:
                 booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.operation(entry, workload)

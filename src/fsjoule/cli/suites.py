@@ -25,10 +25,12 @@ def suites_list(json_output: Json = False) -> None:
 
     Example: fsjoule suites list
     """
-    from fsjoule.suites import SUITES, suite
+    from fsjoule.suites import SUITES, project_suites, suite
 
+    own = project_suites()
     if json_output:
-        names = dict.fromkeys(name for each in SUITES for name in (each, *(part.name for part in suite(each).leaves)))
+        ours = (name for each in SUITES for name in (each, *(part.name for part in suite(each).leaves)))
+        names = dict.fromkeys((*ours, *own))
         print_json({name: _described(name) for name in names})
         return
     for each in SUITES.values():
@@ -37,11 +39,16 @@ def suites_list(json_output: Json = False) -> None:
             out.print(f"  {part.name:<20} {part.title}", highlight=False)
         if each.source:
             out.print(f"  after {each.source}", style="dim", highlight=False)
+    for name, file in own.items():
+        out.print(Text.assemble((name, "bold"), f"  {suite(name).title}"))
+        out.print(f"  {file}", style="dim", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command("show")
 def suites_show(  # noqa: PLR0917 - a command's options
-    name: Annotated[str, typer.Argument(help="A suite, or a part of one: elc2015/boot.")],
+    name: Annotated[
+        str, typer.Argument(help="A suite, a part of one (elc2015/boot), or a file: ./own.toml, ./own.fio.")
+    ],
     lg_env: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The board's environment file (default: env/virtual.yaml).")
     ] = None,
@@ -87,7 +94,7 @@ def suites_show(  # noqa: PLR0917 - a command's options
         least = least_boots(choice.suite, rule_of(guest_time=profile.guest_time))
         taken = estimate([each for each in arranged.entries if each.repetition <= least], rates)
     if json_output:
-        factors = {part.name: choice.factor_for(part.name, profile) for part in choice.suite.leaves if part.source}
+        factors = {part.name: choice.factor_for(part.name, profile) for part in choice.suite.leaves if part.scaled}
         print_json(
             {
                 **_described(name),
@@ -107,10 +114,14 @@ def suites_show(  # noqa: PLR0917 - a command's options
     out.print(Text.assemble((choice.suite.name, "bold"), f"  {choice.suite.title}"))
     if choice.suite.source:
         out.print(f"after {choice.suite.source}", highlight=False)
+    if choice.suite.file:
+        out.print(choice.suite.file, highlight=False, markup=False, soft_wrap=True)
     print_table(out, _table(arranged.entries), wide=wide)
     for part in choice.suite.leaves:
         for remark in part.remarks:
             out.print(f"{part.name}: {remark}", highlight=False, markup=False)
+    for text in dict.fromkeys(filter(None, (entry.workload.explained for entry in arranged.entries))):
+        out.print(text, highlight=False, markup=False, soft_wrap=True)
     for line in plan_lines(arranged.left_out, arranged.adjusted):
         out.print(line, highlight=False, markup=False, soft_wrap=True)
     learned_from = f"learned from runs of {profile.name}: {rates.runs}" if rates.runs else "a guess: no earlier run"
@@ -156,6 +167,7 @@ def _described(name: str) -> dict[str, object]:
     found = suite(name)
     return {
         "title": found.title,
+        "file": found.file,
         "source": found.source,
         "parts": [part.name for part in found.parts],
         "filesystems": list(found.filesystems),

@@ -57,13 +57,13 @@ def choices(
     """
     from fsjoule import images, kernels
     from fsjoule.filesystems import FILESYSTEMS, own_filesystems
-    from fsjoule.suites import SUITES
+    from fsjoule.suites import SUITES, project_suites, suite
 
     own = own_filesystems()
     document = {
         "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()} | {name: [] for name in own},
         "kernels": list(kernels.kernel_choices(recipe)),
-        "suites": {name: suite.title for name, suite in SUITES.items()},
+        "suites": {name: suite(name).title for name in (*SUITES, *project_suites())},
         "root filesystems": list(images.root_filesystem_choices(recipe)),
     }
     if json_output:

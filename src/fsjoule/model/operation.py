@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Final
 
@@ -43,6 +44,7 @@ class TimedKind(StrEnum):
     HASH_FILES = "hash_files"
     FRAGMENT = "fragment"
     REMOVE = "removing"
+    COMMAND = "command"  # a user's own
 
     @property
     def on_files(self) -> bool:
@@ -76,3 +78,20 @@ def size_label(size_bytes: int) -> str:
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{size_bytes // unit} {name}"
     return f"{size_bytes} B"
+
+
+def fio_bytes(text: str) -> int:
+    """A size in fio's words, with its default `kb_base=1024`: `4k` is 4096, `4ki` is 4000. Raises ValueError."""
+    matched = re.fullmatch(r"(\d{1,15})([kmgtp]?)(i?)b?", text.strip().lower())
+    if matched is None or (matched[3] and not matched[2]):
+        raise ValueError(f"{text!r} is no size: 4096, 4k, 16m, 1g")
+    return int(matched[1]) * (1000 if matched[3] else KIB) ** ("kmgtp".find(matched[2]) + 1 if matched[2] else 0)
+
+
+def fio_seconds(text: str, default_s: float = 1.0) -> float:
+    """A time in fio's words: `60`, `10s`, `500ms`; `default_s` is a number's unit. Raises ValueError."""
+    units = {"": default_s, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+    matched = re.fullmatch(r"(\d{1,12})(d|h|m|s|sec|ms|msec|us|usec)?", text.strip().lower())
+    if matched is None:
+        raise ValueError(f"{text!r} is no time: 60, 10s, 500ms")
+    return int(matched[1]) * units[(matched[2] or "").replace("sec", "s")]

@@ -99,7 +99,7 @@ class Plan:
     `size_factors` multiply the sizes of published suites or parts; `left_out` tells which parts of a suite are not
     measured, and why; `adjusted` tells what is measured differently from the suite. With `until_decided` repetitions
     go on until each statement about two filesystems is decided: `repeat` is the most that there may be, and once the
-    run is complete what there was.
+    run is complete what there was. `files` are what commands of the user's need on the board, by SHA-256: gzip, base64.
     """
 
     suite: str
@@ -112,6 +112,7 @@ class Plan:
     left_out: tuple[str, ...] = ()
     adjusted: tuple[str, ...] = ()
     until_decided: bool = False
+    files: dict[str, str] = field(default_factory=dict[str, str])
 
     def test_id(self, entry: Planned) -> str:
         """The entry's name in pytest: `07-r1-ext4-write-16k`; with several kernels `07-r1-6.1-ext4-write-16k`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, Protocol, Self
@@ -16,6 +17,8 @@ from fsjoule.model.operation import (
     ImportKind,
     IoPattern,
     TimedKind,
+    fio_bytes,
+    fio_seconds,
     size_label,
 )
 
@@ -32,6 +35,20 @@ SERIES_FILES: Final = 20
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9._=+,-]+")
 _LONGEST_SLUG: Final = 80
 _DIGEST: Final = 8
+# Options of fio that a name tells, if their value is one word.
+_TOLD: Final = {
+    "rwmixread": "mix{}",
+    "rate": "rate{}",
+    "rate_iops": "{}iops",
+    "random_distribution": "{}",
+    "ioengine": "{}",
+    "fdatasync": "fdatasync{}",
+    "thinktime": "think{}",
+    "runtime": "most{}",
+    "end_fsync": "endfsync{}",
+    "verify": "verify{}",
+}
+_WORD: Final = re.compile(r"[a-z]*[_0-9]*:?\d*(\.\d+)?[a-z0-9]*", re.IGNORECASE)
 
 
 class _Sized(Protocol):
@@ -72,6 +89,11 @@ class _Workload:
         return _identity(self)
 
     @property
+    def explained(self) -> str:
+        """What its name does not tell; empty if it tells all."""
+        return ""
+
+    @property
     def order(self: _Sized) -> tuple[int, int, int]:
         return (2, self.size_bytes, 0)
 
@@ -103,11 +125,12 @@ class _Workload:
 class _WithoutFio(_Workload):
     """Values for workloads without fio: `access` is the form of fio's requests, `4 MiB direct`.
 
-    `jobs` is the number of concurrent programs, `buffer_bytes` the memory of blocks in flight.
+    `programs` is the number of concurrent programs, `buffer_bytes` the memory of blocks in flight.
     """
 
     __slots__ = ()
     jobs: ClassVar[int] = 1
+    programs: ClassVar[int] = 1
     block_size_bytes: ClassVar[int] = 0
     access: ClassVar[str] = ""
     buffer_bytes: ClassVar[int] = 0
@@ -124,7 +147,8 @@ class FioWorkload(_Workload):
 
     `size_bytes` is divided among `files`. With `io_bytes` that much is moved, over and over in the same files; with
     `runtime_s` as much as that time allows. Each of the `jobs` has its own files, unless they are `shared`. With
-    `kernel_threads` the CPU time of each kernel thread is recorded, too.
+    `kernel_threads` the CPU time of each kernel thread is recorded, too. `options` are further options of fio, by name;
+    they win over the fields. `beside` are other jobs that run at the same time, and whose results are added.
     """
 
     operation: IoPattern
@@ -141,6 +165,8 @@ class FioWorkload(_Workload):
     runtime_s: float = 0.0
     shared: bool = False
     kernel_threads: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+    beside: tuple[FioWorkload, ...] = ()
     kind: Literal["fio"] = "fio"
 
     @property
@@ -157,7 +183,32 @@ class FioWorkload(_Workload):
         extras += [f"fsync{self.fsync_every}"] if self.fsync_every else []
         extras += [f"{self.files}files"] if self.files > 1 else []
         extras += [f"{self.runtime_s:g}s"] if self.runtime_s else []
-        return extras
+        told = {name: _TOLD[name].format(value) for name, value in self.options if _is_told(name, value)}
+        extras += [word.replace(":", "") for word in told.values()]
+        extras += [f"with{len(self.beside)}"] if self.beside else []
+        hidden = [[name, value] for name, value in self.options if name not in told]
+        beside = [replace(each, size_bytes=0, io_bytes=0).words for each in self.beside]  # a name has no sizes
+        return extras + ([_digest([hidden, *beside])] if hidden or beside else [])
+
+    @property
+    def words(self) -> str:
+        """The job in fio's words, as far as they differ from a plain job's."""
+        fields = {"rw": self.operation.value, "bs": self.block_size_bytes, "size": self.size_bytes}
+        more = {"numjobs": self.jobs, "iodepth": self.depth, "fsync": self.fsync_every, "io_size": self.io_bytes}
+        fields |= {name: value for name, value in more.items() if value != (name in ("numjobs", "iodepth"))}
+        fields |= {"direct": 1} if self.direct else {}
+        return " ".join(f"{name}={value}" for name, value in (*fields.items(), *self.options))
+
+    @property
+    def explained(self) -> str:
+        if not self.beside and all(_is_told(*option) for option in self.options):
+            return ""
+        return f"{self.slug} is fio's {'; at the same time '.join(each.words for each in self.together)}"
+
+    @property
+    def together(self) -> tuple[FioWorkload, ...]:
+        """Its jobs of different kinds."""
+        return self, *self.beside
 
     @property
     def label(self) -> str:
@@ -166,25 +217,42 @@ class FioWorkload(_Workload):
     @property
     def identity(self) -> str:
         again = f" of {self.io_bytes // KIB}KiB" if self.io_bytes else ""
-        return _identity(self) + again
+        return _identity(self) + again + "".join(f" + {each.identity.partition(' ')[2]}" for each in self.beside)
 
     @property
     def order(self) -> tuple[int, int, int]:
         return (0, self.block_size_bytes, list(IoPattern).index(self.operation))
 
     @property
+    def reads(self) -> bool:
+        return any(each.operation.reads for each in self.together)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether it reads what it has written."""
+        return any("verify" in (one := dict(each.options)) and one.get("do_verify") != "0" for each in self.together)
+
+    @property
     def only_writes(self) -> bool:
-        return not self.operation.reads
+        return not self.reads and not self.verifies
 
     @property
     def only_reads(self) -> bool:
         """Whether its files stay as they were laid out."""
-        return not self.operation.writes
+        return not any(each.operation.writes for each in self.together)
+
+    @property
+    def mixed(self) -> bool:
+        return not self.only_reads and not self.only_writes
 
     @property
     def files_key(self) -> tuple[object, ...]:
         """Workloads of one key need the same files, but for their size."""
-        return self.files, self.jobs, self.shared, self.direct
+        return self.files, self.jobs, self.shared, self.direct, self.options, self.beside
+
+    @property
+    def programs(self) -> int:
+        return sum(each.jobs for each in self.together)
 
     def reads_files_of(self, size_bytes: int) -> bool:
         """Whether it may read files of that size, the first part of them if they are larger: by an eighth at most.
@@ -199,34 +267,48 @@ class FioWorkload(_Workload):
 
     @property
     def buffer_bytes(self) -> int:
-        return self.jobs * self.depth * self.block_size_bytes
+        return sum(each.jobs * each.depth * each.block_size_bytes for each in self.together)
 
     @property
     def space_bytes(self) -> int:
-        return self.size_bytes * (1 if self.shared else self.jobs)
+        return sum(each.size_bytes * (1 if each.shared else each.jobs) for each in self.together)
 
     @property
     def moved_bytes(self) -> int:
         """Bytes that all jobs read or write, if no time ends them."""
-        return max(self.size_bytes, self.io_bytes) * self.jobs
+        moved = sum(max(each.size_bytes, each.io_bytes) * each.jobs for each in self.together)
+        return 2 * moved if self.verifies else moved
 
     def written_bytes(self, mib_per_s: float) -> int:
-        laid_out = self.space_bytes
+        beside = sum(each.written_bytes(mib_per_s) for each in self.beside)
+        laid_out = replace(self, beside=()).space_bytes
         if not self.operation.writes:
-            return laid_out
+            return laid_out + beside
         written = max(laid_out, self.io_bytes * self.jobs)
         timed = self.runtime_s * mib_per_s * MIB
-        return round(written + timed / 2) if timed and self.operation.reads else max(written, round(timed))
+        mixed = bool(timed) and self.operation.reads
+        return beside + (round(written + timed * self._written_share) if mixed else max(written, round(timed)))
+
+    @property
+    def _written_share(self) -> float:
+        return 1 - int(dict(self.options).get("rwmixread", "50")) / 100
+
+    @property
+    def paced_s(self) -> float:
+        """The seconds that it takes at least, because an option holds it back."""
+        return max(map(_paced_s, self.together))
 
     def seconds(self, mib_per_s: float) -> float:
         """Its time at that speed, with the time to lay out its files."""
-        if not self.runtime_s:
-            return self.moved_bytes / MIB / mib_per_s
-        laid_out_s = self.space_bytes / MIB / mib_per_s if self.operation.reads else 0.0
-        return laid_out_s + self.runtime_s
+        runtime_s = max(each.runtime_s for each in self.together)
+        if not runtime_s:
+            return max(self.paced_s, self.moved_bytes / MIB / mib_per_s)
+        laid_out_s = self.space_bytes / MIB / mib_per_s if self.reads else 0.0
+        return laid_out_s + runtime_s
 
     def at_depth(self, depth: int) -> Self:
-        return replace(self, depth=depth)
+        beside = tuple(each.at_depth(min(each.depth, depth)) for each in self.beside)
+        return replace(self, depth=depth, beside=beside)
 
     def scaled(self, factor: float) -> Self:
         """The workload with sizes and time multiplied: whole blocks, at least 16 of them if it has as many.
@@ -234,6 +316,9 @@ class FioWorkload(_Workload):
         With several files, their number is multiplied and their size stays. Files with less than 16 blocks in all are
         read or written repeatedly until 16 blocks have been moved. No time gets shorter than 3 s.
         """
+        if self.beside:
+            alone = replace(self, beside=()).scaled(factor)
+            return replace(alone, beside=tuple(each.scaled(factor) for each in self.beside))
         block = self.block_size_bytes
         if self.files > 1:
             files, each = max(1, round(self.files * factor)), self.size_bytes // self.files
@@ -248,8 +333,32 @@ class FioWorkload(_Workload):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnCommand:
+    """A user's program on the board, with arguments; the working directory is on the filesystem under test.
+
+    An argument may have `{directory}`, and `{size_kib}` or `{size_mib}` of the workload. `./NAME` is one of the
+    `files`, name and SHA-256 each, whose contents the plan has. The commands of `prepare` run before the window. Beyond
+    `limit_s` it is ended. With `sync` all it wrote is on the device at the end of the window. What it moved is the
+    first group of the pattern `moved` in its output, in bytes, or `moved_bytes`.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    prepare: tuple[tuple[str, ...], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    limit_s: float = 300.0
+    sync: bool = True
+    moved: str = ""
+    moved_bytes: int = 0
+
+    @property
+    def digest(self) -> str:
+        return _digest([self.argv, self.prepare, self.files, self.sync, self.moved])
+
+
+@dataclass(frozen=True, slots=True)
 class TimedWorkload(_WithoutFio):
-    """An operation timed as a whole.
+    """An operation timed as a whole, or a user's `command`.
 
     `size_bytes` is the size of a copy, or of the files that are written or hashed. `fill` is the used share of the
     filesystem: before a mount, or at the end of fragmenting. A copy comes from the board's memory, or with `from_root`
@@ -260,12 +369,15 @@ class TimedWorkload(_WithoutFio):
     size_bytes: int = 0
     fill: float = 0.0
     from_root: bool = False
+    command: OwnCommand | None = None
     kind: Literal["timed"] = "timed"
 
     @property
     def slug(self) -> str:
-        """Short name, unique within a suite: `mkfs`, `copy-16m`, `mount-full60`."""
+        """Short name, unique within a suite: `mkfs`, `copy-16m`, `mount-full60`, `command-logger`."""
         parts = [self.operation.value]
+        if self.command:
+            return f"{self.operation.value}-{self.command.name}"
         if self.size_bytes:
             parts.append(f"{self.size_bytes // MIB}m" if self.size_bytes % MIB == 0 else f"{self.size_bytes // KIB}k")
         if self.fill:
@@ -274,11 +386,25 @@ class TimedWorkload(_WithoutFio):
 
     @property
     def name(self) -> str:
-        return self.operation.value
+        return self.slug if self.command else self.operation.value
+
+    @property
+    def identity(self) -> str:
+        """Another script, or another argument, is another series."""
+        return f"{_identity(self)} {self.command.digest}" if self.command else _identity(self)
 
     @property
     def label(self) -> str:
+        if self.command:
+            return self.command.name
         return f"{self.operation.value} {size_label(self.size_bytes)}" if self.size_bytes else self.operation.value
+
+    @property
+    def explained(self) -> str:
+        if not self.command:
+            return ""
+        files = "".join(f", {name} {digest[:8]}" for name, digest in self.command.files)
+        return f"{self.slug} is `{' '.join(self.command.argv)}`{files}"
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -290,7 +416,7 @@ class TimedWorkload(_WithoutFio):
 
     @property
     def only_writes(self) -> bool:
-        return self.operation is not TimedKind.HASH_FILES
+        return self.operation not in (TimedKind.HASH_FILES, TimedKind.COMMAND)
 
     @property
     def uses_root(self) -> bool:
@@ -305,12 +431,18 @@ class TimedWorkload(_WithoutFio):
     def moved_bytes(self) -> int:
         """Bytes that it moves, if they are one number."""
         moving = (TimedKind.COPY, TimedKind.WRITE_FILES, TimedKind.HASH_FILES)
+        if self.command:
+            return self.command.moved_bytes
         return self.size_bytes if self.operation in moving else 0
 
     def seconds(self, mib_per_s: float) -> float:
         return _OPERATION_S + self.size_bytes / MIB / mib_per_s
 
     def scaled(self, factor: float) -> Self:
+        """The workload with its size multiplied, and what its command moves with it."""
+        if self.command and factor != 1:
+            smaller = replace(self.command, moved_bytes=_kib(self.command.moved_bytes * factor))
+            return replace(self, size_bytes=max(KIB, _kib(self.size_bytes * factor)), command=smaller)
         return replace(self, size_bytes=_kib(self.size_bytes * factor))
 
 
@@ -464,3 +596,21 @@ def _identity(workload: _Sized) -> str:
 
 def _kib(size_bytes: float) -> int:
     return round(size_bytes / KIB) * KIB
+
+
+def _is_told(name: str, value: str) -> bool:
+    return name in _TOLD and _WORD.fullmatch(value) is not None
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()[:8]
+
+
+def _paced_s(job: FioWorkload) -> float:
+    options, moved = dict(job.options), max(job.size_bytes, job.io_bytes)
+    blocks = moved / job.block_size_bytes
+    rates = [fio_bytes(each) for each in re.split("[,:]", options.get("rate", "")) if each]
+    rates += [int(each) * job.block_size_bytes for each in options.get("rate_iops", "").split(",") if each]
+    slowest = min(filter(None, rates), default=0)
+    thought_s = blocks * fio_seconds(options.get("thinktime", "0"), 1e-6) / int(options.get("thinktime_blocks", "1"))
+    return thought_s + (moved / slowest if slowest else 0.0)

@@ -260,7 +260,7 @@ def _ratio(measured: Spread | None, published: float | None) -> float | None:
 
 
 def _remarks(run: Run, measurements: Sequence[Measurement]) -> tuple[Remark, ...]:
-    """Notes of measurements, and faults that cost a try or prevented a measurement."""
+    """What names do not tell, notes of measurements, and faults that cost a try or prevented a measurement."""
     numbers: dict[str, list[int]] = {}
     taken = {measurement.number for measurement in measurements}
     for fault in run.faults:
@@ -271,7 +271,7 @@ def _remarks(run: Run, measurements: Sequence[Measurement]) -> tuple[Remark, ...
         if fault.number not in numbers.setdefault(said, []):
             numbers[said].append(fault.number)
     for measurement in measurements:
-        for note in measurement.notes:
+        for note in filter(None, (measurement.workload.explained, *measurement.notes)):
             numbers.setdefault(note, []).append(measurement.number)
     return tuple(Remark(text, tuple(found)) for text, found in numbers.items())
 

@@ -47,6 +47,7 @@ from fsjoule.suites import (
     Suite,
     check_fits,
     learned,
+    packed,
     plan_entries,
 )
 from fsjoule.verdicts.filesystems import contests, rule_of
@@ -250,12 +251,13 @@ def plan_of(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...])
         repeat=arranged.entries[-1].repetition,
         seed=request.seed,
         size_factors={
-            part.name: request.factor_for(part.name, profile) for part in request.suite.leaves if part.source
+            part.name: request.factor_for(part.name, profile) for part in request.suite.leaves if part.scaled
         },
         entries=arranged.entries,
         left_out=arranged.left_out,
         adjusted=arranged.adjusted,
         until_decided=request.until_decided,
+        files=packed(request.suite.contents),
     )
 
 

@@ -105,6 +105,8 @@ def choose(
     if options.resume is not None:
         return _choose_resumed(options.resume, options, environment)
     chosen = suite(options.suite or DEFAULT_SUITE)
+    if chosen.file and options.factor is not None:
+        chosen = replace(chosen, scales=True)
     names = named_filesystems(chosen.filesystems if options.fs is None else options.fs)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")

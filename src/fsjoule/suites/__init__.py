@@ -12,14 +12,22 @@ that its suite repeats. `profile.profile_of` reads a usage profile: what a devic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import base64
+import gzip
+import hashlib
+import tomllib
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
+from fsjoule.host.project_file import project_table
 from fsjoule.model.plan import Plan
+from fsjoule.suites import fio_file
 from fsjoule.suites.estimate import BoardRates, Pace, PlanEstimate, estimate, learned, left_text
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
@@ -33,7 +41,7 @@ from fsjoule.suites.plan import (
     repetition_seed,
 )
 from fsjoule.suites.suite import Suite
-from fsjoule.suites.suite_file import SUFFIX, read_suite, suites_in
+from fsjoule.suites.suite_file import MOST_FILE_BYTES, SUFFIX, is_suite_name, read_suite, suite_name, suites_in
 
 __all__ = [
     "SCRATCH_ROOT",
@@ -51,13 +59,18 @@ __all__ = [
     "estimate",
     "learned",
     "left_text",
+    "own_files",
+    "packed",
     "plan_entries",
+    "project_suites",
     "repetition_seed",
     "suite",
     "suite_of",
+    "unpacked",
 ]
 
 
+_GZIP: Final = 31  # zlib's number for it
 _OURS: Final = Path(__file__).parent / "definitions"
 
 
@@ -70,16 +83,15 @@ SUITES: Final = Rows("suite", "fsjoule_suites", Suite, partial(suites_in, _OURS)
 
 
 def suite(name: str) -> Suite:
-    """The suite or part (`elc2015/boot`) of this name, or of a file: `./own.toml`. Raises ConfigError."""
-    if name.endswith(SUFFIX):
-        own = read_suite(Path(name).expanduser())
-        if own.name in SUITES:
-            owner = SUITES.owner(own.name)
-            raise ConfigError(f"{name}: {owner} has a suite {own.name!r}", hint="give the file another name")
-        return own
+    """The suite or part (`elc2015/boot`) of this name, or of a file: `./own.toml`, `./own.fio`. Raises ConfigError."""
+    if name.endswith((SUFFIX, fio_file.SUFFIX)):
+        return _of_file(Path(name).expanduser())
     whole = SUITES.get(name.split("/", maxsplit=1)[0])
     if whole is None:
-        choices = ", ".join(sorted(SUITES))
+        own = project_suites()
+        if name in own:
+            return _of_file(own[name], name)
+        choices = ", ".join(sorted({*SUITES, *own}))
         raise ConfigError(
             f"unknown suite {name!r}", hint=f"choose from: {choices}; or name a file of yours: ./own{SUFFIX}"
         )
@@ -89,9 +101,68 @@ def suite(name: str) -> Suite:
     return found[name]
 
 
+def _of_file(file: Path, name: str = "") -> Suite:
+    name = name or suite_name(file)
+    if name in SUITES:
+        raise ConfigError(f"{file}: {SUITES.owner(name)} has a suite {name!r}", hint="give the file another name")
+    read = fio_file.read_job_file if file.name.endswith(fio_file.SUFFIX) else read_suite
+    return replace(read(file, name), file=str(file))
+
+
+def project_suites() -> dict[str, Path]:
+    """The files of the project's suites by name: `[suites]` of fsjoule.toml. Raises ConfigError with file and line."""
+    table = project_table("suites")
+    suites: dict[str, Path] = {}
+    for name, path in table.values.items() if table else ():
+        if not isinstance(path, str) or not path.endswith((SUFFIX, fio_file.SUFFIX)):
+            raise table.error(
+                f"{name}: {path!r} is no suite", name, hint=f"name a file: suites/own{SUFFIX}, fio/own.fio"
+            )
+        file = table.file.parent / path
+        if not file.is_file():
+            raise table.error(f"{name}: there is no {path}", name, hint="the path begins at the folder of fsjoule.toml")
+        if not is_suite_name(name):
+            raise table.error(f"{name!r} cannot be a suite's name", name, hint="small letters, digits, dots, hyphens")
+        if name in SUITES:
+            what = f"{name}: {SUITES.owner(name)} has a suite of that name"
+            raise table.error(what, name, hint="choose another name")
+        suites[name] = file
+    return suites
+
+
+def own_files(chosen: Suite) -> dict[str, bytes]:
+    """A user's suite for another computer: its file by the suite's name, and the files of its commands beside it."""
+    file = Path(chosen.file)
+    text = file.read_bytes()
+    names: list[str] = []
+    if file.name.endswith(SUFFIX):
+        table = tomllib.loads(text.decode())["suite"]
+        names = [name for workload in table["workload"] for name in workload.get("files", ())]
+    return {chosen.name + file.suffix: text} | {name: (file.parent / name).read_bytes() for name in names}
+
+
+def packed(contents: Mapping[str, bytes]) -> dict[str, str]:
+    """Files as a plan keeps them."""
+    return {key: base64.b64encode(gzip.compress(each, mtime=0)).decode() for key, each in contents.items()}
+
+
+def unpacked(files: Mapping[str, str]) -> dict[str, bytes]:
+    """The files of a plan by their SHA-256. Raises ConfigError if one is not what its name says."""
+    contents: dict[str, bytes] = {}
+    for key, text in files.items():
+        try:
+            contents[key] = zlib.decompressobj(_GZIP).decompress(base64.b64decode(text, validate=True), MOST_FILE_BYTES)
+        except (ValueError, zlib.error) as error:
+            raise ConfigError(f"the plan's file {key[:12]} is damaged: {error}") from error
+        if hashlib.sha256(contents[key]).hexdigest() != key:
+            raise ConfigError(f"the plan's file {key[:12]} is damaged: it has another checksum")
+    return contents
+
+
 def suite_of(plan: Plan) -> Suite:
     """The suite of a run that goes on. That of a user's file is made of what was planned: the file may have changed."""
     if plan.suite.partition("/")[0] in SUITES:
         return suite(plan.suite)
     workloads = {each.workload.slug: each.workload for each in plan.entries}
-    return Suite(plan.suite, plan.suite, tuple(workloads.values()), filesystems=plan.filesystems, repeat=plan.repeat)
+    made = Suite(plan.suite, plan.suite, tuple(workloads.values()), filesystems=plan.filesystems, repeat=plan.repeat)
+    return replace(made, contents=unpacked(plan.files))

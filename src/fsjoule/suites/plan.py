@@ -160,7 +160,8 @@ def check_fits(
     chosen: Suite, entries: Sequence[Planned], space: StorageSpace, factor_for: Callable[[str], float]
 ) -> None:
     """Raise ConfigError, with a hint of a fitting size factor, if an entry does not fit the board's storage."""
-    published = {part.name for part in chosen.leaves if part.source}
+    scaled = {part.name for part in chosen.leaves if part.scaled}
+    own = {part.name for part in chosen.leaves if part.file}
     worst: tuple[float, str] | None = None
     for entry in entries:
         needed = entry.workload.space_bytes
@@ -175,10 +176,10 @@ def check_fits(
                 f"{entry.suite} does not fit: {entry.workload.slug} puts {needed / MIB:.0f} MiB onto a filesystem, "
                 f"and {where} has room for {free / MIB:.0f} MiB of files"
             )
-            if entry.suite not in published:
+            if entry.suite not in scaled | own:
                 hint = "its sizes are fixed, whatever --size-factor says: it needs more room; nothing was erased"
                 raise ConfigError(what, hint=hint)
-            factor = factor_for(entry.suite) * free / needed
+            factor = (factor_for(entry.suite) if entry.suite in scaled else 1.0) * free / needed
             if worst is None or factor < worst[0]:
                 worst = (factor, what)
     if worst is not None:
@@ -226,7 +227,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
     scratch: list[_Cell] = []
     roots: dict[str, list[_Cell]] = {}
     for leaf in chosen.leaves:
-        factor = planning.factor_for(leaf.name) if leaf.source else 1.0
+        factor = planning.factor_for(leaf.name) if leaf.scaled else 1.0
         provision = _provision(leaf, planning)
         workloads = {published.scaled(factor): published for published in leaf.workloads}
         for workload, published in workloads.items():
@@ -286,7 +287,7 @@ def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
     room = _BUFFERS * memory_bytes
     if not memory_bytes or workload.buffer_bytes <= room:
         return workload, ""
-    each = workload.jobs * workload.block_size_bytes
+    each = workload.at_depth(1).buffer_bytes
     depth, in_flight = int(room / each), workload.buffer_bytes // each
     needed = (
         f"its buffers would take {workload.buffer_bytes / MIB:,.0f} MiB, the board has {memory_bytes / MIB:,.0f} MiB"

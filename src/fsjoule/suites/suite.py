@@ -25,7 +25,9 @@ class Suite:
     `source` names the publication that it repeats, empty for our own. `filesystems` and `repeat` are defaults;
     `published_repeat` is the publication's number of repetitions. `provision` is set if only one way works. `remarks`
     are for readers of its figures. `raw` measures the devices without a filesystem. `depths` are queue depths by name
-    of storage device that replace the workload's own.
+    of storage device that replace the workload's own. `file` is the user's file that it is from; `scales` says that its
+    sizes are multiplied by a board's factor, as those of a publication are. `contents` are the files that its commands
+    need, by their SHA-256.
     """
 
     name: str
@@ -41,6 +43,13 @@ class Suite:
     where: StorageChoice = StorageChoice.CARD
     raw: bool = False
     depths: Mapping[str, int] = field(default_factory=dict[str, int])
+    file: str = ""
+    scales: bool = False
+    contents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+    @property
+    def scaled(self) -> bool:
+        return self.scales or bool(self.source)
 
     @property
     def leaves(self) -> tuple[Suite, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
@@ -14,7 +16,8 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, only_table, wrong_value
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Provision, TimedKind, TimedWorkload, Workload
 from fsjoule.model.operation import FlakeyModel, Hazard
-from fsjoule.model.workload import FlakeyWorkload, PowerLossWorkload
+from fsjoule.model.workload import FlakeyWorkload, OwnCommand, PowerLossWorkload
+from fsjoule.suites import fio_options
 from fsjoule.suites.suite import OUR_FILESYSTEMS, Suite
 
 SUFFIX: Final = ".toml"
@@ -23,6 +26,10 @@ _TABLE: Final = "suite"
 _WORKLOADS: Final = "workload"
 # It names folders and series.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,39}", re.ASCII)
+_COMMAND: Final = "command"
+# They go over a console, at 9 KB/s packed.
+MOST_FILE_BYTES: Final = MIB
+_PLACEHOLDERS: Final = ("directory", "size_kib", "size_mib")
 
 # Strict: neither `true` nor "1" is a number.
 _Count = Annotated[int, Field(strict=True, ge=1, le=1 << 20)]
@@ -61,8 +68,30 @@ class _FioTable(_TomlTable):
     seconds: _Seconds | None = None
     shared: _Flag = False
     kernel_threads: _Flag = False
+    fio: dict[str, str | int | bool | float] = {}
+
+    def _options(self) -> tuple[tuple[str, str], ...]:
+        """Further options of fio, and what makes another series of a job without being in its name."""
+        options = {"ioengine": self.engine} if self.engine != "psync" else {}
+        if not self.end_fsync and self.operation.writes:
+            options["end_fsync"] = "0"
+        for written, value in self.fio.items():
+            name = fio_options.canonical(written)
+            if field := fio_options.FIELDS.get(name):
+                raise ValueError(f"fio.{written} is refused: {field} is its name here")
+            if why := fio_options.OURS.get(name):
+                raise ValueError(f"fio.{written} is refused: {why}")
+            try:
+                options[name] = fio_options.checked_option(name, str(int(value) if isinstance(value, bool) else value))
+            except ValueError as error:
+                raise ValueError(f"fio.{error}") from error
+        return fio_options.checked_together(options, reads=self.operation.reads, writes=self.operation.writes)
 
     def workload(self) -> FioWorkload:
+        if self.engine not in fio_options.ENGINES:
+            raise ValueError(
+                f"engine {self.engine!r} does not work on files: choose from {', '.join(fio_options.ENGINES)}"
+            )
         block_bytes = self.block_kib * KIB
         size_bytes = _bytes(self.size_mib)
         if size_bytes < block_bytes * self.files:
@@ -76,12 +105,12 @@ class _FioTable(_TomlTable):
             direct=self.direct,
             fsync_every=self.fsync_every,
             end_fsync=self.end_fsync,
-            engine=self.engine,
             files=self.files,
             io_bytes=0 if self.moved_mib is None else _bytes(self.moved_mib),
             runtime_s=self.seconds or 0.0,
             shared=self.shared,
             kernel_threads=self.kernel_threads,
+            options=self._options(),
         )
 
 
@@ -92,12 +121,71 @@ class _TimedTable(_TomlTable):
     from_root: _Flag = False
 
     def workload(self) -> TimedWorkload:
+        if self.operation is TimedKind.COMMAND:
+            raise ValueError('a command has no operation: command = ["./logger", "{directory}"]')
         sized = self.operation in (TimedKind.COPY, TimedKind.WRITE_FILES, TimedKind.HASH_FILES)
         if sized != (self.size_mib is not None):
             raise ValueError(f"{self.operation} {'needs' if sized else 'has no'} size_mib")
         return TimedWorkload(
             self.operation, _bytes(self.size_mib or 0), fill=self.fill or 0.0, from_root=self.from_root
         )
+
+
+_Argument = Annotated[str, Field(min_length=1, max_length=4096)]
+_Argv = Annotated[tuple[_Argument, ...], Field(min_length=1, max_length=64)]
+
+
+class _CommandTable(_TomlTable):
+    """A user's program. `files` are beside the suite's file, and so on the board beside each other."""
+
+    command: _Argv
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$")] = ""
+    files: tuple[_Argument, ...] = ()
+    prepare: tuple[_Argv, ...] = ()
+    size_mib: _Size | None = None
+    seconds: _Seconds = 300.0
+    sync: _Flag = True
+    moved: Annotated[str, Field(max_length=200)] = ""
+    moved_mib: _Size | None = None
+
+    def workload(self) -> TimedWorkload:
+        name = self.name or Path(self.command[0]).name
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"command: {name!r} cannot be a workload's name: give it one with small letters, name = ..."
+            )
+        for word in (each for argv in (self.command, *self.prepare) for each in argv):
+            self._check(word)
+        if self.moved and self.moved_mib:
+            raise ValueError("moved and moved_mib are two answers to one question")
+        try:
+            groups = re.compile(self.moved).groups if self.moved else 1
+        except re.error as error:
+            raise ValueError(f"moved: {self.moved!r} is no pattern: {error}") from error
+        if groups != 1:
+            raise ValueError(f"moved: {self.moved!r} needs one group, the number of bytes: 'wrote (\\d+) bytes'")
+        command = OwnCommand(
+            name,
+            self.command,
+            self.prepare,
+            limit_s=self.seconds,
+            sync=self.sync,
+            moved=self.moved,
+            moved_bytes=_bytes(self.moved_mib or 0),
+        )
+        return TimedWorkload(TimedKind.COMMAND, _bytes(self.size_mib or 0), command=command)
+
+    def _check(self, word: str) -> None:
+        """Raise ValueError for an argument that would not arrive as it is written."""
+        for place in re.findall(r"\{([a-z_]+)\}", word):
+            if place not in _PLACEHOLDERS:
+                raise ValueError(f"command: {{{place}}} stands for nothing: choose from {', '.join(_PLACEHOLDERS)}")
+            if place.startswith("size") and self.size_mib is None:
+                raise ValueError(f"command: {{{place}}} needs size_mib")
+        if not word.isprintable():
+            raise ValueError(f"command: {word!r} has a character that a console does not take")
+        if word.startswith("./") and word[2:] not in (Path(each).name for each in self.files):
+            raise ValueError(f"command: {word} is not among files: files = [{word[2:]!r}] puts it on the board")
 
 
 class _PowerLossTable(_TomlTable):
@@ -132,28 +220,43 @@ def suites_in(folder: Path) -> Iterator[Suite]:
     return map(read_suite, files)
 
 
-def read_suite(file: Path) -> Suite:
-    """The suite of a file, which is its name without `.toml`. Raises ConfigError with file and line."""
+def is_suite_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def suite_name(file: Path) -> str:
+    """The name of a file's suite: the file's without its ending. Raises ConfigError."""
+    if not is_suite_name(file.stem):
+        raise ConfigError(
+            f"{file.stem!r} cannot be a suite's name",
+            file=file,
+            hint="name the file with at most 40 small letters, digits, dots and hyphens: my-suite.toml",
+        )
+    return file.stem
+
+
+def read_suite(file: Path, name: str = "") -> Suite:
+    """The suite of a TOML file, by default of its name. Raises ConfigError with file and line."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the suite cannot be read: {error}", file=file, hint=_HINT) from error
-    name = file.name.removesuffix(SUFFIX)
-    if not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} cannot be a suite's name",
-            file=file,
-            hint="name the file with at most 40 small letters, digits, dots and hyphens: my-suite.toml",
-        )
+    name = name or suite_name(file)
     table = only_table(text, file, _TABLE, hint=_HINT)
     try:
         read = _SuiteTable.model_validate(table)
     except ValidationError as error:
         raise wrong_value(error, text, file, hint=_HINT, within=[_TABLE]) from error
     workloads: dict[str, Workload] = {}
+    contents: dict[str, bytes] = {}
     for number, each in enumerate(read.workload):
         path = [_TABLE, _WORKLOADS, str(number)]
+        files = _files(each, text, file, path) if _COMMAND in each else {}
+        contents |= {hashlib.sha256(content).hexdigest(): content for content in files.values()}
         for workload in _workloads(each, text, file, path):
+            if isinstance(workload, TimedWorkload) and workload.command:
+                sums = tuple((place, hashlib.sha256(content).hexdigest()) for place, content in files.items())
+                workload = replace(workload, command=replace(workload.command, files=sums))  # noqa: PLW2901
             if workload.slug in workloads:
                 raise ConfigError(
                     f"two workloads are called {workload.slug}", file=file, line=line_of(text, path), hint=_HINT
@@ -167,11 +270,38 @@ def read_suite(file: Path) -> Suite:
         repeat=read.repeat,
         provision=read.provision,
         remarks=read.remarks,
+        contents=contents,
     )
+
+
+def _files(table: dict[str, Any], text: str, file: Path, path: list[str]) -> dict[str, bytes]:
+    """The contents of a command's files, by their names on the board. Raises ConfigError."""
+
+    def error(what: str) -> ConfigError:
+        return ConfigError(what, file=file, line=line_of(text, [*path, "files"]), hint=_HINT)
+
+    contents: dict[str, bytes] = {}
+    names = cast("list[object]", table["files"]) if isinstance(table.get("files"), list) else []
+    for name in names:
+        if not isinstance(name, str) or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise error(f"files: {name!r} is refused: a file is beside the suite's, or below it")
+        if not re.fullmatch(r"[\w.-]{1,100}", place := Path(name).name, re.ASCII) or place in contents:
+            raise error(f"files: {place!r} cannot be its name on the board, or is there twice")
+        try:
+            with (file.parent / name).open("rb") as opened:
+                contents[place] = opened.read(MOST_FILE_BYTES + 1)
+        except OSError as wrong:
+            raise error(f"files: {name} cannot be read: {wrong.strerror}") from wrong
+    if sum(map(len, contents.values())) > MOST_FILE_BYTES:
+        raise error("files: they are larger than 1 MiB, which takes too long over a console: put them on the card")
+    return contents
 
 
 def _workloads(table: dict[str, Any], text: str, file: Path, path: list[str]) -> Iterator[Workload]:
     """The workloads of a table: one for each of its block sizes and operations. Raises ConfigError."""
+    if _COMMAND in table:
+        yield _workload(_CommandTable, table, text, file, path)
+        return
     for block_kib, operation in product(_each(table, "block_kib"), _each(table, "operation")):
         if not isinstance(operation, str) or operation not in _TABLES:
             raise ConfigError(
@@ -181,12 +311,25 @@ def _workloads(table: dict[str, Any], text: str, file: Path, path: list[str]) ->
                 hint=f"choose from {', '.join(_TABLES)}",
             )
         one = {**table, "operation": operation} | ({} if block_kib is None else {"block_kib": block_kib})
-        try:
-            yield _TABLES[operation].model_validate(one).workload()
-        except ValidationError as error:
-            raise wrong_value(error, text, file, hint=_HINT, within=path) from error
-        except ValueError as error:
-            raise ConfigError(str(error), file=file, line=line_of(text, path), hint=_HINT) from error
+        yield _workload(_TABLES[operation], one, text, file, path)
+
+
+def _workload(
+    kind: type[_FioTable | _TimedTable | _CommandTable | _PowerLossTable | _FlakeyTable],
+    table: dict[str, Any],
+    text: str,
+    file: Path,
+    path: list[str],
+) -> Workload:
+    try:
+        return kind.model_validate(table).workload()
+    except ValidationError as error:
+        raise wrong_value(error, text, file, hint=_HINT, within=path) from error
+    except ValueError as error:
+        # It begins with the key that it is about, if there is one.
+        key = re.match("fio|moved|engine|command|name", str(error))
+        line = line_of(text, [*path, *([key[0]] if key else [])])
+        raise ConfigError(str(error), file=file, line=line, hint=_HINT) from error
 
 
 def _each(table: dict[str, Any], key: str) -> list[Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
@@ -28,7 +29,8 @@ _GATE: Final = {0: "pass", 1: "fail", 3: "unknown"}
 class LavaJob:
     """A job: its measurements (options of the program), and how LAVA treats it. `wait_s` is the wait for its place.
 
-    `without` are lines about what the board does without, for the job's readers.
+    `without` are lines about what the board does without, for the job's readers. `own` are the files of a suite of the
+    user's, by path, the suite's own first: the job has them.
     """
 
     name: str
@@ -39,6 +41,17 @@ class LavaJob:
     hours: int = 12
     wait_s: float = WAIT_S
     without: tuple[str, ...] = ()
+    own: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+
+    @property
+    def bringing(self) -> list[str]:
+        """The steps that put the suite's files into a folder of the worker."""
+        steps = ["own=$(mktemp -d)"] if self.own else []
+        for path, content in self.own.items():
+            place = f'"$own"/{shlex.quote(path)}'
+            steps += [f"mkdir -p {place.rpartition('/')[0]}"] if "/" in path else []
+            steps += [f"echo {base64.b64encode(content).decode()} | base64 -d > {place}"]
+        return steps
 
 
 def suite_job(job: LavaJob) -> str:
@@ -52,10 +65,11 @@ def gate_job(job: LavaJob) -> str:
 
 
 def _measuring(job: LavaJob, program: list[str], case: str, answers: Mapping[int, str]) -> str:
-    command = f'{shlex.join([*program, *job.options])} --lg-env "$LG_ENV" --results "$FSJOULE_RESULTS" || code=$?'
+    own = f' --suite "$own"/{shlex.quote(next(iter(job.own)))}' if job.own else ""
+    command = f'{shlex.join([*program, *job.options])}{own} --lg-env "$LG_ENV" --results "$FSJOULE_RESULTS" || code=$?'
     known = " ".join(f"{code}) lava-test-case {case} --result {result} ;;" for code, result in answers.items())
     other = f'*) lava-test-case {case} --result fail; lava-test-raise "{case}-ended-with-exit-code-$code" ;;'
-    steps = ['cd "$FSJOULE_DIR"', "code=0", command, f'case "$code" in {known} {other} esac']
+    steps = ['cd "$FSJOULE_DIR"', "code=0", *job.bringing, command, f'case "$code" in {known} {other} esac']
     told = ("throughput and energy of filesystems; the worker drives the board", *job.without)
     test = definition("fsjoule", "; ".join(told), steps)
     return written(job, [*shell_on_worker(job), {"test": {"definitions": [test], "timeout": {"hours": job.hours}}}])

@@ -127,6 +127,7 @@ def job(
     from fsjoule.runs.options import BenchOptions
     from fsjoule.runs.plan import planned
     from fsjoule.runs.request import choose
+    from fsjoule.suites import own_files
     from fsjoule.suites import suite as chosen_suite
 
     environment = None if lg_env is None else read_environment(lg_env)
@@ -152,10 +153,16 @@ def job(
         if environment is not None and not smoke:
             planned(choice, environment.profile, choice.kernels)  # what the board cannot do is refused now
         sides = [("--baseline", baseline), ("--candidate", candidate)]
-        given = [("--suite", suite), ("--fs", filesystems), *(sides if gate else [("--kernel", kernels)])]
+        own = own_files(choice.suite) if choice.suite.file else {}
+        given = [
+            ("--suite", None if own else suite),
+            ("--fs", filesystems),
+            *(sides if gate else [("--kernel", kernels)]),
+        ]
         options = bench_options([*given, ("--repeat", repeat), ("--provision", provision), ("--seed", seed)])
         on = ",".join(choice.filesystems)
-        about = f"gate on {on}: {candidate} against {baseline}" if gate else f"{suite} on {on}, kernel {kernels}"
+        about = f"{choice.suite.name} on {on}, kernel {kernels}"
+        about = f"gate on {on}: {candidate} against {baseline}" if gate else about
         name = f"smoke, kernel {kernels}" if smoke else about
         return LavaJob(
             f"{'health check: ' if health_check else ''}fsjoule {name}",
@@ -166,6 +173,7 @@ def job(
             hours=(1 if smoke else 12) if hours is None else hours,
             wait_s=_seconds(wait),
             without=() if environment is None else environment.does_without,
+            own=own,
         )
 
     if each:
