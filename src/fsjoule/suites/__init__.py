@@ -12,12 +12,7 @@ that its suite repeats. `profile.profile_of` reads a usage profile: what a devic
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
-import tomllib
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +23,7 @@ from fsjoule.hooks import Rows
 from fsjoule.host.project_file import project_table
 from fsjoule.model.plan import Plan
 from fsjoule.suites import fio_file
+from fsjoule.suites.carried import own_files, packed, unpacked
 from fsjoule.suites.estimate import BoardRates, Pace, PlanEstimate, estimate, learned, left_text
 from fsjoule.suites.plan import (
     SCRATCH_ROOT,
@@ -41,7 +37,7 @@ from fsjoule.suites.plan import (
     repetition_seed,
 )
 from fsjoule.suites.suite import Suite
-from fsjoule.suites.suite_file import MOST_FILE_BYTES, SUFFIX, is_suite_name, read_suite, suite_name, suites_in
+from fsjoule.suites.suite_file import SUFFIX, is_suite_name, read_suite, suite_name, suites_in
 
 __all__ = [
     "SCRATCH_ROOT",
@@ -70,7 +66,6 @@ __all__ = [
 ]
 
 
-_GZIP: Final = 31  # zlib's number for it
 _OURS: Final = Path(__file__).parent / "definitions"
 
 
@@ -113,7 +108,9 @@ def project_suites() -> dict[str, Path]:
     """The files of the project's suites by name: `[suites]` of fsjoule.toml. Raises ConfigError with file and line."""
     table = project_table("suites")
     suites: dict[str, Path] = {}
-    for name, path in table.values.items() if table else ():
+    if table is None:
+        return suites
+    for name, path in table.values.items():
         if not isinstance(path, str) or not path.endswith((SUFFIX, fio_file.SUFFIX)):
             raise table.error(
                 f"{name}: {path!r} is no suite", name, hint=f"name a file: suites/own{SUFFIX}, fio/own.fio"
@@ -128,35 +125,6 @@ def project_suites() -> dict[str, Path]:
             raise table.error(what, name, hint="choose another name")
         suites[name] = file
     return suites
-
-
-def own_files(chosen: Suite) -> dict[str, bytes]:
-    """A user's suite for another computer: its file by the suite's name, and the files of its commands beside it."""
-    file = Path(chosen.file)
-    text = file.read_bytes()
-    names: list[str] = []
-    if file.name.endswith(SUFFIX):
-        table = tomllib.loads(text.decode())["suite"]
-        names = [name for workload in table["workload"] for name in workload.get("files", ())]
-    return {chosen.name + file.suffix: text} | {name: (file.parent / name).read_bytes() for name in names}
-
-
-def packed(contents: Mapping[str, bytes]) -> dict[str, str]:
-    """Files as a plan keeps them."""
-    return {key: base64.b64encode(gzip.compress(each, mtime=0)).decode() for key, each in contents.items()}
-
-
-def unpacked(files: Mapping[str, str]) -> dict[str, bytes]:
-    """The files of a plan by their SHA-256. Raises ConfigError if one is not what its name says."""
-    contents: dict[str, bytes] = {}
-    for key, text in files.items():
-        try:
-            contents[key] = zlib.decompressobj(_GZIP).decompress(base64.b64decode(text, validate=True), MOST_FILE_BYTES)
-        except (ValueError, zlib.error) as error:
-            raise ConfigError(f"the plan's file {key[:12]} is damaged: {error}") from error
-        if hashlib.sha256(contents[key]).hexdigest() != key:
-            raise ConfigError(f"the plan's file {key[:12]} is damaged: it has another checksum")
-    return contents
 
 
 def suite_of(plan: Plan) -> Suite:
