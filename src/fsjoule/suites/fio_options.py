@@ -16,82 +16,73 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def _pairs(text: str) -> dict[str, str]:
+    """Names of options with what is said of them, a line each: `ba: blockalign`, `uid gid: it changes the board`."""
+    lines = [line.strip().partition(": ") for line in text.strip().splitlines()]
+    return {name: why for names, _, why in lines for name in names.split()}
+
+
 # Engines that read and write files, and no more.
-ENGINES: Final = (*("sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posixaio", "io_uring", "mmap", "splice"),)
-# Another name of an option.
-_ALIASES: Final = {
-    "readwrite": "rw",
-    "blocksize": "bs",
-    "blocksize_range": "bsrange",
-    "io_limit": "io_size",
-    "nr_files": "nrfiles",
-    "timeout": "runtime",
-    "ba": "blockalign",
-    "iodepth_batch": "iodepth_batch_submit",
-    "iomem": "mem",
-    "blocksize_unaligned": "bs_unaligned",
-    "mem_align": "iomem_align",
-    "ratemin": "rate_min",
-    "ratecycle": "rate_cycle",
-    "iodepth_batch_complete": "iodepth_batch_complete_min",
-    "fill_fs": "fill_device",
-    "wait_for_previous": "stonewall",
-    "cpus_allowed": "cpus_allowed",
-    "ss": "steadystate",
-}
-# Fields of a workload, by fio's names. In a TOML file they have a name of their own.
-FIELDS: Final = {
-    "rw": "operation",
-    "bs": "block_kib",
-    "size": "size_mib",
-    "numjobs": "jobs",
-    "iodepth": "depth",
-    "direct": "direct",
-    "buffered": "direct",
-    "fsync": "fsync_every",
-    "end_fsync": "end_fsync",
-    "ioengine": "engine",
-    "nrfiles": "files",
-    "io_size": "moved_mib",
-    "time_based": "seconds",
-}
+ENGINES: Final = "sync psync vsync pvsync pvsync2 libaio posixaio io_uring mmap splice".split()  # noqa: SIM905
+_ALIASES: Final = _pairs("""
+    readwrite: rw
+    blocksize: bs
+    blocksize_range: bsrange
+    blocksize_unaligned: bs_unaligned
+    io_limit: io_size
+    nr_files: nrfiles
+    timeout: runtime
+    wait_for_previous: stonewall
+    ba: blockalign
+    iomem: mem
+    mem_align: iomem_align
+    iodepth_batch: iodepth_batch_submit
+    iodepth_batch_complete: iodepth_batch_complete_min
+    ratemin: rate_min
+    ratecycle: rate_cycle
+    fill_fs: fill_device
+    ss: steadystate
+""")
+# Fields of a workload, by fio's names: in a TOML file they have a name of their own.
+FIELDS: Final = _pairs("""
+    rw: operation
+    bs: block_kib
+    size: size_mib
+    numjobs: jobs
+    iodepth: depth
+    direct buffered: direct
+    fsync: fsync_every
+    end_fsync: end_fsync
+    ioengine: engine
+    nrfiles: files
+    io_size: moved_mib
+    time_based: seconds
+""")
 # Ours: they change nothing of the work, so a job file may have them.
-OURS: Final = {
-    **dict.fromkeys(("directory", "filename", "unique_filename"), "the files are on the measured filesystem"),
-    **dict.fromkeys(("group_reporting", "new_group", "unified_rw_reporting"), "jobs that run together are added up"),
-    **dict.fromkeys(("name", "description", "unit_base", "disk_util", "per_job_logs"), "it is of fio's report"),
-    **dict.fromkeys(("randseed", "randrepeat", "allrandrepeat"), "each repetition has a recorded seed"),
-    **dict.fromkeys(("unlink", "invalidate"), "each measurement begins without caches"),
-    "ramp_time": "the window begins with the first I/O, and energy cannot leave a ramp out",
-    "refill_buffers": "it is on, so that no filesystem compresses the data",
-}
-_REFUSED: Final = {
-    **dict.fromkeys(
-        ("exec_prerun", "exec_postrun"), "fsjoule sends its marks with it: an own command can run a program"
-    ),
-    **dict.fromkeys(("include", "profile", "filename_format", "opendir"), "it reads what is not in this file"),
-    **dict.fromkeys(("read_iolog", "write_iolog", "merge_blktrace_file"), "a log's paths are beyond the filesystem"),
-    **dict.fromkeys(
-        ("write_bw_log", "write_lat_log", "write_iops_log", "write_hist_log"),
-        "its file would be written beside the work",
-    ),
-    **dict.fromkeys(("ioscheduler", "cgroup", "cgroup_weight", "uid", "gid"), "it changes the board, not the work"),
-    **dict.fromkeys(
-        ("replay_redirect", "hostname", "port", "client", "server"), "it reaches another device or computer"
-    ),
-    **dict.fromkeys(("startdelay", "wait_for", "exec"), "jobs begin together; `stonewall` puts one after the other"),
-    **dict.fromkeys(
-        ("filesize", "fill_device", "file_append", "offset", "offset_increment", "number_ios", "create_only"),
-        "the size of the files is size",
-    ),
-    "loops": "io_size (moved_mib) moves more than size",
-    "kb_base": "sizes are fio's default: 4k is 4096",
-    **dict.fromkeys(
-        ("gtod_reduce", "disable_lat", "disable_clat", "disable_slat", "stats"), "the figures need what it leaves out"
-    ),
-    **dict.fromkeys(("continue_on_error", "ignore_error"), "a figure with errors is invalid"),
-    **dict.fromkeys(("trim_percentage", "trim_backlog", "zonemode", "verify_only"), "it is no I/O on files"),
-}
+OURS: Final = _pairs("""
+    directory filename unique_filename: the files are on the measured filesystem
+    group_reporting new_group unified_rw_reporting: jobs that run together are added up
+    name description unit_base disk_util per_job_logs: it is of fio's report
+    randseed randrepeat allrandrepeat: each repetition has a recorded seed
+    unlink invalidate: each measurement begins without caches
+    ramp_time: the window begins with the first I/O, and energy cannot leave a ramp out
+    refill_buffers: it is on, so that no filesystem compresses the data
+""")
+_REFUSED: Final = _pairs("""
+    exec_prerun exec_postrun: fsjoule sends its marks with it: an own command can run a program
+    include profile filename_format opendir: it reads what is not in this file
+    read_iolog write_iolog merge_blktrace_file: a log's paths are beyond the filesystem
+    write_bw_log write_lat_log write_iops_log write_hist_log: its file would be written beside the work
+    ioscheduler cgroup cgroup_weight uid gid: it changes the board, not the work
+    replay_redirect hostname port client server: it reaches another device or computer
+    startdelay wait_for: jobs begin together; `stonewall` puts one after the other
+    filesize fill_device file_append offset offset_increment number_ios create_only: the size of the files is size
+    loops: io_size (moved_mib) moves more than size
+    kb_base: sizes are fio's default: 4k is 4096
+    gtod_reduce disable_lat disable_clat disable_slat stats: the figures need what it leaves out
+    continue_on_error ignore_error: a figure with errors is invalid
+    trim_percentage trim_backlog zonemode verify_only: it is no I/O on files
+""")
 _COUNTS: Final = _names(
     "rwmixread rwmixwrite fdatasync write_barrier openfiles thinkcycles thinktime_blocks rate_iops rate_iops_min "
     "rate_cycle iodepth_batch_submit iodepth_batch_complete_min iodepth_batch_complete_max iodepth_low "

@@ -204,6 +204,7 @@ class _FlakeyTable(_TomlTable):
         return FlakeyWorkload(self.model)
 
 
+_WorkloadTable = _FioTable | _TimedTable | _CommandTable | _PowerLossTable | _FlakeyTable
 _TABLES: Final[dict[str, type[_FioTable | _TimedTable | _PowerLossTable | _FlakeyTable]]] = {
     **dict.fromkeys(IoPattern, _FioTable),
     **dict.fromkeys(TimedKind, _TimedTable),
@@ -314,13 +315,7 @@ def _workloads(table: dict[str, Any], text: str, file: Path, path: list[str]) ->
         yield _workload(_TABLES[operation], one, text, file, path)
 
 
-def _workload(
-    kind: type[_FioTable | _TimedTable | _CommandTable | _PowerLossTable | _FlakeyTable],
-    table: dict[str, Any],
-    text: str,
-    file: Path,
-    path: list[str],
-) -> Workload:
+def _workload(kind: type[_WorkloadTable], table: dict[str, Any], text: str, file: Path, path: list[str]) -> Workload:
     try:
         return kind.model_validate(table).workload()
     except ValidationError as error:
