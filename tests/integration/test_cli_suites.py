@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine, command_line
+from command_line import CommandLine, command_line, finished, started
 from results_factory import make_run
 
 from fsjoule.store.folder import RunFolder
@@ -101,3 +102,21 @@ def test_an_estimate_learns_from_runs_of_the_same_board(fsjoule: CommandLine, tm
         store.finish(replace(made.run, boards=boards))
     document = fsjoule("suites", "show", "quick", "--lg-env", _ENVIRONMENT, "--results", tmp_path, "--json").document
     assert document["learned_from_runs"] == 1
+
+
+def test_a_wrong_job_file_ends_a_bench_before_it_begins(tmp_path: Path) -> None:
+    file, results = tmp_path / "own.fio", tmp_path / "results"
+    file.write_text("[a]\nrw=write\nsize=1m\nfilename=/dev/mmcblk1\n")
+    with ExitStack() as closing:
+        ended = finished(started(closing, "bench", "--suite", file, "--results", results))
+    assert (ended.code, results.exists()) == (2, False)
+    assert f"{file}:4: [a]: filename=/dev/mmcblk1 is refused" in ended.err
+
+
+def test_a_project_lists_its_suites(fsjoule: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "boot.fio").write_text("[a]\nrw=write\nsize=1m\n")
+    (tmp_path / "fsjoule.toml").write_text('[suites]\nours = "boot.fio"\n')
+    monkeypatch.setenv("FSJOULE_PROJECT", str(tmp_path / "fsjoule.toml"))
+    assert fsjoule("suites", "list", "--json").document["ours"]["file"] == str(tmp_path / "boot.fio")
+    shown = fsjoule("suites", "show", "ours", "--fs", "ext4", "--lg-env", _ENVIRONMENT)
+    assert (shown.code, str(tmp_path / "boot.fio") in shown.out) == (0, True)

@@ -404,7 +404,10 @@ class TimedWorkload(_WithoutFio):
         if not self.command:
             return ""
         files = "".join(f", {name} {digest[:8]}" for name, digest in self.command.files)
-        return f"{self.slug} is `{' '.join(self.command.argv)}`{files}"
+        commands = " after ".join(
+            f"`{' '.join(argv)}`" for argv in (self.command.argv, *reversed(self.command.prepare))
+        )
+        return f"{self.slug} is {commands}{files}"
 
     @property
     def order(self) -> tuple[int, int, int]:
