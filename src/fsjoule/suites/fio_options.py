@@ -16,48 +16,29 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def _renamed(text: str) -> dict[str, str]:
+    return dict(each.split("=") for each in text.split())
+
+
 def _pairs(text: str) -> dict[str, str]:
-    """Names of options with what is said of them, a line each: `ba: blockalign`, `uid gid: it changes the board`."""
+    """Names of options with what is said of them, a line each: `uid gid: it changes the board`."""
     lines = [line.strip().partition(": ") for line in text.strip().splitlines()]
     return {name: why for names, _, why in lines for name in names.split()}
 
 
 # Engines that read and write files, and no more.
 ENGINES: Final = "sync psync vsync pvsync pvsync2 libaio posixaio io_uring mmap splice".split()  # noqa: SIM905
-_ALIASES: Final = _pairs("""
-    readwrite: rw
-    blocksize: bs
-    blocksize_range: bsrange
-    blocksize_unaligned: bs_unaligned
-    io_limit: io_size
-    nr_files: nrfiles
-    timeout: runtime
-    wait_for_previous: stonewall
-    ba: blockalign
-    iomem: mem
-    mem_align: iomem_align
-    iodepth_batch: iodepth_batch_submit
-    iodepth_batch_complete: iodepth_batch_complete_min
-    ratemin: rate_min
-    ratecycle: rate_cycle
-    fill_fs: fill_device
-    ss: steadystate
-""")
+_ALIASES: Final = _renamed(
+    "readwrite=rw blocksize=bs blocksize_range=bsrange blocksize_unaligned=bs_unaligned io_limit=io_size "
+    "nr_files=nrfiles timeout=runtime wait_for_previous=stonewall ba=blockalign iomem=mem mem_align=iomem_align "
+    "ratemin=rate_min iodepth_batch=iodepth_batch_submit iodepth_batch_complete=iodepth_batch_complete_min "
+    "ratecycle=rate_cycle fill_fs=fill_device ss=steadystate"
+)
 # Fields of a workload, by fio's names: in a TOML file they have a name of their own.
-FIELDS: Final = _pairs("""
-    rw: operation
-    bs: block_kib
-    size: size_mib
-    numjobs: jobs
-    iodepth: depth
-    direct buffered: direct
-    fsync: fsync_every
-    end_fsync: end_fsync
-    ioengine: engine
-    nrfiles: files
-    io_size: moved_mib
-    time_based: seconds
-""")
+FIELDS: Final = _renamed(
+    "rw=operation bs=block_kib size=size_mib numjobs=jobs iodepth=depth direct=direct buffered=direct "
+    "fsync=fsync_every end_fsync=end_fsync ioengine=engine nrfiles=files io_size=moved_mib time_based=seconds"
+)
 # Ours: they change nothing of the work, so a job file may have them.
 OURS: Final = _pairs("""
     directory filename unique_filename: the files are on the measured filesystem
