@@ -19,8 +19,10 @@ from fsjoule.model.workload import OwnCommand
 
 _FOLDER: Final = f"{onboard.DIRECTORY}/own"
 _OUTPUT: Final = f"{onboard.DIRECTORY}/output"
-# What it prints stays in memory: a console would slow it down, and could carry the marks.
-_RUN: Final = f'cd "$1" || exit 125\nshift\n"$@" < /dev/null > {_OUTPUT} 2>&1\n'
+# What it prints stays in memory: a console would slow it down, and could carry the marks. The program alone is in the
+# directory: busybox's timeout leaves a process behind for up to a second, which would keep the filesystem busy.
+_RUN: Final = f'"$@" < /dev/null > {_OUTPUT} 2>&1\n'
+_INSIDE: Final = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh")
 _SYNCED: Final = "status=$?\nsync\nexit $status\n"
 _MARGIN_S: Final = 60.0  # the end of a program that is slow to end, and its sync
 _LAST: Final = 300
@@ -89,7 +91,7 @@ class CommandWork:
         values = {"directory": directory, "size_kib": str(size // KIB), "size_mib": str(max(1, size // MIB))}
         files = {f"./{name}": f"{_FOLDER}/{digest[:16]}/{name}" for name, digest in self.command.files}
         words = [re.sub(r"\{([a-z_]+)\}", lambda found: values[found[1]], files.get(word, word)) for word in argv]
-        return ("sh", "-c", _RUN + (_SYNCED if sync else ""), "sh", directory, *limit, *words)
+        return ("sh", "-c", _RUN + (_SYNCED if sync else ""), "sh", *limit, *_INSIDE, directory, *words)
 
     def _failure(self, exit_code: int, duration_s: float | None, output: str) -> str:
         shown, said = " ".join(self.command.argv), output.strip()[-_LAST:]
