@@ -181,10 +181,12 @@ def test_the_history_decides_from_the_fourth_night(tmp_path: Path, fsjoule: Comm
     write_project(tmp_path, NIGHTS)
     nights = [("2.0", 0.0, "skipped"), ("2.0", 0.004, "skipped"), ("2.0", -0.003, "skipped")]
     nights += [("2.0", 0.001, "passed"), ("2.1", 0.002, "failure")]
+    output = ""
     for watts, wobble, answer in nights:
         found, done = run_tests(tmp_path, variables={"WATTS": watts, "WOBBLE": str(wobble)})
         assert found == {"test_sync": answer}, done.stdout
-    assert "uses more energy: +5.2 % against 4 runs (2 repetitions, 1 boot)" in done.stdout
+        output = done.stdout
+    assert "uses more energy: +5.2 % against 4 runs (2 repetitions, 1 boot)" in output
     oldest, *_, newest = sorted((tmp_path / "results").iterdir())
     compared = fsjoule("compare", str(oldest), str(newest), "--json")
     [finding] = [each for each in json.loads(compared.out)["findings"] if each["metric"] == "operation-energy"]

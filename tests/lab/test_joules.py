@@ -125,10 +125,10 @@ def measured(root: Path, board: str, state: Path) -> list[float]:
     handle = lab.up(board, owner_pid=os.getpid(), board=board)
     try:
         variables = {**os.environ, **handle.environment}
-        for action in ("acquire", "release"):
-            subprocess.run([CLIENT, "-p", "virtual", action], env=variables, timeout=LIMIT_S, check=True)
-            if action == "acquire":
-                answers, done = run_tests(root, variables=handle.environment)
+        client = [CLIENT, "-p", "virtual"]
+        subprocess.run([*client, "acquire"], env=variables, timeout=LIMIT_S, check=True)
+        answers, done = run_tests(root, variables=handle.environment)
+        subprocess.run([*client, "release"], env=variables, timeout=LIMIT_S, check=True)
     finally:
         lab.down(board)
     assert answers == dict.fromkeys(["test_sync", "test_list", "test_command"], "passed"), done.stdout + done.stderr

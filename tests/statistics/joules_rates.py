@@ -114,8 +114,7 @@ def main() -> None:
         root = Path(folder)
         for name, text in {"env.yaml": _ENVIRONMENT, "meter.py": _METER, "test_rates.py": _TEST}.items():
             (root / name).write_text(text)
-        for night in range(asked.nights + 1):
-            answers = _night(root, asked, night)
+        answers = [_night(root, asked, night) for night in range(asked.nights + 1)][-1]
     counts = Counter(answers)
     found = {
         "failed_falsely": counts["same", "failure"],

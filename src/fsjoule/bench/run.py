@@ -50,7 +50,14 @@ from fsjoule.model import (
     Run,
     RunStatus,
 )
-from fsjoule.model.workload import FioWorkload, FlakeyWorkload, ImportedWorkload, PowerLossWorkload, TimedWorkload
+from fsjoule.model.workload import (
+    BlockWorkload,
+    FioWorkload,
+    FlakeyWorkload,
+    ImportedWorkload,
+    PowerLossWorkload,
+    TimedWorkload,
+)
 from fsjoule.ports import Board, Clock, LabHealth, Meter, Profiler, ResultStore, Shell
 from fsjoule.store.schemas import STEPS_FILE, encode_steps
 from fsjoule.suites import unpacked
@@ -386,7 +393,7 @@ class BoardBench:
             case FioWorkload() as workload:
                 booted = self._boots.boot_for(entry)
                 return booted, booted.measurer.job(entry, workload, self.plan.files_bytes(entry, workload))
-            case ImportedWorkload() as workload:
+            case ImportedWorkload() | BlockWorkload() as workload:
                 raise ConfigError(f"{workload.slug} was measured by others: nothing here can repeat it")
             case TimedWorkload() as workload if workload.command:
                 booted = self._boots.boot_for(entry)

@@ -532,7 +532,10 @@ class BlockWorkload(_WithoutFio):
     size_bytes: int = 0
     kind: Literal["block"] = "block"
     operation: ClassVar = BlockKind.BLOCK
-    only_writes: ClassVar = False
+
+    @property
+    def only_writes(self) -> bool:
+        return False
 
     @property
     def slug(self) -> str:
