@@ -79,6 +79,29 @@ def test_reads_too_early(joules):
 @pytest.mark.joules(budget="5 J")
 def test_measures_nothing(joules):
     pass
+
+def test_gets_its_marker_late():
+    EMULATED.spend(4, 1.5)
+
+@pytest.mark.parametrize("x", [pytest.param(1, marks=pytest.mark.joules(budget="9 J")), 2])
+def test_has_one_marked_parameter(x, request):
+    EMULATED.spend(2, 1.5)
+    assert ("joules" in request.fixturenames) == (x == 1)
+
+def test_has_two_names_alike(joules):
+    with joules("a/b"):
+        EMULATED.spend(1, 1)
+    with joules("a.b"):
+        EMULATED.spend(1, 1)
+"""
+
+LATE = """
+import pytest
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.name == "test_gets_its_marker_late":
+            item.add_marker(pytest.mark.joules(budget="5 J"))
 """
 
 NIGHTS = """
@@ -103,6 +126,7 @@ def fsjoule(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("pump")
     write_project(root, FIRST)
+    (root / "conftest.py").write_text(LATE)
     return root
 
 
@@ -135,6 +159,10 @@ def test_budgets_and_failures_are_told_apart(answers: dict[str, str]) -> None:
         "test_nests": "failure",
         "test_reads_too_early": "error",
         "test_measures_nothing": "error",
+        "test_gets_its_marker_late": "failure",
+        "test_has_one_marked_parameter[1]": "passed",
+        "test_has_one_marked_parameter[2]": "passed",
+        "test_has_two_names_alike": "passed",
     }
 
 
@@ -168,6 +196,7 @@ def test_the_run_folder_is_like_that_of_a_bench(run: LoadedRun, fsjoule: Command
     trace = run.trace(first.number)
     assert trace is not None
     assert [mark.text for mark in trace.marks] == ["S1", "E1"]
+    assert len({each.series for each in run.measurements if "alike" in each.workload.label}) == 2
     # Two repetitions of what was beyond its budget, three of what was too near.
     repetitions = [(each.workload.label, each.repetition) for each in run.measurements]
     assert ("test_within_and_beyond[4]", 2) in repetitions

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 from _pytest import runner
+from _pytest.unittest import TestCaseFunction
 
 from fsjoule.errors import ConfigError, FsjouleError, MeasurementInvalid, MeterError
 from fsjoule.host.extras import need
 
 if TYPE_CHECKING:
     from fsjoule.model import Measurement
+    from fsjoule.model.series import Series
     from fsjoule.runs.blocks import BlockHistory, BlockRun, Used
     from fsjoule.runs.held_lab import LabProfiler  # noqa: F401 - in the type of a stash's key
     from fsjoule.verdicts.blocks import BlockLimits, BlockVerdict
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 FIXTURE: Final = "joules"
 REQUIRE: Final = "--fsjoule-require-joules"
 HISTORY: Final = "--fsjoule-history"
+SINCE: Final = "--fsjoule-history-since"
 _RUN: Final = pytest.StashKey["BlockRun"]()
 _PROFILER: Final = pytest.StashKey["LabProfiler"]()
 _STATE: Final = pytest.StashKey["_MarkedTest"]()
@@ -50,6 +53,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         HISTORY, metavar="FOLDER|INDEX", help="the history of @pytest.mark.joules(effect=...); default: --results"
     )
+    group.addoption(SINCE, metavar="DATE", help="begin the history here (UTC), because more energy was accepted then")
 
 
 def configure(config: pytest.Config) -> None:
@@ -119,9 +123,9 @@ class Joules:
 
 @pytest.fixture(scope="session")
 def _joules_run(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Generator[BlockRun]:
+    target: Any = request.getfixturevalue("target")
     if hasattr(pytestconfig, "workerinput"):
         raise ConfigError("joules cannot be measured by several processes at once", hint="leave xdist out: -n 0")
-    target: Any = request.getfixturevalue("target")
     need("bench", "pyarrow", "scipy")
     from fsjoule.lab.blocks import BlockTarget
     from fsjoule.pytest_plugin.options import command_of, options_of
@@ -139,7 +143,9 @@ def _joules_run(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> 
     pytestconfig.stash[_RUN] = run
     yield run
     session = request.session
-    run.close("the tests were interrupted" if session.shouldstop and not session.testsfailed else None)
+    stopped = session.shouldstop and not session.testsfailed
+    interrupted = stopped or session.exitstatus == pytest.ExitCode.INTERRUPTED
+    run.close("the tests were interrupted" if interrupted else None)
 
 
 @pytest.fixture
@@ -159,8 +165,9 @@ def pytest_fixture_setup(
 ) -> Generator[None, object, object]:
     """With --profile the board counts from its next power-on, which may be in any fixture that has its target."""
     made = yield
-    uses = any(FIXTURE in getattr(item, "fixturenames", ()) for item in request.session.items)
-    if fixturedef.argname == "target" and uses and _PROFILER not in request.config.stash:
+    if fixturedef.argname != "target" or _PROFILER in request.config.stash:
+        return made
+    if any(FIXTURE in getattr(item, "fixturenames", ()) for item in request.session.items):
         from fsjoule.pytest_plugin.options import options_of
 
         if options_of(request.config).profile:
@@ -179,21 +186,28 @@ def _suite_of(config: pytest.Config) -> str:
     return name[:_LONGEST_SUITE] or "tests"
 
 
-@pytest.hookimpl
-def pytest_itemcollected(item: pytest.Item) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Take the markers when every conftest.py has given its own."""
+    for item in session.items:
+        _take_marker(item)
+
+
+def _take_marker(item: pytest.Item) -> None:
     """Let a test with the marker measure, whether it asks for the fixture or not; check the marker's words."""
     marker = item.get_closest_marker(FIXTURE)
     if marker is None:
         return
+    if not isinstance(item, pytest.Function) or isinstance(item, TestCaseFunction):
+        raise pytest.UsageError(f"{item.nodeid}: the marker joules is for functions and plain classes of tests")
     from fsjoule.verdicts.blocks import BlockLimits
 
     try:
         item.stash[_LIMITS] = BlockLimits.read(dict(marker.kwargs), marker.args)
     except ConfigError as error:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
-    names: list[str] = getattr(item, "fixturenames", [])
-    if FIXTURE not in names:
-        names.append(FIXTURE)
+    if FIXTURE not in item.fixturenames:
+        item.fixturenames = [*item.fixturenames, FIXTURE]  # all parameters of a function share one list
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -213,7 +227,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             one._initrequest()  # noqa: SLF001 - as pytest's own protocol does
         reports = [call_and_report(item, "setup", log=False)]
         more = False
-        if reports[0].passed:
+        if reports[0].passed and not item.config.getoption("setuponly", False):
             reports.append(call_and_report(item, "call", log=False))
             more = reports[-1].passed and state.goes_on(item)
         reports.append(call_and_report(item, "teardown", log=False, nextitem=again if more else nextitem))
@@ -261,7 +275,7 @@ class _MarkedTest:
         self.joules: Joules | None = None
         self.verdicts: dict[str, BlockVerdict] = {}
         self._measured: dict[str, list[Measurement]] = {}
-        self._history: dict[str, BlockHistory] = {}
+        self._history: dict[Series, BlockHistory] = {}
         self.fault: FsjouleError | None = None
 
     def goes_on(self, item: pytest.Item) -> bool:
@@ -293,20 +307,22 @@ class _MarkedTest:
         self._measured.setdefault(used.name, []).append(used.measurement)
 
     def _judged(self, item: pytest.Item, several: list[Measurement]) -> BlockVerdict:
-        from fsjoule.model.series import Series
+        from fsjoule.model.series import Series, utc_named
         from fsjoule.runs.blocks import BlockHistory, energies_of
         from fsjoule.verdicts.blocks import judge_block
 
         newest = several[-1]
         run = item.config.stash[_RUN]
-        if newest.slug not in self._history:
-            self._history[newest.slug] = BlockHistory()
+        series = Series(newest.series, newest.simulated)
+        if series not in self._history:
+            self._history[series] = BlockHistory()
             if self.limits.effect is not None:
                 location = item.config.getoption(HISTORY) or str(run.results)
-                series = Series(newest.series, newest.simulated)
-                self._history[newest.slug] = run.history(series, location)
-        history = self._history[newest.slug]
-        shares = [m.energy.gross_mj.uncertainty / m.energy.gross_mj.value for m in several if m.energy and m.valid]
+                since = utc_named(SINCE, item.config.getoption(SINCE))
+                self._history[series] = run.history(series, location, since)
+        history = self._history[series]
+        gross = [m.energy.gross_mj for m in several if m.energy and m.valid]
+        shares = [each.uncertainty / each.value for each in gross if each.value > 0]
         return judge_block(
             energies_of(several),
             len(several),

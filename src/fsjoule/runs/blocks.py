@@ -48,7 +48,7 @@ from fsjoule.runs.open_run import lava_job, revision, versions
 from fsjoule.statistics.changepoints import nominate
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.store.folder import RunFolder
-from fsjoule.store.points import points_of
+from fsjoule.store.points import points_of, utc
 from fsjoule.store.reader import load_run, load_run_file
 from fsjoule.store.run_folders import runs_below
 from fsjoule.store.schemas import STEPS_FILE, encode_steps
@@ -232,6 +232,7 @@ class BlockRun:
         if facts.trace is None and not guest_time:
             facts.duration_s = seconds
         try:
+            self._look(self.target.shell())  # the block may have booted the board
             used.measurement = self._stored(workload, repetition, facts, started_utc)
         except FsjouleError as error:
             used.fault = error
@@ -261,32 +262,39 @@ class BlockRun:
         )
         self._store.finish(run)
 
-    def history(self, series: Series, location: str) -> BlockHistory:
+    def history(self, series: Series, location: str, since_utc: str | None = None) -> BlockHistory:
         """What earlier runs have of a series: below a folder, or in an index (a file or a server's URL).
 
-        Boots of the branch that a merge request is for, if the CI names it. Raises as reading an index does.
+        Boots of the branch that a merge request is for, if the CI names it. A change to less energy begins a new level.
+        One to more does not, for runs that failed are recorded, too: `since_utc` begins the history where somebody has
+        accepted it. Raises as reading an index does.
         """
         branch = next(filter(None, map(os.environ.get, _BRANCH)), None)
-        runs = self._runs_of(series, location, branch)
+        runs = self._runs_of(series, location, branch, since_utc)
         figures = [statistics.median(boots) for boots in runs]
         if not figures:
             return BlockHistory()
         from fsjoule.statistics.finder import RupturesFinder  # noqa: PLC0415 - takes a second to import
 
         nominations = nominate(figures, RupturesFinder(), more_is_better=False).nominations
-        level = runs[nominations[-1].index if nominations else 0 :]
+        starts = [0, *(each.index for each in nominations)]
+        medians = [statistics.median(figures[a:b]) for a, b in zip(starts, [*starts[1:], None], strict=True)]
+        lowest = medians.index(min(medians))
+        level = runs[starts[lowest] : [*starts, None][lowest + 1]]
         return BlockHistory(tuple(figure for boots in level for figure in boots), len(level))
 
-    def _runs_of(self, series: Series, location: str, branch: str | None) -> list[tuple[float, ...]]:
+    def _runs_of(
+        self, series: Series, location: str, branch: str | None, since_utc: str | None
+    ) -> list[tuple[float, ...]]:
         """The figures of boots, run by run, oldest first."""
         own = self._run.run_id if self._run else ""
         found: dict[str, list[tuple[int, float | None]]] = {}
         if Path(location).is_dir():
             if location not in self._folders:
-                self._folders[location] = _of_folders(self.suite, Path(location), branch)
+                self._folders[location] = _of_folders(self.suite, Path(location), branch, since_utc)
             rows = self._folders[location].get(series, [])
         else:
-            rows = _of_index(series, location, branch)
+            rows = _of_index(series, location, branch, since_utc)
         for run_id, boot, figure in rows:
             if run_id != own:
                 found.setdefault(run_id, []).append((boot, figure))
@@ -391,7 +399,7 @@ def _grown(plan: Plan | None, entry: Planned) -> Plan:
     )
 
 
-def _of_index(series: Series, location: str, branch: str | None) -> list[Row]:
+def _of_index(series: Series, location: str, branch: str | None, since_utc: str | None) -> list[Row]:
     """Valid measurements of a series in an index, oldest run first. An index that is not there yet has none."""
     if "://" not in location and not Path(location).exists():
         return []
@@ -401,13 +409,13 @@ def _of_index(series: Series, location: str, branch: str | None) -> list[Row]:
     from fsjoule.store.index.queries import points  # noqa: PLC0415
 
     with open_index(location) as index:
-        where = Where(series=(series.key,), branches=(branch,) if branch else ())
+        where = Where(series=(series.key,), branches=(branch,) if branch else (), since_utc=since_utc)
         metric = Metric.OPERATION_ENERGY
         several = points(index, where, metrics=(metric,), at_most=_MOST_RUNS * 10).values()
         return [(each.run_id, each.boot, each.figures.get(metric)) for group in several for each in group]
 
 
-def _of_folders(suite: str, folder: Path, branch: str | None) -> dict[Series, list[Row]]:
+def _of_folders(suite: str, folder: Path, branch: str | None, since_utc: str | None) -> dict[Series, list[Row]]:
     """Valid measurements of a suite's newest runs below a folder by series, oldest run first."""
     runs: list[tuple[str, Path]] = []
     for path in runs_below([folder])[0]:
@@ -416,7 +424,8 @@ def _of_folders(suite: str, folder: Path, branch: str | None) -> dict[Series, li
         except ResultError as error:
             _log.warning("%s is left out of the history: %s", path, error.what)
             continue
-        if run.plan.suite == suite and branch in {None, run.versions.get("branch")}:
+        ours = run.plan.suite == suite and branch in {None, run.versions.get("branch")}
+        if ours and (since_utc is None or utc(run.started_utc) >= since_utc):
             runs.append((run.started_utc, path))
     rows: dict[Series, list[Row]] = {}
     for _, path in sorted(runs)[-_MOST_RUNS:]:

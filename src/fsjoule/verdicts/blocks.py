@@ -25,8 +25,8 @@ _MJ_PER_J: Final = 1e3
 _CONFIRMED: Final = 2
 _MOST: Final = 10
 _JOULES: Final = {"J": 1e3, "mJ": 1.0, "uJ": 1e-3, "µJ": 1e-3, "kJ": 1e6, "Wh": 3.6e6, "mWh": 3.6e3}
-_ENERGY: Final = re.compile(rf"\s*([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*({'|'.join(_JOULES)})\s*")
-_SHARE: Final = re.compile(r"\s*([0-9.]+)\s*%\s*")
+_ENERGY: Final = re.compile(rf"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*({'|'.join(_JOULES)})\s*")
+_SHARE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?)\s*%\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class BlockLimits:
                 "the marker joules has neither a budget nor an effect",
                 hint='@pytest.mark.joules(budget="1.2 J"), or effect="5 %" against the recorded history',
             )
-        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-            raise ConfigError(f"joules(most={most!r}) is not a number of repetitions", hint="most=10")
+        if not isinstance(most, int) or isinstance(most, bool) or most < _CONFIRMED:
+            raise ConfigError(f"joules(most={most!r}) is not a number of repetitions", hint="most=10, at least 2")
         return cls(
             budget_mj=None if budget is None else _energy(budget),
             effect=None if effect is None else _share(effect),
@@ -128,7 +128,7 @@ def judge_block(
             said = {Outcome.REGRESSED: "uses more energy", Outcome.NOT_REGRESSED: "uses no more energy"}
             texts.append(f"{said.get(state.outcome, 'may use more energy')}: {change}")
     outcome = _together(outcomes)
-    if outcome is Outcome.REGRESSED and repetitions < _CONFIRMED and more:
+    if outcome is Outcome.REGRESSED and len(energies) < _CONFIRMED:
         outcome = Outcome.UNDECIDED  # a stall is no loss: what fails was measured twice
     text = f"{'; '.join(texts)} ({counted(repetitions, 'repetition')}, {counted(len(boots), 'boot')})"
     return BlockVerdict(outcome, more and outcome is Outcome.UNDECIDED, text)
