@@ -118,6 +118,7 @@ def _reading(asked: Asked) -> Iterator[Callable[..., str]]:
 
     def compare(baseline: str, candidate: str, within: str = "", filesystem: str = "", board: str = "") -> str:
         """Compare two sides that were measured: runs, kernels or branches. A verdict for each series and figure."""
+        _names(baseline, candidate)
         more = _given(within=within and _run(asked, within), fs=filesystem, board=board)
         return _answer("compare", "--json", asked.in_index, *more, "--", baseline, candidate)
 
@@ -127,6 +128,7 @@ def _reading(asked: Asked) -> Iterator[Callable[..., str]]:
 
     def explain(baseline: str, candidate: str, run: str) -> str:
         """Which functions make the difference of two kernels of a run that was measured with profiles."""
+        _names(baseline, candidate)
         return _answer("explain", "--json", *_given(within=_run(asked, run)), "--", baseline, candidate)
 
     def places() -> str:
@@ -148,6 +150,7 @@ def _measuring(asked: Asked, allowance: Allowance) -> Iterator[Callable[..., str
         filesystems: str, suite: str = "quick", kernels: str = "6.1", workloads: str = "", repeat: int = 3
     ) -> str:
         """Measure filesystems (a list with commas) on the board; spends boots and written bytes. Takes minutes."""
+        _names(suite, kernels)
         options = BenchOptions(
             fs=filesystems,
             suite=suite,
@@ -174,6 +177,7 @@ def _measuring(asked: Asked, allowance: Allowance) -> Iterator[Callable[..., str
 
         Spends `alpha` of the error rate for good (default: a twentieth of the whole), boots and written bytes.
         """
+        _names(baseline, candidate)
         share = alpha or allowance.limit.alpha / _SHARE
         seed = secrets.randbits(32)
         options = BenchOptions(fs=filesystems, suite=_GATED, repeat=pairs, results=asked.results, seed=seed)
@@ -201,13 +205,14 @@ def _measuring(asked: Asked, allowance: Allowance) -> Iterator[Callable[..., str
 def _measured(asked: Asked, allowance: Allowance, cost: Cost, program: list[str], seed: int | None) -> str:
     """Run a program that measures, and return its run and the end of what it said. The cost is taken before."""
     from fsjoule.host import process
+    from fsjoule.model import RunStatus
     from fsjoule.runs.allowance import TRIES
     from fsjoule.runs.allowance import Cost as Used
 
     allowance.take(cost)
     done = process.run(program, timeout_s=_LIMIT_S, check=False)
     run = _run_of_seed(asked.results, seed)
-    if run is not None:
+    if run is not None and run.run.status is RunStatus.COMPLETE:
         # Boots are counted on each board, and a fault may have cost some; what was written is known by its share.
         last = {each.place: each.boot for each in sorted(run.measurements, key=lambda m: m.boot)}
         boots = min(sum(last.values()) + TRIES * len(run.run.faults), cost.boots)
@@ -245,6 +250,16 @@ def _run(asked: Asked, name: str) -> str:
 
         raise ToolError(f"{name!r} is the start of {len(found)} runs' ids: list_runs has them")
     return str(newest or found[0])
+
+
+def _names(*texts: str) -> None:
+    """Raise ToolError for a place: an agent names what the server has, and reads nothing else of this computer."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    for text in texts:
+        for part in filter(None, text.replace(",", "@").split("@")):
+            if "://" in part or part.startswith((".", "~", "/")) or Path(part).exists():
+                raise ToolError(f"{part!r} is a place: name runs, kernels, branches or suites")
 
 
 def _given(**options: str) -> Iterator[str]:
