@@ -166,7 +166,7 @@ def to_mail(verdict: VerdictView) -> str:
     message["Subject"] = " ".join(f"fsjoule {verdict.command}{simulated}: {verdict.headline}".split())[:_SUBJECT]
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office note answers
     message.set_content("\n".join((verdict.headline, *verdict.notes, "", _text(verdict, Path()))), cte="8bit")
-    return message.as_string()
+    return message.as_bytes().decode()
 
 
 TEXT: Final = Renderer("text", _text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -79,9 +79,11 @@ def _runs_of(importer: Importer, file: Path, asked: Asked) -> Iterable[_Made]:
         raise ResultError(f"{file}: it has no figure")
     facts = ImportFacts(importer.name, {file.name: digest})
     for key, records in groups.items():
-        name = f"{digest} {' '.join(key)} {asked}"
+        run, measurements, stored = _run("", key, records, facts, asked)
+        # What is stored, and not what was asked: an option that the format does not use makes no second run.
+        name = f"{digest} {' '.join(key)} {[(m.series, m.stated, m.energy, m.simulated) for m in measurements]}"
         run_id = hashlib.sha256(name.encode()).hexdigest()[:_ID_LENGTH]
-        yield _run(run_id, key, records, facts, asked)
+        yield replace(run, run_id=run_id), measurements, stored
 
 
 def _run(run_id: str, key: tuple[str, str, str], records: list[Record], facts: ImportFacts, asked: Asked) -> _Made:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -148,6 +149,8 @@ def _add_row(
             invalid_reasons=(row["invalid"],) if row.get("invalid") else (),
         ),
     )
+    if (reason := row.get("invalid")) and reason not in known.invalid_reasons:
+        known = records[key] = replace(known, invalid_reasons=(*known.invalid_reasons, reason))
     if metric in known.figures:
         raise wrong(
             file, line, f"{metric.value} of {row['workload']} is there twice ({known.where})", hint="column boot"
