@@ -32,6 +32,7 @@ _POOL: Final = "fsjoule"
 _EXT_ERRORS: Final = "EXT4-fs error"  # one module drives all three
 _EXT_JOINED: Final = ("-E", "-O")
 _EXT_IDLE: Final = ("-n", "-S", "-V")  # -S writes superblocks only
+_EXT_FILES: Final = ("-d", "-l", "-z")
 
 _TABLE: Final = (
     # -F, -f, -q: never ask, overwrite any contents. nodiscard, -K, -t 0: a card is purged before, outside the timed
@@ -64,6 +65,7 @@ _TABLE: Final = (
         errors=_EXT_ERRORS,
         joined=_EXT_JOINED,
         idle=_EXT_IDLE,
+        files=_EXT_FILES,
         colours=("#2563c9", "#5d93f5"),
         variants={
             **_COMMON,
@@ -86,6 +88,7 @@ _TABLE: Final = (
         errors=_EXT_ERRORS,
         joined=_EXT_JOINED,
         idle=_EXT_IDLE,
+        files=_EXT_FILES,
         colours=("#5b8def", "#8db3ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
@@ -103,6 +106,7 @@ _TABLE: Final = (
         errors=_EXT_ERRORS,
         joined=_EXT_JOINED,
         idle=_EXT_IDLE,
+        files=_EXT_FILES,
         colours=("#8fb2f5", "#bfd4ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
@@ -121,6 +125,7 @@ _TABLE: Final = (
         root=Root(make=("mkfs.btrfs", "-q"), target=("--rootdir", "{tree}", "{image}"), fill_holes=False),
         errors=r"BTRFS:? (error|critical)|BTRFS.*aborted",
         idle=("-V", "--version", "--help"),
+        files=("-r", "--rootdir"),
         colours=("#e07b1f", "#f29a4a"),
         variants={
             **_COMMON,
@@ -155,6 +160,7 @@ _TABLE: Final = (
         joined=("-O",),
         errors=r"F2FS-fs.*([Ee]rror[^s]|[Ii]nconsistent|invalid blkaddr|run fsck to fix|Stopped filesystem)",
         idle=("-V", "-h", "--help"),
+        files=("-c",),
         colours=("#13968a", "#35c2b4"),
         variants={
             **_COMMON,
@@ -182,6 +188,7 @@ _TABLE: Final = (
         root=Root(options=("-i", "nrext64=0"), make=("mkfs.xfs", "-q", "-f"), target=("-p", "{prototype}", "{image}")),
         errors=r"XFS.*([Cc]orruption|[Ee]rror)",
         idle=("-N", "-V"),
+        files=("-p",),
         colours=("#8b46c9", "#b685ea"),
         variants={
             **_COMMON,
@@ -235,6 +242,7 @@ _TABLE: Final = (
         identity=("-i", "{hex:.8}"),
         errors=r"FAT-fs.*error",
         idle=("--help",),
+        files=("-l",),
         colours=("#5f6b7a", "#9aa6b5"),
         lacks=frozenset({"symlinks", "fallocate"}),
         variants=_COMMON,
@@ -303,7 +311,7 @@ _WORD_HINT: Final = "for example mkfs=-O ^has_journal -I 128, mount=commit=60,no
 # Another device for a log or for data, or another thing than a device that is mounted.
 _OTHER_DEVICES: Final = frozenset(
     {
-        *("device", "logdev", "rtdev", "journal_dev", "journal_path", "name", "file"),
+        *("device", "logdev", "rtdev", "journal_dev", "journal_path", "name", "file", "list-all"),
         *("loop", "bind", "rbind", "move", "remount"),
     }
 )
@@ -488,14 +496,21 @@ def _make_options(row: Filesystem, text: str) -> list[tuple[str, ...]]:
             if not _FLAG.fullmatch(word):
                 raise ConfigError(f"mkfs: {word!r}: a word has one option", hint=_WORD_HINT)
             name = word.partition("=")[0]
-            if any(each == name or (len(name) > len("--") and each.startswith(name)) for each in row.idle):
+            if _is_one_of(name, row.idle):
                 raise ConfigError(f"with {word} {row.make[0]} does not make a whole {row.name}", hint="leave it out")
+            if _is_one_of(name, row.files):
+                raise ConfigError(f"with {word} {row.make[0]} uses a file of the board's", hint="leave it out")
             options.append((word,))
         elif options and len(options[-1]) == 1:
             options[-1] += (",".join(sorted(word.split(","), key=lambda each: (each != "none", _key(each)))),)
         else:
             raise ConfigError(f"mkfs: {word!r} belongs to no option: no device may be named", hint=_WORD_HINT)
     return _split(options, row.joined)
+
+
+def _is_one_of(name: str, options: Iterable[str]) -> bool:
+    """Whether an option of mkfs is one of these; a long one may be abbreviated."""
+    return any(each == name or (len(name) > len("--") and each.startswith(name)) for each in options)
 
 
 def _check_option(row: Filesystem, text: str) -> None:

@@ -98,7 +98,7 @@ def test_the_projects_file_names_filesystems(project: Path) -> None:
         ('[filesystems.fast]\nbase = "ext4"\nmkf = "-q"\n', ":3: unknown key 'mkf'"),
         ('[filesystems.fast]\nbase = "ext4"\nmount = 60\n', ":3: mount: 60 is no option"),
         ('[filesystems.fast]\nbase = "ext4"\nmkfs = ["-L", "a+b"]\n', ":3: mkfs: "),
-        ('[filesystems.fast]\nbase = "ext4"\nmkfs = "-d /etc"\n', ":1: '/etc' names a device or a file"),
+        ('[filesystems.fast]\nbase = "ext4"\nmkfs = "-d /etc"\n', ":1: with -d mkfs.ext4 uses a file of the board's"),
         ('[filesystems.btrfs]\nbase = "ext4"\n', ":1: 'btrfs' cannot be the name"),
         ('[filesystems."My FS"]\nbase = "ext4"\n', ":1: 'My FS' cannot be the name"),
         ('[filesystems.mount]\nbase = "ext4"\n', ":1: 'mount' cannot be the name"),

@@ -64,7 +64,8 @@ class Filesystem:
     does not make another series. `root` is how a card's root partition gets it. `errors` finds the kernel's messages,
     as a regular expression of POSIX (extended) and of Python. `colours` are for charts, on light and on dark; without
     them it gets a spare colour. `variants` are options worth measuring, by name. `joined` are options of `make` whose
-    last value counts, so that values are joined; with one of `idle` the program does not make the whole filesystem.
+    last value counts, so that values are joined; with one of `idle` the program does not make the whole filesystem,
+    with one of `files` it reads or writes a file beside.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Filesystem:
     variants: Mapping[str, Variant] = field(default_factory=dict[str, Variant])
     joined: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
         """The program that makes it. With `identity` it gets that UUID instead of a random one, if it can."""
