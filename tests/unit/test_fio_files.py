@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,7 +65,33 @@ def test_jobs_that_run_together_are_one_workload() -> None:
 def test_a_job_that_verifies_reads_and_writes() -> None:
     [job] = _workloads("verify")
     assert (job.only_writes, job.reads, job.moved_bytes) == (False, False, 2 * 512 * MIB)
-    assert "--unified_rw_reporting=1" in fio.run_argv(job, "/d", output="/o", before="S", after="E", seed=1)
+    argv = fio.run_argv(job, "/d", output="/o", before="S", after="E", seed=1)
+    assert "--unified_rw_reporting=1" not in argv, "it verifies after it has written: the times add up"
+    side = {"io_bytes": 512, "total_ios": 1, "clat_ns": {"mean": 1.0, "max": 2, "N": 1}}
+    report = {
+        "job options": {"rw": "randwrite"},
+        "write": {**side, "runtime": 3000},
+        "read": {**side, "runtime": 2000},
+        "usr_cpu": 1.0,
+        "sys_cpu": 1.0,
+        "error": 0,
+    }
+    result = fio.parse(json.dumps({"fio version": "fio-3.33", "jobs": [report]}, indent=1), argv)
+    assert (result.runtime_ns, result.io_bytes, result.ios) == (5_000_000_000, 1024, 2)
+
+
+def test_jobs_that_differ_are_different_series() -> None:
+    plain = FioWorkload(IoPattern.RANDREAD, 4 * KIB, MIB)
+    beside = [plain, replace(plain, files=4), replace(plain, files=8), replace(plain, shared=True)]
+    beside += [replace(plain, runtime_s=10), replace(plain, runtime_s=60)]
+    assert len({replace(plain, beside=(each,)).identity for each in beside}) == len(beside)
+    assert FioWorkload(IoPattern.WRITE, 1536, 3 * MIB).slug == "write-1536b"
+
+
+def test_a_queue_that_is_made_shorter_makes_no_other_deeper() -> None:
+    shallow = FioWorkload(IoPattern.RANDREAD, 4 * KIB, MIB, beside=(FioWorkload(IoPattern.READ, MIB, MIB, depth=64),))
+    shorter = shallow.at_most(31)
+    assert [each.depth for each in shorter.together] == [1, 31]
 
 
 def test_a_rate_makes_a_job_longer() -> None:

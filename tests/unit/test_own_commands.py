@@ -52,12 +52,26 @@ def test_a_changed_script_is_another_series(tmp_path: Path) -> None:
     file = _written(tmp_path)
     workload, command = _command(file)
     assert (workload.slug, workload.label, workload.space_bytes) == ("command-logger", "logger", 4 * MIB)
-    assert workload.identity == f"command-logger 4096KiB {command.digest}"
+    assert workload.identity == f"command-logger 4096KiB {command.digest(4 * MIB)}"
     for text in (LOGGER.replace("--kib", "--size"), LOGGER.replace('["mkdir", "log"]', '["mkdir", "logs"]')):
         assert _command(_written(tmp_path, text))[0].identity != workload.identity
     (tmp_path / "bin" / "logger").write_bytes(SCRIPT + b"# changed\n")
     assert _command(file)[0].identity != workload.identity
-    assert workload.scaled(0.5).identity == f"command-logger 2048KiB {command.digest}"
+    assert workload.scaled(0.5).identity == f"command-logger 2048KiB {command.digest(2 * MIB)}"
+
+
+def test_what_a_command_moves_is_part_of_its_series_and_scales_with_its_size(tmp_path: Path) -> None:
+    fixed = f'{HEAD}command = ["dd", "count=10"]\nmoved_mib = 10\n'
+    workload, command = _command(_written(tmp_path, fixed))
+    assert workload.scaled(0.1) == workload, "it is not told its size"
+    other, _ = _command(_written(tmp_path, fixed.replace("moved_mib = 10", "moved_mib = 20")))
+    assert other.identity != workload.identity
+    sized = f'{HEAD}command = ["dd", "count={{size_mib}}"]\nsize_mib = 10\nmoved_mib = 10\n'
+    workload, command = _command(_written(tmp_path, sized))
+    assert command.moved_bytes == 10 * MIB
+    smaller = workload.scaled(0.25)
+    assert smaller.command is not None
+    assert (smaller.size_bytes, smaller.command.moved_bytes) == (2 * MIB, 2 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +83,7 @@ def test_a_changed_script_is_another_series(tmp_path: Path) -> None:
         (f'{HEAD}command = ["./logger"]\n', 4, "command: ./logger is not among files"),
         (f'{HEAD}command = ["ls", "{{folder}}"]\n', 4, "command: {folder} stands for nothing"),
         (f'{HEAD}command = ["ls", "{{size_kib}}"]\n', 4, "command: {size_kib} needs size_mib"),
+        (f'{HEAD}command = ["ls", "{{size_mib}}"]\nsize_mib = 1.5\n', 4, "command: {size_mib} is whole MiB"),
         (f'{HEAD}command = ["ls"]\nfiles = ["none"]\n', 5, "files: none cannot be read"),
         (f'{HEAD}command = ["ls"]\nfiles = ["../x"]\n', 5, "files: '../x' is refused"),
         (f'{HEAD}command = ["ls"]\nmoved = "wrote"\n', 5, "moved: 'wrote' needs one group"),

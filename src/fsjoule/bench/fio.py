@@ -139,12 +139,14 @@ def parse(text: str, argv: Sequence[str] = ()) -> FioResult:
         # fio before 3.18 tells no N.
         counted = side["clat_ns"].get("N", side["clat_ns"]["mean"])
         latency = side["clat_ns"] if counted else side["lat_ns"]
+        # What a job has written it verifies afterwards, and tells apart.
+        sides = [side] if mixed or "verify" not in asked or asked.get("do_verify") == "0" else [side, job["read"]]
         return _possible(
             FioResult(
                 version=version,
-                runtime_ns=int(side["runtime"]) * 1_000_000,
-                io_bytes=int(side["io_bytes"]),
-                ios=int(side["total_ios"]),
+                runtime_ns=sum(int(each["runtime"]) for each in sides) * 1_000_000,
+                io_bytes=sum(int(each["io_bytes"]) for each in sides),
+                ios=sum(int(each["total_ios"]) for each in sides),
                 latency_mean_ns=float(latency["mean"]),
                 latency_max_ns=int(latency["max"]),
                 latency_percentiles_ns=_percentiles_ns(latency),

@@ -239,6 +239,7 @@ class Measurer:
         kind = filesystem(entry.filesystem)
         # Parts share names of workloads, and workloads of one part can differ in size only.
         self._measured, self._made = f"{entry.suite} {entry.slug} {entry.workload.size_bytes}", 0
+        self._state_before = None
         self.forget_files()
         self.load_modules(*kind.modules)
         with self.phases("provisioning"):
@@ -371,7 +372,7 @@ class Measurer:
                 steps.append(filesystem_step(*argv, timeout_s=limit_s))
         if workload.reads and entry.provision is Provision.SCRATCH:
             steps += self.scratch.forgetting(kind)
-        self._settle(steps)
+        self.settle(steps)
         return files
 
     @property
@@ -379,7 +380,7 @@ class Measurer:
         """Whether the board's state is read. In guest time nothing changes by itself: only if a policy asks for it."""
         return self.profile.state_policy is not None or not self.profile.guest_time
 
-    def _settle(self, steps: Sequence[Step] = ()) -> None:
+    def settle(self, steps: Sequence[Step] = ()) -> None:
         """Do the steps and empty the caches, once the board is as its policy asks. Raises BoardError if it stays so."""
         if not self._reads_state:
             perform(self.shell, [*steps, *settling()])
@@ -388,7 +389,9 @@ class Measurer:
         while True:
             said = perform(self.shell, [*steps, *settling(), lab_step(onboard_state.SCRIPT)])[-1].stdout
             self._state_before = onboard_state.reading(said)
-            unmet, left_s = board_state.unmet(self._state_before.state, policy), policy.wait_s - waited_s
+            state = self._state_before.state
+            blind = policy.cool_below_c is not None and state.hottest_c is None  # no wait brings a thermometer
+            unmet, left_s = board_state.unmet(state, policy), 0.0 if blind else policy.wait_s - waited_s
             if not unmet or (left_s <= 0 and policy.measure_anyway):
                 return
             if left_s <= 0:
@@ -412,7 +415,7 @@ class Measurer:
     def _timed(self, number: int, work: TimedWork) -> WorkFacts:
         with self.phases("provisioning"):
             argv = work.prepare()
-            self._settle()
+            self.settle()
         unmounts = work.unmounts_after
         evidence, done = self.timed(number, argv, unmounts=unmounts, time_limit_s=work.time_limit_s)
         if done.exit_code != 0:

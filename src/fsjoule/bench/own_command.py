@@ -11,7 +11,7 @@ from typing import Final
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.onboard import marks as onboard
-from fsjoule.bench.scratch import attempted, checked, perform, provisioning, settling
+from fsjoule.bench.scratch import checked, perform, provisioning
 from fsjoule.errors import MeasurementInvalid
 from fsjoule.model import KIB, MIB, Planned, Provision, TimedWorkload
 from fsjoule.model.filesystem import Filesystem
@@ -26,6 +26,7 @@ _INSIDE: Final = ("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh")
 _SYNCED: Final = "status=$?\nsync\nexit $status\n"
 _MARGIN_S: Final = 60.0  # the end of a program that is slow to end, and its sync
 _LAST: Final = 300
+_MOST_OUTPUT: Final = 65536
 _PREPARING_S: Final = 300.0
 
 
@@ -51,15 +52,15 @@ class CommandWork:
             directory, steps = provisioning(measurer.scratch, kind, self.entry.provision)
             perform(shell, steps)
             for argv in command.prepare:
-                attempted(shell, *self._run(directory, argv, sync=False), timeout_s=_PREPARING_S)
+                self._prepare(measurer, argv, self._run(directory, argv, sync=False))
             forgetting = measurer.scratch.forgetting(kind) if self.entry.provision is Provision.SCRATCH else []
-            perform(shell, [*forgetting, *settling()])
             checked(shell, "rm", "-f", _OUTPUT)
+            measurer.settle(forgetting)
         limit = ("timeout", "-s", "KILL", f"{command.limit_s:g}")
         argv = self._run(directory, command.argv, sync=command.sync, limit=limit)
         evidence, done = measurer.timed(self.entry.number, argv, time_limit_s=command.limit_s + _MARGIN_S)
         with measurer.phases("reading"):
-            [said] = shell.get_all((_OUTPUT,))
+            said = self._output(measurer)
         evidence.attachments["output.txt"] = said
         output = said.decode(errors="replace")
         if done.exit_code:
@@ -70,6 +71,22 @@ class CommandWork:
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
         return evidence
+
+    @staticmethod
+    def _prepare(measurer: Measurer, argv: tuple[str, ...], words: tuple[str, ...]) -> None:
+        """Raises MeasurementInvalid with the program's own words."""
+        done = measurer.shell.run(words, timeout_s=_PREPARING_S)
+        if done.exit_code:
+            said = CommandWork._output(measurer).decode(errors="replace").strip()[-_LAST:]
+            what = f"`{' '.join(argv)}` ended with exit code {done.exit_code}: {said}"
+            raise MeasurementInvalid("prepare", [what])
+
+    @staticmethod
+    def _output(measurer: Measurer) -> bytes:
+        """The last 64 KiB that the program printed: a console carries a few KiB a second."""
+        last = f"[ $(wc -c < {_OUTPUT}) -le {_MOST_OUTPUT} ] || {{ tail -c {_MOST_OUTPUT} {_OUTPUT} > {_OUTPUT}-end"
+        checked(measurer.shell, "sh", "-c", f"{last} && mv {_OUTPUT}-end {_OUTPUT}; }}")
+        return measurer.shell.get_all((_OUTPUT,))[0]
 
     def _put_files(self, measurer: Measurer) -> None:
         """Put the command's files onto the board, unless this boot has them."""

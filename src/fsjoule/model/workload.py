@@ -172,7 +172,9 @@ class FioWorkload(_Workload):
     @property
     def slug(self) -> str:
         """Short name, unique within a suite: `randread-16k`."""
-        return "-".join([self.operation.value, f"{self.block_size_bytes // KIB}k", *self._extras])
+        block = self.block_size_bytes
+        size = f"{block}b" if block % KIB else f"{block // KIB}k"
+        return "-".join([self.operation.value, size, *self._extras])
 
     @property
     def _extras(self) -> list[str]:
@@ -183,6 +185,7 @@ class FioWorkload(_Workload):
         extras += [f"fsync{self.fsync_every}"] if self.fsync_every else []
         extras += [f"{self.files}files"] if self.files > 1 else []
         extras += [f"{self.runtime_s:g}s"] if self.runtime_s else []
+        extras += ["shared"] if self.shared and self.options else []
         told = {name: _TOLD[name].format(value) for name, value in self.options if _is_told(name, value)}
         extras += [word.replace(":", "") for word in told.values()]
         extras += [f"with{len(self.beside)}"] if self.beside else []
@@ -194,8 +197,11 @@ class FioWorkload(_Workload):
     def words(self) -> str:
         """The job in fio's words, as far as they differ from a plain job's."""
         fields = {"rw": self.operation.value, "bs": self.block_size_bytes, "size": self.size_bytes}
-        more = {"numjobs": self.jobs, "iodepth": self.depth, "fsync": self.fsync_every, "io_size": self.io_bytes}
-        fields |= {name: value for name, value in more.items() if value != (name in ("numjobs", "iodepth"))}
+        plain = {"numjobs": 1, "iodepth": 1, "nrfiles": 1, "fsync": 0, "io_size": 0}
+        values = (self.jobs, self.depth, self.files, self.fsync_every, self.io_bytes)
+        fields |= {name: value for name, value in zip(plain, values, strict=True) if value != plain[name]}
+        fields |= {"time_based": 1, "runtime": f"{self.runtime_s:g}"} if self.runtime_s else {}
+        fields |= {"filename": "shared"} if self.shared else {}
         fields |= {"direct": 1} if self.direct else {}
         return " ".join(f"{name}={value}" for name, value in (*fields.items(), *self.options))
 
@@ -243,7 +249,8 @@ class FioWorkload(_Workload):
 
     @property
     def mixed(self) -> bool:
-        return not self.only_reads and not self.only_writes
+        """Whether fio reads and writes at the same time. What it has written it verifies afterwards."""
+        return self.reads and not self.only_reads
 
     @property
     def files_key(self) -> tuple[object, ...]:
@@ -307,8 +314,12 @@ class FioWorkload(_Workload):
         return laid_out_s + runtime_s
 
     def at_depth(self, depth: int) -> Self:
-        beside = tuple(each.at_depth(min(each.depth, depth)) for each in self.beside)
-        return replace(self, depth=depth, beside=beside)
+        return replace(self, depth=depth)
+
+    def at_most(self, depth: int) -> Self:
+        """The workload with no queue that is deeper."""
+        beside = tuple(each.at_most(depth) for each in self.beside)
+        return replace(self, depth=min(self.depth, depth), beside=beside)
 
     def scaled(self, factor: float) -> Self:
         """The workload with sizes and time multiplied: whole blocks, at least 16 of them if it has as many.
@@ -351,9 +362,16 @@ class OwnCommand:
     moved: str = ""
     moved_bytes: int = 0
 
+    def digest(self, size_bytes: int) -> str:
+        """The digest of all that makes its series, with what it moves for each byte of a workload of that size."""
+        share = round(self.moved_bytes / (size_bytes or MIB), 3)
+        return _digest([self.argv, self.prepare, self.files, self.sync, self.moved, *([share] if share else [])])
+
     @property
-    def digest(self) -> str:
-        return _digest([self.argv, self.prepare, self.files, self.sync, self.moved])
+    def size_unit(self) -> int:
+        """Bytes of the unit in which it is told the workload's size; 0 if it is not told."""
+        words = " ".join(word for argv in (self.argv, *self.prepare) for word in argv)
+        return MIB if "{size_mib}" in words else KIB if "{size_kib}" in words else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +409,7 @@ class TimedWorkload(_WithoutFio):
     @property
     def identity(self) -> str:
         """Another script, or another argument, is another series."""
-        return f"{_identity(self)} {self.command.digest}" if self.command else _identity(self)
+        return f"{_identity(self)} {self.command.digest(self.size_bytes)}" if self.command else _identity(self)
 
     @property
     def label(self) -> str:
@@ -443,9 +461,13 @@ class TimedWorkload(_WithoutFio):
 
     def scaled(self, factor: float) -> Self:
         """The workload with its size multiplied, and what its command moves with it."""
-        if self.command and factor != 1:
-            smaller = replace(self.command, moved_bytes=_kib(self.command.moved_bytes * factor))
-            return replace(self, size_bytes=max(KIB, _kib(self.size_bytes * factor)), command=smaller)
+        if self.command:
+            unit = self.command.size_unit
+            if not unit or factor == 1:
+                return self  # it does what it does
+            size_bytes = max(unit, round(self.size_bytes * factor / unit) * unit)
+            moved_bytes = round(self.command.moved_bytes * size_bytes / self.size_bytes)
+            return replace(self, size_bytes=size_bytes, command=replace(self.command, moved_bytes=moved_bytes))
         return replace(self, size_bytes=_kib(self.size_bytes * factor))
 
 
@@ -547,6 +569,11 @@ class BlockWorkload(_WithoutFio):
         return f"{BlockKind.BLOCK}-{short if short == plain else f'{short}-{digest}'}"
 
     @property
+    def identity(self) -> str:
+        """`block-tests/test_app.py::test_sync[ext4] sync`: as pytest has it, for two tests may have one slug."""
+        return " ".join(filter(None, [f"{BlockKind.BLOCK}-{self.test}", self.block]))
+
+    @property
     def label(self) -> str:
         """`test_sync[ext4] sync`."""
         return " ".join(filter(None, [self.test.rpartition("::")[2], self.block]))
@@ -616,7 +643,7 @@ def _paced_s(job: FioWorkload) -> float:
     options, moved = dict(job.options), max(job.size_bytes, job.io_bytes)
     blocks = moved / job.block_size_bytes
     rates = [fio_bytes(each) for each in re.split("[,:]", options.get("rate", "")) if each]
-    rates += [int(each) * job.block_size_bytes for each in options.get("rate_iops", "").split(",") if each]
+    rates += [int(each) * job.block_size_bytes for each in re.split("[,:]", options.get("rate_iops", "")) if each]
     slowest = min(filter(None, rates), default=0)
     thought_s = blocks * fio_seconds(options.get("thinktime", "0"), 1e-6) / int(options.get("thinktime_blocks", "1"))
     return thought_s + (moved / slowest if slowest else 0.0)

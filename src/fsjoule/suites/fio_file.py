@@ -127,7 +127,7 @@ def _job(section: _Section) -> FioWorkload:
         raise section.error("it has no size: write size=16m")
     size_bytes = section.size("size", section.text("size", ""))
     blocks = section.text("bs", "4k")
-    sizes = [section.size("bs", each) for each in re.split("[,:]", blocks)]
+    sizes = [section.size("bs", each) for each in re.split("[,:]", blocks)][:2]  # the third is for trims
     block_bytes = max(sizes) if operation.reads and operation.writes else sizes[-1 if operation.writes else 0]
     files = section.number("nrfiles", 1)
     if not _SMALLEST_BLOCK <= block_bytes <= size_bytes // files:

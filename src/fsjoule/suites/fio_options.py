@@ -95,6 +95,8 @@ _TEXTS: Final = _names(
 _RANGES: Final = {"rwmixread": (0, 100), "rwmixwrite": (0, 100), "thinktime_blocks": (1, 10**9)}
 _VALUE: Final = re.compile(r"[\w .,:;%+\-/\"()@]{1,200}", re.ASCII)
 _PATHS: Final = ("bssplit", "cmdprio_bssplit")  # `4k/60` is none
+_ZONES: Final = re.compile(r"zoned(_abs)?(:[0-9.a-z]+/[0-9.a-z]+)+", re.ASCII)
+_FOR_EACH_SIDE: Final = frozenset({"rate", "rate_min", "rate_iops", "rate_iops_min"})  # read,write,trim
 
 
 def canonical(name: str) -> str:
@@ -110,11 +112,12 @@ def checked_option(name: str, value: str) -> str:
         raise ValueError(f"{name} is refused: fsjoule knows no such option of fio's for work on files")
     if "$" in value:
         raise ValueError(f"{name}={value}: variables are refused, the board and this computer have different ones")
-    if not _VALUE.fullmatch(value) or ("/" in value and name not in _PATHS):
+    zones = name == "random_distribution" and _ZONES.fullmatch(value)
+    if not _VALUE.fullmatch(value) or ("/" in value and name not in _PATHS and not zones):
         raise ValueError(f"{name}={value!r}: the value is no plain word, and paths are refused")
     if name in _FLAGS and value not in {"0", "1"}:
         raise ValueError(f"{name}={value}: it is 0 or 1")
-    for each in re.split("[,:]", value):
+    for each in re.split("[,:]", value) if name in _FOR_EACH_SIDE else [value]:
         _check_number(name, each, value)
     return value
 

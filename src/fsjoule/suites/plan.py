@@ -285,10 +285,10 @@ def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[st
 def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
     """The workload with blocks in flight that fit the memory, and a note if reduced. Raises ConfigError."""
     room = _BUFFERS * memory_bytes
-    if not memory_bytes or workload.buffer_bytes <= room:
+    if not memory_bytes or workload.buffer_bytes <= room or not isinstance(workload, FioWorkload):
         return workload, ""
-    each = workload.at_depth(1).buffer_bytes
-    depth, in_flight = int(room / each), workload.buffer_bytes // each
+    depth = int(room / workload.at_most(1).buffer_bytes)
+    deepest = max(each.depth for each in workload.together)
     needed = (
         f"its buffers would take {workload.buffer_bytes / MIB:,.0f} MiB, the board has {memory_bytes / MIB:,.0f} MiB"
     )
@@ -297,7 +297,7 @@ def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
             f"{workload.slug} does not fit the board's memory: {needed}",
             hint="leave the part out, or choose a board with more",
         )
-    return workload.at_depth(depth), f"{workload.slug}: queue depth {depth} instead of {in_flight}: {needed}"
+    return workload.at_most(depth), f"{workload.slug}: queue depth {depth} instead of {deepest}: {needed}"
 
 
 def _provision(leaf: Suite, planning: Planning) -> Provision:

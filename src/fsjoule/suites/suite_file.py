@@ -156,6 +156,8 @@ class _CommandTable(_TomlTable):
             )
         for word in (each for argv in (self.command, *self.prepare) for each in argv):
             self._check(word)
+            if "{size_mib}" in word and self.size_mib != round(self.size_mib or 0):
+                raise ValueError(f"command: {word} is whole MiB, and size_mib is {self.size_mib:g}: take size_kib")
         if self.moved and self.moved_mib:
             raise ValueError("moved and moved_mib are two answers to one question")
         try:

@@ -156,7 +156,7 @@ def job(
         own = own_files(choice.suite) if choice.suite.file else {}
         given = [
             ("--suite", None if own else suite),
-            ("--fs", filesystems),
+            ("--fs", filesystems or (",".join(choice.filesystems) if own and not gate else None)),
             *(sides if gate else [("--kernel", kernels)]),
         ]
         options = bench_options([*given, ("--repeat", repeat), ("--provision", provision), ("--seed", seed)])
