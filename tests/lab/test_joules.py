@@ -153,6 +153,55 @@ def test_blocks_in_guest_time_repeat_to_the_digit(pump: Path, state: Path) -> No
     assert measured(pump, "deterministic", state) == first
 
 
+POWERED = """
+import time
+import pytest
+
+@pytest.fixture
+def power(target):
+    power = target.get_driver("PowerProtocol")
+    power.on()
+    yield power
+    power.off()
+
+@pytest.mark.joules(budget="3 J", most=10)
+def test_boots(power, joules):
+    time.sleep(2)
+    with joules("second"):
+        time.sleep(1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("board", "driver"),
+    [
+        ("ppk2", "Ppk2Driver: {bindings: {port: ppk2}, volts: 5.0}"),
+        ("instruments", "InstrumentDriver: {bindings: {instrument: joulescope}}"),
+    ],
+    ids=["ppk2", "joulescope"],
+)
+def test_blocks_with_another_instrument(board: str, driver: str, state: Path, tmp_path: Path) -> None:
+    assert state
+    root = tmp_path / "powered"
+    root.mkdir()
+    (root / "test_powered.py").write_text(POWERED)
+    place = "resources: {RemotePlace: {name: virtual}}"
+    drivers = f"drivers:\n      NetworkPowerDriver: {{}}\n      {driver}\n"
+    (root / "env.yaml").write_text(f"imports: [fsjoule.lab]\ntargets:\n  main:\n    {place}\n    {drivers}")
+    handle = lab.up(board, owner_pid=os.getpid(), board=board)
+    try:
+        variables = {**os.environ, **handle.environment}
+        client = [CLIENT, "-p", "virtual"]
+        subprocess.run([*client, "acquire"], env=variables, timeout=LIMIT_S, check=True)
+        answers, done = run_tests(root, variables=handle.environment)
+        subprocess.run([*client, "release"], env=variables, timeout=LIMIT_S, check=True)
+    finally:
+        lab.down(board)
+    # A busy computer loses an emulated PPK2's samples: what is invalid then is measured again.
+    assert answers == {"test_boots": "passed"}, done.stdout
+
+
 @pytest.fixture
 def feed(tmp_path: Path) -> Generator[Path]:
     """What a desk's board draws, a thousand times a second."""
