@@ -170,7 +170,7 @@ WRONG = {
     "--seed 99999999999999999999999": "--seed 99999999999999999999999: it is out of range",
     "--results=": "argument --results: it is empty",
     "--size-factor half": "argument --size-factor: invalid float value: 'half'",
-    "--fs ext5": r"unknown filesystem 'ext5'(?=\n  hint: choose from: btrfs, ext2, ext3, ext4, f2fs)",
+    "--fs ext5": r"unknown filesystem 'ext5'(?=\n  hint: .*choose from: btrfs, ext2, ext3, ext4, f2fs)",
     "--provision nfs": r"unknown way to provision 'nfs'(?=\n  hint: choose from: root, scratch)",
     "--provision root --fs vfat": "no card image can have 'vfat' as its root",
     "--results /proc/x": "--results: nothing can be written in /proc/x",
@@ -195,7 +195,7 @@ def test_wrong_input_is_told_without_a_board_and_so_is_what_would_be_measured(tm
     (empty := tmp_path / "empty").mkdir()
     cases = [
         ([*bench, *f"{LISTED} ext4".split()], 0, r"-r1-ext4-boot\]"),
-        ([*bench, *f"{LISTED} ext5".split()], 2, "hint: choose from: "),
+        ([*bench, *f"{LISTED} ext5".split()], 2, "choose from: "),
         # Without a bench pytest's own exit codes stay.
         ([str(empty), "--no-such-option"], 4, "unrecognized arguments"),
         ([str(empty)], 5, "no tests ran"),
