@@ -88,7 +88,11 @@ def write_project(root: Path, tests: str) -> None:
 
 
 def run_tests(
-    root: Path, *options: str, environment: str = "env.yaml", variables: Mapping[str, str] | None = None
+    root: Path,
+    *options: str,
+    environment: str = "env.yaml",
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = 600.0,
 ) -> tuple[dict[str, str], subprocess.CompletedProcess[str]]:
     """JUnit's answers by the tests' names (passed, failure, error, skipped), and the whole pytest."""
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "--junit-xml", "junit.xml"]
@@ -98,7 +102,7 @@ def run_tests(
         env={**os.environ, **(variables or {}), "PYTHONPATH": "."},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=timeout_s,
         check=False,
     )
     cases = ET.parse(root / "junit.xml").iter("testcase") if (root / "junit.xml").exists() else []
