@@ -63,6 +63,29 @@ def test_fio_files_are_runs_whose_series_are_by_content(fsjoule: CommandLine, tm
     assert "200" in shown
 
 
+def test_what_failed_is_imported_as_invalid(fsjoule: CommandLine, tmp_path: Path) -> None:
+    document: dict[str, Any] = json.loads((_FIO / "fio-3.33-randread.json").read_text())
+    broken: dict[str, Any] = json.loads(json.dumps(document["jobs"][0]))
+    broken |= {"jobname": "broken", "error": 5}
+    for side in ("read", "write", "trim"):
+        broken[side]["total_ios"] = 0
+    document["jobs"].append(broken)
+    (tmp_path / "two.json").write_text(json.dumps(document))
+    [run] = imported(fsjoule, "fio", "two.json")
+    whole, failed = run.measurements
+    assert whole.valid
+    assert (failed.invalid_reasons, failed.stated) == (("fio ended with error 5",), {})
+    head, *_ = _CSV.splitlines()
+    rows = [
+        f"{head},invalid",
+        "copy,throughput,20,MiB/s,,,2026-03-01T10:00:00Z,1,",
+        "copy,iops,5,1/s,,,2026-03-01T10:00:00Z,1,clipped",
+    ]
+    (tmp_path / "late.csv").write_text("\n".join(rows) + "\n")
+    [run] = imported(fsjoule, "csv", "late.csv")
+    assert [each.invalid_reasons for each in run.measurements] == [("clipped",)]
+
+
 def test_a_table_of_nights_has_a_trend_and_a_step(fsjoule: CommandLine, tmp_path: Path) -> None:
     head = _CSV.splitlines()[0]
     rows = [

@@ -56,12 +56,13 @@ def read_fio(file: Path, asked: Asked) -> Iterator[Record]:
             if not sides and not reasons:
                 raise wrong(file, None, f"{where} moved no data")
             options = {**shared, **job.get("job options", {})}
-            for side in sides:
+            # A job that failed before it moved anything is told, without figures.
+            for side in sides or [""]:
                 yield Record(
                     where=f"{file}, {where}",
                     time_utc=time_utc,
                     work=_work(job["jobname"], options, side if len(sides) > 1 else ""),
-                    figures=_of_side(job[side]),
+                    figures=_of_side(job[side]) if side else {},
                     invalid_reasons=tuple(reasons),
                     attachments={"fio.json": content},
                 )
