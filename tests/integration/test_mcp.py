@@ -67,6 +67,9 @@ def test_an_agent_reads_what_commands_print_as_json(results: Path) -> None:
         ("show_run", {"run": "../x"}),
         ("compare", {"baseline": "--page=x.html", "candidate": "run:bbbbbb"}),
         ("list_series", {"filesystem": "ext5"}),
+        ("compare", {"baseline": str(results), "candidate": "run:bbbbbb"}),
+        ("compare", {"baseline": "s3://bucket/runs", "candidate": "run:bbbbbb"}),
+        ("compare", {"baseline": "6.1@/var", "candidate": "run:bbbbbb"}),
     )
     assert names == _READS
     documents = [json.loads(text) for failed, text in answers[:5] if not failed]
@@ -75,7 +78,8 @@ def test_an_agent_reads_what_commands_print_as_json(results: Path) -> None:
     assert {each["series"]["filesystem"] for each in documents[2]} == {"ext4"}
     assert documents[3]["schema"].startswith("fsjoule.compare/")
     assert documents[4]["schema"] == "fsjoule.trend/1"
-    assert [failed for failed, _ in answers[5:]] == [True, True, True]
+    assert [failed for failed, _ in answers[5:]] == [True] * 6
+    assert all("is a place: name runs" in text for _, text in answers[8:])
     assert "is the start of 0 runs' ids" in answers[5][1]
     assert "the index has no filesystem 'ext5'" in answers[7][1]
     assert not Path("x.html").exists()

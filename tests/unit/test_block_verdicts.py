@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fsjoule.errors import ConfigError
+from fsjoule.runs.blocks import lowest_level
 from fsjoule.statistics.level import LevelRule, against_boots, against_budget
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.verdicts.blocks import BlockLimits, judge_block
@@ -57,6 +58,16 @@ def test_a_stall_in_the_history_costs_no_answer() -> None:
     rule = LevelRule(0.05)
     assert against_boots([*HISTORY, 1400.0], [1001.0], rule).outcome is Outcome.NOT_REGRESSED
     assert against_boots([*HISTORY, 1400.0], [1051.0], rule).outcome is Outcome.REGRESSED
+
+
+@pytest.mark.parametrize(("later", "level"), [(110.0, 100.0), (90.0, 90.0), (100.0, 100.0)])
+def test_runs_that_failed_make_no_level_and_better_ones_do(later: float, level: float) -> None:
+    noise = [0.3, -0.2, 0.1, -0.3, 0.2, 0.0, -0.1, 0.25, -0.15, 0.05, 0.15, -0.25]
+    runs = [(100 + each,) for each in noise] + [(later + each,) for each in noise]
+    chosen = lowest_level(runs)
+    assert {round(figure) for (figure,) in chosen} == {level}
+    assert len(chosen) == (24 if later == level == 100 else 12)
+    assert not lowest_level([])
 
 
 def test_a_short_history_decides_nothing() -> None:

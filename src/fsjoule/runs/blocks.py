@@ -270,17 +270,7 @@ class BlockRun:
         accepted it. Raises as reading an index does.
         """
         branch = next(filter(None, map(os.environ.get, _BRANCH)), None)
-        runs = self._runs_of(series, location, branch, since_utc)
-        figures = [statistics.median(boots) for boots in runs]
-        if not figures:
-            return BlockHistory()
-        from fsjoule.statistics.finder import RupturesFinder  # noqa: PLC0415 - takes a second to import
-
-        nominations = nominate(figures, RupturesFinder(), more_is_better=False).nominations
-        starts = [0, *(each.index for each in nominations)]
-        medians = [statistics.median(figures[a:b]) for a, b in zip(starts, [*starts[1:], None], strict=True)]
-        lowest = medians.index(min(medians))
-        level = runs[starts[lowest] : [*starts, None][lowest + 1]]
+        level = lowest_level(self._runs_of(series, location, branch, since_utc))
         return BlockHistory(tuple(figure for boots in level for figure in boots), len(level))
 
     def _runs_of(
@@ -382,6 +372,20 @@ class BlockRun:
         store.begin(run)
         self._run, self._store, self.folder = run, store, store.path
         return run, store
+
+
+def lowest_level(runs: Sequence[tuple[float, ...]]) -> Sequence[tuple[float, ...]]:
+    """The neighbouring runs of the level with the least energy; a run has a figure of each of its boots."""
+    figures = [statistics.median(boots) for boots in runs]
+    if not figures:
+        return ()
+    from fsjoule.statistics.finder import RupturesFinder  # noqa: PLC0415 - takes a second to import
+
+    nominations = nominate(figures, RupturesFinder(), more_is_better=False).nominations
+    starts = [0, *(each.index for each in nominations)]
+    medians = [statistics.median(figures[a:b]) for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    lowest = medians.index(min(medians))
+    return runs[starts[lowest] : [*starts[1:], None][lowest]]
 
 
 def _grown(plan: Plan | None, entry: Planned) -> Plan:
