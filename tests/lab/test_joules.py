@@ -116,21 +116,26 @@ def pump(tmp_path: Path) -> Path:
     return root
 
 
+def answered(root: Path, board: str) -> tuple[dict[str, str], subprocess.CompletedProcess[str]]:
+    """Run a project's tests in a virtual lab with this kind of board, whose place is acquired."""
+    handle = lab.up(board, owner_pid=os.getpid(), board=board)
+    try:
+        client, variables = [CLIENT, "-p", "virtual"], {**os.environ, **handle.environment}
+        subprocess.run([*client, "acquire"], env=variables, timeout=LIMIT_S, check=True)
+        found = run_tests(root, variables=handle.environment)
+        subprocess.run([*client, "release"], env=variables, timeout=LIMIT_S, check=True)
+    finally:
+        lab.down(board)
+    return found
+
+
 def measured(root: Path, board: str, state: Path) -> list[float]:
     """The energies of the project's blocks on a virtual board of this kind, in mJ."""
     assert state
     card = images.build_card("6.1", "ext4").path
     text = ENVIRONMENT.replace("CARD", str(card)).replace("GUEST_TIME", str(board == "deterministic").lower())
     (root / "env.yaml").write_text(text)
-    handle = lab.up(board, owner_pid=os.getpid(), board=board)
-    try:
-        variables = {**os.environ, **handle.environment}
-        client = [CLIENT, "-p", "virtual"]
-        subprocess.run([*client, "acquire"], env=variables, timeout=LIMIT_S, check=True)
-        answers, done = run_tests(root, variables=handle.environment)
-        subprocess.run([*client, "release"], env=variables, timeout=LIMIT_S, check=True)
-    finally:
-        lab.down(board)
+    answers, done = answered(root, board)
     assert answers == dict.fromkeys(["test_sync", "test_list", "test_command"], "passed"), done.stdout + done.stderr
     newest = max((root / "results").iterdir(), key=lambda folder: folder.stat().st_mtime)
     loaded = load_run(newest)
@@ -189,15 +194,7 @@ def test_blocks_with_another_instrument(board: str, driver: str, state: Path, tm
     place = "resources: {RemotePlace: {name: virtual}}"
     drivers = f"drivers:\n      NetworkPowerDriver: {{}}\n      {driver}\n"
     (root / "env.yaml").write_text(f"imports: [fsjoule.lab]\ntargets:\n  main:\n    {place}\n    {drivers}")
-    handle = lab.up(board, owner_pid=os.getpid(), board=board)
-    try:
-        variables = {**os.environ, **handle.environment}
-        client = [CLIENT, "-p", "virtual"]
-        subprocess.run([*client, "acquire"], env=variables, timeout=LIMIT_S, check=True)
-        answers, done = run_tests(root, variables=handle.environment)
-        subprocess.run([*client, "release"], env=variables, timeout=LIMIT_S, check=True)
-    finally:
-        lab.down(board)
+    answers, done = answered(root, board)
     # A busy computer loses an emulated PPK2's samples: what is invalid then is measured again.
     assert answers == {"test_boots": "passed"}, done.stdout
 
