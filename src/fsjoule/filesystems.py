@@ -21,6 +21,7 @@ from fsjoule.hooks import Rows
 from fsjoule.host.project_file import ProjectTable, project_table
 from fsjoule.model.filesystem import Filesystem, Root, Variant, content_of, title_of, titled
 from fsjoule.model.labels import pieces
+from fsjoule.model.medium import Medium
 
 # Variants that every filesystem can have.
 _NOATIME: Final = {"noatime": Variant("reading changes no time stamps", mount=("noatime",))}
@@ -278,6 +279,64 @@ _TABLE: Final = (
             "nocompression": Variant("stores data as it is; otherwise lz4", make=("-O", "compression=off")),
             "zstd": Variant("compresses more than lz4, and slower", make=("-O", "compression=zstd")),
             "record16k": Variant("records of 16 KiB", make=("-O", "recordsize=16K")),
+        },
+    ),
+    # Raw flash. The device is erased before, as blocks are discarded. UBI counts the erasures of each block, and
+    # ubiformat keeps the counts. Attaching reads each block's headers: it belongs to the time of a mount.
+    Filesystem(
+        "ubifs",
+        "ubifs",
+        ("mkfs.ubifs", "-y"),
+        medium=Medium.MTD,
+        before_make=(
+            "ubidetach -d 0 2> /dev/null; ubiformat -q -y {device} && ubiattach -d 0 -p {device} > /dev/null && "
+            f"ubimkvol /dev/ubi0 -N {_POOL} -m > /dev/null"
+        ),
+        target=("/dev/ubi0_0",),
+        after_make=("ubidetach", "-d", "0"),
+        mount=(
+            *("sh", "-c", '{{ [ -e /dev/ubi0 ] || ubiattach -d 0 -p "$0" > /dev/null; }} && exec mount -t ubifs "$@"'),
+            *("{device}", "{options}", "/dev/ubi0_0", "{directory}"),
+        ),
+        unmount=("sh", "-c", 'umount "$0" && ubidetach -d 0', "{directory}"),
+        packages=("mtd-utils",),
+        # Without the modules of its compressors it mounts nothing.
+        modules=("ubi", "ubifs", "zstd", "lzo", "deflate"),
+        kconfig=("MTD", "MTD_UBI", "UBIFS_FS", "UBIFS_FS_LZO", "UBIFS_FS_ZLIB", "UBIFS_FS_ZSTD"),
+        errors=r"(UBI|UBIFS) error",
+        idle=("-h", "-V", "--help", "--version"),
+        files=("-r", "-d", "--root", "--devtable", "-o", "--output"),
+        colours=("#0f766e", "#2dd4bf"),
+        lacks=frozenset({"fsck", "fallocate", "dm-flakey"}),
+        variants={
+            **_NOATIME,
+            "nocompression": Variant("stores data as it is; otherwise lzo", make=("-x", "none")),
+            "zlib": Variant("compresses more than lzo, and slower", make=("-x", "zlib")),
+            "zstd": Variant("compresses with zstd", make=("-x", "zstd")),
+            "sync": Variant("writes at once, without write-back", mount=("sync",)),
+            "bulkread": Variant("reads ahead in flash", mount=("bulk_read",)),
+        },
+    ),
+    # It needs nothing but erased blocks with markers. A mount scans all of the flash.
+    Filesystem(
+        "jffs2",
+        "jffs2",
+        ("flash_erase", "-q", "-j"),
+        medium=Medium.MTD,
+        target=("{device}", "0", "0"),
+        # The kernel wants the name without its folder.
+        mount=("sh", "-c", 'exec mount -t jffs2 "${{0##*/}}" "$@"', "{device}", "{directory}", "{options}"),
+        packages=("mtd-utils",),
+        modules=("jffs2",),
+        kconfig=("MTD", "JFFS2_FS", "JFFS2_FS_WRITEBUFFER"),
+        errors=r"jffs2.*([Ee]rror|CRC failed)",
+        idle=("-h", "-V", "--help", "--version"),
+        colours=("#7c5cff", "#a99bff"),
+        lacks=frozenset({"fsck", "fallocate", "dm-flakey"}),
+        variants={
+            **_NOATIME,
+            "nocompression": Variant("stores data as it is; otherwise zlib or rtime", mount=("compr=none",)),
+            "lzo": Variant("compresses with lzo only", mount=("compr=force-lzo",)),
         },
     ),
     Filesystem(

@@ -18,6 +18,7 @@ from fsjoule.model import (
     DeviceCounters,
     Energy,
     EnergyBudget,
+    FlashCounters,
     Value,
 )
 from fsjoule.virtual.board.config import BoardConfig
@@ -63,6 +64,16 @@ def test_what_is_not_there_is_none() -> None:
     timed = project(CARD, COUNTERS, moved_bytes=0, duration_s=0.25, energy=None)
     assert (timed.card_mib_per_s, timed.card_mj_per_mib, timed.both_mib_per_s) == (None, None, None)
     assert timed.card_s > 0
+
+
+def test_raw_flash_erases_and_its_pages_are_not_metered() -> None:
+    nand = read_card_model("slc-nand")
+    flash = FlashCounters(erases=8, corrected_bits=0, failed_pages=0, bad_blocks=0)
+    counters = DeviceCounters(512, MIB, 1024, 2 * MIB, 0, 0, 0, flash=flash)
+    projected = project(nand, counters, moved_bytes=MIB, duration_s=1.0, energy=energy(1200.0, 1.1))
+    assert projected.card_s == pytest.approx(512 * 25e-6 + 1024 * 200e-6 + 3 * 26.2e-3 + 8 * 2e-3)
+    assert projected.both_mj == pytest.approx(1200.0 + 1100 * projected.card_s + projected.card_mj)
+    assert projected.card_mj == pytest.approx(512 * 2.9e-3 + 1024 * 11.6e-3 + 8 * 99e-3)
 
 
 def test_more_requests_for_the_same_bytes_take_longer() -> None:

@@ -41,7 +41,8 @@ def test_the_virtual_board() -> None:
 def test_the_lossy_board_is_the_usual_one_with_another_name_and_config() -> None:
     usual, lossy = (read_environment(path) for path in (_VIRTUAL, _VIRTUAL.with_name("virtual-lossy.yaml")))
     assert (lossy.virtual_lab, lossy.virtual_board) == ("virtual-lossy", "lossy")
-    assert replace(lossy.profile, name=usual.profile.name) == usual.profile
+    assert replace(lossy.profile, name=usual.profile.name) == replace(usual.profile, storages=lossy.profile.storages)
+    assert lossy.profile.storages.items() <= usual.profile.storages.items()
 
 
 def test_what_the_flasher_can_change_is_known_before_the_board_is_touched(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_every_file_in_env_is_right(file: Path, monkeypatch: pytest.MonkeyPatch)
             "{device: sda, size_mib: 512}",
             "sda",
             "stick: sda",
-            "storages: {'stick': 'sda'} is",
+            "storages: {'stick': 'sda', 'nand'",
             "{device: sda, size_mib: ",
         ),
         (
@@ -174,7 +175,7 @@ def test_every_file_in_env_is_right(file: Path, monkeypatch: pytest.MonkeyPatch)
             "{'stick': {'device': '/dev/sda'",
             "stick needs its",
         ),
-        ("sda, size_mib: 512", "sda", "device: sda}", "{'stick': {'device': 'sda'}} is wrong", "and its size"),
+        ("sda, size_mib: 512", "sda", "device: sda}", "{'stick': {'device': 'sda'}, 'nand'", "and its size"),
         (
             "stick: {device: sda,",
             "card: {device: sda,",
@@ -182,7 +183,13 @@ def test_every_file_in_env_is_right(file: Path, monkeypatch: pytest.MonkeyPatch)
             "{'card': {",
             "card cannot be the name of a further",
         ),
-        ("stick: {device: sda, size_mib: 512}", "[sda]", "[sda]", "storages: ['sda'] is wrong", "it maps names"),
+        (
+            "storages:\n",
+            "storages: [sda]\n        board_state:\n",
+            "[sda]",
+            "['sda'] is wrong",
+            "it maps names",
+        ),
         ("memory_mib: 512", "memory_mib: -1", "memory_mib: -1", "memory_mib: -1 is wrong", "must be >= 0"),
         ("        recipe: imx6ul\n", "", "BoardStrategy", "BoardStrategy lacks recipe", "add 'recipe: ...'"),
         ("BoardStrategy:", "ShellStrategy:", "ShellStrategy", "ShellStrategy does not know cards", "use BoardStrategy"),

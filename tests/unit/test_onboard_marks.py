@@ -60,9 +60,9 @@ def test_incomplete_counters_are_refused(text: str) -> None:
 def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the real scripts, which takes the place of the board's, and a file `uart` for the marks."""
     monkeypatch.setenv("PATH", path_with(tmp_path / "tools", "cat"))
-    block = next(Path("/sys/class/block").iterdir()).name
+    counters = (f"/sys/class/block/{next(Path('/sys/class/block').iterdir()).name}/stat",)
     mark = tmp_path / "uart"
-    for path, text in onboard.scripts(mark_line=MarkLine(str(mark)), block_device=block).items():
+    for path, text in onboard.scripts(mark_line=MarkLine(str(mark)), counters=counters).items():
         script = tmp_path / Path(path).name
         here = text.decode().replace(onboard.DIRECTORY, str(tmp_path))
         script.write_text(here.replace(f" > {mark}", f" >> {mark}"))

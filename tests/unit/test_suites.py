@@ -16,6 +16,7 @@ from fsjoule.model import (
     IoPattern,
     Planned,
     Provision,
+    Storage,
     TimedKind,
 )
 from fsjoule.suites import (
@@ -139,13 +140,17 @@ def test_fewer_than_16_blocks_are_scaled_to_one() -> None:
     assert large.size_bytes == 100 * MIB
 
 
+def disks(*names: str) -> dict[str, Storage]:
+    return {name: Storage(f"sd{letter}", 1024 * MIB) for name, letter in zip(names, "ab", strict=False)}
+
+
 def on_storages(name: str, storages: tuple[str, ...] | None = None, **more: object) -> tuple[Planned, ...]:
     wanted = Planning(("ext4",), ("6.1",), 1, 1, storages=storages, **more)  # type: ignore[arg-type]
     return plan_entries(suite(name), wanted).entries
 
 
 def test_a_suite_says_on_which_storage_devices_it_measures() -> None:
-    board = {"further": ("nvme", "sata")}
+    board = {"further": disks("nvme", "sata")}
     assert {e.storage for e in on_storages("elc2015/supports", **board)} == {CARD, "nvme", "sata"}
     assert {e.storage for e in on_storages("elc2015/mkfs", **board)} == {CARD}
     assert {e.storage for e in on_storages("ext4-zfs-2023/test2", **board)} == {"nvme", "sata"}
@@ -153,11 +158,11 @@ def test_a_suite_says_on_which_storage_devices_it_measures() -> None:
 
 
 def test_the_user_says_on_which_storage_devices_it_measures() -> None:
-    assert {e.storage for e in on_storages("elc2015/mkfs", ("sata",), further=("nvme", "sata"))} == {"sata"}
+    assert {e.storage for e in on_storages("elc2015/mkfs", ("sata",), further=disks("nvme", "sata"))} == {"sata"}
     with pytest.raises(ConfigError, match=r"unknown storage device of this board 'stick'\n.*card, nvme"):
-        on_storages("quick", ("stick",), further=("nvme",))
+        on_storages("quick", ("stick",), further=disks("nvme"))
     with pytest.raises(ConfigError, match="elc2015/boot is measured on the root filesystem"):
-        on_storages("elc2015/boot", ("nvme",), further=("nvme",))
+        on_storages("elc2015/boot", ("nvme",), further=disks("nvme"))
 
 
 def test_the_raw_device_is_measured_once_whatever_filesystems_are() -> None:
@@ -170,7 +175,7 @@ def test_the_raw_device_is_measured_once_whatever_filesystems_are() -> None:
 
 
 def test_a_queue_depth_is_the_storage_devices() -> None:
-    plan = on_storages("ext4-zfs-2023/test1", further=("nvme", "sata"))
+    plan = on_storages("ext4-zfs-2023/test1", further=disks("nvme", "sata"))
     assert {(e.storage, e.workload.depth) for e in plan if isinstance(e.workload, FioWorkload)} == {
         ("nvme", 128),
         ("sata", 16),
@@ -196,7 +201,7 @@ def test_buffers_take_no_more_than_a_quarter_of_the_memory() -> None:
 
 
 def test_what_does_not_fit_a_further_storage_device_is_refused() -> None:
-    plan = on_storages("ext4-zfs-2023/test2", further=("nvme",))
+    plan = on_storages("ext4-zfs-2023/test2", further=disks("nvme"))
     space = StorageSpace(540 * MIB, 208 * MIB, {"nvme": 1024 * MIB})
     with pytest.raises(ConfigError, match="puts 10240 MiB onto a filesystem, and nvme has room for 819 MiB of files"):
         check_fits(

@@ -12,6 +12,7 @@ from fsjoule.filesystems import filesystem
 from fsjoule.meter import energy
 from fsjoule.meter.energy import plausible, validity
 from fsjoule.model import (
+    CARD,
     KERNEL_WARNED,
     MIB,
     BlockWorkload,
@@ -108,6 +109,7 @@ def judge(
         damage = [each for each in earlier if each.kind.level is kernel_log.Level.BOOT]
         complaints += [f"earlier in this boot {each}" for each in kernel_log.complaints(damage)]
         notes += kernel_log.remarks(said)
+        complaints += _flash_complaints(evidence.usage.device if evidence.usage else None)
         if states is not None:
             complaints += board_state.complaints(states, policy)
             notes += board_state.notes(states, policy)
@@ -124,6 +126,7 @@ def judge(
         # from the first start to the last end; with the window's time the throughput is never too high.
         duration_s = metered.window.duration_s
     usage, fio = evidence.usage, evidence.fio
+    counters = usage.device if usage else None
     return Measurement(
         number=entry.number,
         slug=entry.slug,
@@ -146,12 +149,12 @@ def judge(
         energy_net_mj_per_mib=energy.per_mib(metered.energy.net_mj, evidence.moved_bytes) if metered.energy else None,
         cpu_s_per_mib=usage.cpu_busy_s / moved_mib if usage and moved_mib else None,
         write_amplification=(
-            usage.device.written_bytes / evidence.moved_bytes
-            if usage and entry.workload.only_writes and evidence.moved_bytes
+            counters.written_bytes / evidence.moved_bytes
+            if counters and entry.workload.only_writes and evidence.moved_bytes
             else None
         ),
         samples=evidence.trace.counts if evidence.trace else None,
-        counters=usage.device if usage else None,
+        counters=counters,
         cpu_busy_s=usage.cpu_busy_s if usage else None,
         user_s=evidence.user_s,
         sys_s=evidence.sys_s,
@@ -160,7 +163,7 @@ def judge(
         kernel_threads_s=evidence.kernel_threads_s,
         counts=evidence.counts,
         outcome=evidence.outcome,
-        projected=_projected(evidence, profile, metered.energy, duration_s),
+        projected=_projected(evidence, _model_of(entry, profile), metered.energy, duration_s),
         fio=fio,
         window=metered.window,
         idle_window=metered.idle_window,
@@ -169,18 +172,28 @@ def judge(
 
 
 def _projected(
-    evidence: WorkFacts, profile: BoardProfile, energy: Energy | None, duration_s: float | None
+    evidence: WorkFacts, model: CardModel | None, energy: Energy | None, duration_s: float | None
 ) -> Projection | None:
-    """The projection onto the board's card model, if it has one. A boot has none: its counters exceed its window."""
-    if profile.card_model is None or evidence.usage is None or duration_s is None or evidence.idle_after:
+    """The projection onto the storage's model, if it has one. A boot has none: its counters exceed its window."""
+    counters = evidence.usage.device if evidence.usage else None
+    if model is None or counters is None or duration_s is None or evidence.idle_after:
         return None
     return project(
-        profile.card_model,
-        evidence.usage.device,
+        model,
+        counters,
         moved_bytes=evidence.moved_bytes,
         duration_s=duration_s,
         energy=energy,
     )
+
+
+def _model_of(entry: Planned, profile: BoardProfile) -> CardModel | None:
+    return profile.card_model if entry.storage == CARD else profile.storages[entry.storage].model
+
+
+def _flash_complaints(counters: DeviceCounters | None) -> list[str]:
+    failed = counters.flash.failed_pages if counters and counters.flash else 0
+    return [f"{failed} pages of the flash had more wrong bits than their code corrects"] if failed else []
 
 
 def _series_key(entry: Planned, profile: BoardProfile, storage: str, card: ImageFacts) -> SeriesKey:
@@ -252,6 +265,7 @@ def project(
     `counters` are the window's, `moved_bytes` the workload's. Discards cost nothing.
     """
     read_mib, written_mib = counters.read_bytes / MIB, counters.written_bytes / MIB
+    erases = counters.flash.erases if counters.flash else 0
     time, energies = card.time, card.energy
     card_s = 1e-6 * (
         counters.reads * time.read_request_us
@@ -259,12 +273,14 @@ def project(
         + counters.writes * time.write_request_us
         + written_mib * time.write_us_per_mib
         + counters.flushes * time.flush_us
+        + erases * time.erase_us
     )
     metered_mj = 1e-3 * (read_mib * energies.read_uj_per_mib + written_mib * energies.write_uj_per_mib)
     unmetered_mj = 1e-3 * (
         counters.reads * energies.read_request_uj
         + counters.writes * energies.write_request_uj
         + counters.flushes * energies.flush_uj
+        + erases * energies.erase_uj
     )
     both_s = duration_s + card_s
     both_mj = None

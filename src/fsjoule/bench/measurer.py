@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 from fsjoule.bench import board_state, fio, kernel_log
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
+from fsjoule.bench.media import counter_files
 from fsjoule.bench.onboard import files as onboard_files
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.onboard import state as onboard_state
@@ -41,6 +42,7 @@ from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, Reach, TimedWorkload, Trace
 from fsjoule.model.board_state import StatePolicy
 from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.medium import Medium
 from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
 
 _log: Final = logging.getLogger(__name__)
@@ -139,7 +141,7 @@ class Measurer:
     boot_log: str = field(default="", init=False)
     damaged: bool = field(default=False, init=False)
     _storage: str = field(default="", init=False)
-    _block_device: str = field(init=False)
+    _counters: tuple[str, ...] = field(init=False)
     _card_seen: bool = field(default=False, init=False)
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
@@ -150,7 +152,7 @@ class Measurer:
     _state_before: onboard_state.StateReading | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._block_device = self.profile.card_device
+        self._counters = counter_files(self.profile.card_device, Medium.BLOCK)
         self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
         steps = [
             # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
@@ -178,20 +180,19 @@ class Measurer:
         self.scratch.unmount()
         if name == CARD:
             self._check_card()
-            self._block_device, scratch, self.storage_model = self.profile.card_device, self.profile.scratch_device, ""
+            self._counters = counter_files(self.profile.card_device, Medium.BLOCK)
+            scratch, self.storage_model = self.profile.scratch_device, ""
             purge = self.profile.purge
         else:
             storage = self.profile.storages[name]
             if name not in self._attached:
                 self._attached[name] = attach(self.shell, name, storage)
-            self._block_device, scratch = storage.device, scratch_node(storage)
+            self._counters, scratch = counter_files(storage.device, storage.medium), scratch_node(storage)
             self.storage_model = self._attached[name]
             purge = self.profile.purge and takes_discards(self.shell, storage)
         self._storage = name
         self.scratch.device, self.scratch.purge = scratch, purge
-        scripts = onboard.scripts(
-            mark_line=self.profile.mark_line, block_device=self._block_device, uptime=self.sampled
-        )
+        scripts = onboard.scripts(mark_line=self.profile.mark_line, counters=self._counters, uptime=self.sampled)
         scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
 
@@ -311,8 +312,8 @@ class Measurer:
             self.clock.sleep(seconds)
 
     def counters(self) -> str:
-        """The CPU's and the block device's counters, in the form that `onboard.usage` reads."""
-        return self.shell.run(onboard.counters_argv(self._block_device)).stdout
+        """The CPU's and the device's counters, in the form that `onboard.usage` reads."""
+        return self.shell.run(onboard.counters_argv(self._counters)).stdout
 
     def _fio(self, entry: Planned, kind: Filesystem, workload: FioWorkload, files: _LaidOut) -> WorkFacts:
         limit_s = (

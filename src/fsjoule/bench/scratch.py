@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from fsjoule.bench.media import MEDIA
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
 from fsjoule.model import CARD, MIB, Provision, Storage
@@ -30,7 +31,6 @@ _SAID: Final = 300
 # Loads the board's driver modules until the device appears; every image has it.
 _ATTACH: Final = "/usr/lib/fsjoule/attach"
 _ATTACH_TIMEOUT_S: Final = 60.0
-_SECTOR_BYTES: Final = 512
 _TOLERANCE: Final = 0.1  # devices are not always as large as sold
 
 
@@ -215,15 +215,15 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
     Raises BoardError if it does not appear, or if its size differs from the environment file's, because all of it is
     going to be overwritten.
     """
-    attached = shell.run((_ATTACH, storage.device), timeout_s=_ATTACH_TIMEOUT_S)
+    attached = shell.run((_ATTACH, storage.device, *storage.module.split()), timeout_s=_ATTACH_TIMEOUT_S)
     if attached.exit_code != 0:
         raise BoardError(
             f"the board has no {name}: {attached.stdout.strip()[-300:]}",
-            hint="does the environment file name the board's block device, and does the kernel have its driver?",
+            hint=f"does the environment file name the board's {storage.medium}, and does the kernel have its driver?",
             transient=False,
         )
-    block = f"/sys/class/block/{storage.device}"
-    size_bytes = int(checked(shell, "cat", f"{block}/size").stdout) * _SECTOR_BYTES
+    row = MEDIA[storage.medium]
+    size_bytes = int(checked(shell, "cat", row.size.format(device=storage.device)).stdout) * row.unit_bytes
     if abs(size_bytes - storage.size_bytes) > _TOLERANCE * storage.size_bytes:
         raise BoardError(
             f"{name} is {storage.device} with {size_bytes / MIB:.0f} MiB, and the environment file says "
@@ -231,8 +231,10 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
             hint="correct the device or the size in the environment file",
             transient=False,
         )
-    for file in ("device/model", "device/name"):
-        answer = shell.run(("cat", f"{block}/{file}"))
+    if row.prepare:
+        shell.run(("sh", "-c", row.prepare))
+    for file in row.titles:
+        answer = shell.run(("cat", file.format(device=storage.device)))
         if answer.exit_code == 0 and answer.stdout.strip():
             return f"{name} {answer.stdout.strip()}"
     return name
@@ -240,7 +242,10 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
 
 def takes_discards(shell: Shell, storage: Storage) -> bool:
     """Whether an attached device can be purged; most sticks cannot. True if the kernel does not say."""
-    answer = shell.run(("cat", f"/sys/class/block/{storage.device}/queue/discard_max_bytes"))
+    row = MEDIA[storage.medium]
+    if not row.discards:
+        return False
+    answer = shell.run(("cat", row.discards.format(device=storage.device)))
     return answer.exit_code != 0 or answer.stdout.strip() != "0"
 
 
@@ -250,5 +255,5 @@ def name_of(reported: str, further: Iterable[str]) -> str:
 
 
 def scratch_node(storage: Storage) -> str:
-    """A node that no program takes for a whole disk's: zpool would partition it, and wait for udev."""
-    return f"/dev/fsjoule/{storage.device}"
+    """The node that filesystems are made on."""
+    return MEDIA[storage.medium].node.format(device=storage.device)

@@ -9,13 +9,25 @@ from typing import Any, Final, cast
 
 import attr
 
-from fsjoule.model import CARD, MIB, StatePolicy, Storage
+from fsjoule.model import CARD, MIB, CardModel, StatePolicy, Storage
 
 _A_STORAGE: Final = "{device: sda, size_mib: 512}"
+_STORAGE_KEYS: Final[dict[str, type]] = {"module": str, "model": str, "forgets": bool}
+_MORE_KEYS: Final = f"further keys are {', '.join(_STORAGE_KEYS)}"
 
 
-def storages_of(written: dict[str, dict[str, Any]]) -> dict[str, Storage]:
-    return {name: Storage(each["device"], each["size_mib"] * MIB) for name, each in written.items()}
+def storages_of(written: dict[str, dict[str, Any]], model: Callable[[str], CardModel]) -> dict[str, Storage]:
+    """The storage devices by name; `model` reads the model of that name. Raises ConfigError."""
+    return {
+        name: Storage(
+            each["device"],
+            each["size_mib"] * MIB,
+            module=each.get("module", ""),
+            model=model(each["model"]) if "model" in each else None,
+            forgets=each.get("forgets", False),
+        )
+        for name, each in written.items()
+    }
 
 
 def text(default: object = attr.NOTHING) -> Any:  # noqa: ANN401 - like attrs
@@ -44,7 +56,7 @@ def storages() -> Any:  # noqa: ANN401 - like attrs
             if name == CARD or not isinstance(name, str):
                 raise ValueError(f"{name} cannot be the name of a further storage device: stick can, or nvme")
             if not _is_storage(each):
-                raise ValueError(f"{name} needs its block device, without /dev/, and its size: {_A_STORAGE}")
+                raise ValueError(f"{name} needs its device, without /dev/, and its size: {_A_STORAGE}; {_MORE_KEYS}")
 
     return attr.ib(factory=dict, validator=check)
 
@@ -89,7 +101,8 @@ def board_state() -> Any:  # noqa: ANN401 - like attrs
 def _is_storage(value: object) -> bool:
     match value:
         case {"device": str(device), "size_mib": int(size_mib), **rest}:
-            return not rest and size_mib > 0 and "/" not in device
+            known = all(isinstance(each, _STORAGE_KEYS.get(str(key), ())) for key, each in rest.items())
+            return known and size_mib > 0 and "/" not in device
         case _:
             return False
 

@@ -384,7 +384,10 @@ class _Reader:
         if "storages" not in entry.arguments:
             return {}
         _, value = entry.arguments["storages"]
-        storages = storages_of(self._scalar(value))
+        try:
+            storages = storages_of(self._scalar(value), read_card_model)
+        except ConfigError as error:
+            raise self._wrong(value, error.what, error.hint or "slc-nand is one") from error
         for name, storage in storages.items():
             if storage.device.startswith(card_device):
                 what = f"{name} is {storage.device}, on the boot card: the whole card would be overwritten"

@@ -33,6 +33,7 @@ from fsjoule.model.measured import (
     EnergyBudget,
     FileFate,
     FioResult,
+    FlashCounters,
     Measurement,
     Profile,
     Space,
@@ -41,6 +42,7 @@ from fsjoule.model.measured import (
     Value,
     Window,
 )
+from fsjoule.model.medium import Medium
 from fsjoule.model.meter import MeterInfo, PlainInfo, PlainTrace
 from fsjoule.model.operation import KIB, MIB, PURE_PATTERNS, BlockKind, FlakeyModel, IoPattern, TimedKind, size_label
 from fsjoule.model.plan import CARD, Plan, Planned, Provision, SeriesKey
@@ -115,6 +117,7 @@ __all__ = [
     "FioWorkload",
     "FlakeyModel",
     "FlakeyWorkload",
+    "FlashCounters",
     "HostLoad",
     "ImageFacts",
     "ImportFacts",
@@ -132,6 +135,7 @@ __all__ = [
     "MarkLine",
     "MarkSource",
     "Measurement",
+    "Medium",
     "MeterCalibration",
     "MeterInfo",
     "MeterPort",

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CardTimes:
-    """Times of a request, of each MiB in it, and of a flush of the card's cache."""
+    """Times of a request, of each MiB in it, of a flush of the card's cache, and of an erasure of a block of raw flash.
+
+    A request of raw flash loads or programs a page.
+    """
 
     read_request_us: float
     read_us_per_mib: float
     write_request_us: float
     write_us_per_mib: float
-    flush_us: float
+    flush_us: float = 0.0
+    erase_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,8 @@ class CardEnergies:
     read_uj_per_mib: float
     write_request_uj: float
     write_uj_per_mib: float
-    flush_uj: float
+    flush_uj: float = 0.0
+    erase_uj: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from fsjoule.errors import ConfigError
+from fsjoule.model.medium import Medium
 
 _LONGEST_FILE_NAME: Final = 60
 
@@ -53,7 +54,8 @@ class Root:
 class Filesystem:
     """One filesystem. Programs are argument lists; `check` and `repair` end with the device, which is left out here.
 
-    `make` overwrites the device without asking; after its options comes `target`, then the program `after_make`.
+    `make` overwrites the device, which is of the kind `medium`, without asking; after its options comes `target`, then
+    the program `after_make`. `before_make` is a line of shell that comes first.
     `mount` and `unmount` default to mount(8) and umount(8); unmounting leaves everything on the device, nothing in
     memory. `{device}` and `{directory}` stand for themselves, `{options}` for -o with the options, if any. A filesystem
     that `keeps_cache` has its own cache, which survives dropping the kernel's caches. `check` changes nothing and is
@@ -71,6 +73,8 @@ class Filesystem:
     name: str
     kernel_type: str
     make: tuple[str, ...]
+    medium: Medium = Medium.BLOCK
+    before_make: str = ""
     target: tuple[str, ...] = ("{device}",)
     after_make: tuple[str, ...] = ()
     mount: tuple[str, ...] = ()
@@ -100,7 +104,8 @@ class Filesystem:
         digits = "" if identity is None else identity.hex
         words = (part.format(uuid=identity, hex=digits) for part in chosen)
         made = (*self.make, *words, *(part.format(device=device) for part in self.target))
-        return ("sh", "-c", f'"$@" && {shlex.join(self.after_make)}', "sh", *made) if self.after_make else made
+        parts = (self.before_make.format(device=device), '"$@"', shlex.join(self.after_make))
+        return ("sh", "-c", " && ".join(filter(None, parts)), "sh", *made) if parts[0] or parts[2] else made
 
     @property
     def as_root(self) -> Root:

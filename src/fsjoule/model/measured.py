@@ -101,10 +101,26 @@ class Energy:
 
 
 @dataclass(frozen=True, slots=True)
+class FlashCounters:
+    """What raw flash memory counts beside pages: over the window but for `bad_blocks` and `most_erased`, at its end.
+
+    `failed_pages` have more wrong bits than their code corrects. `most_erased` is the erasures of the block that has
+    most, counted by UBI; None without it.
+    """
+
+    erases: int
+    corrected_bits: int
+    failed_pages: int
+    bad_blocks: int
+    most_erased: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceCounters:
     """The block device's own counters over the window (`/sys/block/*/stat`); sectors are turned into bytes.
 
-    `request_ms` is the sum of all requests' times; `busy_ms` is the time with any request, if counted.
+    `request_ms` is the sum of all requests' times; `busy_ms` is the time with any request, if counted. With `flash` it
+    is raw flash memory: a read loads a page, a write programs one, nothing is discarded or flushed, no time is counted.
     """
 
     reads: int
@@ -115,6 +131,7 @@ class DeviceCounters:
     flushes: int
     request_ms: int
     busy_ms: int | None = None
+    flash: FlashCounters | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from fsjoule.model.board_state import StatePolicy
 from fsjoule.model.card import CardModel
 from fsjoule.model.labels import without_passwords
 from fsjoule.model.mark_line import MarkLine
+from fsjoule.model.medium import Medium, medium_of
 from fsjoule.model.meter import MeterInfo
 from fsjoule.model.plan import Plan
 
@@ -97,10 +98,22 @@ class ImportFacts:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A further storage device of a board. All of it may be overwritten. `device` is its block device (`sda`)."""
+    """A further storage device of a board. All of it may be overwritten.
+
+    `device` is its block device (`sda`) or its MTD device (`mtd0`). `module` is a kernel module with its parameters
+    that makes the device. `model` has its times and energies, if the emulated device takes no time. One that `forgets`
+    is empty after each power-on.
+    """
 
     device: str
     size_bytes: int
+    module: str = ""
+    model: CardModel | None = None
+    forgets: bool = False
+
+    @property
+    def medium(self) -> Medium:
+        return medium_of(self.device)
 
 
 class Reach(StrEnum):

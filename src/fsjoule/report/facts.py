@@ -10,7 +10,9 @@ from typing import Final
 from fsjoule.model import (
     BoardFacts,
     BoardStates,
+    DeviceCounters,
     EnergyBudget,
+    FlashCounters,
     ImageFacts,
     KernelFacts,
     LabFacts,
@@ -122,11 +124,29 @@ def _device_facts(m: Measurement) -> list[Fact]:
     counters = m.counters
     if counters is None:
         return []
+    if counters.flash:
+        return [*_page_facts(counters), *_flash_facts(counters.flash)]
     return [
         ("device reads", _requests(counters.reads, counters.read_bytes)),
         ("device writes", _requests(counters.writes, counters.written_bytes)),
         ("device flushes, discards", f"{counters.flushes}, {counters.discards}"),
         ("requests took", f"{counters.request_ms / 1000:.3f} s"),
+    ]
+
+
+def _page_facts(counters: DeviceCounters) -> list[Fact]:
+    return [
+        ("pages loaded", _requests(counters.reads, counters.read_bytes)),
+        ("pages programmed", _requests(counters.writes, counters.written_bytes)),
+    ]
+
+
+def _flash_facts(flash: FlashCounters) -> list[Fact]:
+    worn = ABSENT if flash.most_erased is None else f"{flash.most_erased} times"
+    return [
+        ("blocks erased", str(flash.erases)),
+        ("most erased block", worn),
+        ("bits corrected, bad blocks", f"{flash.corrected_bits}, {flash.bad_blocks}"),
     ]
 
 

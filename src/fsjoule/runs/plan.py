@@ -284,7 +284,7 @@ def planned(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...])
         kernel_order=kernel_order,
         guest_time=profile.guest_time,
         memory_bytes=profile.memory_bytes,
-        further=tuple(profile.storages),
+        further=profile.storages,
         storages=request.storages,
         workloads=request.workloads,
     )

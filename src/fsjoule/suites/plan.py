@@ -10,8 +10,9 @@ from itertools import product
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.filesystems import filesystem
-from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Workload
+from fsjoule.filesystems import FILESYSTEMS, filesystem
+from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Storage, Workload
+from fsjoule.model.medium import Medium
 from fsjoule.suites.suite import StorageChoice, Suite
 
 _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
@@ -57,7 +58,7 @@ class Planning:
     kernel_order: Sequence[Sequence[str]] | None = None
     guest_time: bool = False
     memory_bytes: int = 0
-    further: tuple[str, ...] = ()
+    further: Mapping[str, Storage] = field(default_factory=dict[str, Storage])
     storages: tuple[str, ...] | None = None
     workloads: tuple[str, ...] | None = None
 
@@ -236,11 +237,10 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
             if provision is Provision.SCRATCH and workload.is_boot:
                 scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name, published))
                 continue
-            for storage, name in product(
-                _storages(leaf, provision, planning), _RAW if leaf.raw else planning.filesystems
-            ):
+            names = _RAW if leaf.raw else planning.filesystems
+            for storage, name in _places(names, _storages(leaf, provision, planning), planning):
                 reason = (
-                    _no_chance(workload, planning)
+                    _no_chance(workload, planning, storage)
                     or _lacking(leaf, name, workload)
                     or _no_root(name, provision, leaf, planning)
                 )
@@ -263,6 +263,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
 def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str, ...]:
     """The storage devices to measure on. Raises ConfigError for one that the board lacks or cannot boot from."""
     every = (CARD, *planning.further)
+    further = tuple(name for name, each in planning.further.items() if each.medium is Medium.BLOCK)
     for name in planning.storages or ():
         if name not in every:
             raise ConfigError.unknown("storage device of this board", name, every)
@@ -277,9 +278,44 @@ def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[st
         return planning.storages
     return {
         StorageChoice.CARD: (CARD,),
-        StorageChoice.FURTHER: planning.further or (CARD,),
-        StorageChoice.EVERY: every,
+        StorageChoice.FURTHER: further or (CARD,),
+        StorageChoice.EVERY: (CARD, *further),
     }[leaf.where]
+
+
+def _places(names: Sequence[str], storages: Sequence[str], planning: Planning) -> list[tuple[str, str]]:
+    """The pairs of storage device and filesystem that go together.
+
+    A filesystem for which no device is left goes onto those of its own kind, unless the user chose the devices. Raises
+    ConfigError for a device or a filesystem that is in no pair.
+    """
+    kinds = {CARD: Medium.BLOCK, **{name: storage.medium for name, storage in planning.further.items()}}
+    pairs = [pair for pair in product(storages, names) if kinds[pair[0]] is filesystem(pair[1]).medium]
+    for name in dict.fromkeys(names):
+        kind = filesystem(name).medium
+        if any(pair[1] == name for pair in pairs):
+            continue
+        own = [each for each, medium in kinds.items() if medium is kind]
+        if planning.storages is not None or not own:
+            there = f"; this board's {kind}s: {', '.join(own)}" if own else ""
+            raise ConfigError(
+                f"{name} is made on {_with_article(kind)}, and {', '.join(storages)} is none{there}",
+                hint="leave the filesystem out"
+                + (f", or add --storage {own[0]}" if own else ": this board has no such storage"),
+            )
+        pairs += [(each, name) for each in own]
+    for each in planning.storages or ():
+        if not any(pair[0] == each for pair in pairs):
+            fitting = [name for name in FILESYSTEMS if filesystem(name).medium is kinds[each]]
+            raise ConfigError(
+                f"{each} is {_with_article(kinds[each])}, and {', '.join(names)} is made on another kind of storage",
+                hint=f"choose a filesystem for it: {', '.join(fitting)}",
+            )
+    return pairs
+
+
+def _with_article(kind: Medium) -> str:
+    return f"{'an' if kind is Medium.MTD else 'a'} {kind}"
 
 
 def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
@@ -311,10 +347,12 @@ def _provision(leaf: Suite, planning: Planning) -> Provision:
     return provision
 
 
-def _no_chance(workload: Workload, planning: Planning) -> str | None:
-    """Why power cannot be cut at a random moment: in guest time all moments in which the board waits are equal."""
+def _no_chance(workload: Workload, planning: Planning, storage: str) -> str | None:
+    """Why a cut of the power tells nothing: in guest time all moments in which the board waits are equal."""
     if workload.cuts_power and planning.guest_time:
         return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
+    if workload.cuts_power and storage in planning.further and planning.further[storage].forgets:
+        return f"{storage} is simulated in the board's memory, and empty after each power-on"
     return None
 
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from fsjoule.bench.media import BLOCK_ERASES, PAGE_PROGRAMS, PAGE_READS
 from fsjoule.errors import LabError, MeasurementInvalid
-from fsjoule.model import DeviceCounters, MarkLine
+from fsjoule.model import DeviceCounters, FlashCounters, MarkLine
 
 DIRECTORY: Final = "/tmp/fsjoule"  # noqa: S108 - on the board, whose /tmp is ours alone
 RESULT: Final = f"{DIRECTORY}/result.json"
@@ -42,6 +43,7 @@ _DISK_READS: Final = 0
 _DISK_WRITES: Final = 4
 _DISK_BUSY_MS: Final = 9
 _DISK_FIELDS: Final = 17  # since Linux 5.5, which added the flushes
+_FLASH_NUMBERS: Final = 4  # bytes of a page, corrected bits, failed pages, bad blocks
 
 
 def start_mark(number: int) -> str:
@@ -68,8 +70,8 @@ fi
 """
 
 
-def scripts(*, mark_line: MarkLine, block_device: str, uptime: bool = False) -> dict[str, bytes]:
-    """The scripts by path.
+def scripts(*, mark_line: MarkLine, counters: Sequence[str], uptime: bool = False) -> dict[str, bytes]:
+    """The scripts by path. `counters` are the files with those of the device under test.
 
     Each job of fio runs `start N JOBS` before its first I/O; a single job runs `stop N` after its last I/O. A further
     argument `threads` reads the kernel's threads too. Starting a program takes a slow board's CPU a tenth of a second,
@@ -79,12 +81,12 @@ def scripts(*, mark_line: MarkLine, block_device: str, uptime: bool = False) -> 
     `timed N UNMOUNT PROGRAM...` runs a program between the two marks, and then UNMOUNT, a line of shell.
     With `uptime` the readings of the counters begin with a line of /proc/uptime.
     """
-    counters = f"{shlex.join(counters_argv(block_device, uptime=uptime))} 2> /dev/null"
-    stop = f'{mark_line.send("E$number")}\n{counters} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
+    read = f"{shlex.join(counters_argv(counters, uptime=uptime))} 2> /dev/null"
+    stop = f'{mark_line.send("E$number")}\n{read} > {AFTER}\n[ -z "$threads" ] || {_THREADS} > {THREADS_AFTER}\n'
     texts = {
         START: (
             f"exec 3<> {GATE}\n{_LAST_OF_JOBS}"
-            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{counters} > {BEFORE}\n{mark_line.send("S$1")}\n'
+            f'[ -z "$3" ] || {_THREADS} > {THREADS_BEFORE}\n{read} > {BEFORE}\n{mark_line.send("S$1")}\n'
             "while [ $((jobs -= 1)) -gt 0 ]; do echo >&3; done\n"
         ),
         STOP: f"number=$1; threads=$2\n{stop}exit 0\n",
@@ -95,54 +97,94 @@ def scripts(*, mark_line: MarkLine, block_device: str, uptime: bool = False) -> 
             "number=$1; unmount=$2; shift 2\nunit=1e-9\n[ -r /proc/timer_list ] || unit=1\n"
             "now() {\n if [ $unit = 1 ]; then read -r t rest < /proc/uptime\n"
             " else { read -r rest; read -r rest; read -r rest rest t rest; } < /proc/timer_list; fi\n}\n"
-            f'{counters} > {BEFORE}\n{mark_line.send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
+            f'{read} > {BEFORE}\n{mark_line.send("S$number")}\nnow; begin=$t\n"$@"\nstatus=$?\nnow; end=$t\n'
             'if [ -n "$unmount" ]; then eval "$unmount" || status=1; now; fi\n'
             f'{mark_line.send("E$number")}\n{{ echo "$begin $end $t $unit"; times; }} > {DURATION}\n'
-            f"{counters} > {AFTER}\nexit $status\n"
+            f"{read} > {AFTER}\nexit $status\n"
         ),
     }
     return {path: f"#!/bin/sh\n{text}".encode() for path, text in texts.items()}
 
 
-def counters_argv(block_device: str, *, uptime: bool = False) -> tuple[str, ...]:
-    """The command that prints the counters of the CPU and a block device for `usage`. A kernel may lack schedstat."""
+def counters_argv(counters: Sequence[str], *, uptime: bool = False) -> tuple[str, ...]:
+    """The command that prints those of the CPU and of a device for `usage`. A kernel may lack schedstat."""
     first = ("/proc/uptime",) if uptime else ()
-    return ("cat", *first, "/proc/stat", "/proc/schedstat", f"/sys/class/block/{block_device}/stat")
+    return ("cat", *first, "/proc/stat", "/proc/schedstat", *counters)
 
 
 @dataclass(frozen=True, slots=True)
 class BoardUsage:
-    """CPU time and I/O of the board between two readings of its counters."""
+    """CPU time and I/O of the board between two readings of its counters; no `device` if its kernel counts nothing."""
 
     cpu_busy_s: float
-    device: DeviceCounters
+    device: DeviceCounters | None
 
 
 def usage(before: str, after: str) -> BoardUsage:
-    """The difference of two readings of `/proc/stat`, `/proc/schedstat` (if present) and the block device's `stat`.
+    """The difference of two readings of `/proc/stat`, `/proc/schedstat` (if present) and the device's counters.
 
     schedstat counts the nanoseconds in which a task ran; without it ticks of 0.01 s that found the CPU busy count.
     Source: the kernel's Documentation/filesystems/proc.rst, section 1.7, scheduler/sched-stats.rst and block/stat.rst.
     Raises MeasurementInvalid if a reading lacks a field.
     """
-    cpu0, disk0 = _reading(before)
-    cpu1, disk1 = _reading(after)
-    disk = [b - a for a, b in zip(disk0, disk1, strict=True)]
+    cpu0, cpu1 = _cpu(before), _cpu(after)
     busy = sum(b - a for i, (a, b) in enumerate(zip(cpu0, cpu1, strict=True)) if i not in _CPU_IDLE)
     ran0_ns, ran1_ns = _ran_ns(before), _ran_ns(after)
     return BoardUsage(
         cpu_busy_s=busy / _USER_HZ if ran0_ns is None or ran1_ns is None else (ran1_ns - ran0_ns) / 1e9,
-        device=DeviceCounters(
-            reads=disk[_DISK_READS],
-            read_bytes=disk[2] * _SECTOR_BYTES,
-            writes=disk[_DISK_WRITES],
-            written_bytes=disk[6] * _SECTOR_BYTES,
-            discards=disk[11],
-            flushes=disk[15],
-            request_ms=disk[3] + disk[7] + disk[14] + disk[16],
-            busy_ms=_busy_ms(disk0, disk1),
-        ),
+        device=_flash(before, after) if _is_flash(after) else _disk(_disk_fields(before), _disk_fields(after)),
     )
+
+
+def _disk(before: Sequence[int], after: Sequence[int]) -> DeviceCounters:
+    disk = [b - a for a, b in zip(before, after, strict=True)]
+    return DeviceCounters(
+        reads=disk[_DISK_READS],
+        read_bytes=disk[2] * _SECTOR_BYTES,
+        writes=disk[_DISK_WRITES],
+        written_bytes=disk[6] * _SECTOR_BYTES,
+        discards=disk[11],
+        flushes=disk[15],
+        request_ms=disk[3] + disk[7] + disk[14] + disk[16],
+        busy_ms=_busy_ms(before, after),
+    )
+
+
+def _flash(before: str, after: str) -> DeviceCounters | None:
+    """The counters of raw flash, from the lines of `media.counter_files`; None if the kernel counts no operations."""
+    (hits0, state0), (hits1, state1) = _flash_reading(before), _flash_reading(after)
+    if not hits1:
+        return None
+    reads, programs, erases = (
+        sum(hits1.get(each, 0) - hits0.get(each, 0) for each in operation)
+        for operation in (PAGE_READS, PAGE_PROGRAMS, BLOCK_ERASES)
+    )
+    page_bytes, corrected, failed, bad, *erased = state1
+    return DeviceCounters(
+        reads=reads,
+        read_bytes=reads * page_bytes,
+        writes=programs,
+        written_bytes=programs * page_bytes,
+        discards=0,
+        flushes=0,
+        request_ms=0,
+        flash=FlashCounters(erases, corrected - state0[1], failed - state0[2], bad, erased[0] if erased else None),
+    )
+
+
+def _is_flash(text: str) -> bool:
+    """Whether a reading ends with the state of raw flash: single numbers, where a block device has a line of them."""
+    return re.fullmatch(r"\d+", text.rstrip().rpartition("\n")[2]) is not None
+
+
+def _flash_reading(text: str) -> tuple[dict[str, int], list[int]]:
+    """The hits of the kernel's probes by function, and the numbers at the end. Raises MeasurementInvalid."""
+    hits = {match[1]: int(match[2]) for match in re.finditer(r"^ +(\w+) +(\d+) +\d+ *$", text, re.MULTILINE)}
+    end = re.search(r"(?:^\d+\n?)+\Z", text, re.MULTILINE)
+    state = [int(each) for each in end[0].split()] if end else []
+    if len(state) < _FLASH_NUMBERS:
+        raise MeasurementInvalid("counters", [f"the flash's counters are incomplete: {text.strip()[-200:]!r}"])
+    return hits, state
 
 
 def _busy_ms(before: Sequence[int], after: Sequence[int]) -> int | None:
@@ -165,14 +207,21 @@ def _ran_ns(text: str) -> int | None:
     return sum(int(line.split()[_SCHEDSTAT_RUNNING]) for line in cpus) if cpus else None
 
 
-def _reading(text: str) -> tuple[list[int], list[int]]:
-    lines = text.split("\n")
-    cpu = next((line for line in lines if line.startswith("cpu ")), "")
-    disk = next((line for line in reversed(lines) if re.fullmatch(r"[\s\d]+", line) and line.strip()), "")
-    cpu_fields, disk_fields = cpu.split()[1 : 1 + _CPU_FIELDS], disk.split()
-    if len(cpu_fields) < _CPU_FIELDS or len(disk_fields) < _DISK_FIELDS:
+def _cpu(text: str) -> list[int]:
+    cpu = next((line for line in text.split("\n") if line.startswith("cpu ")), "")
+    return _whole(cpu.split()[1 : 1 + _CPU_FIELDS], _CPU_FIELDS, text)
+
+
+def _disk_fields(text: str) -> list[int]:
+    lines = reversed(text.split("\n"))
+    disk = next((line for line in lines if re.fullmatch(r"[\s\d]+", line) and line.strip()), "")
+    return _whole(disk.split(), _DISK_FIELDS, text)
+
+
+def _whole(fields: Sequence[str], least: int, text: str) -> list[int]:
+    if len(fields) < least:
         raise MeasurementInvalid("counters", [f"the board's counters are incomplete: {text.strip()[:200]!r}"])
-    return [int(x) for x in cpu_fields], [int(x) for x in disk_fields]
+    return [int(x) for x in fields]
 
 
 @dataclass(frozen=True, slots=True)

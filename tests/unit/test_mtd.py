@@ -1,0 +1,107 @@
+"""Raw flash memory as a kind of storage: what is made on it, and what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fsjoule.bench.media import counter_files
+from fsjoule.bench.onboard import marks
+from fsjoule.errors import ConfigError, MeasurementInvalid
+from fsjoule.filesystems import filesystem
+from fsjoule.model import CARD, MIB, Planned, Storage
+from fsjoule.model.medium import Medium, medium_of
+from fsjoule.suites import Planning, plan_entries, suite
+
+NAND = Storage("mtd0", 128 * MIB, module="nandsim", forgets=True)
+STICK = Storage("sda", 512 * MIB)
+_CPU = "cpu  100 0 50 800 20 0 5 0 0 0\ncpu0 1 2 3\n"
+_HITS = "  nand_read_page_op  {} 0\n  nand_prog_page_op  {} 0\n  nand_prog_page_begin_op  {} 0\n  nand_erase_op  {} 0\n"
+BEFORE = _CPU + _HITS.format(100, 0, 10, 5) + "2048\n3\n0\n1\n4\n"
+AFTER = _CPU + _HITS.format(140, 0, 30, 8) + "2048\n5\n0\n2\n6\n"
+
+
+def plan(*names: str, storages: tuple[str, ...] | None = None, **further: Storage) -> tuple[Planned, ...]:
+    wanted = Planning(names, ("6.1",), 1, 1, storages=storages, further=further)
+    return plan_entries(suite("quick"), wanted).entries
+
+
+def test_a_device_says_what_kind_it_is() -> None:
+    kinds = {name: medium_of(name) for name in ("mtd0", "mtd12", "sda", "mmcblk1p3", "mtdblock0")}
+    assert [name for name, kind in kinds.items() if kind is Medium.MTD] == ["mtd0", "mtd12"]
+
+
+def test_pages_and_blocks_are_counted_with_the_flashs_own_state() -> None:
+    device = marks.usage(BEFORE, AFTER).device
+    assert device is not None
+    assert device.flash is not None
+    assert (device.reads, device.read_bytes, device.writes, device.written_bytes) == (40, 40 * 2048, 20, 20 * 2048)
+    assert (device.flash.erases, device.flash.corrected_bits, device.flash.bad_blocks) == (3, 2, 2)
+    assert device.flash.most_erased == 6
+    unmounted = AFTER.removesuffix("6\n")  # UBI is gone
+    assert marks.usage(BEFORE, unmounted).device.flash.most_erased is None  # type: ignore[union-attr]
+
+
+def test_a_kernel_without_probes_counts_nothing_rather_than_zero() -> None:
+    assert marks.usage(_CPU + "2048\n0\n0\n0\n", _CPU + "2048\n0\n0\n0\n").device is None
+    with pytest.raises(MeasurementInvalid, match="the flash's counters are incomplete"):
+        marks.usage(BEFORE, _CPU + "2048\n")
+
+
+def test_the_counters_of_each_kind_are_read_from_its_files() -> None:
+    assert counter_files("sda", Medium.BLOCK) == ("/sys/class/block/sda/stat",)
+    assert "/sys/class/mtd/mtd3/ecc_failures" in counter_files("mtd3", Medium.MTD)
+
+
+def test_each_filesystem_goes_onto_its_own_kind_of_storage() -> None:
+    pairs = {(e.storage, e.filesystem) for e in plan("ext4", "ubifs", stick=STICK, nand=NAND) if not e.workload.is_boot}
+    assert pairs == {(CARD, "ext4"), ("nand", "ubifs")}
+    chosen = plan("ext4", "ubifs", storages=("stick", "nand"), stick=STICK, nand=NAND)
+    assert {(e.storage, e.filesystem) for e in chosen if not e.workload.is_boot} == {
+        ("stick", "ext4"),
+        ("nand", "ubifs"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "storages", "message"),
+    [
+        (("ubifs",), (CARD,), "ubifs is made on an MTD device, and card is none; this board's MTD devices: nand"),
+        (("ext4",), ("nand",), "ext4 is made on a block device, and nand is none"),
+        (("jffs2", "ext4"), ("nand",), "ext4 is made on a block device, and nand is none"),
+        (("ext4",), (CARD, "nand"), "nand is an MTD device, and ext4 is made on another kind of storage"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(names: tuple[str, ...], storages: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan(*names, storages=storages, nand=NAND)
+
+
+def test_a_board_without_raw_flash_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"ubifs is made on an MTD device.*\n.*this board has no such storage"):
+        plan("ubifs", stick=STICK)
+
+
+def test_no_power_is_cut_where_the_power_keeps_the_content() -> None:
+    def cuts(nand: Storage) -> tuple[str, ...]:
+        wanted = Planning(("jffs2", "ext4"), ("6.1",), 1, 1, further={"nand": nand})
+        return plan_entries(suite("elc2015/power-loss"), wanted).left_out
+
+    assert any("nand is simulated in the board's memory" in each for each in cuts(NAND))
+    assert not any("nand" in each for each in cuts(replace(NAND, forgets=False)))
+
+
+def test_ubifs_brings_its_volume_and_takes_it_away() -> None:
+    ubifs = filesystem("ubifs:zstd")
+    made = ubifs.make_argv("/dev/mtd0")
+    assert "ubiformat -q -y /dev/mtd0" in made[2]
+    assert made[4:] == ("mkfs.ubifs", "-y", "-x", "zstd", "/dev/ubi0_0")
+    mounted = filesystem("ubifs:noatime").mount_argv("/dev/mtd0", "/mnt")
+    assert mounted[3:] == ("/dev/mtd0", "-o", "noatime", "/dev/ubi0_0", "/mnt")
+    assert "ubidetach" in ubifs.unmount_argv("/mnt")[2]
+    assert filesystem("jffs2").mount_argv("/dev/mtd0", "/mnt")[2:] == (
+        'exec mount -t jffs2 "${0##*/}" "$@"',
+        "/dev/mtd0",
+        "/mnt",
+    )
