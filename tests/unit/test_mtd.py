@@ -18,8 +18,8 @@ NAND = Storage("mtd0", 128 * MIB, module="nandsim", forgets=True)
 STICK = Storage("sda", 512 * MIB)
 _CPU = "cpu  100 0 50 800 20 0 5 0 0 0\ncpu0 1 2 3\n"
 _HITS = "  nand_read_page_op  {} 0\n  nand_prog_page_op  {} 0\n  nand_prog_page_begin_op  {} 0\n  nand_erase_op  {} 0\n"
-BEFORE = _CPU + _HITS.format(100, 0, 10, 5) + "2048\n3\n0\n1\n4\n"
-AFTER = _CPU + _HITS.format(140, 0, 30, 8) + "2048\n5\n0\n2\n6\n"
+BEFORE = _CPU + _HITS.format(100, 0, 10, 5) + "134217728\n131072\n2048\n3\n0\n1\n4\n"
+AFTER = _CPU + _HITS.format(140, 0, 30, 8) + "134217728\n131072\n2048\n5\n0\n2\n6\n"
 
 
 def plan(*names: str, storages: tuple[str, ...] | None = None, **further: Storage) -> tuple[Planned, ...]:
@@ -44,7 +44,7 @@ def test_pages_and_blocks_are_counted_with_the_flashs_own_state() -> None:
 
 
 def test_a_kernel_without_probes_counts_nothing_rather_than_zero() -> None:
-    assert marks.usage(_CPU + "2048\n0\n0\n0\n", _CPU + "2048\n0\n0\n0\n").device is None
+    assert marks.usage(_CPU + "134217728\n131072\n2048\n0\n0\n0\n", _CPU + "134217728\n131072\n2048\n0\n0\n0\n").device is None
     with pytest.raises(MeasurementInvalid, match="the flash's counters are incomplete"):
         marks.usage(BEFORE, _CPU + "2048\n")
 

@@ -36,6 +36,7 @@ from fsjoule.model.filesystem import titled
 
 # The idle second begins with the shell's answer and ends with the next command; neither is idle.
 _IDLE_MARGIN_US = 150_000.0
+_UNCOUNTED = "the storage's operations were not counted: the kernel counts none there"
 
 
 @dataclass
@@ -102,7 +103,8 @@ def judge(
     metered = _metered(evidence, jobs * profile.window_excess_s)
     said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
     policy = profile.state_policy or StatePolicy()
-    notes = [*evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
+    uncounted = evidence.usage is not None and evidence.usage.device is None
+    notes = [*evidence.notes, *([_UNCOUNTED] if uncounted else []), *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
     states = None if evidence.states is None else board_state.states_between(*evidence.states)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_log.complaints(said)]

@@ -26,7 +26,7 @@ echo 1 > events/fsjoule/enable
 """
 
 
-_STATE: Final = ("writesize", "corrected_bits", "ecc_failures", "bad_blocks")
+_STATE: Final = ("size", "erasesize", "writesize", "corrected_bits", "ecc_failures", "bad_blocks")
 
 
 @dataclass(frozen=True, slots=True)

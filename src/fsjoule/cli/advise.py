@@ -66,7 +66,7 @@ class AdviseOptions(_AdviceBenchOptions):
     profile: str | None = option("NAME|FILE", "What the device does. Without it the profiles are listed.")
     fs: str | None = option("NAME[,NAME]", "Only these filesystems (measured: the suite's).")
     kernel: str | None = option("", f"This kernel, if the runs have several (measured: {DEFAULT_KERNEL}).")
-    storage: str | None = option("", "This storage device, if the runs have several (measured: card).")
+    storage: str | None = option("", "This storage device (measured: card), or several: card,nand.")
     weights: str | None = option("AXIS=N[,AXIS=N]", "Make a score: energy, loss, wait, wear, mount, with weights.")
     wide: Wide = False
     json_output: Json = False

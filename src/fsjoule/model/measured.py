@@ -104,15 +104,21 @@ class Energy:
 class FlashCounters:
     """What raw flash memory counts beside pages: over the window but for `bad_blocks` and `most_erased`, at its end.
 
-    `failed_pages` have more wrong bits than their code corrects. `most_erased` is the erasures of the block that has
+    An erasure erases `block_bytes` of `size_bytes`. `failed_pages` have more wrong bits than their code corrects. `most_erased` is the erasures of the block that has
     most, counted by UBI; None without it.
     """
 
     erases: int
+    size_bytes: int
+    block_bytes: int
     corrected_bits: int
     failed_pages: int
     bad_blocks: int
     most_erased: int | None = None
+
+    @property
+    def erased_bytes(self) -> int:
+        return self.erases * self.block_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +316,12 @@ class Measurement:
         """A count for each MiB that fio moved; None if it was not counted, or nothing was moved."""
         moved_bytes = self.fio.io_bytes if self.fio else 0
         return self.counts[name] / (moved_bytes / MIB) if moved_bytes and name in self.counts else None
+
+    @property
+    def erases_per_mib(self) -> float | None:
+        """Blocks of raw flash that were erased for each MiB that fio moved; None on other storage."""
+        moved_bytes, flash = self.fio.io_bytes if self.fio else 0, self.counters.flash if self.counters else None
+        return flash.erases / (moved_bytes / MIB) if flash and moved_bytes else None
 
     @property
     def kernel_warnings(self) -> tuple[str, ...]:

@@ -270,6 +270,23 @@ class Metric(StrEnum):
             most_decimals=2,
         ),
     )
+    ERASES = (
+        "erases",
+        MetricRow(
+            unit="1/MiB",
+            less="fewer erasures",
+            more="more erasures",
+            name="erased blocks per MiB",
+            short="erasures",
+            header="erased/MiB",
+            figure=lambda m: m.erases_per_mib,
+            column="erases_per_mib",
+            fio=Use.PAGE,
+            only_writes=True,
+            decimals=2,
+            most_decimals=2,
+        ),
+    )
     P99_LATENCY = (
         "p99-latency",
         MetricRow(

@@ -50,6 +50,10 @@ class AdviceQuestion:
     boards: int = 1
 
     @property
+    def storages(self) -> tuple[str, ...]:
+        return listed(self.storage, option="--storage")
+
+    @property
     def no_cuts(self) -> str:
         """Why power cuts are not measured there; empty if they are, or if the profile has none."""
         return no_cuts(self.environment, self.storage) if self.profile.power_cuts_per_year else ""
@@ -112,14 +116,18 @@ def question(
 
 
 def no_cuts(environment: EnvironmentFile, storage: str) -> str:
-    """Why power cuts cannot show losses on a board's storage device; empty if they can, or if that is not known."""
+    """Why power cuts cannot show losses on one of these devices; empty if they can, or if that is not known."""
     if environment.profile.guest_time:
         return GUEST_TIME_CUTS
     if environment.virtual_lab is None:
         return ""
     disks = board_template(environment.virtual_board or REAL_TIME).disks
-    keeps_all = storage == CARD or storage not in disks or disks[storage].cache is Cache.KEPT
-    return f"the emulated {storage} keeps all that has reached it, it has no volatile cache" if keeps_all else ""
+    for each in listed(storage):
+        if each in environment.profile.storages and environment.profile.storages[each].forgets:
+            return f"{each} is simulated in the board's memory, and empty after each power-on"
+        if each == CARD or each not in disks or disks[each].cache is Cache.KEPT:
+            return f"the emulated {each} keeps all that has reached it, it has no volatile cache"
+    return ""
 
 
 def with_board(evidence: AdviceEvidence) -> AdviceEvidence:
@@ -238,6 +246,6 @@ def _is_begun(run: Run, choice: RunRequest, asked: AdviceQuestion) -> bool:
     return (
         run.status is RunStatus.ABORTED
         and (plan.suite, plan.filesystems, plan.repeat) == (choice.suite.name, choice.filesystems, choice.repeat)
-        and {entry.storage for entry in plan.entries} == {asked.storage}
+        and {entry.storage for entry in plan.entries} == set(asked.storages)
         and {entry.workload.slug for entry in plan.entries} == set(choice.workloads or ())
     )

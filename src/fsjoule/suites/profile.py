@@ -57,6 +57,8 @@ class RatedCard:
 class UsageProfile:
     """The `[profile]` table. Without `battery` or `card` there are no hours and no years.
 
+    `flash_erasures` are those that each block of raw flash is rated for; the default is that of SLC.
+
     Each fsync follows the write of one block, so there are at most as many as blocks are written. `files_per_day`
     counts small files that are made. `idle_share` is the share of the time without I/O in which the board is on and
     idle; the rest of that time it is off.
@@ -71,6 +73,7 @@ class UsageProfile:
     power_cuts_per_year: Amount
     battery: Battery | None = None
     card: RatedCard | None = None
+    flash_erasures: Positive = 100_000.0
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 

@@ -43,7 +43,7 @@ _DISK_READS: Final = 0
 _DISK_WRITES: Final = 4
 _DISK_BUSY_MS: Final = 9
 _DISK_FIELDS: Final = 17  # since Linux 5.5, which added the flushes
-_FLASH_NUMBERS: Final = 4  # bytes of a page, corrected bits, failed pages, bad blocks
+_FLASH_NUMBERS: Final = 6  # bytes of the flash, of a block, of a page, corrected bits, failed pages, bad blocks
 
 
 def start_mark(number: int) -> str:
@@ -159,7 +159,7 @@ def _flash(before: str, after: str) -> DeviceCounters | None:
         sum(hits1.get(each, 0) - hits0.get(each, 0) for each in operation)
         for operation in (PAGE_READS, PAGE_PROGRAMS, BLOCK_ERASES)
     )
-    page_bytes, corrected, failed, bad, *erased = state1
+    size_bytes, block_bytes, page_bytes, corrected, failed, bad, *erased = state1
     return DeviceCounters(
         reads=reads,
         read_bytes=reads * page_bytes,
@@ -168,7 +168,15 @@ def _flash(before: str, after: str) -> DeviceCounters | None:
         discards=0,
         flushes=0,
         request_ms=0,
-        flash=FlashCounters(erases, corrected - state0[1], failed - state0[2], bad, erased[0] if erased else None),
+        flash=FlashCounters(
+            erases=erases,
+            size_bytes=size_bytes,
+            block_bytes=block_bytes,
+            corrected_bits=corrected - state0[3],
+            failed_pages=failed - state0[4],
+            bad_blocks=bad,
+            most_erased=erased[0] if erased else None,
+        ),
     )
 
 

@@ -281,7 +281,12 @@ def notes(advice: Advice) -> list[str]:
         )
     if found.no_cuts and profile.power_cuts_per_year:
         told.append(f"files lost are not measured: {found.no_cuts}")
-    if any(one.written_mib for one in advice.figures):
+    if any(one.filesystem.flash_mib for one in advice.figures):
+        told.append(
+            f"raw flash: a block is taken to be rated for {profile.flash_erasures:,.0f} erasures, spread evenly, as UBI "
+            "does; written means erased"
+        )
+    if any(one.written_mib and not one.filesystem.flash_mib for one in advice.figures):
         told.append(
             "years: of the bytes that the device was told to write. What its flash writes beyond them is not known: no "
             "health registers were read. So the card may wear out sooner"

@@ -27,7 +27,8 @@ _RAW: Final = "raw"
 class PartFigures(NamedTuple):
     """One part on one boot, per MiB of a fio job, or for an operation as a whole.
 
-    `uncertainty_j` is the meter's (k=1), `written_mib` what the device was told to write, `p99_s` the time within which
+    `uncertainty_j` is the meter's (k=1), `written_mib` what the device was told to write (raw flash: what was erased),
+    `p99_s` the time within which
     99 of 100 requests (or their fsyncs) were done. A figure that was not measured is None.
     """
 
@@ -50,7 +51,10 @@ class PowerCut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FilesystemEvidence:
-    """What was measured of one filesystem: rows per boot by the part's slug, power cuts, checks and idle power."""
+    """What was measured of one filesystem: rows per boot by the part's slug, power cuts, checks and idle power.
+
+    `flash_mib` is the size of the raw flash that it is on; None on other storage.
+    """
 
     label: str
     name: str
@@ -58,11 +62,12 @@ class FilesystemEvidence:
     cuts: tuple[PowerCut, ...] = ()
     fsck_s: tuple[Figure, ...] = ()
     unflushed: bool = False
+    flash_mib: Figure = None
 
 
 @dataclass(frozen=True, slots=True)
 class AdviceEvidence:
-    """All that was measured of one board, kernel, meter and storage device.
+    """All that was measured of one board, kernel and meter, on one storage device or on several, with commas.
 
     `idle_w` has the board's idle power, one per boot, `idle_uncertainty_w` the meter's own (k=1). `environment` is the
     environment file of the newest run ("" if unknown). `runs` are their folders by id. `invalid` counts measurements
@@ -101,7 +106,7 @@ class _Found:
 
 
 def evidence(paths: Iterable[Path], *, kernel: str | None = None, storage: str | None = None) -> AdviceEvidence:
-    """Read the runs at and below `paths`. `kernel` and `storage` choose if the runs have several.
+    """Read the runs at and below `paths`. `kernel` and `storage` (names with commas) choose if the runs have several.
 
     Raises ConfigError for runs of different boards, kernels, meters or storage devices, and for runs without a valid
     measurement of a filesystem on scratch; ResultError for a run that cannot be read.
@@ -153,7 +158,7 @@ def evidence_of(
     idle_w = one_per_boot((boot, energy.idle_power_w.value) for boot, energy in idle)
     return AdviceEvidence(
         board=first.measurement.series.board,
-        storage=first.storage,
+        storage=",".join(dict.fromkeys(one.storage for one in found)),
         kernel=first.kernel.label if first.kernel else "",
         simulated=any(one.measurement.simulated or one.run.simulated for one in found),
         filesystems=tuple(_filesystems(found)),
@@ -171,12 +176,13 @@ def evidence_of(
 def _of_storage(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
     names = sorted({one.storage for one in found})
     if wanted is None and len(names) > 1:
-        raise ConfigError(
-            f"the runs measured several storage devices: {', '.join(names)}", hint=f"choose one: --storage {names[0]}"
-        )
-    if wanted is not None and wanted not in names:
-        raise ConfigError.unknown("storage device of these runs", wanted, names)
-    return [one for one in found if wanted in (None, one.storage)]
+        hint = f"choose: --storage {names[0]}, or --storage {','.join(names)} to compare"
+        raise ConfigError(f"the runs measured several storage devices: {', '.join(names)}", hint=hint)
+    chosen = names if wanted is None else listed(wanted, option="--storage")
+    for each in chosen:
+        if each not in names:
+            raise ConfigError.unknown("storage device of these runs", each, names)
+    return [one for one in found if one.storage in chosen]
 
 
 def _of_kernel(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
@@ -198,8 +204,8 @@ def _of_kernel(found: Sequence[_Found], wanted: str | None) -> list[_Found]:
 
 def _check_one_board(found: Sequence[_Found]) -> None:
     """Raise ConfigError if the measurements are not of one board, device and meter: their figures do not add up."""
-    for name, part in _SAME.items():
-        known = {part(one): one.run.run_id for one in found}
+    for storage, (name, part) in product(dict.fromkeys(one.storage for one in found), _SAME.items()):
+        known = {part(one): one.run.run_id for one in found if name != "devices" or one.storage == storage}
         known.pop("", None)
         if len(known) > 1:
             said = ", ".join(f"{value} (run {run_id})" for value, run_id in sorted(known.items()))
@@ -209,10 +215,12 @@ def _check_one_board(found: Sequence[_Found]) -> None:
 
 
 def _like_newest(found: Sequence[_Found]) -> list[_Found]:
-    newest = max(found, key=lambda one: one.run.started_utc)
+    newest_of = {one.storage: one for one in sorted(found, key=lambda one: one.run.started_utc)}
+    newest = max(newest_of.values(), key=lambda one: one.run.started_utc)
 
     def alike(one: _Found) -> bool:
-        pairs = [(part(one), part(newest)) for part in _SAME.values()]
+        like = {name: newest_of[one.storage] if name == "devices" else newest for name in _SAME}
+        pairs = [(part(one), part(like[name])) for name, part in _SAME.items()]
         return one.kernel == newest.kernel and all(ours == theirs or "" in (ours, theirs) for ours, theirs in pairs)
 
     return [one for one in found if alike(one)]
@@ -252,8 +260,10 @@ _SAME: Final[dict[str, Callable[[_Found], str]]] = {
 def _filesystems(found: Sequence[_Found]) -> Iterator[FilesystemEvidence]:
     labels = series_labels(one.measurement.series for one in found)
     groups: dict[str, list[_Found]] = {}
+    several = len({one.storage for one in found}) > 1
     for one in found:
-        groups.setdefault(labels[one.measurement.series], []).append(one)
+        label = labels[one.measurement.series]
+        groups.setdefault(f"{label} on {one.storage}" if several else label, []).append(one)
     for label, group in groups.items():
         slugs = dict.fromkeys(one.measurement.workload.slug for one in group)
         of = {slug: [one for one in group if one.measurement.workload.slug == slug] for slug in slugs}
@@ -264,6 +274,7 @@ def _filesystems(found: Sequence[_Found]) -> Iterator[FilesystemEvidence]:
             rows={slug: _rows(ones) for slug, ones in of.items() if slug not in (POWER_LOSS, FSCK)},
             cuts=tuple(cut for one in of.get(POWER_LOSS, ()) if (cut := _cut(one.measurement)) is not None),
             fsck_s=one_per_boot((one.boot, one.measurement.duration_s) for one in of.get(FSCK, ())),
+            flash_mib=max((_flash_mib(one.measurement) for one in group), default=0.0) or None,
         )
 
 
@@ -292,7 +303,10 @@ def _row(m: Measurement) -> PartFigures:
     seconds = m.window_s
     if m.projected:
         gross_mj, seconds = m.projected.both_mj, m.projected.both_s
-    written = m.counters.written_bytes / MIB / units if m.counters and units else None
+    written = None
+    if m.counters and units:
+        flash = m.counters.flash
+        written = (flash.erased_bytes if flash else m.counters.written_bytes) / MIB / units
     row = PartFigures(
         joules=gross_mj / 1e3 / units if gross_mj is not None and units else None,
         uncertainty_j=m.energy.gross_mj.uncertainty / 1e3 / units if m.energy and units else None,
@@ -302,6 +316,11 @@ def _row(m: Measurement) -> PartFigures:
     )
     # What a device writes while it is only read from is not the job's.
     return row if m.workload.only_writes else row._replace(written_mib=0.0)
+
+
+def _flash_mib(m: Measurement) -> float:
+    flash = m.counters.flash if m.counters else None
+    return flash.size_bytes / MIB if flash else 0.0
 
 
 def _cut(m: Measurement) -> PowerCut | None:

@@ -57,7 +57,7 @@ class FilesystemFigures:
     """One filesystem's figures; None where something was not measured, which `missing` names by slug of workload.
 
     `energy_j` is a day's energy, `work_s` the time that a day's I/O takes (more than a day: the board cannot do it),
-    `written_mib` what a day writes to the device, `wait_s` the longest p99 of the parts, that of `slowest`.
+    `written_mib` what a day writes to the device, or erases of raw flash, `wait_s` the longest p99 of the parts, that of `slowest`.
     `battery_days` and `years` are how long battery and card last. The `*_of_boots` have one figure per boot, for
     comparisons, and `mount_of_cuts` one per power cut. `unflushed`: it sends its device no flushes.
     """
@@ -115,6 +115,9 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
     written_mib = estimate_of(tuple(written.values()))
     slowest, waits = _waits(boots, parts)
     battery, card = profile.battery, profile.card
+    endurance_mib = card.endurance_tib * _MIB_PER_TIB if card else 0.0
+    if filesystem.flash_mib:
+        endurance_mib = filesystem.flash_mib * profile.flash_erasures
     return replace(
         base,
         shares=tuple(_share(part, boots) for part in parts),
@@ -125,8 +128,8 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
         work_s=estimate_of(tuple(_totals(boots, parts, lambda row: row.seconds).values())),
         written_mib=written_mib,
         years=(
-            written_mib.mapped(lambda mib: _over(card.endurance_tib * _MIB_PER_TIB, mib * DAYS_PER_YEAR))
-            if card and written_mib and written_mib.value > 0
+            written_mib.mapped(lambda mib: _over(endurance_mib, mib * DAYS_PER_YEAR))
+            if endurance_mib and written_mib and written_mib.value > 0
             else None
         ),
         wait_s=estimate_of(tuple(waits.values())),

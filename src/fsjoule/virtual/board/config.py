@@ -105,7 +105,8 @@ class CardConfig:
 class DiskConfig:
     """A further disk. `device` is the text of QEMU's -device for it, without its drive: `nvme,serial=nvme0`.
 
-    `cache` is the fate of unflushed writes at a power cut: kept, lost, or torn.
+    `cache` is the fate of unflushed writes at a power cut: kept, lost, or torn. `ivshmem-plain` is no disk but memory
+    that keeps its content without power, for flash memory that the kernel simulates in it (phram).
     """
 
     device: _Text
@@ -115,6 +116,10 @@ class DiskConfig:
     @property
     def size_bytes(self) -> int:
         return self.size_mib * MIB
+
+    @property
+    def is_memory(self) -> bool:
+        return self.device.startswith("ivshmem-plain")
 
 
 @dataclass(frozen=True, slots=True)
