@@ -11,6 +11,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.paths import project_dir
 from fsjoule.lab.environment import read_card_model
 from fsjoule.model import (
+    KIB,
     MIB,
     CardEnergies,
     CardModel,
@@ -68,7 +69,7 @@ def test_what_is_not_there_is_none() -> None:
 
 def test_raw_flash_erases_and_its_pages_are_not_metered() -> None:
     nand = read_card_model("slc-nand")
-    flash = FlashCounters(erases=8, size_bytes=128 * MIB, block_bytes=128 * KIB, corrected_bits=0, failed_pages=0, bad_blocks=0)
+    flash = FlashCounters(8, 128 * MIB, 128 * KIB, corrected_bits=0, failed_pages=0, bad_blocks=0)
     counters = DeviceCounters(512, MIB, 1024, 2 * MIB, 0, 0, 0, flash=flash)
     projected = project(nand, counters, moved_bytes=MIB, duration_s=1.0, energy=energy(1200.0, 1.1))
     assert projected.card_s == pytest.approx(512 * 25e-6 + 1024 * 200e-6 + 3 * 26.2e-3 + 8 * 2e-3)

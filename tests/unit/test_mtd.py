@@ -44,7 +44,8 @@ def test_pages_and_blocks_are_counted_with_the_flashs_own_state() -> None:
 
 
 def test_a_kernel_without_probes_counts_nothing_rather_than_zero() -> None:
-    assert marks.usage(_CPU + "134217728\n131072\n2048\n0\n0\n0\n", _CPU + "134217728\n131072\n2048\n0\n0\n0\n").device is None
+    uncounted = f"{_CPU}134217728\n131072\n2048\n0\n0\n0\n"
+    assert marks.usage(uncounted, uncounted).device is None
     with pytest.raises(MeasurementInvalid, match="the flash's counters are incomplete"):
         marks.usage(BEFORE, _CPU + "2048\n")
 

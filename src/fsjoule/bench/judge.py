@@ -103,8 +103,9 @@ def judge(
     metered = _metered(evidence, jobs * profile.window_excess_s)
     said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
     policy = profile.state_policy or StatePolicy()
-    uncounted = evidence.usage is not None and evidence.usage.device is None
-    notes = [*evidence.notes, *([_UNCOUNTED] if uncounted else []), *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
+    notes = [*evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
+    if evidence.usage is not None and evidence.usage.device is None:
+        notes.append(_UNCOUNTED)
     states = None if evidence.states is None else board_state.states_between(*evidence.states)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_log.complaints(said)]

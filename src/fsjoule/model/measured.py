@@ -104,8 +104,8 @@ class Energy:
 class FlashCounters:
     """What raw flash memory counts beside pages: over the window but for `bad_blocks` and `most_erased`, at its end.
 
-    An erasure erases `block_bytes` of `size_bytes`. `failed_pages` have more wrong bits than their code corrects. `most_erased` is the erasures of the block that has
-    most, counted by UBI; None without it.
+    An erasure erases `block_bytes` of `size_bytes`. `failed_pages` have more wrong bits than their code corrects.
+    `most_erased` is the erasures of the block that has most, counted by UBI; None without it.
     """
 
     erases: int

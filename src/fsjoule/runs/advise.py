@@ -15,6 +15,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Run, RunStatus
 from fsjoule.model.filesystem import content_of
+from fsjoule.model.labels import listed
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
 from fsjoule.runs.request import RunRequest, choose

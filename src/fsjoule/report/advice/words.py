@@ -281,16 +281,7 @@ def notes(advice: Advice) -> list[str]:
         )
     if found.no_cuts and profile.power_cuts_per_year:
         told.append(f"files lost are not measured: {found.no_cuts}")
-    if any(one.filesystem.flash_mib for one in advice.figures):
-        told.append(
-            f"raw flash: a block is taken to be rated for {profile.flash_erasures:,.0f} erasures, spread evenly, as UBI "
-            "does; written means erased"
-        )
-    if any(one.written_mib and not one.filesystem.flash_mib for one in advice.figures):
-        told.append(
-            "years: of the bytes that the device was told to write. What its flash writes beyond them is not known: no "
-            "health registers were read. So the card may wear out sooner"
-        )
+    told += _wear_notes(advice)
     if any(one.losses for one in advice.figures):
         told.append(
             "lost files: each power cut is taken to hit a board that makes files and fsyncs each, as in the suite; a "
@@ -302,6 +293,19 @@ def notes(advice: Advice) -> list[str]:
         told.append("a single boot shows no spread: its intervals have only the meter's uncertainty")
     if found.invalid:
         told.append(f"{counted(found.invalid, 'invalid measurement')} not used")
+    return told
+
+
+def _wear_notes(advice: Advice) -> list[str]:
+    told: list[str] = []
+    if any(one.filesystem.flash_mib for one in advice.figures):
+        erasures = f"{advice.profile.flash_erasures:,.0f}"
+        told.append(f"raw flash: written means erased; a block is taken to endure {erasures} erasures, spread evenly")
+    if any(one.written_mib and not one.filesystem.flash_mib for one in advice.figures):
+        told.append(
+            "years: of the bytes that the device was told to write. What its flash writes beyond them is not known: no "
+            "health registers were read. So the card may wear out sooner"
+        )
     return told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.model import CARD, MIB, FileFate, FioWorkload, Measurement, PoolPlace, Provision, Run
 from fsjoule.model.filesystem import content_of, is_unflushed
 from fsjoule.model.kernel import Kernel, is_of, kernels_of
-from fsjoule.model.labels import counted, series_labels
+from fsjoule.model.labels import counted, listed, series_labels
 from fsjoule.model.metrics import Figure
 from fsjoule.statistics.figures import one_per_boot
 from fsjoule.store.reader import LoadedRun, load_run

@@ -57,9 +57,9 @@ class FilesystemFigures:
     """One filesystem's figures; None where something was not measured, which `missing` names by slug of workload.
 
     `energy_j` is a day's energy, `work_s` the time that a day's I/O takes (more than a day: the board cannot do it),
-    `written_mib` what a day writes to the device, or erases of raw flash, `wait_s` the longest p99 of the parts, that of `slowest`.
-    `battery_days` and `years` are how long battery and card last. The `*_of_boots` have one figure per boot, for
-    comparisons, and `mount_of_cuts` one per power cut. `unflushed`: it sends its device no flushes.
+    `written_mib` what a day writes to the device, or erases of raw flash, `wait_s` the longest p99 of the parts, that
+    of `slowest`. `battery_days` and `years` are how long battery and card last. The `*_of_boots` have one figure per
+    boot, for comparisons, and `mount_of_cuts` one per power cut. `unflushed`: it sends its device no flushes.
     """
 
     filesystem: FilesystemEvidence

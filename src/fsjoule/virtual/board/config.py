@@ -105,8 +105,8 @@ class CardConfig:
 class DiskConfig:
     """A further disk. `device` is the text of QEMU's -device for it, without its drive: `nvme,serial=nvme0`.
 
-    `cache` is the fate of unflushed writes at a power cut: kept, lost, or torn. `ivshmem-plain` is no disk but memory
-    that keeps its content without power, for flash memory that the kernel simulates in it (phram).
+    `cache` is the fate of unflushed writes at a power cut: kept, lost, or torn. `if=mtd,index=1` is no disk but a chip
+    of raw flash memory that the machine has.
     """
 
     device: _Text
@@ -118,8 +118,8 @@ class DiskConfig:
         return self.size_mib * MIB
 
     @property
-    def is_memory(self) -> bool:
-        return self.device.startswith("ivshmem-plain")
+    def is_flash(self) -> bool:
+        return self.device.startswith("if=mtd,")
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,11 +141,8 @@ def _second_card(server: Path) -> list[str]:
 
 def _disk(name: str, config: BoardConfig) -> list[str]:
     disk, drive = config.disks[name], f"disk-{name}"
-    if disk.is_memory:
-        # What the processor has stored is in the file at once, and stays there when QEMU is killed.
-        kept = f"share=on,size={disk.size_mib}M,mem-path={_escaped(config.disk_image(name))}"
-        backing = ["-object", f"memory-backend-file,id={drive},{kept}"]
-        return [*backing, "-device", f"{disk.device},memdev={drive},id={name}"]
+    if disk.is_flash:
+        return _drive(drive, config.disk_image(name), disk.device)
     if disk.cache is Cache.KEPT:
         backing = _drive(drive, config.disk_image(name), "if=none")
     else:
