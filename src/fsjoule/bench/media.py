@@ -29,13 +29,18 @@ echo 1 > events/fsjoule/enable
 _STATE: Final = ("size", "erasesize", "writesize", "corrected_bits", "ecc_failures", "bad_blocks")
 
 
+# What UBI keeps back for blocks that go bad, and vendors of NAND promise. Source: CONFIG_MTD_UBI_BEB_LIMIT.
+RESERVE_OF_1024: Final = 20
+
+
 @dataclass(frozen=True, slots=True)
 class MediumRow:
     """What a kind of storage needs. `{device}` is the kernel's name of the device: `sda`, `mtd0`.
 
     `node` is what filesystems are made on, `size` a file with the size in units of `unit_bytes`; `titles` are files
     that may have the device's own name. `discards` is a file with 0 if the device takes no discards, empty if none of
-    its kind does. `prepare` is a script for the first use. `counters` are the files that `onboard.marks.usage` reads,
+    its kind does. `prepare` is a script for the first use; `bad_blocks` are files with their number and the bytes of a
+    block. `counters` are the files that `onboard.marks.usage` reads,
     behind those of the processor.
     """
 
@@ -46,6 +51,7 @@ class MediumRow:
     unit_bytes: int = 1
     discards: str = ""
     prepare: str = ""
+    bad_blocks: tuple[str, str] | None = None
 
 
 MEDIA: Final[Mapping[Medium, MediumRow]] = {
@@ -63,6 +69,7 @@ MEDIA: Final[Mapping[Medium, MediumRow]] = {
         size="/sys/class/mtd/{device}/size",
         titles=("/sys/class/mtd/{device}/name",),
         prepare=_COUNT_OPERATIONS,
+        bad_blocks=("/sys/class/mtd/{device}/bad_blocks", "/sys/class/mtd/{device}/erasesize"),
         counters=(
             f"{_TRACING}/kprobe_profile",
             *(f"/sys/class/mtd/{{device}}/{each}" for each in _STATE),

@@ -5,13 +5,14 @@ Further storage devices are brought up at first use, and identified before anyth
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from fsjoule.bench.media import MEDIA
+from fsjoule.bench.media import MEDIA, RESERVE_OF_1024
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
 from fsjoule.model import CARD, MIB, Provision, Storage
@@ -223,7 +224,7 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
             transient=False,
         )
     row = MEDIA[storage.medium]
-    size_bytes = int(checked(shell, "cat", row.size.format(device=storage.device)).stdout) * row.unit_bytes
+    size_bytes = _number(shell, row.size, storage) * row.unit_bytes
     if abs(size_bytes - storage.size_bytes) > _TOLERANCE * storage.size_bytes:
         raise BoardError(
             f"{name} is {storage.device} with {size_bytes / MIB:.0f} MiB, and the environment file says "
@@ -231,6 +232,16 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
             hint="correct the device or the size in the environment file",
             transient=False,
         )
+    if row.bad_blocks:
+        bad, block_bytes = (_number(shell, each, storage) for each in row.bad_blocks)
+        blocks = size_bytes // block_bytes
+        reserve = math.ceil(blocks * RESERVE_OF_1024 / 1024)
+        if bad > reserve:
+            raise BoardError(
+                f"{name} has {bad} bad blocks of {blocks}, and {reserve} are held in reserve: nothing was written",
+                hint="it is worn out: replace it",
+                transient=False,
+            )
     if row.prepare:
         shell.run(("sh", "-c", row.prepare))
     for file in row.titles:
@@ -238,6 +249,10 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
         if answer.exit_code == 0 and answer.stdout.strip():
             return f"{name} {answer.stdout.strip()}"
     return name
+
+
+def _number(shell: Shell, file: str, storage: Storage) -> int:
+    return int(checked(shell, "cat", file.format(device=storage.device)).stdout)
 
 
 def takes_discards(shell: Shell, storage: Storage) -> bool:
