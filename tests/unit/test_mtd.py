@@ -8,11 +8,14 @@ import pytest
 
 from fsjoule.bench.media import counter_files
 from fsjoule.bench.onboard import marks
-from fsjoule.errors import ConfigError, MeasurementInvalid
+from fsjoule.bench.scratch import attach
+from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
 from fsjoule.filesystems import filesystem
-from fsjoule.model import CARD, MIB, Planned, Storage
+from fsjoule.model import CARD, KIB, MIB, Planned, Storage
 from fsjoule.model.medium import Medium, medium_of
+from fsjoule.ports import CommandResult
 from fsjoule.suites import Planning, plan_entries, suite
+from fsjoule.testing import FakeShell
 
 NAND = Storage("mtd0", 128 * MIB, module="nandsim", forgets=True)
 STICK = Storage("sda", 512 * MIB)
@@ -106,3 +109,14 @@ def test_ubifs_brings_its_volume_and_takes_it_away() -> None:
         "/dev/mtd0",
         "/mnt",
     )
+
+
+def test_worn_flash_is_refused_before_anything_is_written() -> None:
+    def board(bad: int) -> FakeShell:
+        numbers = {"size": 128 * MIB, "bad_blocks": bad, "erasesize": 128 * KIB, "name": ""}
+        return FakeShell(lambda argv: CommandResult(argv, 0, str(numbers.get(argv[-1].rpartition("/")[2], ""))))
+
+    assert attach(board(20), "nand", NAND) == "nand"
+    with pytest.raises(BoardError, match="nand has 21 bad blocks of 1024, and 20 are held in reserve"):
+        attach(worn := board(21), "nand", NAND)
+    assert {argv[0] for argv in worn.asked} == {"/usr/lib/fsjoule/attach", "cat"}
