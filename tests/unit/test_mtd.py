@@ -117,6 +117,7 @@ def test_worn_flash_is_refused_before_anything_is_written() -> None:
         return FakeShell(lambda argv: CommandResult(argv, 0, str(numbers.get(argv[-1].rpartition("/")[2], ""))))
 
     assert attach(board(20), "nand", NAND) == "nand"
+    worn = board(21)
     with pytest.raises(BoardError, match="nand has 21 bad blocks of 1024, and 20 are held in reserve"):
-        attach(worn := board(21), "nand", NAND)
+        attach(worn, "nand", NAND)
     assert {argv[0] for argv in worn.asked} == {"/usr/lib/fsjoule/attach", "cat"}

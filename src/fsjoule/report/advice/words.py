@@ -300,7 +300,10 @@ def _wear_notes(advice: Advice) -> list[str]:
     told: list[str] = []
     if any(one.filesystem.flash_mib for one in advice.figures):
         erasures = f"{advice.profile.flash_erasures:,.0f}"
-        told.append(f"raw flash: written means erased; a block is taken to endure {erasures} erasures, spread evenly")
+        told.append(
+            f"raw flash: written means erased. A block is taken to endure {erasures} erasures. UBI spreads them up to "
+            "4,096; jffs2 by chance, so that it may die sooner"
+        )
     if any(one.written_mib and not one.filesystem.flash_mib for one in advice.figures):
         told.append(
             "years: of the bytes that the device was told to write. What its flash writes beyond them is not known: no "

@@ -21,6 +21,8 @@ from fsjoule.verdicts.advice.parts import POWER_LOSS, UsageKind, UsagePart, part
 DAY_S: Final = 86_400.0
 DAYS_PER_YEAR: Final = 365.25
 _MIB_PER_TIB: Final = 1024 * 1024
+# How far UBI lets its most erased block be ahead. Source: CONFIG_MTD_UBI_WL_THRESHOLD.
+_UBI_AHEAD: Final = 4096
 _J_PER_WH: Final = 3600.0
 
 Rows = Mapping[UsagePart, PartFigures]
@@ -117,7 +119,7 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
     battery, card = profile.battery, profile.card
     endurance_mib = card.endurance_tib * _MIB_PER_TIB if card else 0.0
     if filesystem.flash_mib:
-        endurance_mib = filesystem.flash_mib * profile.flash_erasures
+        endurance_mib = filesystem.flash_mib * max(0.0, profile.flash_erasures - _UBI_AHEAD)
     return replace(
         base,
         shares=tuple(_share(part, boots) for part in parts),
