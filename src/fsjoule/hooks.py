@@ -1,4 +1,4 @@
-"""What packages add: suites, publications, filesystems, instruments, recipes, renderers, importers, commands.
+"""What packages add: suites, publications, filesystems, layers, instruments, recipes, renderers, importers, commands.
 
 A package names a module in its entry points of the group `fsjoule`. The module has functions of the names below, each
 with `@hook`. fsjoule's own publications and CI systems come the same way (`_OWN`); CONTRIBUTING.md is the guide.
@@ -75,6 +75,20 @@ class Hooks:
                 from fsjoule.model.filesystem import Filesystem
 
                 return [Filesystem("jfs", "jfs", ("mkfs.jfs", "-q"), modules=("jfs",))]
+        """
+        raise NotImplementedError
+
+    def fsjoule_layers(self) -> Iterable[Any]:
+        """Rows of layers, for `--stack`: `fsjoule.model.layer.Layer`.
+
+        Example::
+
+            @hook
+            def fsjoule_layers():
+                from fsjoule.model.layer import Layer, LayerPlace
+
+                up = ("dmsetup", "create", "{node}", "--table", "0 65536 linear {device} 0")
+                return [Layer("dm-linear", "32 MiB", LayerPlace.DEVICE, up, ("dmsetup", "remove", "-f", "{node}"))]
         """
         raise NotImplementedError
 

@@ -70,6 +70,14 @@ def fsjoule_filesystems():
 
 
 @hook
+def fsjoule_layers():
+    from fsjoule.model.layer import Layer, LayerPlace
+
+    up = ("dmsetup", "create", "{node}", "--table", "0 65536 linear {device} 0")
+    return [Layer("dm-linear", "32 MiB", LayerPlace.DEVICE, up, ("dmsetup", "remove", "{node}"), modules=("dm-mod",))]
+
+
+@hook
 def fsjoule_instruments():
     from fsjoule.meter.instruments import InstrumentKind
 
@@ -259,11 +267,12 @@ def test_its_suite_filesystem_and_recipe_are_offered(fsjoule: Fsjoule) -> None:
     assert "mylab-board" in fsjoule("choices", "--recipe", "absent").stderr
 
 
-def test_its_filesystem_can_be_measured(fsjoule: Fsjoule) -> None:
+def test_its_filesystem_and_layer_can_be_measured(fsjoule: Fsjoule) -> None:
     options = ("--lg-env", PROJECT / "env" / "virtual.yaml", "--suite", "logger")
-    bench = fsjoule("bench", *options, "--fs", "jfs", "--collect-only", "-q")
+    stacks = ("--stack", "dm-crypt+dm-linear")
+    bench = fsjoule("bench", *options, "--fs", "jfs", *stacks, "--collect-only", "-q")
     assert bench.returncode == 0
-    assert bench.stdout.split() == ["01-r1-jfs-mkfs", "02-r2-jfs-mkfs", "03-r3-jfs-mkfs"]
+    assert bench.stdout.split() == [f"0{i}-r{i}-jfs-mkfs-card+dm-crypt+dm-linear" for i in (1, 2, 3)]
 
 
 def test_its_instrument_is_found_and_measures(fsjoule: Fsjoule, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_every_hook_says_what_it_takes_with_an_example() -> None:
     # Not as it stands in the source: Python 3.13 takes the indentation out.
     says = {each.__name__: inspect.getdoc(each) or "" for each in specifications}
     assert [name for name, text in says.items() if "Example::\n\n    @hook" not in text] == []
-    assert len(specifications) == 8
+    assert len(specifications) == 9
 
 
 def test_an_entry_point_without_a_distribution_has_its_module_as_name() -> None:

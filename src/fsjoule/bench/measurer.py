@@ -38,10 +38,12 @@ from fsjoule.bench.timed import TimedWork
 from fsjoule.errors import BoardError, MeasurementInvalid, MeterError, NoMeterError, also
 from fsjoule.filesystems import filesystem
 from fsjoule.images.partition_table import is_of_a_card
+from fsjoule.layers import stack
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, Reach, TimedWorkload, Trace
 from fsjoule.model.board_state import StatePolicy
 from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.layer import device_of, stack_of
 from fsjoule.model.medium import Medium
 from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
 
@@ -60,6 +62,8 @@ _LEFT_BEHIND: Final = (
 )
 _INSTALLER: Final = f"{onboard.DIRECTORY}/install"
 _END: Final = "end-of-fsjoule-script"
+# A folder that takes its filesystem's place is mounted there, too.
+_TWICE: Final = ("sh", "-c", '"$@" && "$@"', "sh")
 _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 
 
@@ -142,6 +146,7 @@ class Measurer:
     damaged: bool = field(default=False, init=False)
     _storage: str = field(default="", init=False)
     _counters: tuple[str, ...] = field(init=False)
+    _drivers: str = field(default="", init=False)
     _card_seen: bool = field(default=False, init=False)
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
@@ -169,29 +174,34 @@ class Measurer:
             check_sampling(self.shell)
 
     def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
-        """Measure on this storage device of the board from now on, and bring it up at its first use.
+        """Measure on this storage device of the board from now on, with its layers; bring it up at its first use.
 
-        `programs` are installed in the same upload. Raises LabError if the board does not have the device.
+        `programs` are installed in the same upload. Raises LabError if the board does not have the device, and
+        MeasurementInvalid if it refuses a layer.
         """
         programs = programs or {}
         if name == self._storage:
             self.install(programs)
             return
+        self._storage = ""
         self.scratch.unmount()
-        if name == CARD:
+        device, layers = device_of(name), stack(stack_of(name))
+        if device == CARD:
             self._check_card()
             self._counters = counter_files(self.profile.card_device, Medium.BLOCK)
-            scratch, self.storage_model = self.profile.scratch_device, ""
+            scratch, disk, self.storage_model = self.profile.scratch_device, self.profile.card_device, ""
             purge = self.profile.purge
         else:
-            storage = self.profile.storages[name]
-            if name not in self._attached:
-                self._attached[name] = attach(self.shell, name, storage)
+            storage = self.profile.storages[device]
+            if device not in self._attached:
+                self._attached[device] = attach(self.shell, device, storage)
             self._counters, scratch = counter_files(storage.device, storage.medium), scratch_node(storage)
-            self.storage_model = self._attached[name]
+            disk, self.storage_model = storage.device, self._attached[device]
             purge = self.profile.purge and takes_discards(self.shell, storage)
+        self.load_modules(*layers.modules)
+        self.scratch.purge = purge
+        self._drivers = self.scratch.set_up(layers, scratch, disk)
         self._storage = name
-        self.scratch.device, self.scratch.purge = scratch, purge
         scripts = onboard.scripts(mark_line=self.profile.mark_line, counters=self._counters, uptime=self.sampled)
         scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
@@ -237,19 +247,22 @@ class Measurer:
 
     def around(self, entry: Planned, work: Callable[[Filesystem], WorkFacts]) -> WorkFacts:
         """Do an entry's work with its modules loaded, and keep the kernel's log. Raises LabError."""
-        kind = filesystem(entry.filesystem)
+        kind = self.kind_of(entry)
         # Parts share names of workloads, and workloads of one part can differ in size only.
         self._measured, self._made = f"{entry.suite} {entry.slug} {entry.workload.size_bytes}", 0
         self._state_before = None
         self.forget_files()
         self.load_modules(*kind.modules)
-        with self.phases("provisioning"):
-            self.turn_to(entry.storage)
-            self.clear_kernel_log(lab_step("rm", "-f", *_LEFT_BEHIND))
         try:
+            with self.phases("provisioning"):
+                self.turn_to(entry.storage)
+                self.clear_kernel_log(lab_step("rm", "-f", *_LEFT_BEHIND))
             evidence = work(kind)
         except MeasurementInvalid as error:
             evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+        evidence.notes += [f"ciphers and checksums: {self._drivers}"] if self._drivers else []
+        if evidence.complaints and self.scratch.stack.layers:
+            self._storage = ""  # the next measurement sets the layers up anew
         if not evidence.board_lost:
             with self.phases("reading"):
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()
@@ -259,6 +272,13 @@ class Measurer:
             self.boot_log += "".join(f"{each.line}\n" for each in said)
             self.damaged |= kernel_log.is_damaged(said)
         return evidence
+
+    @staticmethod
+    def kind_of(entry: Planned) -> Filesystem:
+        """The filesystem of an entry, made as the layers below or in it need."""
+        layers = stack(stack_of(entry.storage))
+        kind = filesystem(layers.made_on(entry.filesystem))
+        return replace(kind, unmount=(*_TWICE, *kind.unmount)) if layers.on_directory else kind
 
     def forget_files(self) -> None:
         """Lay files out anew next time: something else is going to be done on the board."""

@@ -34,7 +34,6 @@ from fsjoule.errors import (
     PlaceLostError,
     StorageError,
 )
-from fsjoule.filesystems import filesystem
 from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.meter.links.notices import file_notices
 from fsjoule.model import (
@@ -50,6 +49,7 @@ from fsjoule.model import (
     Run,
     RunStatus,
 )
+from fsjoule.model.layer import in_series, stack_of
 from fsjoule.model.workload import (
     BlockWorkload,
     FioWorkload,
@@ -290,7 +290,8 @@ class BoardBench:
         booted.measurer.forget_files()
         with self.phases("provisioning"):
             booted.measurer.turn_to(entry.storage)
-            return working_directory(booted.measurer.scratch, filesystem(entry.filesystem), entry.provision)
+            kind = booted.measurer.kind_of(entry)
+            return working_directory(booted.measurer.scratch, kind, entry.provision)
 
     def failed_part(self, *, metered: bool) -> Part | None:
         """The part of the lab with whose fault the run has ended; None if it ended otherwise.
@@ -356,7 +357,9 @@ class BoardBench:
             evidence,
             profile=self.profile,
             boot=booted.number,
-            storage=self._storage_in_series(booted.measurer.storage_model or facts.storage),
+            storage=in_series(
+                self._storage_in_series(booted.measurer.storage_model or facts.storage), stack_of(entry.storage)
+            ),
             card=self.board.image(),
             started_utc=started_utc,
         )

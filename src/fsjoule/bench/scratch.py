@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
 from fsjoule.bench.media import MEDIA, RESERVE_OF_1024
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
+from fsjoule.layers import NOTHING, Stack, drivers
 from fsjoule.model import CARD, MIB, Provision, Storage
 from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.layer import LayerPlace, layered, of_series
 from fsjoule.ports import Command, CommandResult, Shell
 
 SCRATCH_DIRECTORY: Final = "/tmp/fsjoule/scratch"  # noqa: S108 - on the board, whose /tmp is ours alone
@@ -27,6 +29,7 @@ _MOUNT_TIMEOUT_S: Final = 60.0
 _SYNC_TIMEOUT_S: Final = 180.0
 _LAST_WORDS: Final = 3
 _SAID: Final = 300
+_ON_MOUNT: Final = (LayerPlace.DIRECTORY,)
 
 
 # Loads the board's driver modules until the device appears; every image has it.
@@ -37,13 +40,18 @@ _TOLERANCE: Final = 0.1  # devices are not always as large as sold
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of the board's that has to succeed. If it fails, the `filesystem` is why, or else the lab."""
+    """A command of the board's that has to succeed. If it fails, the `filesystem` is why, or else the lab.
+
+    `called` is its name in errors, instead of its words.
+    """
 
     command: Command
     filesystem: bool = False
+    called: str = ""
 
     def error(self, result: CommandResult, kernel: str = "") -> LabError | MeasurementInvalid:
         """The error for its failure, with its output and what the `kernel` said last."""
+        result = replace(result, argv=(self.called,)) if self.called else result
         if self.filesystem:
             return MeasurementInvalid(result.argv[0], [refusal(result, kernel)])
         shown, said = " ".join(result.argv), result.stdout.strip()
@@ -103,12 +111,82 @@ def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
 
 @dataclass
 class Scratch:
-    """The device of one boot that may be overwritten; `purge` discards it before each make, `identity` gives UUIDs."""
+    """The device of one boot that may be overwritten; `purge` discards it before each make, `identity` gives UUIDs.
+
+    With a `stack` filesystems are on `device`, its highest one, and `below` is what may be overwritten.
+    """
 
     shell: Shell
     device: str
     purge: bool
     identity: Callable[[], UUID | None] = lambda: None
+    stack: Stack = NOTHING
+    below: str = ""
+    disk: str = ""
+
+    def set_up(self, stack: Stack, device: str, disk: str) -> str:
+        """Put layers above a device of a disk, instead of those that were; returns the drivers of their ciphers.
+
+        Nothing may be mounted. Raises BoardError for a used device, and MeasurementInvalid for a layer that the board
+        refuses, with no layer left behind.
+        """
+        if gone := self._down():
+            perform(self.shell, gone)
+        self.device = self.below = device
+        self.stack, self.disk = stack, disk
+        if not stack.layers:
+            return ""
+        self._check_unused(self._mounts())
+        try:
+            perform(self.shell, self._up(prepares=True))
+        except MeasurementInvalid:
+            perform(self.shell, self._down())
+            raise
+        self.device = self._devices[-1]
+        crypto = drivers(checked(self.shell, "cat", "/proc/crypto").stdout, stack.algorithms)
+        return ", ".join(f"{name} by {driver}" for name, driver in crypto.items())
+
+    @property
+    def _devices(self) -> list[str]:
+        """What each layer of the stack stands on, lowest first, and what the filesystem does."""
+        devices = [self.below]
+        for level, each in enumerate(self.stack.layers):
+            devices.append(f"/dev/mapper/{_node(level)}" if each.row.place is LayerPlace.DEVICE else devices[-1])
+        return devices
+
+    def _up(self, *, prepares: bool = False, place: LayerPlace | None = None) -> list[Step]:
+        """The steps that set the layers up, those on a directory only if they are asked for by `place`."""
+        steps: list[Step] = []
+        for level, (each, device) in enumerate(zip(self.stack.layers, self._devices, strict=False)):
+            if each.row.place is not (place or each.row.place) or (place is None and each.row.place in _ON_MOUNT):
+                continue
+            for program in (each.row.prepare if prepares else (), each.row.up):
+                if program:
+                    argv = each.argv(
+                        program, device=device, node=_node(level), disk=self.disk, directory=SCRATCH_DIRECTORY
+                    )
+                    timeout_s = _PURGE_TIMEOUT_S if program is each.row.prepare else _MAKE_TIMEOUT_S
+                    steps.append(Step(Command(argv, timeout_s), filesystem=True, called=f"layer {each.name}"))
+        return steps
+
+    def _down(self) -> list[Step]:
+        """The steps that take the layers away, highest first, whichever of them are there."""
+        levels = reversed([*enumerate(self.stack.layers)])
+        return [
+            lab_step(*each.argv(each.row.down, node=_node(level), disk=self.disk), timeout_s=_MOUNT_TIMEOUT_S)
+            for level, each in levels
+            if each.row.place not in _ON_MOUNT
+        ]
+
+    def _check_unused(self, mounts: str) -> None:
+        """Raise BoardError if the device is mounted elsewhere. Discarding asks nobody, not even a mounted root."""
+        for device in filter(None, dict.fromkeys((self.device, self.below))):
+            if re.search(rf"^{re.escape(device)} (?!{SCRATCH_DIRECTORY} )", mounts, re.MULTILINE):
+                raise BoardError(
+                    f"{device}, which may be overwritten, is mounted on the board: nothing was written",
+                    transient=False,
+                    hint="the environment file's scratch_device is another partition than the root",
+                )
 
     def make(self, filesystem: Filesystem) -> None:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
@@ -117,15 +195,12 @@ class Scratch:
     def making(self, filesystem: Filesystem) -> list[Step]:
         """The steps of `make`. Raises BoardError for a used device."""
         mounts = self._mounts()
-        # Discarding asks nobody, not even a mounted root.
-        if re.search(rf"^{re.escape(self.device)} (?!{SCRATCH_DIRECTORY} )", mounts, re.MULTILINE):
-            raise BoardError(
-                f"{self.device}, which may be overwritten, is mounted on the board: nothing was written",
-                transient=False,
-                hint="the environment file's scratch_device is another partition than the root",
-            )
+        self._check_unused(mounts)
         steps = _unmounting(mounts)
-        if self.purge:
+        if self.purge and self.stack.layers and not self.stack.is_prepared:
+            purge = lab_step("blkdiscard", "-f", self.below, timeout_s=_PURGE_TIMEOUT_S)
+            steps += [*self._down(), purge, *self._up()]
+        elif self.purge and not self.stack.layers:
             steps.append(lab_step("blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S))
         if not filesystem.raw:
             make = filesystem.make_argv(self.device, self.identity())
@@ -143,6 +218,7 @@ class Scratch:
         return [
             lab_step("mkdir", "-p", SCRATCH_DIRECTORY),
             filesystem_step(*mount, timeout_s=_MOUNT_TIMEOUT_S),
+            *self._up(place=LayerPlace.DIRECTORY),
         ]
 
     def forgetting(self, filesystem: Filesystem) -> list[Step]:
@@ -167,9 +243,14 @@ class Scratch:
 
 
 def _unmounting(mounts: str) -> list[Step]:
-    """The step that unmounts the scratch filesystem, if it is mounted according to /proc/mounts."""
+    """The steps that unmount the scratch filesystem, and a folder in its place, as far as /proc/mounts has them."""
     types = re.findall(rf"^\S+ {SCRATCH_DIRECTORY} (\S+) ", mounts, re.MULTILINE)
-    return [lab_step(*unmount_argv(types[-1], SCRATCH_DIRECTORY), timeout_s=_SYNC_TIMEOUT_S)] if types else []
+    return [lab_step(*unmount_argv(each, SCRATCH_DIRECTORY), timeout_s=_SYNC_TIMEOUT_S) for each in reversed(types)]
+
+
+def _node(level: int) -> str:
+    """The name of a layer's device."""
+    return f"fsjoule-{level}"
 
 
 def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:
@@ -265,8 +346,13 @@ def takes_discards(shell: Shell, storage: Storage) -> bool:
 
 
 def name_of(reported: str, further: Iterable[str]) -> str:
-    """The board's name for a series' storage, as `reported` by `attach`; the card's name for any other."""
-    return next((name for name in further if reported == name or reported.startswith(f"{name} ")), CARD)
+    """The board's name for a series' storage, as `reported` by `attach`; the card's name for any other.
+
+    With layers it has them too.
+    """
+    device, layers = of_series(reported)
+    name = next((name for name in further if device == name or device.startswith(f"{name} ")), CARD)
+    return layered(name, layers)
 
 
 def scratch_node(storage: Storage) -> str:

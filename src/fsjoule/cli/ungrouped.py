@@ -51,17 +51,19 @@ def choices(
     recipe: Annotated[str, typer.Option(help="The recipe of the board's card images.")] = DEFAULT_RECIPE,
     json_output: Json = False,
 ) -> None:
-    """List the values of --fs, --kernel and --suite.
+    """List the values of --fs, --stack, --kernel and --suite.
 
     Example: fsjoule choices, then: fsjoule bench --fs btrfs,btrfs:zstd+noatime
     """
     from fsjoule import images, kernels
     from fsjoule.filesystems import FILESYSTEMS, own_filesystems
+    from fsjoule.layers import LAYERS
     from fsjoule.suites import SUITES, project_suites, suite
 
     own = own_filesystems()
     document = {
         "filesystems": {name: list(row.variants) for name, row in FILESYSTEMS.items()} | {name: [] for name in own},
+        "layers": {name: list(row.variants) for name, row in LAYERS.items()},
         "kernels": list(kernels.kernel_choices(recipe)),
         "suites": {name: suite(name).title for name in (*SUITES, *project_suites())},
         "root filesystems": list(images.root_filesystem_choices(recipe)),
@@ -76,6 +78,11 @@ def choices(
             out.print(f"    {row.name}:{variant:<12} {options.note}", highlight=False)
     for name, whole in own.items():
         out.print(f"  {name:<10} {whole.partition('=')[2]}, of fsjoule.toml", highlight=False, markup=False)
+    out.print(Text.assemble(("layers", "bold"), ", with variants behind colons; a plus sign joins layers:"))
+    for row in LAYERS.values():
+        out.print(f"  {row.name:<14} {row.note}", highlight=False)
+        for variant, options in row.variants.items():
+            out.print(f"    {row.name}:{variant:<12} {options.note}", highlight=False)
     for kind in ("kernels", "suites", "root filesystems"):
         out.print(Text.assemble((kind, "bold"), f": {', '.join(document[kind])}"))
 

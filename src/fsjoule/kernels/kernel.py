@@ -23,6 +23,7 @@ from fsjoule.host.unpacking import unzipped, unzstd
 from fsjoule.kernels.image import architecture_of, kernel_release
 from fsjoule.kernels.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.kernels.recipe import MarkGpio, Recipe, recipes_folder
+from fsjoule.layers import CRYPTO_ALIAS, modules_of_layers
 
 # Raise it when this file changes an entry's content.
 STAGE_VERSION: Final = 3
@@ -101,7 +102,7 @@ def kernel_entry(
     `built` are additional modules that `collect` brings. `source` goes into the entry's key, beside the recipe. Raises
     ConfigError if the kernel lacks a module in `needs`, or if its parts do not match.
     """
-    modules = sorted({*wanted_modules(recipe), *built})
+    modules = sorted({*wanted_modules(recipe), *modules_of_layers(), *built})
     inputs = {
         "version": STAGE_VERSION,
         **source,
@@ -171,6 +172,8 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
         if (parts.modules / name).exists():
             shutil.copyfile(parts.modules / name, target / name)
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
+    # What it may ask for by alias, it does without.
+    lacks = [name for name in lacks if not name.startswith(CRYPTO_ALIAS)]
     kept = KernelFiles("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
     return {name: value for name, value in asdict(kept).items() if name not in ("content", "folder", "image")}
 

@@ -17,6 +17,7 @@ from fsjoule.hooks import offered, twice
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
 from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, overlap
+from fsjoule.layers import LAYERS
 from fsjoule.model import DEFAULT_RECIPE, MarkLine
 from fsjoule.model.filesystem import Filesystem
 
@@ -281,7 +282,7 @@ class Recipe(_Table):
         own = self.userland
         if own.archive:
             return ()
-        tools = (package for row in self.filesystems for package in row.packages)
+        tools = (package for row in (*self.filesystems, *LAYERS.values()) for package in row.packages)
         return tuple(dict.fromkeys([*own.packages, *tools, *own.more_packages]))
 
     def filesystem(self, choice: str) -> Filesystem:

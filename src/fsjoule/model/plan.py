@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from fsjoule.model.filesystem import file_name, titled
+from fsjoule.model.layer import of_series
 from fsjoule.model.operation import TimedKind
 from fsjoule.model.workload import FioWorkload, Workload
 
@@ -26,7 +27,8 @@ class Planned:
     """One entry of a plan. `number` is its place in the randomised order, from 1.
 
     `kernel` is the label of one of the plan's kernels, `suite` the suite or part (`elc2015/boot`) that contains it,
-    `provision` how its filesystem gets onto the board, `storage` the board's name for its storage device.
+    `provision` how its filesystem gets onto the board, `storage` the board's name for its storage device, and the
+    layers above it: `card+dm-crypt`.
     """
 
     number: int
@@ -40,8 +42,8 @@ class Planned:
 
     @property
     def slug(self) -> str:
-        """Short name, unique within a repetition on one kernel: `ext4-read-16k`, `ext4-read-16k-nvme`."""
-        where = "" if self.storage == CARD else f"-{self.storage}"
+        """Short name, unique within a repetition on one kernel: `ext4-read-16k`, `ext4-read-16k-card+dm-crypt`."""
+        where = "" if self.storage == CARD else f"-{file_name(self.storage)}"
         return f"{file_name(self.filesystem)}-{self.workload.slug}{where}"
 
     @property
@@ -74,6 +76,16 @@ class SeriesKey:
     provision: Provision
     workload: str
     title: str = field(default="", compare=False)
+
+    @property
+    def device(self) -> str:
+        """The storage device without the layers above it."""
+        return of_series(self.storage)[0]
+
+    @property
+    def stack(self) -> str:
+        """The layers above the storage device; empty without."""
+        return of_series(self.storage)[1]
 
     @property
     def filesystem_title(self) -> str:

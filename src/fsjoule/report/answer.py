@@ -179,7 +179,7 @@ def _nothing(summary: Summary) -> str:
     if not filesystems:
         return "No measurement is valid: there is no answer."
     if len(filesystems) > 1:
-        counts = Counter((row.series.suite, row.workload, row.series.storage, row.kernel) for row in rows if row.valid)
+        counts = Counter((row.series.suite, row.workload, row.series.device, row.kernel) for row in rows if row.valid)
         if max(counts.values()) > 1:
             return f"{len(filesystems)} filesystems are too many to compare each with each: there is no answer."
         return "No operation has valid figures of two filesystems: there is no answer."
@@ -200,7 +200,7 @@ def _in_order(summary: Summary, contests: Sequence[Contest]) -> list[Contest]:
     rows = (*summary.fio, *summary.timed)
     order: dict[tuple[str, Workload, str, str], int] = {}
     for row in rows:
-        order.setdefault((row.series.suite, row.workload, row.series.storage, row.kernel), len(order))
+        order.setdefault((row.series.suite, row.workload, row.series.device, row.kernel), len(order))
     return sorted(contests, key=lambda one: order.get((one.suite, one.workload, one.storage, one.kernel), len(order)))
 
 
@@ -219,7 +219,7 @@ def _figures(summary: Summary) -> tuple[OperationAnswer, ...]:
     lines = [
         OperationAnswer(
             row.workload.label,
-            _where(summary, row.series.suite, row.series.storage, row.kernel),
+            _where(summary, row.series.suite, row.series.device, row.kernel),
             *(
                 Figure(f"{mean_text(figure, decimals_for([replace(figure, sd=None)]))} {metric.unit}", "")
                 if (figure := row.with_card(metric))

@@ -10,15 +10,17 @@ from typing import Final
 from fsjoule.model import FioWorkload, Measurement, OperationWorkload
 from fsjoule.model.metrics import metrics_of
 from fsjoule.report.answer import answer_document
+from fsjoule.report.layers import layers_document
 from fsjoule.report.summary import Summary, SummaryRow
-from fsjoule.verdicts.filesystems import contests
+from fsjoule.verdicts.filesystems import contests, layer_costs
 
 SHOW_SCHEMA: Final = "fsjoule.show/1"
 
 
 def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
-    """`run`, `answer` (which filesystem is better), `summary` (fio, timed, phases and so on) and `measurements`.
+    """`run`, `answer`, `layers`, `summary` (fio, timed, phases and so on) and `measurements`.
 
+    `answer` is which filesystem is better, `layers` what those between filesystem and storage cost.
     Absent figures are null, never zero.
     """
     shown = asdict(summary)
@@ -33,6 +35,7 @@ def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
         "simulated": summary.simulated,
         "run": run,
         "answer": answer_document(summary, contests(measurements)),
+        "layers": layers_document(layer_costs(measurements)),
         "summary": shown,
         "measurements": [{**asdict(m), "valid": m.valid} for m in measurements],
     }

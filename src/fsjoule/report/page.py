@@ -17,6 +17,7 @@ from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.gate import GateView
+from fsjoule.report.layers import layers_table
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.publications import NOTE, suite_page
 from fsjoule.report.site import Site
@@ -37,7 +38,7 @@ from fsjoule.report.words import ALTERED
 from fsjoule.store.gate import Gated
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.verdicts.advice.advise import Advice
-from fsjoule.verdicts.filesystems import contests
+from fsjoule.verdicts.filesystems import contests, layer_costs
 
 # A trace is drawn twice, for a desk and for a phone, so that letters keep their size; the style sheet shows one.
 _WIDE: Final = 860
@@ -88,6 +89,7 @@ def render_page(
         aborted=run.status is not RunStatus.COMPLETE,
         ended=ended_text(run, (m.number for m in measurements)),
         answer=answer(summary, contests(measurements)),
+        layers=layers_table(summary, layer_costs(measurements)),
         gate=None if gate is None else {"headline": gate.headline, **gate.page_parts()},
         advice=[_advice(one) for one in advice],
         advice_rules=advice_words.rules(advice[0]) if advice else "",

@@ -26,6 +26,7 @@ from fsjoule.model import (
 )
 from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import series_labels
+from fsjoule.model.layer import device_of
 from fsjoule.model.metrics import Metric, figure_of, figure_with_card, uncertainty_of
 from fsjoule.statistics.proportions import clopper_pearson
 from fsjoule.statistics.spread import Spread, spread_of
@@ -133,7 +134,7 @@ class Summary:
 
     @property
     def several_storages(self) -> bool:
-        return len({entry.storage for entry in self.run.plan.entries}) > 1
+        return len({device_of(entry.storage) for entry in self.run.plan.entries}) > 1
 
     @property
     def several_kernels(self) -> bool:
@@ -199,6 +200,7 @@ def _grouped(run: Run, measurements: Sequence[Measurement]) -> dict[tuple[Series
             *groups[group][0].workload.order,
             key.workload,
             *filesystem,
+            key.storage,
             kernels.get(kernel, len(kernels)),
             kernel,
         )

@@ -223,7 +223,7 @@ def _series_table(
     if summary.several_parts:
         heads.insert(0, (_PART, [Cell(row.series.suite.split("/")[-1]) for row in rows]))
     if summary.several_storages:
-        heads.append((_STORAGE, [Cell(row.series.storage) for row in rows]))
+        heads.append((_STORAGE, [Cell(row.series.device) for row in rows]))
     if summary.several_kernels:
         heads.append((_KERNEL, [Cell(row.kernel) for row in rows]))
     if with_n:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from fsjoule.host.paths import project_dir
 from fsjoule.model import SAMPLED, Measurement, SeriesKey, Symbols
 from fsjoule.model.kernel import kernels_of
 from fsjoule.model.labels import series_labels
+from fsjoule.model.layer import NO_LAYERS
 from fsjoule.model.series import Series
 from fsjoule.runs.pairs import measure_pairs
 from fsjoule.runs.request import RunRequest, matching, with_profiles
@@ -55,18 +56,26 @@ def explain_run(
     select: str | None = None,
     series: Container[SeriesKey] | None = None,
 ) -> tuple[Explanation, ...]:
-    """Explain the difference between two kernels of a run with profiles, for each series.
+    """Explain the difference between two kernels of a run with profiles, for each series; or between two stacks.
 
-    `filesystems`, `select` (-k, by their titles) and `series` choose the series; the default is all.
+    Stacks are named as for `--stack`; the run has one kernel then. `filesystems`, `select` (-k, by their titles) and
+    `series` choose the series; the default is all.
     Raises ConfigError for what the run has not, ResultError for a run without profiles, or without a boot's symbols.
     """
-    for kernel in (baseline, candidate):
+    stacks = {each.series.stack or NO_LAYERS for each in loaded.measurements}
+    by_stack = len(loaded.run.plan.kernels) == 1 and {baseline, candidate} <= stacks
+    for kernel in () if by_stack else (baseline, candidate):
         if kernel not in loaded.run.plan.kernels:
-            raise ConfigError.unknown(f"kernel of the run {loaded.path.name}", kernel, loaded.run.plan.kernels)
+            choices = [*loaded.run.plan.kernels, *(sorted(stacks) if len(stacks) > 1 else ())]
+            raise ConfigError.unknown(f"kernel of the run {loaded.path.name}", kernel, choices)
     if baseline == candidate:
-        raise ConfigError(f"both sides are kernel {baseline}: there is nothing to explain")
+        raise ConfigError(f"both sides are {baseline}: there is nothing to explain")
     profiles = _Kept(loaded)
-    valid = [each for each in loaded.measurements if _is_usable(each) and each.kernel in (baseline, candidate)]
+
+    def side_of(measurement: Measurement) -> str:
+        return measurement.series.stack or NO_LAYERS if by_stack else measurement.kernel
+
+    valid = [each for each in loaded.measurements if _is_usable(each) and side_of(each) in (baseline, candidate)]
     known = dict.fromkeys(each.series.filesystem_title for each in valid)
     for name in filesystems:
         if not any(each.series.has_filesystem(name) for each in valid):
@@ -79,7 +88,11 @@ def explain_run(
         there = ", ".join(dict.fromkeys(names.values()))
         raise ConfigError(f"-k {select}: no measurement has a name that matches", hint=f"there are {there}")
     chosen = [each for each in valid if series is None or each.series in series]
-    sides = [_Side(name, profiles, [each for each in chosen if each.kernel == name]) for name in (baseline, candidate)]
+    sides = [
+        _Side(name, profiles, [each for each in chosen if side_of(each) == name]) for name in (baseline, candidate)
+    ]
+    if by_stack:  # one series on both sides
+        sides = [replace(side, measurements=[_without_layers(each) for each in side.measurements]) for side in sides]
     return _explained(*sides)
 
 
@@ -180,6 +193,10 @@ def _explained(baseline: _Side, candidate: _Side) -> tuple[Explanation, ...]:
             hint=f"measure them with profiles: {shlex.join(words)}",
         )
     return tuple(explanations)
+
+
+def _without_layers(measurement: Measurement) -> Measurement:
+    return replace(measurement, series=replace(measurement.series, storage=measurement.series.device))
 
 
 def _title(labels: Mapping[SeriesKey, str], measurement: Measurement) -> str:

@@ -124,7 +124,8 @@ def _kernels_and_cards(
     request, recipe = plan.request, plan.profile.recipe
     taken = plan.taken or kernels.take_kernels(request.kernels, recipe=recipe, modules=modules_of(request.filesystems))
     for kernel in taken:
-        check_modules(request.suite, request.filesystems, kernel.facts)
+        storages = {entry.storage for entry in plan.plan.entries}
+        check_modules(request.suite, request.filesystems, kernel.facts, storages)
     if request.resumed is not None:
         request.resumed.check_kernels(kernel.facts for kernel in taken)
     cards = {

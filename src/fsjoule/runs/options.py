@@ -137,6 +137,10 @@ class BenchOptions(PlaceOptions):
         "NAME[,NAME]",
         "storage devices of the board: card, or one of its environment file (default: the suite's)",
     )
+    stack: str | None = option(
+        "NAME[+NAME][,...]",
+        "layers between filesystem and storage, lowest first: none, dm-crypt, dm-integrity+dm-crypt (docs/layers.md)",
+    )
     size_factor: float | None = option(
         "F", "factor for the sizes of published suites (default: the environment file's)", parse=float
     )

@@ -287,6 +287,7 @@ def planned(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...])
         further=profile.storages,
         storages=request.storages,
         workloads=request.workloads,
+        stacks=request.stacks,
     )
     arranged = plan_entries(request.suite, planning)
     if request.until_decided:

@@ -16,6 +16,7 @@ from fsjoule.errors import ConfigError, ResultError
 from fsjoule.filesystems import modules_of, named_filesystems
 from fsjoule.kernels import check_kernel
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
+from fsjoule.layers import named_stacks
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
@@ -49,7 +50,8 @@ class RunRequest:
     `storages` are None if the suite decides, `size_factor` if the environment file decides. With `resumed` the plan is
     that run's. With `profiled` each measurement has a profile; with `sampled` it is nothing else
     (perf makes it on the board). `workloads` are the slugs to measure, None for all. `boards` is how many
-    boards boot at once. With `until_decided` `repeat` is the most repetitions that there may be.
+    boards boot at once. With `until_decided` `repeat` is the most repetitions that there may be. `stacks` are layers
+    above the storage devices; without any there are none.
     """
 
     suite: Suite
@@ -69,6 +71,7 @@ class RunRequest:
     workloads: tuple[str, ...] | None = None
     boards: int = 1
     until_decided: bool = False
+    stacks: tuple[str, ...] = ()
 
     @property
     def pooled(self) -> bool:
@@ -146,6 +149,7 @@ def choose(
         workloads=_workloads(chosen, names, options.workload, select),
         boards=check_boards(_boards(options), environment),
         until_decided=until_decided,
+        stacks=named_stacks(options.stack),
     )
 
 
@@ -263,6 +267,7 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
             "--kernel": None if options.kernel is None else listed(options.kernel),
             "--seed": options.seed,
             "--storage": None if options.storage is None else tuple(sorted(listed(options.storage))),
+            "--stack": None if options.stack is None else named_stacks(options.stack),
             "--results": options.results and options.results.resolve(),
             "--size-factor": options.factor,
             "--provision": options.provision,

@@ -23,6 +23,7 @@ from fsjoule.model import (
     Run,
     RunStatus,
 )
+from fsjoule.model.layer import device_of, stack_of
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import named_run
@@ -51,7 +52,8 @@ class Resumed:
             "--fs": plan.filesystems,
             "--kernel": self.kernels,
             "--seed": plan.seed,
-            "--storage": self.storages,
+            "--storage": self.storages if self.stacks == ("",) else tuple(sorted(set(map(device_of, self.storages)))),
+            "--stack": self.stacks,
             "--results": self.path.resolve().parent,
         }
         if factors:
@@ -105,9 +107,14 @@ class Resumed:
         entries = self.run.plan.entries
         return tuple(sorted({entry.storage for entry in entries if not entry.workload.is_boot})) or (CARD,)
 
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """The layers above them, empty for none."""
+        return tuple(sorted(set(map(stack_of, self.storages))))
+
     def check_storages(self, further: Iterable[str]) -> None:
         """Raise ConfigError unless a board with these further storage devices has all of the plan's."""
-        lacking = [name for name in self.storages if name not in {CARD, *further}]
+        lacking = [name for name in map(device_of, self.storages) if name not in {CARD, *further}]
         self._refuse(f"the environment file has no storage device {name}" for name in lacking)
 
     def check_board(self, name: str, versions: Mapping[str, str]) -> None:

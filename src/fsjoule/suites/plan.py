@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem
+from fsjoule.layers import stack
 from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Storage, Workload
+from fsjoule.model.layer import device_of, layered, stack_of
 from fsjoule.model.medium import Medium
+from fsjoule.model.workload import FlakeyWorkload, PowerLossWorkload
 from fsjoule.suites.suite import StorageChoice, Suite
 
 _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
@@ -33,9 +36,10 @@ class StorageSpace:
 
     def scratch_of(self, storage: str) -> tuple[str, int]:
         """The name of a storage device's scratch space, and its size."""
-        if storage == CARD:
+        device = device_of(storage)
+        if device == CARD:
             return "the scratch partition of the card", self.scratch_bytes
-        return storage, self.further_bytes[storage]
+        return device, self.further_bytes[device]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class Planning:
     `factor_for` gives the factor for the sizes of a published suite or part; ours fit as they are. `root_filesystems`
     are those that a card image can have. `kernel_order` has each repetition's kernels in boot order, for a comparison
     of two kernels. `guest_time`, `memory_bytes` (0: unknown) and the `further` storage devices are the board's;
-    `storages` are the devices under test, None if the suite decides. `workloads` are slugs to measure, None for all.
+    `storages` are the devices under test, None if the suite decides; each is measured with each of the `stacks` of
+    layers. `workloads` are slugs to measure, None for all.
     """
 
     filesystems: tuple[str, ...]
@@ -61,6 +66,7 @@ class Planning:
     further: Mapping[str, Storage] = field(default_factory=dict[str, Storage])
     storages: tuple[str, ...] | None = None
     workloads: tuple[str, ...] | None = None
+    stacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +196,15 @@ def check_fits(
         )
 
 
-def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts) -> None:
-    """Raise ConfigError early if the kernel lacks a module that the suite or a filesystem needs."""
+def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts, storages: Iterable[str] = ()) -> None:
+    """Raise ConfigError early if the kernel lacks a module that the suite, a filesystem or a layer needs."""
+    for layer in (each for storage in storages for each in stack(stack_of(storage)).layers):
+        if lacking := set(layer.modules) & set(kernel.lacks):
+            symbols = ", ".join(f"CONFIG_{symbol}" for symbol in layer.row.kconfig)
+            raise ConfigError(
+                f"the kernel {kernel.label} has no {layer.name}: it lacks {', '.join(sorted(lacking))}",
+                hint=f"switch on {symbols} in the kernel's configuration, or leave the layer out; nothing was erased",
+            )
     for name in filesystems:
         if lacking := set(filesystem(name).modules) & set(kernel.lacks):
             raise ConfigError(
@@ -239,6 +252,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
                 continue
             names = _RAW if leaf.raw else planning.filesystems
             for storage, name in _places(names, _storages(leaf, provision, planning), planning):
+                _check_layers(storage, name, workload)
                 reason = (
                     _no_chance(workload, planning, storage)
                     or _lacking(leaf, name, workload)
@@ -247,7 +261,8 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
-                deep = workload.at_depth(leaf.depths[storage]) if storage in leaf.depths else workload
+                device = device_of(storage)
+                deep = workload.at_depth(leaf.depths[device]) if device in leaf.depths else workload
                 fitting, remark = _in_memory(deep, planning.memory_bytes)
                 adjusted += [f"{leaf.name}, {remark}"] if remark else []
                 cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
@@ -261,12 +276,29 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
 
 
 def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str, ...]:
-    """The storage devices to measure on. Raises ConfigError for one that the board lacks or cannot boot from."""
+    """The storage devices to measure on, with their layers.
+
+    Raises ConfigError for one that the board lacks or cannot boot from, and for an unknown layer.
+    """
     every = (CARD, *planning.further)
-    further = tuple(name for name, each in planning.further.items() if each.medium is Medium.BLOCK)
     for name in planning.storages or ():
-        if name not in every:
+        if device_of(name) not in every:
             raise ConfigError.unknown("storage device of this board", name, every)
+    if provision is Provision.ROOT and any(planning.stacks):
+        raise ConfigError(
+            f"{leaf.name} is measured on the root filesystem, below which no layer can be put",
+            hint="omit --stack, or choose --provision scratch",
+        )
+    devices = _devices(leaf, provision, planning)
+    if not planning.stacks:
+        return devices
+    if both := next((name for name in devices if stack_of(name)), None):
+        raise ConfigError(f"--stack, and {both} has its layers already", hint="name them in one of both options")
+    return tuple(sorted(layered(device, name) for device in devices for name in planning.stacks))
+
+
+def _devices(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str, ...]:
+    """The storage devices to measure on, as the user or the suite names them."""
     if provision is Provision.ROOT:
         if planning.storages not in {None, (CARD,)}:
             raise ConfigError(
@@ -275,7 +307,8 @@ def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[st
             )
         return (CARD,)
     if planning.storages is not None:
-        return planning.storages
+        return tuple(layered(device_of(name), stack(stack_of(name)).name) for name in planning.storages)
+    further = tuple(name for name, each in planning.further.items() if each.medium is Medium.BLOCK)
     return {
         StorageChoice.CARD: (CARD,),
         StorageChoice.FURTHER: further or (CARD,),
@@ -290,7 +323,7 @@ def _places(names: Sequence[str], storages: Sequence[str], planning: Planning) -
     ConfigError for a device or a filesystem that is in no pair.
     """
     kinds = {CARD: Medium.BLOCK, **{name: storage.medium for name, storage in planning.further.items()}}
-    pairs = [pair for pair in product(storages, names) if kinds[pair[0]] is filesystem(pair[1]).medium]
+    pairs = [pair for pair in product(storages, names) if kinds[device_of(pair[0])] is filesystem(pair[1]).medium]
     for name in dict.fromkeys(names):
         kind = filesystem(name).medium
         if any(pair[1] == name for pair in pairs):
@@ -305,17 +338,32 @@ def _places(names: Sequence[str], storages: Sequence[str], planning: Planning) -
             )
         pairs += [(each, name) for each in own]
     for each in planning.storages or ():
-        if not any(pair[0] == each for pair in pairs):
-            fitting = [name for name in FILESYSTEMS if filesystem(name).medium is kinds[each]]
+        if not any(device_of(pair[0]) == device_of(each) for pair in pairs):
+            kind = kinds[device_of(each)]
+            fitting = [name for name in FILESYSTEMS if filesystem(name).medium is kind]
             raise ConfigError(
-                f"{each} is {_with_article(kinds[each])}, and {', '.join(names)} is made on another kind of storage",
+                f"{each} is {_with_article(kind)}, and {', '.join(names)} is made on another kind of storage",
                 hint=f"choose a filesystem for it: {', '.join(fitting)}",
             )
+    if layers := next((pair for pair in pairs if stack_of(pair[0]) and kinds[device_of(pair[0])] is Medium.MTD), None):
+        raise ConfigError(f"{layers[0]}: {layers[1]} is on raw flash, and layers are for block devices", hint="omit --stack")
     return pairs
 
 
 def _with_article(kind: Medium) -> str:
     return f"{'an' if kind is Medium.MTD else 'a'} {kind}"
+
+
+def _check_layers(storage: str, filesystem_name: str, workload: Workload) -> None:
+    """Raise ConfigError for layers that the filesystem cannot have, or that the operation does without."""
+    if not stack_of(storage):
+        return
+    stack(stack_of(storage)).made_on(filesystem_name)
+    if isinstance(workload, PowerLossWorkload | FlakeyWorkload):
+        raise ConfigError(
+            f"{workload.slug} is not measured with layers ({stack_of(storage)})",
+            hint="omit --stack, or choose another suite",
+        )
 
 
 def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:

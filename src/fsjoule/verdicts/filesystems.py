@@ -1,9 +1,12 @@
-"""Which filesystem of a run is better for each operation: a statement on every two of them in every figure. Pure."""
+"""Which filesystem of a run is better for each operation: a statement on every two of them in every figure. Pure.
+
+Filesystems on different layers are different sides; what the layers cost is told by `layer_costs`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
@@ -12,6 +15,7 @@ import numpy as np
 
 from fsjoule.model import FioWorkload, Measurement, OperationWorkload, SeriesKey, Workload
 from fsjoule.model.labels import series_labels
+from fsjoule.model.layer import NO_LAYERS
 from fsjoule.model.metrics import Metric, Use, figure_of, figure_with_card, fio_metrics, timed_metrics
 from fsjoule.model.series import Series
 from fsjoule.statistics.figures import complaint
@@ -85,7 +89,7 @@ def contests(measurements: Sequence[Measurement], rule: SuperiorityRule | None =
     # By all that makes a series, but the filesystem and its options, and by kernel.
     groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
     for m in usable:
-        operation = replace(m.series, filesystem="", make_options=(), mount_options=())
+        operation = replace(m.series, storage=m.series.device, filesystem="", make_options=(), mount_options=())
         groups.setdefault((operation, m.kernel), []).append(m)
     entered = [
         one
@@ -98,6 +102,52 @@ def contests(measurements: Sequence[Measurement], rule: SuperiorityRule | None =
     chosen = rule or rule_of(guest_time=any(m.projected for m in usable))
     judged = statements([one.differences() for one in entered], chosen)
     return tuple(one.contest(found, chosen) for one, found in zip(entered, judged, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCost:
+    """What the layers of `stack` cost a filesystem in one figure: with them (the candidate) against without."""
+
+    workload: Workload
+    device: str
+    kernel: str
+    filesystem: str
+    stack: str
+    metric: Metric
+    finding: Preferred
+
+
+def layer_costs(measurements: Sequence[Measurement], rule: SuperiorityRule | None = None) -> tuple[LayerCost, ...]:
+    """The costs of all layers of a run, by figures that were measured without them, too; judged together."""
+    usable = [m for m in measurements if m.valid and isinstance(m.workload, FioWorkload | OperationWorkload)]
+    groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
+    for m in usable:
+        groups.setdefault((replace(m.series, storage=m.series.device), m.kernel), []).append(m)
+    stacks = {m.series: m.series.stack or NO_LAYERS for m in usable}
+    entered = [
+        one
+        for group in groups.values()
+        for metric in (fio_metrics if isinstance(group[0].workload, FioWorkload) else timed_metrics)(Use.MAIN)
+        if NO_LAYERS in (one := _Entered.of(group, metric, stacks)).names and len(one.names) > 1
+    ]
+    chosen = rule or rule_of(guest_time=any(m.projected for m in usable))
+    others = [[name for name in one.names if name != NO_LAYERS] for one in entered]
+    pairs = [[(name, NO_LAYERS) for name in names] for names in others]
+    judged = statements([one.differences(two) for one, two in zip(entered, pairs, strict=True)], chosen)
+    labels = series_labels(replace(key, storage=key.device) for key in stacks)
+    return tuple(
+        LayerCost(
+            one.sample.workload,
+            one.sample.series.device,
+            one.sample.kernel,
+            labels[replace(one.sample.series, storage=one.sample.series.device)],
+            name,
+            one.metric,
+            one.finding(name, NO_LAYERS, statement, chosen),
+        )
+        for one, names, found in zip(entered, others, judged, strict=True)
+        for name, statement in zip(names, found, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +178,12 @@ class _Entered:
     def names(self) -> tuple[str, ...]:
         return tuple(self.logarithms)
 
-    def differences(self) -> list[Floats]:
-        """Every two filesystems, the better mean first: the first's against all others begin."""
+    def differences(self, pairs: Iterable[tuple[str, str]] | None = None) -> list[Floats]:
+        """Of pairs of names: every two, the better mean first, so that the first's against all others begin."""
         sign = 1.0 if self.metric.more_is_better else -1.0
         differences: list[Floats] = []
-        for better, worse in combinations(self.logarithms.values(), 2):
+        for first, second in combinations(self.logarithms, 2) if pairs is None else pairs:
+            better, worse = self.logarithms[first], self.logarithms[second]
             boots = [boot for boot in better if boot in worse]
             differences.append(sign * np.array([better[boot] - worse[boot] for boot in boots], dtype=np.float64))
         return differences
@@ -142,15 +193,15 @@ class _Entered:
         return Contest(
             workload=self.sample.workload,
             suite=self.sample.series.suite,
-            storage=self.sample.series.storage,
+            storage=self.sample.series.device,
             kernel=self.sample.kernel,
             metric=self.metric,
             names=self.names,
-            findings=tuple(self._finding(first, other, one, rule) for other, one in zip(others, judged, strict=False)),
+            findings=tuple(self.finding(first, other, one, rule) for other, one in zip(others, judged, strict=False)),
             with_card=self.with_card,
         )
 
-    def _finding(self, better: str, worse: str, statement: SuperiorityStatement, rule: SuperiorityRule) -> Preferred:
+    def finding(self, better: str, worse: str, statement: SuperiorityStatement, rule: SuperiorityRule) -> Preferred:
         series, simulated = self.series[better], self.sample.simulated
         label = f"{better} against {worse}, {self.sample.workload.label}"
         ratio, interval = statement.change(more_is_better=self.metric.more_is_better)
