@@ -13,14 +13,14 @@ import pytest
 from command_line import CommandLine, command_line
 from profiles import INSTRUCTION_NS, profile_of, symbols_of, write_profiled
 
-from fsjoule.errors import ResultError
-from fsjoule.model import Symbols
+from fsjoule.errors import ConfigError, ResultError
+from fsjoule.model import Measurement, Symbols
 from fsjoule.model.metrics import Metric
 from fsjoule.model.series import Where
 from fsjoule.report.explanation import words
 from fsjoule.report.explanation.section import draw
 from fsjoule.report.explanation.text import to_folded
-from fsjoule.runs.explain import explain_gated
+from fsjoule.runs.explain import explain_gated, explain_run
 from fsjoule.statistics.gate import SequentialState
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.statistics.policy import Policy
@@ -244,6 +244,23 @@ def test_profiles_that_were_kept_are_explained(fsjoule: CommandLine, tmp_path: P
     first = told["functions"][0]
     assert (first["name"], first["module"], first["presence"]) == ("btrfs_read", "btrfs", "both")
     assert first["candidate_ns"] == pytest.approx(2 * first["baseline_ns"])
+
+
+def test_two_stacks_of_a_run_are_explained_as_two_kernels_are(tmp_path: Path) -> None:
+    made = load_run(write_profiled(tmp_path / "results"))
+
+    def below(one: Measurement) -> Measurement:
+        series = one.series if one.kernel == "6.1" else replace(one.series, storage=f"{one.series.storage} + dm-crypt")
+        return replace(one, kernel="6.1", series=series)
+
+    run = replace(made.run, plan=replace(made.run.plan, kernels=("6.1",)))
+    loaded = replace(made, run=run, measurements=tuple(map(below, made.measurements)))
+    kernels = {each.series: each for each in explain_run(made, "6.1", "6.12")}
+    stacks = {each.series: each for each in explain_run(loaded, "none", "dm-crypt")}
+    assert kernels.keys() == stacks.keys()
+    assert all(stacks[name].change_ns == kernels[name].change_ns for name in kernels)
+    with pytest.raises(ConfigError, match="unknown kernel of the run"):
+        explain_run(loaded, "none", "dm-integrity")
 
 
 def test_an_index_keeps_which_changes_are_explained(fsjoule: CommandLine, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from fake_bench import PROFILE, answer, bench_of, entry
-from results_factory import KERNEL
+from results_factory import KERNEL, make_run
 from rivals import rivals
 
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, name_of
@@ -16,6 +16,9 @@ from fsjoule.layers import LAYERS, drivers, named_stacks, stack
 from fsjoule.model import Measurement, Provision
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import CommandResult
+from fsjoule.report.layers import layers_table
+from fsjoule.report.numbers import signed
+from fsjoule.report.summary import summarise
 from fsjoule.statistics.outcome import Outcome
 from fsjoule.suites import Planning, check_modules, plan_entries, suite
 from fsjoule.testing import FakeMeter, FakeShell
@@ -229,5 +232,10 @@ def test_what_a_layer_costs_is_told_beside_the_winner() -> None:
     assert slower.outcome is Outcome.REGRESSED
     assert costs["f2fs", Metric.ENERGY].finding.ratio == pytest.approx(1.5, rel=0.02)
     assert layer_costs(plain) == layer_costs(layered) == ()
+    summary = summarise(make_run(filesystems=("ext4",), repeat=1).run, [*plain, *layered])
+    table = layers_table(summary, layer_costs([*plain, *layered]))
+    assert table is not None
+    assert [cell.text for cell in table.rows[0]][1:4] == ["ext4", "dm-crypt", signed(slower.ratio, slower.interval)]
+    assert layers_table(summary, ()) is None
     speed = next(one for one in contests([*plain, *layered]) if one.metric is Metric.THROUGHPUT)
     assert speed.names == ("ext4", "f2fs", "f2fs on dm-crypt", "ext4 on dm-crypt")

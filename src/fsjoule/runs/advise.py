@@ -16,6 +16,7 @@ from fsjoule.lab import EnvironmentFile, read_environment
 from fsjoule.model import CARD, Run, RunStatus
 from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import listed
+from fsjoule.model.layer import stack_of
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
 from fsjoule.runs.request import RunRequest, choose
@@ -120,6 +121,8 @@ def no_cuts(environment: EnvironmentFile, storage: str) -> str:
     """Why power cuts cannot show losses on one of these devices; empty if they can, or if that is not known."""
     if environment.profile.guest_time:
         return GUEST_TIME_CUTS
+    if stack_of(storage):
+        return "power cuts are not measured with layers"
     if environment.virtual_lab is None:
         return ""
     disks = board_template(environment.virtual_board or REAL_TIME).disks
