@@ -122,6 +122,7 @@ _TABLE: Final = (
         variants={
             "nojournal": LayerVariant("no journal: after a power cut checksums can be wrong", {"mode": ("D",)}),
             "bitmap": LayerVariant("a bitmap of what is being written, instead of a journal", {"mode": ("B",)}),
+            "block4k": LayerVariant("a checksum for 4 KiB instead of 512 bytes", words=("block_size:4096",)),
             "sha256": LayerVariant("SHA-256 instead of CRC-32C", {"hash": ("sha256",)}),
         },
         modules=("dm-integrity",),

@@ -146,7 +146,6 @@ class Measurer:
     damaged: bool = field(default=False, init=False)
     _storage: str = field(default="", init=False)
     _counters: tuple[str, ...] = field(init=False)
-    _drivers: str = field(default="", init=False)
     _card_seen: bool = field(default=False, init=False)
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _loaded: set[str] = field(default_factory=set[str], init=False)
@@ -200,7 +199,7 @@ class Measurer:
             purge = self.profile.purge and takes_discards(self.shell, storage)
         self.load_modules(*layers.modules)
         self.scratch.purge = purge
-        self._drivers = self.scratch.set_up(layers, scratch, disk)
+        self.scratch.set_up(layers, scratch, disk)
         self._storage = name
         scripts = onboard.scripts(mark_line=self.profile.mark_line, counters=self._counters, uptime=self.sampled)
         scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
@@ -260,12 +259,12 @@ class Measurer:
             evidence = work(kind)
         except MeasurementInvalid as error:
             evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
-        evidence.notes += [f"ciphers and checksums: {self._drivers}"] if self._drivers else []
         if evidence.complaints and self.scratch.stack.layers:
             self._storage = ""  # the next measurement sets the layers up anew
         if not evidence.board_lost:
             with self.phases("reading"):
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()
+                evidence.notes += [f"ciphers and checksums: {found}"] if (found := self.scratch.drivers()) else []
             said = [
                 each for each in kernel_log.messages(evidence.kernel_log) if each.kind.part is MessageSubject.KERNEL
             ]

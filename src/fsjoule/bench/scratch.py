@@ -124,8 +124,8 @@ class Scratch:
     below: str = ""
     disk: str = ""
 
-    def set_up(self, stack: Stack, device: str, disk: str) -> str:
-        """Put layers above a device of a disk, instead of those that were; returns the drivers of their ciphers.
+    def set_up(self, stack: Stack, device: str, disk: str) -> None:
+        """Put layers above a device of a disk, instead of those that were.
 
         Nothing may be mounted. Raises BoardError for a used device, and MeasurementInvalid for a layer that the board
         refuses, with no layer left behind.
@@ -135,7 +135,7 @@ class Scratch:
         self.device = self.below = device
         self.stack, self.disk = stack, disk
         if not stack.layers:
-            return ""
+            return
         self._check_unused(self._mounts())
         try:
             perform(self.shell, self._up(prepares=True))
@@ -143,8 +143,13 @@ class Scratch:
             perform(self.shell, self._down())
             raise
         self.device = self._devices[-1]
-        crypto = drivers(checked(self.shell, "cat", "/proc/crypto").stdout, stack.algorithms)
-        return ", ".join(f"{name} by {driver}" for name, driver in crypto.items())
+
+    def drivers(self) -> str:
+        """The kernel's drivers of the layers' ciphers and checksums, once they have worked: `xts(aes) by xts-aes`."""
+        if not self.stack.algorithms:
+            return ""
+        found = drivers(checked(self.shell, "cat", "/proc/crypto").stdout, self.stack.algorithms)
+        return ", ".join(f"{name} by {driver}" for name, driver in found.items())
 
     @property
     def _devices(self) -> list[str]:

@@ -346,7 +346,9 @@ def _places(names: Sequence[str], storages: Sequence[str], planning: Planning) -
                 hint=f"choose a filesystem for it: {', '.join(fitting)}",
             )
     if layers := next((pair for pair in pairs if stack_of(pair[0]) and kinds[device_of(pair[0])] is Medium.MTD), None):
-        raise ConfigError(f"{layers[0]}: {layers[1]} is on raw flash, and layers are for block devices", hint="omit --stack")
+        raise ConfigError(
+            f"{layers[0]}: {layers[1]} is on raw flash, and layers are for block devices", hint="omit --stack"
+        )
     return pairs
 
 
