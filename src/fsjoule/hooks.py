@@ -88,7 +88,7 @@ class Hooks:
                 from fsjoule.model.layer import Layer, LayerPlace
 
                 up = ("dmsetup", "create", "{node}", "--table", "0 65536 linear {device} 0")
-                return [Layer("dm-linear", "32 MiB", LayerPlace.DEVICE, up, ("dmsetup", "remove", "-f", "{node}"))]
+                return [Layer("small", "32 MiB", LayerPlace.DEVICE, up, down=("dmsetup", "remove", "-f", "{node}"))]
         """
         raise NotImplementedError
 

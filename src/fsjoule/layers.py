@@ -9,8 +9,6 @@ what fio writes.
 
 from __future__ import annotations
 
-import difflib
-import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
 from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import listed
-from fsjoule.model.layer import JOINED, NO_LAYERS, Layer, LayerPlace, LayerVariant
+from fsjoule.model.layer import JOINED, NO_LAYERS, Layer, LayerPlace, LayerVariant, device_of, layered, stack_of
 
 CRYPTO_ALIAS: Final = "crypto-"  # how the kernel asks for modules of its crypto API
 _BITS: Final = "key"  # the value of a layer that is the length of its key
@@ -49,6 +47,7 @@ _ENCRYPT: Final = (
     'mkdir -p "$1/encrypted" && id=$(printf %.64s "$2" | xfs_io -r -c add_enckey "$1") && '
     'xfs_io -r -c "set_encpolicy -v 2 -c $3 -n $4 ${id##* }" "$1/encrypted" && mount --bind "$1/encrypted" "$1"'
 )
+_FOR_SLOW: Final = "Adiantum, for processors without instructions for AES"
 _ADIANTUM: Final = "adiantum(xchacha12,aes)"
 _SCHEDULER: Final = "/sys/block/{disk}/queue/scheduler"
 _BEFORE: Final = "/tmp/fsjoule/scheduler-before"  # noqa: S108 - on the board, whose /tmp is ours alone
@@ -73,39 +72,23 @@ _TABLE: Final = (
         values={"cipher": ("aes-xts-plain64",), _BITS: ("512", "256"), "crypto": ("xts(aes)",)},
         variants={
             "adiantum": LayerVariant(
-                "Adiantum, for processors without instructions for AES",
-                {
-                    "cipher": ("xchacha12,aes-adiantum-plain64",),
-                    _BITS: ("256",),
-                    "crypto": (_ADIANTUM,),
-                },
+                _FOR_SLOW,
+                {"cipher": ("xchacha12,aes-adiantum-plain64",), _BITS: ("256",), "crypto": (_ADIANTUM,)},
                 modules=("adiantum",),
             ),
             "aes-cbc": LayerVariant(
                 "AES-CBC with ESSIV, as old devices have it",
-                {
-                    "cipher": ("aes-cbc-essiv:sha256",),
-                    _BITS: ("256", "128", "192"),
-                    "crypto": ("essiv(cbc(aes),sha256)",),
-                },
+                {"cipher": ("aes-cbc-essiv:sha256",), _BITS: ("256", "128"), "crypto": ("essiv(cbc(aes),sha256)",)},
                 modules=("essiv",),
             ),
             "inline": LayerVariant(
-                "encrypts where the request comes from, without queues",
-                words=("no_read_workqueue", "no_write_workqueue"),
+                "encrypts at once, without queues", words=("no_read_workqueue", "no_write_workqueue")
             ),
             "sector4k": LayerVariant("encrypts 4 KiB at a time", words=("sector_size:4096",)),
             "discard": LayerVariant("passes discards on", words=("allow_discards",)),
         },
         modules=("dm-crypt",),
-        loads=(
-            "crypto-xts(aes)",
-            "crypto-xts",
-            "crypto-cbc(aes)",
-            "crypto-nhpoly1305",
-            "crypto-xchacha12",
-            "crypto-aes",
-        ),
+        loads=("crypto-xts(aes)", "crypto-xts", "crypto-cbc(aes)", "crypto-nhpoly1305", "crypto-xchacha12"),
         packages=("dmsetup",),
         kconfig=("BLK_DEV_DM", "DM_CRYPT", "CRYPTO_AES", "CRYPTO_XTS"),
         algorithms=("{crypto}",),
@@ -137,21 +120,11 @@ _TABLE: Final = (
         LayerPlace.DIRECTORY,
         up=("sh", "-c", _ENCRYPT, "sh", "{directory}", "{digits}", "{contents}", "{names}"),
         down=("true",),  # it goes with the mount
-        values={
-            "contents": ("1",),
-            "names": ("4",),
-            _BITS: ("512",),
-            "crypto": ("xts(aes)",),
-        },
+        values={"contents": ("1",), "names": ("4",), _BITS: ("512",), "crypto": ("xts(aes)",)},
         variants={
             "adiantum": LayerVariant(
-                "Adiantum, for processors without instructions for AES",
-                {
-                    "contents": ("9",),
-                    "names": ("9",),
-                    _BITS: ("256",),
-                    "crypto": (_ADIANTUM,),
-                },
+                _FOR_SLOW,
+                {"contents": ("9",), "names": ("9",), _BITS: ("256",), "crypto": (_ADIANTUM,)},
                 modules=("adiantum",),
             ),
         },
@@ -172,18 +145,11 @@ _TABLE: Final = (
         variants={
             "none": LayerVariant("requests in the order in which they come", {"scheduler": ("none",)}),
             "mq-deadline": LayerVariant(
-                "reads before writes, none later than its deadline",
-                {"scheduler": ("mq-deadline",)},
-                modules=("mq-deadline",),
+                "reads before writes, by deadlines", {"scheduler": ("mq-deadline",)}, modules=("mq-deadline",)
             ),
             "bfq": LayerVariant("a share of the disk for each process", {"scheduler": ("bfq",)}, modules=("bfq",)),
-            "kyber": LayerVariant(
-                "for fast devices: queues as long as latencies allow",
-                {"scheduler": ("kyber",)},
-                modules=("kyber-iosched",),
-            ),
         },
-        kconfig=("MQ_IOSCHED_DEADLINE", "MQ_IOSCHED_KYBER", "IOSCHED_BFQ"),
+        kconfig=("MQ_IOSCHED_DEADLINE", "IOSCHED_BFQ"),
     ),
     Layer(
         "zram",
@@ -223,11 +189,6 @@ class ChosenLayer:
         texts["words"] = " ".join((str(len(words)), *words))
         return tuple(re.sub(r"\{([a-z]+)\}", lambda name: texts.get(name[1], name[0]), part) for part in program)
 
-    @property
-    def algorithms(self) -> tuple[str, ...]:
-        """Names in /proc/crypto."""
-        return tuple(name.format(**self.values) for name in self.row.algorithms)
-
 
 @dataclass(frozen=True, slots=True)
 class Stack:
@@ -247,7 +208,7 @@ class Stack:
     @property
     def algorithms(self) -> tuple[str, ...]:
         """Names in /proc/crypto."""
-        return tuple(dict.fromkeys(name for each in self.layers for name in each.algorithms))
+        return tuple(name.format(**each.values) for each in self.layers for name in each.row.algorithms)
 
     @property
     def is_prepared(self) -> bool:
@@ -278,25 +239,26 @@ def stack(name: str) -> Stack:
     if name in ("", NO_LAYERS):
         return NOTHING
     layers = tuple(_layer(each) for each in name.split(JOINED))
-    for below, above in itertools.pairwise(layers):
-        if below.row.place is LayerPlace.DIRECTORY and above.row.place is LayerPlace.DEVICE:
-            hint = f"layers are named from the device up: {above.name}{JOINED}{below.name}"
-            raise ConfigError(f"{above.name} is a device, and cannot be above {below.name}", hint=hint)
-    for place in (LayerPlace.DIRECTORY, LayerPlace.BOARD):
-        names = [each.row.name for each in layers if each.row.place is place]
-        if twice := [each for each in names if names.count(each) > 1]:
-            raise ConfigError(f"{twice[0]} is there twice in {name}", hint="leave one out")
+    for i, each in enumerate(layers):
+        lower = [below.row for below in layers[:i]]
+        if each.row.place is LayerPlace.DEVICE and any(row.place is LayerPlace.DIRECTORY for row in lower):
+            raise ConfigError(f"{name}: {each.name} is a device below all directories", hint="name it first")
+        if each.row.place is not LayerPlace.DEVICE and each.row in lower:
+            raise ConfigError(f"{each.row.name} is there twice in {name}", hint="leave one out")
     return Stack(JOINED.join(each.name for each in layers), layers)
 
 
 def named_stacks(given: str | None) -> tuple[str, ...]:
-    """The names of the stacks of a list, in order; empty without one. Raises ConfigError."""
-    if given is None:
-        return ()
+    """The names of the stacks of `--stack`, in order; empty without one. Raises ConfigError."""
     names = tuple(sorted({stack(each).name for each in listed(given, option="--stack")}))
-    if not names:
+    if given is not None and not names:
         raise ConfigError("--stack names no layer", hint=f"for example --stack {NO_LAYERS},dm-crypt")
     return names
+
+
+def named_storages(given: str) -> tuple[str, ...]:
+    """The storage devices of `--storage`, with their layers. Raises ConfigError."""
+    return tuple(layered(device_of(name), stack(stack_of(name)).name) for name in listed(given, option="--storage"))
 
 
 def modules_of_layers() -> tuple[str, ...]:
@@ -324,7 +286,7 @@ def drivers(text: str, algorithms: Iterable[str]) -> dict[str, str]:
 def _layer(text: str) -> ChosenLayer:
     plain, *options = text.split(":")
     if plain not in LAYERS:
-        raise _unknown("layer", plain, [NO_LAYERS, *LAYERS])
+        raise ConfigError.unknown("layer", plain, [NO_LAYERS, *LAYERS])
     row = LAYERS[plain]
     variants = [each for each in row.variants if each in options]
     choices = dict(row.values)
@@ -340,7 +302,8 @@ def _layer(text: str) -> ChosenLayer:
         if not equals and option in row.variants:
             continue
         if name not in choices or not equals:
-            raise _unknown(f"variant of {plain}", option, [*row.variants, *(f"{each}=" for each in _settable(row))])
+            settable = (f"{each}=" for each, values in row.values.items() if len(values) > 1)
+            raise ConfigError.unknown(f"variant of {plain}", option, [*row.variants, *settable])
         if value not in choices[name]:
             what = f"key of {value!r} bits" if name == _BITS else f"{name} {value!r}"
             hint = f"choose from: {', '.join(choices[name])}"
@@ -357,13 +320,3 @@ def _layer(text: str) -> ChosenLayer:
         (*row.words, *(word for each in variants for word in row.variants[each].words)),
         (*row.modules, *(module for each in variants for module in row.variants[each].modules)),
     )
-
-
-def _settable(row: Layer) -> list[str]:
-    return [name for name, values in row.values.items() if len(values) > 1]
-
-
-def _unknown(kind: str, value: str, choices: Iterable[str]) -> ConfigError:
-    names = list(choices)
-    error, near = ConfigError.unknown(kind, value, names), difflib.get_close_matches(value, names)
-    return ConfigError(error.what, hint=f"did you mean {' or '.join(near)}? {error.hint}") if near else error

@@ -40,9 +40,9 @@ class Layer:
 
     `up` sets it up, `down` takes it away and succeeds if it is not there; `prepare`, before the first `up`, writes the
     whole device. In arguments `{device}` is what is below, `{node}` the name of what it makes, `{disk}` the kernel's
-    name of the disk, `{directory}` the mounted filesystem, `{key}` the digits of a key, `{words}` the number of `words`
-    and they themselves; any other name is one of `values`: its choices, the first by default. A value without choices
-    is a variant's to give. Values of `{bits}` are lengths of keys.
+    name of the disk, `{directory}` the mounted filesystem, `{words}` the number of `words` and they themselves; any
+    other name is one of `values`, of which the first choice is the default. A value without choices is a variant's to
+    give. The value `key` is a length in bits, and `{digits}` such a key.
 
     `modules` are needed; `loads` are modules that the kernel may ask for, by alias: whichever it has go onto the card.
     `packages` are Debian's, `kconfig` are symbols that build it in. `filesystems` are those that it goes with (empty:

@@ -10,21 +10,20 @@ from typing import Final
 from fsjoule.model import FioWorkload, Measurement, OperationWorkload
 from fsjoule.model.metrics import metrics_of
 from fsjoule.report.answer import answer_document
-from fsjoule.report.layers import layers_document
 from fsjoule.report.summary import Summary, SummaryRow
-from fsjoule.verdicts.filesystems import contests, layer_costs
+from fsjoule.verdicts.filesystems import contests
 
 SHOW_SCHEMA: Final = "fsjoule.show/1"
 
 
 def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
-    """`run`, `answer`, `layers`, `summary` (fio, timed, phases and so on) and `measurements`.
+    """`run`, `answer` (which filesystem is better), `summary` (fio, timed, phases and so on) and `measurements`.
 
-    `answer` is which filesystem is better, `layers` what those between filesystem and storage cost.
     Absent figures are null, never zero.
     """
     shown = asdict(summary)
     run = shown.pop("run")
+    del shown["layers"]  # a script has the series
     shown["fio"] = [_row(row) for row in summary.fio]
     shown["timed"] = [_row(row) for row in summary.timed]
     shown["invalid"] = [
@@ -35,7 +34,6 @@ def to_json(summary: Summary, measurements: Sequence[Measurement]) -> str:
         "simulated": summary.simulated,
         "run": run,
         "answer": answer_document(summary, contests(measurements)),
-        "layers": layers_document(layer_costs(measurements)),
         "summary": shown,
         "measurements": [{**asdict(m), "valid": m.valid} for m in measurements],
     }

@@ -38,7 +38,7 @@ from fsjoule.report.words import ALTERED
 from fsjoule.store.gate import Gated
 from fsjoule.suites.published.catalogue import PUBLICATIONS
 from fsjoule.verdicts.advice.advise import Advice
-from fsjoule.verdicts.filesystems import contests, layer_costs
+from fsjoule.verdicts.filesystems import contests
 
 # A trace is drawn twice, for a desk and for a phone, so that letters keep their size; the style sheet shows one.
 _WIDE: Final = 860
@@ -89,7 +89,7 @@ def render_page(
         aborted=run.status is not RunStatus.COMPLETE,
         ended=ended_text(run, (m.number for m in measurements)),
         answer=answer(summary, contests(measurements)),
-        layers=layers_table(summary, layer_costs(measurements)),
+        layers=layers_table(summary),
         gate=None if gate is None else {"headline": gate.headline, **gate.page_parts()},
         advice=[_advice(one) for one in advice],
         advice_rules=advice_words.rules(advice[0]) if advice else "",

@@ -15,7 +15,6 @@ from fsjoule.report.facts import kernels_text
 from fsjoule.report.layers import layers_table
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
-from fsjoule.report.table import Table
 from fsjoule.report.tables import (
     FOOTNOTE,
     fio_footnote,
@@ -44,7 +43,7 @@ from fsjoule.report.summary import summarise
 from fsjoule.store.folder import GATE_FILE, PAGE
 from fsjoule.store.gate import gate_of
 from fsjoule.store.reader import LoadedRun, load_run
-from fsjoule.verdicts.filesystems import contests, layer_costs
+from fsjoule.verdicts.filesystems import contests
 
 if TYPE_CHECKING:
     from fsjoule.report.site import Site
@@ -99,9 +98,8 @@ def show_run(loaded: LoadedRun, console: Console, *, wide: bool = False) -> None
     page = loaded.path / PAGE
     summary = summary_of(loaded)
     found = answer(summary, contests(loaded.measurements))
-    layers = layers_table(summary, layer_costs(loaded.measurements))
     page = page if page.exists() else None
-    print_summary(console, summary, found, layers, folder=loaded.path, page=page, wide=wide)
+    print_summary(console, summary, found, folder=loaded.path, page=page, wide=wide)
 
 
 def summary_of(loaded: LoadedRun) -> Summary:
@@ -112,18 +110,16 @@ def print_summary(
     console: Console,
     summary: Summary,
     answer: RunAnswer | None = None,
-    layers: Table | None = None,
     *,
     folder: Path | None = None,
     page: Path | None = None,
     wide: bool = False,
 ) -> None:
-    """Print the answer, what layers cost, tables, what was left out and why, the paths of folder and page, the answer.
+    """Print the answer, the tables of a run, what was left out and why, the paths of folder and page, and the answer.
 
     `wide` shows all columns, and what is about the run: the kernel's path without the card, published figures, times.
     """
-    room = room_of(console, wide=wide)
-    for renderable in _renderables(summary, answer, layers, room):
+    for renderable in _renderables(summary, answer, room_of(console, wide=wide)):
         console.print(renderable, crop=False)
     for name, path in (("run folder", folder), ("report", page)):
         if path is not None:
@@ -133,14 +129,11 @@ def print_summary(
         console.print(_headline_of(answer, summary))  # the tables may have scrolled the first one away
 
 
-def _renderables(
-    summary: Summary, answer: RunAnswer | None, layers: Table | None, room: int | None
-) -> Iterator[ConsoleRenderable]:
+def _renderables(summary: Summary, answer: RunAnswer | None, room: int | None) -> Iterator[ConsoleRenderable]:
     if answer is not None:
         yield from _answer(answer, summary, room)
-    if layers is not None:
+    if (layers := layers_table(summary)) is not None:
         yield from table_lines(layers, room)
-        yield footnote("with layers, against the same filesystem without; " + RULE)
     yield _headline(summary)
     if summary.suite is not None:
         # Its charts take longer to import than most runs to show.

@@ -32,6 +32,7 @@ from fsjoule.statistics.proportions import clopper_pearson
 from fsjoule.statistics.spread import Spread, spread_of
 from fsjoule.suites.published.catalogue import PublishedRow, row_for
 from fsjoule.suites.published.summary import SuiteSummary, suite_summary
+from fsjoule.verdicts.filesystems import Preferred, layer_costs
 
 # The order of phases in tables; a run's further phases follow.
 MEASURING: Final = ("fio", "timed", "flakey", "power-loss", "survey")
@@ -107,7 +108,7 @@ class Summary:
 
     `damaged` maps measurement folders to the reason why they were left out, `altered` other files of measurements to
     what has become of them since they were stored; `size_factors` is empty if the suite is not scaled; `suite` compares
-    a run of a publication's suite with the publication.
+    a run of a publication's suite with the publication; `layers` is what layers cost.
     """
 
     run: Run
@@ -127,6 +128,7 @@ class Summary:
     sources: tuple[str, ...]
     size_factors: Mapping[str, float]
     suite: SuiteSummary | None
+    layers: tuple[Preferred, ...] = ()
 
     @property
     def several_parts(self) -> bool:
@@ -180,6 +182,7 @@ def summarise(
         sources=tuple(dict.fromkeys(row.published.source for row in fio if row.published)),
         size_factors=run.plan.size_factors,
         suite=suite_summary(run.plan, [m for group in groups.values() for m in group]),
+        layers=layer_costs(measurements),
     )
 
 

@@ -16,7 +16,7 @@ from fsjoule.errors import ConfigError, ResultError
 from fsjoule.filesystems import modules_of, named_filesystems
 from fsjoule.kernels import check_kernel
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
-from fsjoule.layers import named_stacks
+from fsjoule.layers import named_stacks, named_storages
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
@@ -144,7 +144,7 @@ def choose(
         options.meter_program,
         paired=pair is not None,
         size_factor=factor,
-        storages=None if options.storage is None else listed(options.storage),
+        storages=None if options.storage is None else named_storages(options.storage),
         profiled=options.profile,
         workloads=_workloads(chosen, names, options.workload, select),
         boards=check_boards(_boards(options), environment),
@@ -266,7 +266,7 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
             "--fs": None if options.fs is None else named_filesystems(options.fs),
             "--kernel": None if options.kernel is None else listed(options.kernel),
             "--seed": options.seed,
-            "--storage": None if options.storage is None else tuple(sorted(listed(options.storage))),
+            "--storage": None if options.storage is None else tuple(sorted(named_storages(options.storage))),
             "--stack": None if options.stack is None else named_stacks(options.stack),
             "--results": options.results and options.results.resolve(),
             "--size-factor": options.factor,

@@ -251,8 +251,10 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
                 scratch.append(_Cell(SCRATCH_ROOT, workload, leaf.name, published))
                 continue
             names = _RAW if leaf.raw else planning.filesystems
-            for storage, name in _places(names, _storages(leaf, provision, planning), planning):
-                _check_layers(storage, name, workload)
+            pairs = _places(names, _storages(leaf, provision, planning), planning)
+            for storage, name in _on_layers(pairs, planning):
+                if stack_of(storage):
+                    _check_layers(storage, name, workload, provision)
                 reason = (
                     _no_chance(workload, planning, storage)
                     or _lacking(leaf, name, workload)
@@ -276,29 +278,11 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
 
 
 def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str, ...]:
-    """The storage devices to measure on, with their layers.
-
-    Raises ConfigError for one that the board lacks or cannot boot from, and for an unknown layer.
-    """
+    """The storage devices to measure on. Raises ConfigError for one that the board lacks or cannot boot from."""
     every = (CARD, *planning.further)
     for name in planning.storages or ():
         if device_of(name) not in every:
             raise ConfigError.unknown("storage device of this board", name, every)
-    if provision is Provision.ROOT and any(planning.stacks):
-        raise ConfigError(
-            f"{leaf.name} is measured on the root filesystem, below which no layer can be put",
-            hint="omit --stack, or choose --provision scratch",
-        )
-    devices = _devices(leaf, provision, planning)
-    if not planning.stacks:
-        return devices
-    if both := next((name for name in devices if stack_of(name)), None):
-        raise ConfigError(f"--stack, and {both} has its layers already", hint="name them in one of both options")
-    return tuple(sorted(layered(device, name) for device in devices for name in planning.stacks))
-
-
-def _devices(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str, ...]:
-    """The storage devices to measure on, as the user or the suite names them."""
     if provision is Provision.ROOT:
         if planning.storages not in {None, (CARD,)}:
             raise ConfigError(
@@ -307,7 +291,7 @@ def _devices(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str
             )
         return (CARD,)
     if planning.storages is not None:
-        return tuple(layered(device_of(name), stack(stack_of(name)).name) for name in planning.storages)
+        return planning.storages
     further = tuple(name for name, each in planning.further.items() if each.medium is Medium.BLOCK)
     return {
         StorageChoice.CARD: (CARD,),
@@ -338,17 +322,13 @@ def _places(names: Sequence[str], storages: Sequence[str], planning: Planning) -
             )
         pairs += [(each, name) for each in own]
     for each in planning.storages or ():
-        if not any(device_of(pair[0]) == device_of(each) for pair in pairs):
+        if not any(pair[0] == each for pair in pairs):
             kind = kinds[device_of(each)]
             fitting = [name for name in FILESYSTEMS if filesystem(name).medium is kind]
             raise ConfigError(
                 f"{each} is {_with_article(kind)}, and {', '.join(names)} is made on another kind of storage",
                 hint=f"choose a filesystem for it: {', '.join(fitting)}",
             )
-    if layers := next((pair for pair in pairs if stack_of(pair[0]) and kinds[device_of(pair[0])] is Medium.MTD), None):
-        raise ConfigError(
-            f"{layers[0]}: {layers[1]} is on raw flash, and layers are for block devices", hint="omit --stack"
-        )
     return pairs
 
 
@@ -356,16 +336,25 @@ def _with_article(kind: Medium) -> str:
     return f"{'an' if kind is Medium.MTD else 'a'} {kind}"
 
 
-def _check_layers(storage: str, filesystem_name: str, workload: Workload) -> None:
-    """Raise ConfigError for layers that the filesystem cannot have, or that the operation does without."""
-    if not stack_of(storage):
-        return
+def _on_layers(pairs: Iterable[tuple[str, str]], planning: Planning) -> list[tuple[str, str]]:
+    """The pairs of storage device and filesystem with each of the stacks above the device, in one order."""
+    if not planning.stacks and not any(stack_of(name) for name in planning.storages or ()):
+        return [*pairs]
+    each = [(layered(device, above), name) for device, name in pairs for above in planning.stacks or ("",)]
+    return sorted(each, key=lambda pair: pair[0])  # a run that goes on has them from its entries
+
+
+def _check_layers(storage: str, filesystem_name: str, workload: Workload, provision: Provision) -> None:
+    """Raise ConfigError for layers that the filesystem cannot have, or that cannot be below it."""
+    if filesystem(filesystem_name).medium is Medium.MTD:
+        what = f"{storage}: {filesystem_name} is on raw flash, and layers are for block devices"
+        raise ConfigError(what, hint="omit --stack")
     stack(stack_of(storage)).made_on(filesystem_name)
+    if provision is Provision.ROOT:
+        raise ConfigError(f"no layer can be below the root: {stack_of(storage)}", hint="choose --provision scratch")
     if isinstance(workload, PowerLossWorkload | FlakeyWorkload):
-        raise ConfigError(
-            f"{workload.slug} is not measured with layers ({stack_of(storage)})",
-            hint="omit --stack, or choose another suite",
-        )
+        what = f"{workload.slug} is not measured with layers ({stack_of(storage)})"
+        raise ConfigError(what, hint="omit --stack, or choose another suite")
 
 
 def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
@@ -401,7 +390,7 @@ def _no_chance(workload: Workload, planning: Planning, storage: str) -> str | No
     """Why a cut of the power tells nothing: in guest time all moments in which the board waits are equal."""
     if workload.cuts_power and planning.guest_time:
         return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
-    if workload.cuts_power and storage in planning.further and planning.further[storage].forgets:
+    if workload.cuts_power and (device := planning.further.get(device_of(storage))) and device.forgets:
         return f"{storage} is simulated in the board's memory, and empty after each power-on"
     return None
 

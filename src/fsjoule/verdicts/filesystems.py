@@ -104,49 +104,25 @@ def contests(measurements: Sequence[Measurement], rule: SuperiorityRule | None =
     return tuple(one.contest(found, chosen) for one, found in zip(entered, judged, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class LayerCost:
-    """What the layers of `stack` cost a filesystem in one figure: with them (the candidate) against without."""
-
-    workload: Workload
-    device: str
-    kernel: str
-    filesystem: str
-    stack: str
-    metric: Metric
-    finding: Preferred
-
-
-def layer_costs(measurements: Sequence[Measurement], rule: SuperiorityRule | None = None) -> tuple[LayerCost, ...]:
-    """The costs of all layers of a run, by figures that were measured without them, too; judged together."""
-    usable = [m for m in measurements if m.valid and isinstance(m.workload, FioWorkload | OperationWorkload)]
+def layer_costs(measurements: Sequence[Measurement]) -> tuple[Preferred, ...]:
+    """What layers cost: each figure with them (the candidate) against the same without, judged together."""
     groups: dict[tuple[SeriesKey, str], list[Measurement]] = {}
-    for m in usable:
-        groups.setdefault((replace(m.series, storage=m.series.device), m.kernel), []).append(m)
-    stacks = {m.series: m.series.stack or NO_LAYERS for m in usable}
+    for m in measurements:
+        if m.valid and isinstance(m.workload, FioWorkload | OperationWorkload):
+            groups.setdefault((replace(m.series, storage=m.series.device), m.kernel), []).append(m)
+    stacks = {m.series: m.series.stack or NO_LAYERS for group in groups.values() for m in group}
     entered = [
-        one
+        (one, [(name, NO_LAYERS) for name in one.names if name != NO_LAYERS])
         for group in groups.values()
         for metric in (fio_metrics if isinstance(group[0].workload, FioWorkload) else timed_metrics)(Use.MAIN)
-        if NO_LAYERS in (one := _Entered.of(group, metric, stacks)).names and len(one.names) > 1
+        if NO_LAYERS in (one := _Entered.of(group, metric, stacks)).names
     ]
-    chosen = rule or rule_of(guest_time=any(m.projected for m in usable))
-    others = [[name for name in one.names if name != NO_LAYERS] for one in entered]
-    pairs = [[(name, NO_LAYERS) for name in names] for names in others]
-    judged = statements([one.differences(two) for one, two in zip(entered, pairs, strict=True)], chosen)
-    labels = series_labels(replace(key, storage=key.device) for key in stacks)
+    rule = rule_of(guest_time=any(m.projected for m in measurements))
+    judged = statements([one.differences(pairs) for one, pairs in entered], rule)
     return tuple(
-        LayerCost(
-            one.sample.workload,
-            one.sample.series.device,
-            one.sample.kernel,
-            labels[replace(one.sample.series, storage=one.sample.series.device)],
-            name,
-            one.metric,
-            one.finding(name, NO_LAYERS, statement, chosen),
-        )
-        for one, names, found in zip(entered, others, judged, strict=True)
-        for name, statement in zip(names, found, strict=True)
+        one.finding(*pair, statement, rule)
+        for (one, pairs), found in zip(entered, judged, strict=True)
+        for pair, statement in zip(pairs, found, strict=True)
     )
 
 
