@@ -76,11 +76,6 @@ _TABLE: Final = (
                 {"cipher": ("xchacha12,aes-adiantum-plain64",), _BITS: ("256",), "crypto": (_ADIANTUM,)},
                 modules=("adiantum",),
             ),
-            "aes-cbc": LayerVariant(
-                "AES-CBC with ESSIV, as old devices have it",
-                {"cipher": ("aes-cbc-essiv:sha256",), _BITS: ("256", "128"), "crypto": ("essiv(cbc(aes),sha256)",)},
-                modules=("essiv",),
-            ),
             "inline": LayerVariant(
                 "encrypts at once, without queues", words=("no_read_workqueue", "no_write_workqueue")
             ),
@@ -88,7 +83,7 @@ _TABLE: Final = (
             "discard": LayerVariant("passes discards on", words=("allow_discards",)),
         },
         modules=("dm-crypt",),
-        loads=("crypto-xts(aes)", "crypto-xts", "crypto-cbc(aes)", "crypto-nhpoly1305", "crypto-xchacha12"),
+        loads=("crypto-xts(aes)", "crypto-xts", "crypto-nhpoly1305", "crypto-xchacha12"),
         packages=("dmsetup",),
         kconfig=("BLK_DEV_DM", "DM_CRYPT", "CRYPTO_AES", "CRYPTO_XTS"),
         algorithms=("{crypto}",),

@@ -308,6 +308,21 @@ def test_a_boot_is_on_no_other_storage_than_the_run(aborted: Path) -> None:
     )
 
 
+def test_layers_are_named_as_they_were_or_with_the_device(aborted: Path) -> None:
+    resumed = resume(aborted)
+    entries = tuple(
+        dataclasses.replace(each, storage=name)
+        for each in resumed.run.plan.entries
+        for name in ("card", "card+dm-crypt")
+    )
+    plan = dataclasses.replace(resumed.run.plan, entries=entries)
+    layered = dataclasses.replace(resumed, run=dataclasses.replace(resumed.run, plan=plan))
+    layered.check_options({"--storage": ("card",), "--stack": ("dm-crypt", "none")})
+    layered.check_options({"--storage": ("card", "card+dm-crypt")})
+    with pytest.raises(ConfigError, match="--stack dm-crypt was given, the run has dm-crypt,none"):
+        layered.check_options({"--stack": ("dm-crypt",)})
+
+
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
@@ -316,6 +331,7 @@ def test_a_boot_is_on_no_other_storage_than_the_run(aborted: Path) -> None:
         ("--kernel", "6.12", "--kernel 6.12 was given, the run has 6.1"),
         ("--seed", 4, "--seed 4 was given, the run has 3"),
         ("--storage", "nvme,card", "--storage card,nvme was given, the run has card"),
+        ("--stack", "dm-crypt", "--stack dm-crypt was given, the run has none"),
         ("--provision", "root", "--provision root was given, the run has "),
     ],
 )

@@ -63,7 +63,7 @@ def test_equal_layers_make_equal_names(given: str, name: str) -> None:
         ("dmcrypt", "unknown layer 'dmcrypt'", "choose from: dm-crypt"),
         ("dm-crypt:zstd", "unknown variant of dm-crypt 'zstd'", "adiantum"),
         ("dm-crypt:adiantum:key=512", "dm-crypt:adiantum takes no key of '512' bits", "choose from: 256$"),
-        ("dm-crypt:adiantum:aes-cbc", "adiantum and aes-cbc exclude each other", "leave one out"),
+        ("dm-integrity:nojournal:bitmap", "nojournal and bitmap exclude each other", "leave one out"),
         ("scheduler", "does not say which scheduler", "scheduler:bfq"),
         ("fscrypt+dm-crypt", "dm-crypt is a device below all directories", "name it first"),
         ("zram+zram:lz4", "zram is there twice", "leave one out"),

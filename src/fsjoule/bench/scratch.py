@@ -15,7 +15,7 @@ from uuid import UUID
 from fsjoule.bench.media import MEDIA, RESERVE_OF_1024
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
-from fsjoule.layers import NOTHING, Stack, drivers
+from fsjoule.layers import NOTHING, ChosenLayer, Stack, drivers
 from fsjoule.model import CARD, MIB, Provision, Storage
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.layer import LayerPlace, layered, of_series
@@ -24,12 +24,12 @@ from fsjoule.ports import Command, CommandResult, Shell
 SCRATCH_DIRECTORY: Final = "/tmp/fsjoule/scratch"  # noqa: S108 - on the board, whose /tmp is ours alone
 ROOT_DIRECTORY: Final = "/fsjoule-bench"
 _PURGE_TIMEOUT_S: Final = 300.0
+_LAYER_TIMEOUT_S: Final = 1800.0  # some write the whole device
 _MAKE_TIMEOUT_S: Final = 120.0
 _MOUNT_TIMEOUT_S: Final = 60.0
 _SYNC_TIMEOUT_S: Final = 180.0
 _LAST_WORDS: Final = 3
 _SAID: Final = 300
-_ON_MOUNT: Final = (LayerPlace.DIRECTORY,)
 
 
 # Loads the board's driver modules until the device appears; every image has it.
@@ -142,7 +142,7 @@ class Scratch:
         except MeasurementInvalid:
             perform(self.shell, self._down())
             raise
-        self.device = self._devices[-1]
+        self.device = self._levels()[1]
 
     def drivers(self) -> str:
         """The kernel's drivers of the layers' ciphers and checksums, once they have worked: `xts(aes) by xts-aes`."""
@@ -151,36 +151,33 @@ class Scratch:
         found = drivers(checked(self.shell, "cat", "/proc/crypto").stdout, self.stack.algorithms)
         return ", ".join(f"{name} by {driver}" for name, driver in found.items())
 
-    @property
-    def _devices(self) -> list[str]:
-        """What each layer of the stack stands on, lowest first, and what the filesystem does."""
-        devices = [self.below]
+    def _levels(self) -> tuple[list[tuple[ChosenLayer, dict[str, str]]], str]:
+        """Each layer with what stands for something in its programs, lowest first; and the highest device."""
+        levels: list[tuple[ChosenLayer, dict[str, str]]] = []
+        device = self.below
         for level, each in enumerate(self.stack.layers):
-            devices.append(f"/dev/mapper/{_node(level)}" if each.row.place is LayerPlace.DEVICE else devices[-1])
-        return devices
+            node = f"fsjoule-{level}"
+            given = {"device": device, "node": node, "disk": self.disk, "directory": SCRATCH_DIRECTORY}
+            levels.append((each, given))
+            device = f"/dev/mapper/{node}" if each.row.place is LayerPlace.DEVICE else device
+        return levels, device
 
-    def _up(self, *, prepares: bool = False, place: LayerPlace | None = None) -> list[Step]:
-        """The steps that set the layers up, those on a directory only if they are asked for by `place`."""
-        steps: list[Step] = []
-        for level, (each, device) in enumerate(zip(self.stack.layers, self._devices, strict=False)):
-            if each.row.place is not (place or each.row.place) or (place is None and each.row.place in _ON_MOUNT):
-                continue
-            for program in (each.row.prepare if prepares else (), each.row.up):
-                if program:
-                    argv = each.argv(
-                        program, device=device, node=_node(level), disk=self.disk, directory=SCRATCH_DIRECTORY
-                    )
-                    timeout_s = _PURGE_TIMEOUT_S if program is each.row.prepare else _MAKE_TIMEOUT_S
-                    steps.append(Step(Command(argv, timeout_s), filesystem=True, called=f"layer {each.name}"))
-        return steps
+    def _up(self, *, prepares: bool = False, mounted: bool = False) -> list[Step]:
+        """The steps that set the layers up: those on the `mounted` filesystem, or the others."""
+        return [
+            Step(Command(each.argv(program, **given), _LAYER_TIMEOUT_S), filesystem=True, called=f"layer {each.name}")
+            for each, given in self._levels()[0]
+            if (each.row.place is LayerPlace.DIRECTORY) is mounted
+            for program in (each.row.prepare if prepares else (), each.row.up)
+            if program
+        ]
 
     def _down(self) -> list[Step]:
         """The steps that take the layers away, highest first, whichever of them are there."""
-        levels = reversed([*enumerate(self.stack.layers)])
         return [
-            lab_step(*each.argv(each.row.down, node=_node(level), disk=self.disk), timeout_s=_MOUNT_TIMEOUT_S)
-            for level, each in levels
-            if each.row.place not in _ON_MOUNT
+            lab_step(*each.argv(each.row.down, **given), timeout_s=_MOUNT_TIMEOUT_S)
+            for each, given in reversed(self._levels()[0])
+            if each.row.place is not LayerPlace.DIRECTORY
         ]
 
     def _check_unused(self, mounts: str) -> None:
@@ -223,7 +220,7 @@ class Scratch:
         return [
             lab_step("mkdir", "-p", SCRATCH_DIRECTORY),
             filesystem_step(*mount, timeout_s=_MOUNT_TIMEOUT_S),
-            *self._up(place=LayerPlace.DIRECTORY),
+            *self._up(mounted=True),
         ]
 
     def forgetting(self, filesystem: Filesystem) -> list[Step]:
@@ -251,11 +248,6 @@ def _unmounting(mounts: str) -> list[Step]:
     """The steps that unmount the scratch filesystem, and a folder in its place, as far as /proc/mounts has them."""
     types = re.findall(rf"^\S+ {SCRATCH_DIRECTORY} (\S+) ", mounts, re.MULTILINE)
     return [lab_step(*unmount_argv(each, SCRATCH_DIRECTORY), timeout_s=_SYNC_TIMEOUT_S) for each in reversed(types)]
-
-
-def _node(level: int) -> str:
-    """The name of a layer's device."""
-    return f"fsjoule-{level}"
 
 
 def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> str:

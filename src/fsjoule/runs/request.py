@@ -20,6 +20,7 @@ from fsjoule.layers import named_stacks, named_storages
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
+from fsjoule.model.layer import NO_LAYERS
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, UNTIL_DECIDED, BenchOptions
 from fsjoule.runs.resume import Resumed, resume
@@ -267,7 +268,7 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
             "--kernel": None if options.kernel is None else listed(options.kernel),
             "--seed": options.seed,
             "--storage": None if options.storage is None else tuple(sorted(named_storages(options.storage))),
-            "--stack": None if options.stack is None else named_stacks(options.stack),
+            "--stack": tuple(sorted(each or NO_LAYERS for each in named_stacks(options.stack))) or None,
             "--results": options.results and options.results.resolve(),
             "--size-factor": options.factor,
             "--provision": options.provision,

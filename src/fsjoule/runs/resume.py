@@ -23,7 +23,7 @@ from fsjoule.model import (
     Run,
     RunStatus,
 )
-from fsjoule.model.layer import device_of, stack_of
+from fsjoule.model.layer import NO_LAYERS, device_of, stack_of
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import named_run
@@ -47,12 +47,13 @@ class Resumed:
         """Raise ConfigError if given options contradict the run; None means not given."""
         plan = self.run.plan
         factors = set(plan.size_factors.values())
+        devices = tuple(sorted(set(map(device_of, self.storages))))
         recorded: dict[str, object] = {
             "--suite": plan.suite,
             "--fs": plan.filesystems,
             "--kernel": self.kernels,
             "--seed": plan.seed,
-            "--storage": self.storages if self.stacks == ("",) else tuple(sorted(set(map(device_of, self.storages)))),
+            "--storage": devices if given.get("--storage") == devices else self.storages,
             "--stack": self.stacks,
             "--results": self.path.resolve().parent,
         }
@@ -109,8 +110,8 @@ class Resumed:
 
     @property
     def stacks(self) -> tuple[str, ...]:
-        """The layers above them, empty for none."""
-        return tuple(sorted(set(map(stack_of, self.storages))))
+        """The layers above them."""
+        return tuple(sorted({stack_of(name) or NO_LAYERS for name in self.storages}))
 
     def check_storages(self, further: Iterable[str]) -> None:
         """Raise ConfigError unless a board with these further storage devices has all of the plan's."""
