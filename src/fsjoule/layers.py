@@ -30,14 +30,14 @@ _CRYPT: Final = (
     'dmsetup create "$2" --verifyudev --table "0 $((sectors / 8 * 8)) crypt $3 $4 0 $1 0 $5"'
 )
 _REMOVE: Final = '! dmsetup info "$1" > /dev/null 2>&1 || dmsetup remove --verifyudev --retry "$1"'
-# The kernel formats a device of one sector whose superblock is zero, and writes there how many it provides. Source: the
+# The kernel formats a device of 4 KiB whose superblock is zero, and writes there how many it provides. Source: the
 # kernel's Documentation/admin-guide/device-mapper/dm-integrity.rst.
 _PROVIDED: Final = 'size=$(od -An -tu8 -j16 -N8 "$1" | tr -d " ")'
 _INTEGRITY: Final = f'{_PROVIDED} && dmsetup create "$2" --verifyudev --table "0 $size integrity $1 0 - $3 $4"'
 # Blocks that were never written have wrong checksums, so all are written; without the journal, which would double it.
 _INTEGRITY_FORMAT: Final = (
     'dd if=/dev/zero of="$1" bs=4096 count=1 conv=fsync 2> /dev/null && '
-    'dmsetup create "$2" --verifyudev --table "0 1 integrity $1 0 - J $3" && dmsetup remove --retry "$2" && '
+    'dmsetup create "$2" --verifyudev --table "0 8 integrity $1 0 - J $3" && dmsetup remove --retry "$2" && '
     f'{_PROVIDED} && dmsetup create "$2" --verifyudev --table "0 $size integrity $1 0 - D $3" && '
     'blkdiscard -z -f "/dev/mapper/$2" && dmsetup remove --verifyudev --retry "$2"'
 )
