@@ -13,7 +13,7 @@ from rivals import rivals
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, name_of
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.layers import LAYERS, drivers, named_stacks, stack
-from fsjoule.model import Measurement, Provision
+from fsjoule.model import MIB, Measurement, Provision, Storage
 from fsjoule.model.metrics import Metric
 from fsjoule.ports import CommandResult
 from fsjoule.report.layers import layers_table
@@ -92,7 +92,9 @@ def planning(**changed: object) -> Planning:
 
 
 def test_each_storage_device_is_measured_with_each_stack() -> None:
-    entries = plan_entries(suite("quick"), planning(further=("stick",), storages=("card", "stick"))).entries
+    entries = plan_entries(
+        suite("quick"), planning(further={"stick": Storage("sda", 512 * MIB)}, storages=("card", "stick"))
+    ).entries
     assert {each.storage for each in entries} == {"card", "card+dm-crypt", "stick", "stick+dm-crypt"}
     assert {each.slug for each in entries if each.workload.slug == "write-16k"} == {
         *("ext4-write-16k", "ext4-write-16k-card+dm-crypt"),
@@ -100,7 +102,7 @@ def test_each_storage_device_is_measured_with_each_stack() -> None:
     }
     # A run that goes on has the layers in the names of its storage devices.
     storages = tuple(sorted({each.storage for each in entries if not each.workload.is_boot}))
-    again = planning(further=("stick",), storages=storages, stacks=())
+    again = planning(further=further, storages=storages, stacks=())
     assert plan_entries(suite("quick"), again).entries == entries
 
 

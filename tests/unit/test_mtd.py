@@ -121,3 +121,9 @@ def test_worn_flash_is_refused_before_anything_is_written() -> None:
     with pytest.raises(BoardError, match="nand has 21 bad blocks of 1024, and 20 are held in reserve"):
         attach(worn, "nand", NAND)
     assert {argv[0] for argv in worn.asked} == {"/usr/lib/fsjoule/attach", "cat"}
+
+
+def test_layers_are_for_block_devices() -> None:
+    wanted = Planning(("ubifs",), ("6.1",), 1, 1, further={"nand": NAND}, stacks=("dm-crypt",))
+    with pytest.raises(ConfigError, match="ubifs is on raw flash, and layers are for block devices"):
+        plan_entries(suite("quick"), wanted)

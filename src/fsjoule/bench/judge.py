@@ -33,6 +33,7 @@ from fsjoule.model import (
     Window,
 )
 from fsjoule.model.filesystem import titled
+from fsjoule.model.layer import device_of
 
 # The idle second begins with the shell's answer and ends with the next command; neither is idle.
 _IDLE_MARGIN_US = 150_000.0
@@ -191,7 +192,8 @@ def _projected(
 
 
 def _model_of(entry: Planned, profile: BoardProfile) -> CardModel | None:
-    return profile.card_model if entry.storage == CARD else profile.storages[entry.storage].model
+    device = device_of(entry.storage)
+    return profile.card_model if device == CARD else profile.storages[device].model
 
 
 def _flash_complaints(counters: DeviceCounters | None) -> list[str]:
