@@ -92,9 +92,8 @@ def planning(**changed: object) -> Planning:
 
 
 def test_each_storage_device_is_measured_with_each_stack() -> None:
-    entries = plan_entries(
-        suite("quick"), planning(further={"stick": Storage("sda", 512 * MIB)}, storages=("card", "stick"))
-    ).entries
+    further = {"stick": Storage("sda", 512 * MIB)}
+    entries = plan_entries(suite("quick"), planning(further=further, storages=("card", "stick"))).entries
     assert {each.storage for each in entries} == {"card", "card+dm-crypt", "stick", "stick+dm-crypt"}
     assert {each.slug for each in entries if each.workload.slug == "write-16k"} == {
         *("ext4-write-16k", "ext4-write-16k-card+dm-crypt"),

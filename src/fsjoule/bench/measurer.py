@@ -145,6 +145,7 @@ class Measurer:
     boot_log: str = field(default="", init=False)
     damaged: bool = field(default=False, init=False)
     _storage: str = field(default="", init=False)
+    _stale: bool = field(default=True, init=False)
     _counters: tuple[str, ...] = field(init=False)
     _card_seen: bool = field(default=False, init=False)
     _attached: dict[str, str] = field(default_factory=dict[str, str], init=False)
@@ -179,10 +180,10 @@ class Measurer:
         MeasurementInvalid if it refuses a layer.
         """
         programs = programs or {}
-        if name == self._storage:
+        if name == self._storage and not self._stale:
             self.install(programs)
             return
-        self._storage = ""
+        self._storage, self._stale = name, True
         self.scratch.unmount()
         device, layers = device_of(name), stack(stack_of(name))
         if device == CARD:
@@ -200,7 +201,7 @@ class Measurer:
         self.load_modules(*layers.modules)
         self.scratch.purge = purge
         self.scratch.set_up(layers, scratch, disk)
-        self._storage = name
+        self._stale = False
         scripts = onboard.scripts(mark_line=self.profile.mark_line, counters=self._counters, uptime=self.sampled)
         scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
@@ -259,8 +260,8 @@ class Measurer:
             evidence = work(kind)
         except MeasurementInvalid as error:
             evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
-        if evidence.complaints and self.scratch.stack.layers:
-            self._storage = ""  # the next measurement sets the layers up anew
+        # The next measurement sets the layers up anew.
+        self._stale |= bool(evidence.complaints and self.scratch.stack.layers)
         if not evidence.board_lost:
             with self.phases("reading"):
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()
