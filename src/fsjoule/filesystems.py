@@ -34,6 +34,20 @@ _EXT_ERRORS: Final = "EXT4-fs error"  # one module drives all three
 _EXT_JOINED: Final = ("-E", "-O")
 _EXT_IDLE: Final = ("-n", "-S", "-V")  # -S writes superblocks only
 _EXT_FILES: Final = ("-d", "-l", "-z")
+# ext4(5), section "kernel support", and the release notes of e2fsprogs 1.46 and 1.47. Old kernels ignore orphan_file: a
+# figure would be another one than its name says.
+_EXT_SINCE: Final = {
+    "encrypt": "4.1",
+    "metadata_csum_seed": "4.4",
+    "project": "4.5",
+    "ea_inode": "4.13",
+    "large_dir": "4.13",
+    "casefold": "5.2",
+    "verity": "5.4",
+    "stable_inodes": "5.5",
+    "fast_commit": "5.10",
+    "orphan_file": "5.15",
+}
 
 _TABLE: Final = (
     # -F, -f, -q: never ask, overwrite any contents. nodiscard, -K, -t 0: a card is purged before, outside the timed
@@ -73,8 +87,12 @@ _TABLE: Final = (
             "nojournal": Variant("without a journal", make=("-O", "^has_journal")),
             "stripe": Variant("allocates in steps of 4 MiB, an erase block of many cards", mount=("stripe=1024",)),
             "datajournal": Variant("data goes through the journal too", mount=("data=journal",)),
+            # Without one of them ext4 has what the board's mke2fs.conf says, which Debian changed with 12 and with 13.
+            "defaults2022": Variant("as mke2fs before 1.47 makes it", make=("-O", "^metadata_csum_seed,^orphan_file")),
+            "defaults2023": Variant("as mke2fs from 1.47 on makes it", make=("-O", "metadata_csum_seed,orphan_file")),
             **_NO_BARRIER,
         },
+        since=_EXT_SINCE,
     ),
     Filesystem(
         "ext3",
@@ -93,6 +111,7 @@ _TABLE: Final = (
         colours=("#5b8def", "#8db3ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
+        since=_EXT_SINCE,
     ),
     Filesystem(
         "ext2",
@@ -111,6 +130,7 @@ _TABLE: Final = (
         colours=("#8fb2f5", "#bfd4ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
+        since=_EXT_SINCE,
     ),
     Filesystem(
         "btrfs",
@@ -139,6 +159,15 @@ _TABLE: Final = (
             "ssd": Variant("allocates as for flash memory", mount=("ssd",)),
             "leaf4k": Variant("metadata in blocks of 4 KiB", make=("-n", "4096")),
             **_NO_BARRIER,
+        },
+        # mkfs.btrfs(8) and btrfs(5); bgt is an alias.
+        since={
+            **dict.fromkeys(("xxhash", "sha256", "blake2", "raid1c3", "raid1c4"), "5.5"),
+            "zoned": "5.12",
+            "block-group-tree": "6.1",
+            "bgt": "6.1",
+            "squota": "6.7",
+            "raid-stripe-tree": "6.7",
         },
     ),
     Filesystem(
@@ -174,6 +203,16 @@ _TABLE: Final = (
             ),
             **_NO_BARRIER,
         },
+        # A kernel mounts it whatever features it has.
+        since={
+            "encrypt": "4.2",
+            "lost_found": "4.17",
+            "sb_checksum": "4.20",
+            "casefold": "5.4",
+            "verity": "5.4",
+            "compression": "5.6",
+            "compress_algorithm=zstd": "5.7",
+        },
     ),
     Filesystem(
         "xfs",
@@ -195,6 +234,18 @@ _TABLE: Final = (
             **_COMMON,
             "block1k": Variant("blocks of 1 KiB", make=("-b", "size=1024")),
             "block2k": Variant("blocks of 2 KiB", make=("-b", "size=2048")),
+        },
+        # mkfs.xfs(8), and the files of mkfs's defaults by kernel that xfsprogs brings.
+        since={
+            "rmapbt=1": "4.8",
+            "reflink=1": "4.9",
+            "bigtime=1": "5.10",
+            "inobtcount=1": "5.10",
+            "nrext64=1": "5.19",
+            "nrext64": "5.19",
+            "exchange=1": "6.10",
+            "parent=1": "6.10",
+            "metadir=1": "6.13",
         },
     ),
     Filesystem(
@@ -247,6 +298,67 @@ _TABLE: Final = (
         colours=("#5f6b7a", "#9aa6b5"),
         lacks=frozenset({"symlinks", "fallocate"}),
         variants=_COMMON,
+    ),
+    Filesystem(
+        "exfat",
+        "exfat",
+        ("mkfs.exfat", "-q"),
+        check=("fsck.exfat", "-n"),
+        repair=("fsck.exfat", "-y"),
+        packages=("exfatprogs",),
+        modules=("exfat",),
+        kconfig=("EXFAT_FS",),
+        kernels="Linux has it since 5.7",
+        identity=("-U", "{uuid}"),
+        errors=r"exFAT-fs.*error",
+        idle=("-V", "--version", "-h", "--help"),
+        colours=("#7a5230", "#c39268"),
+        lacks=frozenset({"symlinks", "fallocate"}),
+        variants={
+            **_COMMON,
+            "align4m": Variant("begins its data at a multiple of 4 MiB", make=("-b", "4M")),
+            "cluster128k": Variant("clusters of 128 KiB", make=("-c", "128K")),
+        },
+    ),
+    # After a cut of power the kernel refuses to mount it until ntfsfix has taken the mark off; nothing checks it whole.
+    Filesystem(
+        "ntfs3",
+        "ntfs3",
+        ("mkfs.ntfs", "-Q", "-F", "-q"),
+        repair=("ntfsfix", "-d"),
+        packages=("ntfs-3g",),
+        modules=("ntfs3",),
+        kconfig=("NTFS3_FS",),
+        kernels="Linux has it since 5.15, and Debian's kernels since 6.12",
+        errors=r"ntfs3.*(NTFS errors|is dirty|corrupt|[Ff]ailed)",
+        idle=("-n", "--no-action", "-V", "--version", "-l", "--license", "-h", "--help"),
+        colours=("#1f7a99", "#57b4d1"),
+        lacks=frozenset({"fsck", "symlinks"}),
+        variants={**_COMMON, "cluster64k": Variant("clusters of 64 KiB", make=("-c", "65536"))},
+    ),
+    # -i: mount's helper would ask for a passphrase.
+    Filesystem(
+        "bcachefs",
+        "bcachefs",
+        ("bcachefs", "format", "-q", "-f"),
+        mount=("mount", "-i", "-t", "bcachefs", "{options}", "{device}", "{directory}"),
+        check=("bcachefs", "fsck", "-n"),
+        repair=("bcachefs", "fsck", "-y"),
+        packages=("bcachefs-tools",),
+        modules=("bcachefs",),
+        kconfig=("BCACHEFS_FS", "BCACHEFS_POSIX_ACL"),
+        kernels="Linux has it from 6.7 to 6.17; of Debian's kernels 6.12 has it",
+        unreleased=True,
+        identity=("--uuid={uuid}",),
+        errors=r"bcachefs.*([Ee]rror|inconsisten|emergency read only)",
+        idle=("-h", "--help"),
+        files=("--source",),
+        colours=("#a3338f", "#d977c8"),
+        variants={
+            **_NOATIME,
+            "zstd": Variant("compresses compressible data", make=("--compression=zstd",)),
+            "nochecksum": Variant("no checksums of data", make=("--data_checksum=none",)),
+        },
     ),
     # A filesystem is a pool of one device. The pool's name owns it while the pool is imported, the device once it is
     # exported: `make` and `unmount` export it. A cut of power exports nothing, so import needs -f. The variable keeps

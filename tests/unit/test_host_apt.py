@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsjoule.host.apt import DebianArchive, PrivateApt, parse_packages
-from fsjoule.images.emulator import parse_version
+from fsjoule.model.version import parse_version
 
 SHOWN = """\
 Package: linux-image-7.2.13+deb14-armmp

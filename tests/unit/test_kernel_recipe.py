@@ -174,7 +174,7 @@ def test_the_board_with_an_x86_cpu_has_no_device_tree() -> None:
 
 def test_only_zfs_has_to_be_built_and_only_for_kernels_of_the_recipe() -> None:
     imx6ul, x86 = shipped(), load_recipe(FOLDER, "x86")
-    every = {module for row in FILESYSTEMS.values() for module in row.modules}
+    every = {module for row in FILESYSTEMS.values() if not row.unreleased for module in row.modules}
     assert modules_to_build(imx6ul, "6.1", every - {"zfs"}) == modules_to_build(x86, "5.10", every - {"zfs"}) == ()
     assert modules_to_build(x86, "6.1", every) == ("zfs",)
     with pytest.raises(ConfigError, match=r"the kernel ./mine has no module zfs(.|\n)*6\.1"):
@@ -186,7 +186,7 @@ def test_only_zfs_has_to_be_built_and_only_for_kernels_of_the_recipe() -> None:
 def test_a_board_has_the_packages_and_modules_of_the_rows(tmp_path: Path) -> None:
     imx6ul, x86 = shipped(), load_recipe(FOLDER, "x86")
     for row in FILESYSTEMS.values():
-        assert set(row.packages) <= set(x86.packages)
+        assert (set(row.packages) <= set(x86.packages)) != row.unreleased
         assert (set(row.packages) <= set(imx6ul.packages)) == (set(row.modules) <= set(wanted_modules(imx6ul)))
     mine = tmp_path / "mine.toml"
     mine.write_text('base = "imx6ul"\nwithout = ["nilfs2", "ext3"]\n')
@@ -196,6 +196,18 @@ def test_a_board_has_the_packages_and_modules_of_the_rows(tmp_path: Path) -> Non
     assert set(imx6ul.root_filesystems) - set(less.root_filesystems) == {"nilfs2"}
     mine.write_text('base = "imx6ul"\n[userland]\narchive = "root.tar"\n')
     assert load_recipe(FOLDER, str(mine)).packages == ()
+
+
+def test_a_package_that_debian_has_not_released_is_had_by_its_suite(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text('base = "x86"\n[userland.suites]\nbcachefs-tools = "experimental"\n')
+    recipe = load_recipe(FOLDER, str(mine))
+    assert "bcachefs-tools" in recipe.packages
+    assert modules_to_build(recipe, "6.12", ["bcachefs"]) == ()
+    with pytest.raises(
+        ConfigError, match=r"have no bcachefs: Debian has released no bcachefs-tools(.|\n)*6\.12 has it"
+    ):
+        modules_to_build(load_recipe(FOLDER, "x86"), "6.12", ["bcachefs"])
 
 
 def test_no_recipe_names_what_a_row_has() -> None:

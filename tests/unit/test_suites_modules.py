@@ -1,4 +1,4 @@
-"""A kernel that lacks what a suite needs."""
+"""A kernel that lacks what a suite needs, or does not know what a filesystem is made with."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from results_factory import KERNEL
 
 from fsjoule.errors import ConfigError
+from fsjoule.filesystems import FILESYSTEMS, filesystem
 from fsjoule.suites import check_modules, suite
 
 
@@ -17,7 +18,7 @@ from fsjoule.suites import check_modules, suite
         ("elc2015/dm-flakey", ("dm-flakey",), "elc2015/dm-flakey needs modules that the kernel .* lacks: dm-flakey"),
         ("elc2015", ("dm-flakey",), "elc2015/dm-flakey needs"),
         ("elc2015/power-loss", ("f2fs",), "has no f2fs"),
-        ("elc2015/power-loss", ("dm-flakey",), ""),
+        ("elc2015/power-loss", ("dm-flakey", "ntfs3", "bcachefs"), ""),
         ("elc2015/dm-flakey", (), ""),
     ],
 )
@@ -30,3 +31,38 @@ def test_a_kernel_without_what_is_measured_is_refused_at_once(
             check_modules(suite(part), ("ext4", "f2fs"), kernel)
     else:
         check_modules(suite(part), ("ext4", "f2fs"), kernel)
+
+
+def test_an_absent_module_is_told_with_the_kernels_that_have_it() -> None:
+    kernel = replace(KERNEL, label="6.1", lacks=("ntfs3",))
+    with pytest.raises(
+        ConfigError, match=r"the kernel 6\.1 has no ntfs3:cluster64k: it lacks ntfs3 \(.*Debian's kernels since 6\.12"
+    ):
+        check_modules(suite("quick"), ("ntfs3:cluster64k",), kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("ext4:defaults2023", "5.10.0-35-armmp", "5.15.0"),
+        ("ext4:mkfs=-O orphan_file", "5.10.0-35-armmp", "6.1.0-50-armmp"),
+        ("xfs:mkfs=-i nrext64=1", "5.18.19", "5.19"),
+        ("btrfs:mkfs=-O block-group-tree", "6.0.12-amd64", "6.1.0-50-armmp"),
+        ("btrfs:mkfs=--features=bgt", "5.10.0", "6.12.117+deb13-armmp"),
+        ("f2fs:zstd", "5.6.0", "5.7.0"),
+        ("mine=xfs:mkfs=-m metadir=1", "6.12.117+deb13-armmp", "7.2.13"),
+    ],
+)
+def test_options_newer_than_the_kernel_are_refused(name: str, old: str, new: str) -> None:
+    check_modules(suite("quick"), ("ext4", name), replace(KERNEL, release=new))
+    with pytest.raises(ConfigError, match=r"the kernel 6\.1 does not know .*: Linux has it since") as caught:
+        check_modules(suite("quick"), ("ext4", name), replace(KERNEL, label="6.1", release=old))
+    assert "nothing was made or erased" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", [*FILESYSTEMS, "xfs:mkfs=-i nrext64=0", "ext4:defaults2022", "ext4:mkfs=-O ^orphan_file"]
+)
+def test_an_option_that_is_switched_off_needs_no_kernel(name: str) -> None:
+    filesystem(name).check_kernel("5.10", "5.10.0-35-armmp")
+    filesystem("ext4:defaults2023").check_kernel("mine", "")  # a kernel without a version

@@ -235,11 +235,12 @@ def unpack_packages(
     log: Path,
     timeout_s: float,
     keep_archives: bool = False,
+    further: Sequence[str] = (),
 ) -> None:
     """Unpack packages and their dependencies with mmdebstrap, as this user's files; none of their scripts runs.
 
-    `what` begins the lines that tell how far it is. With `keep_archives` the .deb files stay below `tree`. Raises a
-    transient HostError, often for the network.
+    `what` begins the lines that tell how far it is. With `keep_archives` the .deb files stay below `tree`. Packages
+    that the archive's suite lacks come from the suites `further`. Raises a transient HostError, often for the network.
     """
 
     def attempt(source: DebianArchive) -> None:
@@ -252,10 +253,12 @@ def unpack_packages(
                 f"--architectures={architecture}",
                 f"--include={','.join(packages)}",
                 *(f"--aptopt={option}" for option in _SIGNED),
+                *([f'--aptopt=APT::Default-Release "{archive.suite}"'] if further else []),
                 *(["--skip=cleanup/apt/cache"] if keep_archives else []),
                 archive.suite,
                 tree,
                 source.line,
+                *(replace(source, suite=suite).line for suite in further),
             ],
             log=log,
             timeout_s=timeout_s,

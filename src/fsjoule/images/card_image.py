@@ -130,6 +130,7 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
             f"the kernel {label} cannot mount a {root_filesystem} root: it has no {', '.join(lacking)}",
             hint="switch it on in the kernel's configuration, or choose another root filesystem",
         )
+    kind.check_kernel(label, kernel_files.release, (*kind.as_root.options, *kind.as_root.mount_options))
     overlay, init, fill = (
         recipes_folder() / "overlay",
         recipes_folder() / "initramfs" / "init",

@@ -6,7 +6,6 @@ The entry holds the unpacked package, which uses the libraries of the installed 
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive
 from fsjoule.host.cache.stages import build_once, cache_key
 from fsjoule.kernels.recipe import Recipe
+from fsjoule.model.version import parse_version
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,12 +44,6 @@ def needed_qemu(recipe: Recipe, release: str) -> str:
     kernel = parse_version(release)
     needs = [qemu for since, qemu in recipe.emulator.for_kernels_from.items() if kernel >= parse_version(since)]
     return max(needs, key=parse_version, default="0.0")
-
-
-def parse_version(text: str) -> tuple[int, ...]:
-    """The first dotted number in a text: `QEMU emulator version 7.2.22 (Debian ...)` -> (7, 2, 22)."""
-    match = re.search(r"\d+(?:\.\d+)+", text)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def _version_text(program: Path) -> str:

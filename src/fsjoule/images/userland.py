@@ -50,7 +50,7 @@ def userland(recipe: Recipe) -> Userland:
         "version": STAGE_VERSION,
         "architecture": recipe.architecture,
         "userland": recipe.userland.model_dump(
-            include={"suite", "components", "remove", "keep"}, exclude_defaults=True
+            include={"suite", "components", "remove", "keep", "suites"}, exclude_defaults=True
         ),
         "packages": recipe.packages,
     }
@@ -101,6 +101,7 @@ def _build(folder: Path, recipe: Recipe) -> None:
         architecture=recipe.architecture,
         log=log,
         timeout_s=_TIMEOUT_S,
+        further=sorted(set(wanted.suites.values())),
         keep_archives=True,  # only their file names tell the unpacked versions
     )
     archives = tree / "var" / "cache" / "apt" / "archives"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError, HostError
-from fsjoule.filesystems import dkms_package
+from fsjoule.filesystems import FILESYSTEMS, dkms_package
 from fsjoule.host import process
 from fsjoule.host.apt import PrivateApt, debian_archive, unpack_packages
 from fsjoule.host.cache.stages import build_once, cache_key
@@ -62,6 +62,14 @@ def modules_to_build(recipe: Recipe, kernel: str, needed: Iterable[str]) -> tupl
     missing = sorted({name for name in needed if name not in known})
     for name in missing:
         kernels = recipe.modules.dkms.get(name)
+        row = next((row for row in FILESYSTEMS.values() if name in row.modules), None)
+        if row is not None and row.unreleased:
+            lines = " ".join(f'{package} = "experimental"' for package in row.packages)
+            raise ConfigError(
+                f"cards of the recipe {recipe.name!r} have no {row.name}: Debian has released no "
+                f"{' or '.join(row.packages)}",
+                hint=f"leave it out; or take a recipe of your own with [userland.suites] and {lines}; {row.kernels}",
+            )
         if kernels is None:
             raise ConfigError(
                 f"cards of the recipe {recipe.name!r} have no module {name}",

@@ -135,6 +135,7 @@ class UserlandSettings(_Table):
     `packages` are those beside the filesystems'; `more_packages` come on top, so that a recipe need not repeat those of
     its base.
     `remove` are paths (globs) to delete, but for those in `keep`; `applets` are links to busybox to add.
+    `suites` has filesystems' packages that `suite` lacks, with the suites that they are taken from.
     """
 
     suite: Name
@@ -145,6 +146,7 @@ class UserlandSettings(_Table):
     remove: Words = ()
     keep: Words = ()
     applets: Words = ()
+    suites: dict[Name, Name] = {}
 
     @property
     def removed(self) -> tuple[str, ...]:
@@ -268,7 +270,9 @@ class Recipe(_Table):
         return tuple(
             row
             for row in FILESYSTEMS.values()
-            if row.name not in self.without and (not row.dkms or self.modules.dkms.keys() >= set(row.modules))
+            if row.name not in self.without
+            and (not row.dkms or self.modules.dkms.keys() >= set(row.modules))
+            and (not row.unreleased or self.userland.suites.keys() >= set(row.packages))
         )
 
     @property

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from fsjoule.errors import ConfigError
 from fsjoule.model.medium import Medium
+from fsjoule.model.version import parse_version
 
 _LONGEST_FILE_NAME: Final = 60
 
@@ -67,7 +68,9 @@ class Filesystem:
     as a regular expression of POSIX (extended) and of Python. `colours` are for charts, on light and on dark; without
     them it gets a spare colour. `variants` are options worth measuring, by name. `joined` are options of `make` whose
     last value counts, so that values are joined; with one of `idle` the program does not make the whole filesystem,
-    with one of `files` it reads or writes a file beside.
+    with one of `files` it reads or writes a file beside. `since` has options of `make` and mount that older kernels do
+    not know, each with the first version of Linux that does. `kernels` says which kernels have the modules, if not all
+    do. The packages of one that is `unreleased` are in no release of Debian: a recipe names their suite.
     """
 
     name: str
@@ -97,6 +100,24 @@ class Filesystem:
     joined: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    since: Mapping[str, str] = field(default_factory=dict[str, str])
+    kernels: str = ""
+    unreleased: bool = False
+
+    def check_kernel(self, label: str, release: str, options: Iterable[str] | None = None) -> None:
+        """Raise ConfigError for `options` (default: its own) that a kernel of this release does not know.
+
+        A kernel that does not say its version is not judged.
+        """
+        words = (*self.make, *self.mount_options) if options is None else options
+        values = (word.partition("=")[2] if word.startswith("--") else word for word in words)
+        for option in dict.fromkeys(part for value in values for part in value.split(",")):
+            if (first := self.since.get(option)) and () < parse_version(release) < parse_version(first):
+                raise ConfigError(
+                    f"the kernel {label} does not know {option}, with which {self.name} would be made or mounted: "
+                    f"Linux has it since {first}",
+                    hint="leave the option out, or choose a newer kernel; nothing was made or erased",
+                )
 
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
         """The program that makes it. With `identity` it gets that UUID instead of a random one, if it can."""

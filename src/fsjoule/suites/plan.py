@@ -197,7 +197,10 @@ def check_fits(
 
 
 def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts, storages: Iterable[str] = ()) -> None:
-    """Raise ConfigError early if the kernel lacks a module that the suite, a filesystem or a layer needs."""
+    """Raise ConfigError early if the kernel lacks a module that the suite, a filesystem or a layer needs.
+
+    So for one that does not know an option of a filesystem.
+    """
     for layer in (each for storage in storages for each in stack(stack_of(storage)).layers):
         if lacking := set(layer.modules) & set(kernel.lacks):
             symbols = ", ".join(f"CONFIG_{symbol}" for symbol in layer.row.kconfig)
@@ -205,12 +208,14 @@ def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts
                 f"the kernel {kernel.label} has no {layer.name}: it lacks {', '.join(sorted(lacking))}",
                 hint=f"switch on {symbols} in the kernel's configuration, or leave the layer out; nothing was erased",
             )
-    for name in filesystems:
-        if lacking := set(filesystem(name).modules) & set(kernel.lacks):
+    for row in map(filesystem, filesystems):
+        if lacking := set(row.modules) & set(kernel.lacks):
             raise ConfigError(
-                f"the kernel {kernel.label} has no {name}: it lacks {', '.join(sorted(lacking))}",
+                f"the kernel {kernel.label} has no {row.name}: it lacks {', '.join(sorted(lacking))}"
+                + (f" ({row.kernels})" if row.kernels else ""),
                 hint="switch it on in the kernel's configuration, or leave the filesystem out",
             )
+        row.check_kernel(kernel.label, kernel.release)
     for part in chosen.leaves:
         if lacking := {module for each in part.workloads for module in each.modules} & set(kernel.lacks):
             raise ConfigError(
