@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from fsjoule.bench import data_image
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
 from fsjoule.model import CARD, MIB, Provision, Storage
@@ -113,8 +114,8 @@ class Scratch:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
         perform(self.shell, self.making(filesystem))
 
-    def making(self, filesystem: Filesystem) -> list[Step]:
-        """The steps of `make`. Raises BoardError for a used device."""
+    def making(self, filesystem: Filesystem, files: Sequence[Step] = ()) -> list[Step]:
+        """The steps of `make`; `files` lay out those of a read-only filesystem. Raises BoardError for a used device."""
         mounts = self._mounts()
         # Discarding asks nobody, not even a mounted root.
         if re.search(rf"^{re.escape(self.device)} (?!{SCRATCH_DIRECTORY} )", mounts, re.MULTILINE):
@@ -126,10 +127,23 @@ class Scratch:
         steps = _unmounting(mounts)
         if self.purge:
             steps.append(lab_step("blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S))
-        if not filesystem.raw:
+        if filesystem.read_only:
+            steps += self._image(filesystem, files)
+        elif not filesystem.raw:
             make = filesystem.make_argv(self.device, self.identity())
             steps.append(filesystem_step(*make, timeout_s=_MAKE_TIMEOUT_S))
         return steps
+
+    def _image(self, filesystem: Filesystem, files: Sequence[Step]) -> list[Step]:
+        limit_s = data_image.TIMEOUT_S
+        made = data_image.image_argvs(filesystem, self.device, self.identity())
+        return [
+            *(lab_step(*argv) for argv in data_image.FOLDER_ARGVS),
+            *(files or [lab_step(*data_image.ONE_FILE_ARGV)]),
+            lab_step(*data_image.FILL_ARGV, timeout_s=limit_s),
+            *(filesystem_step(*argv, timeout_s=limit_s) for argv in made),
+            lab_step(*data_image.CLEAR_ARGV),
+        ]
 
     def mount(self, filesystem: Filesystem) -> str:
         """Mount the filesystem; returns the directory. Raises MeasurementInvalid if that fails."""
@@ -185,6 +199,8 @@ def provisioning(scratch: Scratch, filesystem: Filesystem, provision: Provision)
         if filesystem.raw:
             return scratch.device, steps
         return SCRATCH_DIRECTORY, [*steps, *scratch.mounting(filesystem)]
+    if filesystem.read_only:
+        raise BoardError(f"the board's root {filesystem.name} is read-only: no file can be put there", transient=False)
     root = root_type(scratch.shell)
     if root != filesystem.kernel_type:
         raise BoardError(f"the board's root is {root}, not {filesystem.name}", transient=False)

@@ -17,11 +17,16 @@ _LONGEST_FILE_NAME: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Options on top of a filesystem's own: `make` comes before the device, `mount` is for -o. `note` is for people."""
+    """Options on top of a filesystem's own: `make` comes before the device, `mount` is for -o. `note` is for people.
+
+    `kconfig` are symbols without which a kernel cannot mount it. With `verity` a root is checked block by block.
+    """
 
     note: str
     make: tuple[str, ...] = ()
     mount: tuple[str, ...] = ()
+    kconfig: tuple[str, ...] = ()
+    verity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,12 @@ class Filesystem:
     them it gets a spare colour. `variants` are options worth measuring, by name. `joined` are options of `make` whose
     last value counts, so that values are joined; with one of `idle` the program does not make the whole filesystem,
     with one of `files` it reads or writes a file beside.
+
+    A filesystem with `read_only` is made at once from a folder, by the host or the board, and never written:
+    `read_only` are the arguments of its program, `make[0]`. `{options}` stands for the other words of `make` with
+    `identity`, `{tree}` for the folder, `{image}` for the file that it becomes, `{room_kib}` for the most KiB it may
+    have. Then `after_make` may shrink the `{image}`. It can always be a card's root, with `verity` one whose blocks
+    dm-verity checks. `needs` are the symbols of the chosen variants.
     """
 
     name: str
@@ -84,6 +95,9 @@ class Filesystem:
     kconfig: tuple[str, ...] = ()
     dkms: str = ""
     raw: bool = False
+    read_only: tuple[str, ...] = ()
+    verity: bool = False
+    needs: tuple[str, ...] = ()
     lacks: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
     root: Root | None = None
@@ -102,15 +116,33 @@ class Filesystem:
         made = (*self.make, *words, *(part.format(device=device) for part in self.target))
         return ("sh", "-c", f'"$@" && {shlex.join(self.after_make)}', "sh", *made) if self.after_make else made
 
+    def image_argvs(
+        self, tree: str, image: str, *, room_kib: int, identity: UUID | None = None
+    ) -> tuple[tuple[str, ...], ...]:
+        """The programs that make a read-only filesystem from the folder `tree`, as the file `image`."""
+        chosen = () if identity is None else self.identity
+        digits = "" if identity is None else identity.hex
+        options = (*self.make[1:], *(part.format(uuid=identity, hex=digits) for part in chosen))
+        at = self.read_only.index("{options}")
+        given = {"tree": tree, "image": image, "room_kib": room_kib}
+        before, after = (
+            [word.format(**given) for word in part] for part in (self.read_only[:at], self.read_only[at + 1 :])
+        )
+        made = (self.make[0], *before, *options, *after)
+        return (made, tuple(word.format(**given) for word in self.after_make)) if self.after_make else (made,)
+
     @property
     def as_root(self) -> Root:
         """How a card's root partition gets it. Raises ConfigError if it cannot."""
+        if self.read_only:
+            return Root(options=self.make[1:], make=self.make[:1], mount_options=self.mount_options)
         if self.root is None:
             raise ConfigError(f"no root partition can be made with {self.name}", hint="use it on scratch")
         return self.root
 
     def mount_argv(self, device: str, directory: str) -> tuple[str, ...]:
-        options = ("-o", ",".join(self.mount_options)) if self.mount_options else ()
+        words = (*(("ro",) if self.read_only else ()), *self.mount_options)
+        options = ("-o", ",".join(words)) if words else ()
         command = self.mount or ("mount", "-t", self.kernel_type, "{options}", "{device}", "{directory}")
         before, after = (command[: (at := command.index("{options}"))], command[at + 1 :])
         given = {"device": device, "directory": directory}

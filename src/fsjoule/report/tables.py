@@ -197,7 +197,9 @@ def figures(rows: Sequence[R], column: Column, get: Callable[[R], Spread | None]
 
 def _page_columns(rows: Rows, metrics: Callable[[Use], tuple[Metric, ...]]) -> list[Filled]:
     """The columns of a run's table; a narrow terminal leaves out what is no main figure."""
-    return [_measured(rows, metric, optional=metric not in metrics(Use.MAIN)) for metric in metrics(Use.PAGE)]
+    there = {metric for row in rows for metric in row.figures}
+    shown = (metric for metric in metrics(Use.PAGE) if metric in there or not metric.row.seldom)
+    return [_measured(rows, metric, optional=metric not in metrics(Use.MAIN)) for metric in shown]
 
 
 def _measured(rows: Rows, metric: Metric, name: str = "", *, optional: bool = False) -> Filled:

@@ -12,6 +12,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem
 from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Workload
+from fsjoule.model.filesystem import content_of
 from fsjoule.suites.suite import StorageChoice, Suite
 
 _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
@@ -192,7 +193,7 @@ def check_fits(
 def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts) -> None:
     """Raise ConfigError early if the kernel lacks a module that the suite or a filesystem needs."""
     for name in filesystems:
-        if lacking := set(filesystem(name).modules) & set(kernel.lacks):
+        if lacking := {*filesystem(name).modules, *filesystem(name).needs} & set(kernel.lacks):
             raise ConfigError(
                 f"the kernel {kernel.label} has no {name}: it lacks {', '.join(sorted(lacking))}",
                 hint="switch it on in the kernel's configuration, or leave the filesystem out",
@@ -239,10 +240,13 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
             for storage, name in product(
                 _storages(leaf, provision, planning), _RAW if leaf.raw else planning.filesystems
             ):
+                # A read-only root takes no files: what reads them has an image of its own on scratch.
+                is_image = bool(filesystem(name).read_only) and not workload.is_boot
+                where = Provision.SCRATCH if is_image else provision
                 reason = (
                     _no_chance(workload, planning)
                     or _lacking(leaf, name, workload)
-                    or _no_root(name, provision, leaf, planning)
+                    or _no_root(name, where, leaf, planning)
                 )
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
@@ -250,7 +254,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
                 deep = workload.at_depth(leaf.depths[storage]) if storage in leaf.depths else workload
                 fitting, remark = _in_memory(deep, planning.memory_bytes)
                 adjusted += [f"{leaf.name}, {remark}"] if remark else []
-                cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
+                cells = roots.setdefault(name, []) if where is Provision.ROOT else scratch
                 cells.append(_Cell(name, fitting, leaf.name, published, storage))
     boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
     boots += [_Boot(Provision.ROOT, tuple(cells)) for cells in roots.values()]
@@ -320,7 +324,17 @@ def _no_chance(workload: Workload, planning: Planning) -> str | None:
 
 def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
     """Why the filesystem cannot do the operation. Raises ConfigError for a suite of ours."""
-    lacks = filesystem(name).lacks
+    kind = filesystem(name)
+    lacks = kind.lacks
+    if kind.read_only and not workload.reads_an_image:
+        if leaf.source:
+            return f"{name} is read-only"
+        raise ConfigError(
+            f"{name} is read-only, and suite {leaf.name!r} measures {workload.slug}",
+            hint="--suite root-image measures images; --workload takes what only reads: --workload read,randread",
+        )
+    if kind.verity and not workload.is_boot:
+        return f"{name}: dm-verity checks a card's root, not an image on scratch"
     if workload.operation.value not in lacks:
         return None
     if not leaf.source:
@@ -333,7 +347,9 @@ def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
 
 def _no_root(name: str, provision: Provision, leaf: Suite, planning: Planning) -> str | None:
     """Why it cannot be the root filesystem. Raises ConfigError if the user asked for it with --provision."""
-    if provision is Provision.SCRATCH or name in planning.root_filesystems:
+    plain = content_of(name).partition(":")[0]
+    variants = plain in planning.root_filesystems and filesystem(name).read_only
+    if provision is Provision.SCRATCH or name in planning.root_filesystems or variants:
         return None
     if leaf.provision is None:
         raise ConfigError(
