@@ -18,9 +18,8 @@ FOLDER: Final = f"{onboard.DIRECTORY}/image"
 _IMAGE: Final = f"{onboard.DIRECTORY}/image.img"
 _SIZE: Final = f"{onboard.DIRECTORY}/image.size"
 TIMEOUT_S: Final = 900.0
-_ROOM_KIB: Final = 512 * KIB  # of a sparse file that shrinks; more than a board has memory
 # Of an image that is mounted, not read.
-_MOUNTED_BYTES: Final = MIB
+MOUNTED_BYTES: Final = MIB
 
 # Each file gets as many bytes of programs as it has. `cat` ends by a signal, and `xargs` says so.
 _FILL: Final = """
@@ -42,14 +41,14 @@ dd if="$1" of="$2" bs=1M conv=fsync 2>/dev/null
 
 
 FOLDER_ARGVS: Final = (("rm", "-rf", FOLDER, _IMAGE, _SIZE), ("mkdir", "-p", FOLDER))
-ONE_FILE_ARGV: Final = ("dd", "if=/dev/zero", f"of={FOLDER}/programs", "bs=1M", f"count={_MOUNTED_BYTES // MIB}")
+ONE_FILE_ARGV: Final = ("dd", "if=/dev/zero", f"of={FOLDER}/programs", "bs=1M", f"count={MOUNTED_BYTES // MIB}")
 FILL_ARGV: Final = ("sh", "-c", _FILL, "sh", FOLDER)
 CLEAR_ARGV: Final = ("rm", "-rf", FOLDER, _IMAGE)
 
 
-def image_argvs(kind: Filesystem, device: str, identity: UUID | None) -> list[tuple[str, ...]]:
+def image_argvs(kind: Filesystem, device: str, identity: UUID | None, files_bytes: int) -> list[tuple[str, ...]]:
     """The programs that make an image of the folder's files and write it onto `device`."""
-    made = kind.image_argvs(FOLDER, _IMAGE, room_kib=_ROOM_KIB, identity=identity)
+    made = kind.image_argvs(FOLDER, _IMAGE, files_kib=files_bytes // KIB, identity=identity)
     return [*made, ("sh", "-c", _WRITE, "sh", _IMAGE, device, _SIZE)]
 
 

@@ -371,7 +371,8 @@ class Measurer:
         elif kind.read_only:
             # An image is made of its files: they are laid out before it is there.
             argv = fio.layout_argv(replace(workload, size_bytes=files.size_bytes), data_image.FOLDER)
-            steps = self.scratch.making(kind, [filesystem_step(*argv, timeout_s=limit_s)])
+            layout = filesystem_step(*argv, timeout_s=limit_s)
+            steps = self.scratch.making(kind, [layout], workload.space_bytes)
             steps += self.scratch.mounting(kind)
             files = replace(files, directory=SCRATCH_DIRECTORY)
         else:

@@ -114,7 +114,9 @@ class Scratch:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
         perform(self.shell, self.making(filesystem))
 
-    def making(self, filesystem: Filesystem, files: Sequence[Step] = ()) -> list[Step]:
+    def making(
+        self, filesystem: Filesystem, files: Sequence[Step] = (), files_bytes: int = data_image.MOUNTED_BYTES
+    ) -> list[Step]:
         """The steps of `make`; `files` lay out those of a read-only filesystem. Raises BoardError for a used device."""
         mounts = self._mounts()
         # Discarding asks nobody, not even a mounted root.
@@ -128,15 +130,15 @@ class Scratch:
         if self.purge:
             steps.append(lab_step("blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S))
         if filesystem.read_only:
-            steps += self._image(filesystem, files)
+            steps += self._image(filesystem, files, files_bytes)
         elif not filesystem.raw:
             make = filesystem.make_argv(self.device, self.identity())
             steps.append(filesystem_step(*make, timeout_s=_MAKE_TIMEOUT_S))
         return steps
 
-    def _image(self, filesystem: Filesystem, files: Sequence[Step]) -> list[Step]:
+    def _image(self, filesystem: Filesystem, files: Sequence[Step], files_bytes: int) -> list[Step]:
         limit_s = data_image.TIMEOUT_S
-        made = data_image.image_argvs(filesystem, self.device, self.identity())
+        made = data_image.image_argvs(filesystem, self.device, self.identity(), files_bytes)
         return [
             *(lab_step(*argv) for argv in data_image.FOLDER_ARGVS),
             *(files or [lab_step(*data_image.ONE_FILE_ARGV)]),

@@ -29,7 +29,7 @@ from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.own_root import BUSYBOX, add_busybox, clear_links
 from fsjoule.images.partition_table import partition_table
-from fsjoule.images.read_only import add_hash_tree, check_room, make_image, verity_file
+from fsjoule.images.read_only import add_hash_tree, make_image
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment, steady_source
 from fsjoule.images.userland import Userland
 from fsjoule.kernels.kernel import KernelFiles
@@ -94,19 +94,15 @@ def root_partition(
         _log.info("root partition: making %s, %s MiB", filesystem, recipe.card.root_mib)
         kind, image = recipe.filesystem(filesystem), folder / "root.img"
         steady = steady_environment()
-        if kind.read_only:
-            make_image(
-                kind, tree, image, room_mib=recipe.card.root_mib, identity=_UUID, steady=steady)  # fmt: skip
-            if kind.verity:
-                verity_file(image).write_text(add_hash_tree(image))
-                check_room(kind.name, image.stat().st_size, recipe.card.root_mib)
-            fill_holes(image)  # what was there on the card would not have the hash
-        elif kind.as_root.make:
+        if kind.read_only or kind.as_root.make:
             make_filesystem(kind, tree, image, size_mib=recipe.card.root_mib, steady=steady)
         else:
             fill_on_board(
                 recipe, kind, kernel, tree, image,
                 busybox=userland.busybox, init=fill, steady=steady)  # fmt: skip
+        if kind.verity:
+            add_hash_tree(kind, image, room_mib=recipe.card.root_mib)
+            fill_holes(image)
         shutil.rmtree(tree)
 
     return build_once("partition", name, key, build, root=root, read=True) / "root.img"
@@ -265,6 +261,10 @@ def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int,
 
     Raises ConfigError for a filesystem that cannot be a root partition, HostError if its tools fail.
     """
+    if kind.read_only:
+        make_image(kind, tree, image, room_mib=size_mib, identity=_UUID, steady=steady)
+        fill_holes(image)  # what was there on the card has another hash
+        return
     root = kind.as_root
     with image.open("wb") as file:
         file.truncate(size_mib * MIB)

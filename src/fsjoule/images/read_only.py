@@ -28,8 +28,6 @@ _SECTOR_BYTES: Final = 512
 # One for all images: equal files give an equal root hash.
 _SALT: Final = "66736a6f756c65" + "00" * 25
 _TIMEOUT_S: Final = 900.0
-# The files' own size may double in blocks of 4 KiB; what is too much is cut off by `after_make`.
-_ROOM: Final = 3
 _LIBRARY: Final = re.compile(rb"(?:lib[\w+-]+|ld-linux[\w-]*)\.so[.\w]*")
 _LIBRARY_FOLDERS: Final = ("usr/lib/*-linux-*", "usr/lib", "usr/lib64")
 
@@ -41,9 +39,10 @@ def make_image(
 
     Raises ConfigError if it does not fit `room_mib`, or if the program does not know an option; MissingToolError.
     """
-    files_kib = sum(path.lstat().st_size for path in tree.rglob("*")) // 1024
+    # Whole blocks, and one for each folder, whose own size depends on where the tree is.
+    files_kib = sum(4 * (1 + (path.lstat().st_size // BLOCK_BYTES) * (not path.is_dir())) for path in tree.rglob("*"))
     image.unlink(missing_ok=True)
-    for argv in kind.image_argvs(str(tree), str(image), room_kib=_ROOM * files_kib + 65536, identity=identity):
+    for argv in kind.image_argvs(str(tree), str(image), files_kib=files_kib, identity=identity):
         try:
             process.run(process.as_root(argv), timeout_s=_TIMEOUT_S, env=steady)
         except MissingToolError as error:
@@ -67,8 +66,11 @@ def check_room(name: str, size_bytes: int, room_mib: int) -> None:
         )
 
 
-def add_hash_tree(image: Path) -> str:
-    """Append dm-verity's hash tree; returns the words of its table behind both devices, apart by commas."""
+def add_hash_tree(kind: Filesystem, image: Path, *, room_mib: int) -> None:
+    """Append dm-verity's hash tree, and keep the words of its table behind both devices, apart by commas.
+
+    Raises ConfigError if it does not fit `room_mib`, MissingToolError, HostError.
+    """
     size = image.stat().st_size
     blocks = size // BLOCK_BYTES
     made = process.run(
@@ -82,7 +84,8 @@ def add_hash_tree(image: Path) -> str:
     found = re.search(r"^Root hash:\s*([0-9a-f]{64})$", made.stdout.decode(errors="replace"), re.MULTILINE)
     if found is None:
         raise HostError(f"veritysetup returned no root hash for {image}: no board would boot from it")
-    return f"{BLOCK_BYTES},{BLOCK_BYTES},{blocks},{blocks},sha256,{found[1]},{_SALT}"
+    check_room(kind.name, image.stat().st_size, room_mib)
+    verity_file(image).write_text(f"{BLOCK_BYTES},{BLOCK_BYTES},{blocks},{blocks},sha256,{found[1]},{_SALT}")
 
 
 def verity_file(image: Path) -> Path:

@@ -13,6 +13,7 @@ from uuid import UUID
 from fsjoule.errors import ConfigError
 
 _LONGEST_FILE_NAME: Final = 60
+_ROOM_KIB: Final = 16384  # beside the files of an image that shrinks afterwards
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +118,17 @@ class Filesystem:
         return ("sh", "-c", f'"$@" && {shlex.join(self.after_make)}', "sh", *made) if self.after_make else made
 
     def image_argvs(
-        self, tree: str, image: str, *, room_kib: int, identity: UUID | None = None
+        self, tree: str, image: str, *, files_kib: int, identity: UUID | None = None
     ) -> tuple[tuple[str, ...], ...]:
-        """The programs that make a read-only filesystem from the folder `tree`, as the file `image`."""
+        """The programs that make a read-only filesystem from the folder `tree`, as the file `image`.
+
+        `files_kib` is what its files take in whole blocks of 4 KiB.
+        """
         chosen = () if identity is None else self.identity
         digits = "" if identity is None else identity.hex
         options = (*self.make[1:], *(part.format(uuid=identity, hex=digits) for part in chosen))
         at = self.read_only.index("{options}")
-        given = {"tree": tree, "image": image, "room_kib": room_kib}
+        given = {"tree": tree, "image": image, "room_kib": files_kib * 9 // 8 + _ROOM_KIB}
         before, after = (
             [word.format(**given) for word in part] for part in (self.read_only[:at], self.read_only[at + 1 :])
         )

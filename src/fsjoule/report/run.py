@@ -12,6 +12,8 @@ from rich.text import Text
 from fsjoule.model import RunStatus
 from fsjoule.report.answer import RULE, RunAnswer, answer_table
 from fsjoule.report.facts import kernels_text
+from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
+from fsjoule.report.images import images_table
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
 from fsjoule.report.tables import (
@@ -143,6 +145,9 @@ def _renderables(summary: Summary, answer: RunAnswer | None, room: int | None) -
         yield footnote(fio_footnote(summary))
     if summary.timed:
         yield from table_lines(timed_table(summary), room)
+    if (images := images_table(summary)) is not None:
+        yield from table_lines(images, room)
+        yield footnote(IMAGES_FOOTNOTE)
     if kernels := kernel_tables(summary):
         for table in kernels:
             yield from table_lines(table, room)
