@@ -138,7 +138,7 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
         recipes_folder() / "initramfs" / "fill",
     )
     files = userland_stage(chosen)
-    name = f"{chosen.name}-{taken.short_name}-{file_name(root_filesystem)}"
+    name = f"{chosen.name}-{taken.short_name}-{file_name(kind.name)}"
     root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill)
     inputs = {
         "version": STAGE_VERSION,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import altair as alt
@@ -17,11 +20,59 @@ WIDE: Final = 640
 NARROW: Final = 250
 _HEIGHT: Final = 300
 _MARGIN: Final = 0.08
-_LETTER: Final = 6.2
-_LINE: Final = 14
-_OFFSET: Final = 9
+_LETTER: Final = 6.6
+_LINE: Final = 13
+_POINT: Final = 7
+# From this ratio on an axis is logarithmic: the small ones would lie on each other.
+_WIDE_RATIO: Final = 4.0
+# Where a label may be, of its point: below and to the left of the line there is nothing else.
+_PLACES: Final = ((-1, 1), (1, -1), (1, 0), (-1, 0), (1, 1), (-1, -1), (0, 1), (0, -1))
 # What a point says when a pointer is over it: browsers show an element's title.
-_POINT: Final = re.compile(r'(<path aria-label="([^"]*)" role="graphics-symbol"[^>]*?)/>')
+_TOLD: Final = re.compile(r'(<path aria-label="([^"]*)" role="graphics-symbol"[^>]*?)/>')
+
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom, in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """An axis: values at its ends, its pixels, and whether it is logarithmic."""
+
+    low: float
+    high: float
+    pixels: float
+    log: bool
+
+    @classmethod
+    def of(cls, values: Sequence[float], pixels: float) -> _Scale:
+        least, most = min(values), max(values)
+        if least > 0 and most / least > _WIDE_RATIO:
+            margin = (most / least) ** _MARGIN
+            return cls(least / margin, most * margin, pixels, log=True)
+        margin = _MARGIN * (most - least) or _MARGIN * most or 1.0
+        return cls(max(0.0, least - margin), most + margin, pixels, log=False)
+
+    def at(self, value: float) -> float:
+        """The pixel of a value, from the low end."""
+        if self.log:
+            return self.pixels * math.log(value / self.low) / math.log(self.high / self.low)
+        return self.pixels * (value - self.low) / (self.high - self.low)
+
+    def value(self, pixel: float) -> float:
+        share = pixel / self.pixels
+        return self.low * (self.high / self.low) ** share if self.log else self.low + share * (self.high - self.low)
+
+    @property
+    def drawn(self) -> alt.Scale:
+        return alt.Scale(domain=[self.low, self.high], nice=False, type="log" if self.log else "linear")
+
+    @property
+    def axis(self) -> alt.Axis:
+        if not self.log:
+            return alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)))
+        ticks = [first * 10.0**power for power in powers for first in (1, 2, 5)]
+        return alt.Axis(values=[each for each in ticks if self.low <= each <= self.high], domain=False, format="~f")
 
 
 def pareto_chart(rows: Sequence[ImageRow], *, width: int, simulated: bool) -> str:
@@ -29,78 +80,69 @@ def pareto_chart(rows: Sequence[ImageRow], *, width: int, simulated: bool) -> st
 
     Both axes begin near the least figure: the picture is about differences.
     """
-    sizes, energies = _domain([row.size_mib for row in rows]), _domain([row.boot_mj for row in rows])
-    labels = _labels(rows, sizes, energies, width)
-    data: Rows = [
+    size, energy = _Scale.of([row.size_mib for row in rows], width), _Scale.of([row.boot_mj for row in rows], _HEIGHT)
+    labels = _labels(rows, size, energy)
+    points: Rows = [
         {
-            "label": labels[row.label][0],
-            "side": labels[row.label][1],
             "size": row.size_mib,
             "energy": row.boot_mj,
-            "front": "pale" if row.beaten_by else "front",
-            "told": f"{row.label}: {row.size_mib:.2f} MiB, {row.boot_mj:.1f} mJ for a boot"
-            + (f"; beaten by {row.beaten_by}" if row.beaten_by else "; none beats it"),
+            "front": float(not row.beaten_by),
+            "told": f"{row.label}: {row.size_mib:.2f} MiB, {row.boot_mj:.1f} mJ for a boot; "
+            + (f"beaten by {row.beaten_by}" if row.beaten_by else "none beats it"),
         }
         for row in rows
     ]
-    base = alt.Chart(alt.NamedData("images"))
-    x = alt.X("size:Q", title="size on the medium, MiB", scale=alt.Scale(domain=sizes, nice=False), axis=_axis())
-    y = alt.Y("energy:Q", title="energy of a boot, mJ", scale=alt.Scale(domain=energies, nice=False), axis=_axis())
-    front = base.transform_filter("datum.front == 'front'")
-    pale = base.transform_filter("datum.front == 'pale'")
+    texts: Rows = [
+        {
+            "label": row.label,
+            "front": float(not row.beaten_by),
+            "size": size.value(labels[row.label][0]),
+            "energy": energy.value(_HEIGHT - (labels[row.label][1] + labels[row.label][3]) / 2),
+        }
+        for row in rows
+        if row.label in labels
+    ]
+    x = alt.X("size:Q", title="size on the medium, MiB", scale=size.drawn, axis=size.axis)
+    y = alt.Y("energy:Q", title="energy of a boot, mJ", scale=energy.drawn, axis=energy.axis)
+    drawn, named = alt.Chart(alt.NamedData("images")), alt.Chart(alt.NamedData("labels"))
+    front = drawn.transform_filter("datum.front == 1")
     line = front.mark_line(color=style.BAND, strokeWidth=1.5, interpolate="step-after", aria=False)
     layers = [line.encode(x=x, y=y, order="size:Q")]
-    for points, colour, size in ((pale, style.AXIS, 55), (front, style.BAND, 90)):
+    for at_front, colour, area in ((0, style.AXIS, 55), (1, style.BAND, 90)):
+        some = drawn.transform_filter(f"datum.front == {at_front}")
         told = {"x": x, "y": y, "description": alt.Description("told:N")}
-        layers.append(points.mark_point(filled=True, opacity=1, color=colour, size=size).encode(**told))
-    for points, colour, weight in ((pale, style.MUTED, "normal"), (front, style.TEXT, "bold")):
-        for side, align in ((1, "left"), (-1, "right")):
-            text = points.transform_filter(f"datum.side == {side}").mark_text(
-                *(), align=align, dx=side * _OFFSET, color=colour, fontSize=11, fontWeight=weight, aria=False
-            )
-            layers.append(text.encode(x=x, y=y, text="label:N"))
+        layers.append(some.mark_point(filled=True, opacity=1, color=colour, size=area).encode(**told))
+    for at_front, colour, weight in ((0, style.MUTED, "normal"), (1, style.TEXT, "bold")):
+        some = named.transform_filter(f"datum.front == {at_front}")
+        text = some.mark_text(align="left", color=colour, fontSize=11, fontWeight=weight, aria=False)
+        layers.append(text.encode(x=x, y=y, text="label:N"))
     spec = specification(*layers, width=width, height=_HEIGHT)
-    drawn = draw(spec, {"images": data}, "Size against the energy of a boot", simulated=simulated)
-    return _POINT.sub(lambda found: f"{found[1]}><title>{html.escape(html.unescape(found[2]))}</title></path>", drawn)
+    svg = draw(spec, {"images": points, "labels": texts}, "Size against the energy of a boot", simulated=simulated)
+    return _TOLD.sub(lambda found: f"{found[1]}><title>{html.escape(html.unescape(found[2]))}</title></path>", svg)
 
 
-def _axis() -> alt.Axis:
-    return alt.Axis(tickCount=5, domain=False, labelFlush=False, format="~f")
-
-
-def _domain(values: Sequence[float]) -> list[float]:
-    margin = _MARGIN * (max(values) - min(values)) or _MARGIN * max(values) or 1.0
-    return [max(0.0, min(values) - margin), max(values) + margin]
-
-
-def _labels(
-    rows: Sequence[ImageRow], sizes: Sequence[float], energies: Sequence[float], width: int
-) -> dict[str, tuple[str, float]]:
-    """The label of each point, and its side (1: right, -1: left): empty if it has room on neither.
-
-    Those that none beats get theirs first.
-    """
-
-    def place(row: ImageRow) -> tuple[float, float]:
-        across = (row.size_mib - sizes[0]) / (sizes[1] - sizes[0])
-        up = (row.boot_mj - energies[0]) / (energies[1] - energies[0])
-        return across * width, (1 - up) * _HEIGHT
-
-    points = [place(row) for row in rows]
-    taken = [(x - _OFFSET, y - _LINE / 2, x + _OFFSET, y + _LINE / 2) for x, y in points]
-    labels: dict[str, tuple[str, float]] = {}
-    for row, (x, y) in sorted(zip(rows, points, strict=True), key=lambda each: bool(each[0].beaten_by)):
-        labels[row.label] = ("", 1.0)
-        for side in (1, -1):
-            ends = sorted((x + side * (_OFFSET + 0.1), x + side * (_OFFSET + _LETTER * len(row.label))))
-            box = (ends[0], y - _LINE / 2, ends[1], y + _LINE / 2)
-            own = (x - _OFFSET, y - _LINE / 2, x + _OFFSET, y + _LINE / 2)
-            if box[0] >= 0 and box[2] <= width and not any(_overlap(box, each) for each in taken if each != own):
-                labels[row.label] = (row.label, float(side))
+def _labels(rows: Sequence[ImageRow], size: _Scale, energy: _Scale) -> dict[str, Box]:
+    """The place of each label that has room; those that none beats get theirs first."""
+    points = {row.label: (size.at(row.size_mib), _HEIGHT - energy.at(row.boot_mj)) for row in rows}
+    front = sorted(points[row.label] for row in rows if not row.beaten_by)
+    taken: list[Box] = [(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y in points.values()]
+    for (x, y), (next_x, next_y) in pairwise(front):
+        taken += [(x, y - 1, next_x, y + 1), (next_x - 1, y, next_x + 1, next_y)]
+    labels: dict[str, Box] = {}
+    for row in sorted(rows, key=lambda row: bool(row.beaten_by)):
+        x, y = points[row.label]
+        long = _LETTER * len(row.label)
+        for across, down in _PLACES:
+            near = _POINT + 1 if down == 0 else 2 if across else 0
+            left = {1: x + near, -1: x - near - long, 0: x - long / 2}[across]
+            top = y - _LINE / 2 + down * (_POINT + _LINE / 2 + 1)
+            box = (left, top, left + long, top + _LINE)
+            if left >= 0 and box[2] <= size.pixels and not any(_overlap(box, each) for each in taken):
+                labels[row.label] = box
                 taken.append(box)
                 break
     return labels
 
 
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
