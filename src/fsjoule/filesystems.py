@@ -30,7 +30,7 @@ _NO_BARRIER: Final = {"nobarrier": Variant("no flushes: not safe if power is los
 
 # Variants of all read-only filesystems.
 _READ_ONLY: Final = {
-    "verity": Variant("as a card's root: dm-verity checks each block against a hash", verity=True),
+    "verity": Variant("dm-verity checks each block against a hash", modules=("dm-verity",), verity=True),
 }
 
 _POOL: Final = "fsjoule"
@@ -431,6 +431,7 @@ def filesystem(name: str) -> Filesystem:
         row,
         name=whole,
         make=_made_with(row, chosen),
+        modules=(*row.modules, *(module for variant in variants for module in variant.modules)),
         needs=tuple(symbol for variant in variants for symbol in variant.kconfig),
         verity=any(variant.verity for variant in variants),
         mount_options=(*row.mount_options, *(o for variant in variants for o in variant.mount), *mount),

@@ -21,6 +21,10 @@ TIMEOUT_S: Final = 900.0
 # Of an image that is mounted, not read.
 MOUNTED_BYTES: Final = MIB
 
+# With dm-verity the device that is mounted is this one.
+VERITY_NODE: Final = "/dev/mapper/fsjoule-image"
+CLOSE_ARGV: Final = ("sh", "-c", f"[ ! -e {VERITY_NODE} ] || dmsetup remove --retry fsjoule-image")
+
 # Each file gets as many bytes of programs as it has. `cat` ends by a signal, and `xargs` says so.
 _FILL: Final = """
 for file in "$1"/*; do
@@ -45,11 +49,24 @@ ONE_FILE_ARGV: Final = ("dd", "if=/dev/zero", f"of={FOLDER}/programs", "bs=1M", 
 FILL_ARGV: Final = ("sh", "-c", _FILL, "sh", FOLDER)
 CLEAR_ARGV: Final = ("rm", "-rf", FOLDER, _IMAGE)
 
+# The hash tree goes behind the image. veritysetup's words are kept, so that those of an error can be read.
+_HASH: Final = """
+blocks=$(($(stat -c %s "$1") / 4096))
+veritysetup format --no-superblock --hash sha256 --salt 00 --data-block-size 4096 --hash-block-size 4096 \
+    --data-blocks "$blocks" --hash-offset "$((blocks * 4096))" "$1" "$1" >"$1.said" 2>&1 || { cat "$1.said"; exit 1; }
+hash=$(sed -n 's/^Root hash:[[:blank:]]*//p' "$1.said")
+echo "0 $((blocks * 8)) verity 1 $2 $2 4096 4096 $blocks $blocks sha256 $hash 00" >"$1.table"
+"""
+_OPEN: Final = 'dmsetup create --readonly --noudevsync --noudevrules fsjoule-image --table "$(cat "$1.table")"'
+
 
 def image_argvs(kind: Filesystem, device: str, identity: UUID | None, files_bytes: int) -> list[tuple[str, ...]]:
     """The programs that make an image of the folder's files and write it onto `device`."""
     made = kind.image_argvs(FOLDER, _IMAGE, files_kib=files_bytes // KIB, identity=identity)
-    return [*made, ("sh", "-c", _WRITE, "sh", _IMAGE, device, _SIZE)]
+    write = ("sh", "-c", _WRITE, "sh", _IMAGE, device, _SIZE)
+    if not kind.verity:
+        return [*made, write]
+    return [*made, ("sh", "-c", _HASH, "sh", _IMAGE, device), write, ("sh", "-c", _OPEN, "sh", _IMAGE)]
 
 
 def image_bytes(shell: Shell) -> int | None:

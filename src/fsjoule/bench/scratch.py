@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -109,6 +109,7 @@ class Scratch:
     device: str
     purge: bool
     identity: Callable[[], UUID | None] = lambda: None
+    _checked: bool = field(default=False, init=False)
 
     def make(self, filesystem: Filesystem) -> None:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
@@ -126,7 +127,7 @@ class Scratch:
                 transient=False,
                 hint="the environment file's scratch_device is another partition than the root",
             )
-        steps = _unmounting(mounts)
+        steps = self._freeing(mounts)
         if self.purge:
             steps.append(lab_step("blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S))
         if filesystem.read_only:
@@ -138,6 +139,7 @@ class Scratch:
 
     def _image(self, filesystem: Filesystem, files: Sequence[Step], files_bytes: int) -> list[Step]:
         limit_s = data_image.TIMEOUT_S
+        self._checked |= filesystem.verity
         made = data_image.image_argvs(filesystem, self.device, self.identity(), files_bytes)
         return [
             *(lab_step(*argv) for argv in data_image.FOLDER_ARGVS),
@@ -152,9 +154,13 @@ class Scratch:
         perform(self.shell, self.mounting(filesystem))
         return SCRATCH_DIRECTORY
 
+    def node(self, filesystem: Filesystem) -> str:
+        """The device that is mounted."""
+        return data_image.VERITY_NODE if filesystem.verity else self.device
+
     def mounting(self, filesystem: Filesystem) -> list[Step]:
         """The steps of `mount`."""
-        mount = filesystem.mount_argv(self.device, SCRATCH_DIRECTORY)
+        mount = filesystem.mount_argv(self.node(filesystem), SCRATCH_DIRECTORY)
         return [
             lab_step("mkdir", "-p", SCRATCH_DIRECTORY),
             filesystem_step(*mount, timeout_s=_MOUNT_TIMEOUT_S),
@@ -173,9 +179,13 @@ class Scratch:
         Returns what was mounted on the board, in the form of /proc/mounts.
         """
         mounts = self._mounts()
-        if steps := _unmounting(mounts):
+        if steps := self._freeing(mounts):
             perform(self.shell, steps)
         return mounts
+
+    def _freeing(self, mounts: str) -> list[Step]:
+        """The steps after which nothing uses the device."""
+        return [*_unmounting(mounts), *([lab_step(*data_image.CLOSE_ARGV)] if self._checked else [])]
 
     def _mounts(self) -> str:
         return checked(self.shell, "cat", "/proc/mounts").stdout

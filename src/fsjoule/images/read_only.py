@@ -20,7 +20,6 @@ from fsjoule.model import MIB
 from fsjoule.model.filesystem import Filesystem
 
 OVERLAY: Final = "overlay"
-VERITY: Final = "dm-verity"
 # The hash's own module, by its alias: it may be built in, and is called otherwise from kernel to kernel.
 _HASH: Final = "crypto-sha256"
 BLOCK_BYTES: Final = 4096
@@ -109,7 +108,7 @@ def root_modules(kind: Filesystem) -> tuple[str, ...]:
     """The modules with which the initramfs mounts a root, which its kernel must have."""
     if not kind.read_only:
         return kind.modules
-    return (*kind.modules, OVERLAY, *((VERITY,) if kind.verity else ()))
+    return (*kind.modules, OVERLAY)
 
 
 def hash_modules(kind: Filesystem, index: ModuleIndex) -> tuple[str, ...]:

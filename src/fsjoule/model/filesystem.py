@@ -20,13 +20,15 @@ _ROOM_KIB: Final = 16384  # beside the files of an image that shrinks afterwards
 class Variant:
     """Options on top of a filesystem's own: `make` comes before the device, `mount` is for -o. `note` is for people.
 
-    `kconfig` are symbols without which a kernel cannot mount it. With `verity` a root is checked block by block.
+    `kconfig` are symbols without which a kernel cannot mount it, `modules` further modules. With `verity` each block is
+    checked that is read.
     """
 
     note: str
     make: tuple[str, ...] = ()
     mount: tuple[str, ...] = ()
     kconfig: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     verity: bool = False
 
 
@@ -76,8 +78,8 @@ class Filesystem:
     A filesystem with `read_only` is made at once from a folder, by the host or the board, and never written:
     `read_only` are the arguments of its program, `make[0]`. `{options}` stands for the other words of `make` with
     `identity`, `{tree}` for the folder, `{image}` for the file that it becomes, `{room_kib}` for the most KiB it may
-    have. Then `after_make` may shrink the `{image}`. It can always be a card's root, with `verity` one whose blocks
-    dm-verity checks. `needs` are the symbols of the chosen variants.
+    have. Then `after_make` may shrink the `{image}`. It can always be a card's root. With `verity` dm-verity checks
+    its blocks. `needs` are the symbols of the chosen variants.
     """
 
     name: str

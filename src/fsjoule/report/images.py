@@ -98,10 +98,10 @@ def images_table(summary: Summary) -> Table | None:
         figures(rows, Column("mount", "s", optional=True), lambda row: row.mount_s),
         figures(rows, Column("random read", "MiB/s"), lambda row: row.read_mib_per_s),
         figures(rows, Column("random read", "mJ/MiB", optional=True), lambda row: row.read_mj_per_mib),
-        (Column("beaten by", is_figure=False), [_verdict(row) for row in rows]),
+        (Column("beaten", is_figure=False), [_verdict(row) for row in rows]),
     ]
     return assembled("Images", columns, simulated=summary.simulated, groups=[""] * len(rows))
 
 
 def _verdict(row: ImageRow) -> Cell:
-    return Cell(row.beaten_by) if row.beaten_by else Cell("none", tone=Tone.GOOD)
+    return Cell(f"{row.beaten_by} beats it") if row.beaten_by else Cell("none beats it", tone=Tone.GOOD)

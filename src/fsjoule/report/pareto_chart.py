@@ -110,11 +110,11 @@ def pareto_chart(rows: Sequence[ImageRow], *, width: int, simulated: bool) -> st
     layers = [line.encode(x=x, y=y, order="size:Q")]
     for at_front, colour, area in ((0, style.AXIS, 55), (1, style.BAND, 90)):
         some = drawn.transform_filter(f"datum.front == {at_front}")
-        told = {"x": x, "y": y, "description": alt.Description("told:N")}
-        layers.append(some.mark_point(filled=True, opacity=1, color=colour, size=area).encode(**told))
-    for at_front, colour, weight in ((0, style.MUTED, "normal"), (1, style.TEXT, "bold")):
+        point = some.mark_point(filled=True, opacity=1, color=colour, size=area)
+        layers.append(point.encode(x=x, y=y, description=alt.Description("told:N")))
+    for at_front, colour in ((0, style.MUTED), (1, style.TEXT)):
         some = named.transform_filter(f"datum.front == {at_front}")
-        text = some.mark_text(align="left", color=colour, fontSize=11, fontWeight=weight, aria=False)
+        text = some.mark_text(align="left", color=colour, fontSize=11, fontWeight=700 if at_front else 400, aria=False)
         layers.append(text.encode(x=x, y=y, text="label:N"))
     spec = specification(*layers, width=width, height=_HEIGHT)
     svg = draw(spec, {"images": points, "labels": texts}, "Size against the energy of a boot", simulated=simulated)

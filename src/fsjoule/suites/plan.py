@@ -333,8 +333,6 @@ def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
             f"{name} is read-only, and suite {leaf.name!r} measures {workload.slug}",
             hint="--suite root-image measures images; --workload takes what only reads: --workload read,randread",
         )
-    if kind.verity and not workload.is_boot:
-        return f"{name}: dm-verity checks a card's root, not an image on scratch"
     if workload.operation.value not in lacks:
         return None
     if not leaf.source:
