@@ -8,7 +8,7 @@ from fsjoule.bench import data_image
 from fsjoule.bench.scratch import Scratch, filesystem_step
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem, named_filesystems
-from fsjoule.model import KernelFacts, KernelOrigin, Provision
+from fsjoule.model import MIB, KernelFacts, KernelOrigin, Provision
 from fsjoule.ports import CommandResult
 from fsjoule.statistics.pareto import beaten_by
 from fsjoule.suites import Planning, plan_entries, suite
@@ -51,6 +51,12 @@ def test_a_suite_that_writes_is_refused_with_a_hint(name: str) -> None:
 def test_reading_parts_of_a_suite_are_measured() -> None:
     wanted = Planning(("erofs",), ("6.1",), 1, 1, root_filesystems=ROOTS, workloads=("read-16k", "mount"))
     assert {e.workload.slug for e in plan_entries(suite("quick"), wanted).entries} == {"read-16k", "mount"}
+
+
+def test_an_image_larger_than_the_boards_memory_is_refused() -> None:
+    wanted = Planning(("erofs",), ("6.1",), 1, 1, root_filesystems=ROOTS, memory_bytes=16 * MIB)
+    with pytest.raises(ConfigError, match=r"made in the board's memory, which has 16 MiB, from 4 MiB of files"):
+        plan_entries(suite("root-image"), wanted)
 
 
 def test_a_publication_leaves_out_what_writes() -> None:

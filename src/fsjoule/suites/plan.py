@@ -20,6 +20,7 @@ _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
 SCRATCH_ROOT: Final = "ext4"
 _USABLE: Final = 0.8  # share of a partition for files: the rest is for the filesystem itself
 _BUFFERS: Final = 0.25  # share of a board's memory for fio's buffers: the rest is for page cache and kernel
+_IN_MEMORY: Final = 0.4  # share of a board's memory for an image and its files; its /tmp has half
 _RAW: Final = ("raw",)
 
 
@@ -251,6 +252,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
+                _check_image(name, workload, planning.memory_bytes)
                 deep = workload.at_depth(leaf.depths[storage]) if storage in leaf.depths else workload
                 fitting, remark = _in_memory(deep, planning.memory_bytes)
                 adjusted += [f"{leaf.name}, {remark}"] if remark else []
@@ -302,6 +304,17 @@ def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
             hint="leave the part out, or choose a board with more",
         )
     return workload.at_most(depth), f"{workload.slug}: queue depth {depth} instead of {deepest}: {needed}"
+
+
+def _check_image(name: str, workload: Workload, memory_bytes: int) -> None:
+    """Raise ConfigError for an image that the board's memory cannot hold while it is made of its files."""
+    needed = 2 * workload.space_bytes
+    if filesystem(name).read_only and memory_bytes and needed > _IN_MEMORY * memory_bytes:
+        raise ConfigError(
+            f"{workload.slug} on {name}: the image is made in the board's memory, which has "
+            f"{memory_bytes / MIB:,.0f} MiB, from {workload.space_bytes / MIB:,.0f} MiB of files",
+            hint="a smaller --size-factor, or a suite of your own with smaller files; nothing was written or erased",
+        )
 
 
 def _provision(leaf: Suite, planning: Planning) -> Provision:
