@@ -93,7 +93,10 @@ def verity_file(image: Path) -> Path:
 
 
 def verity_word(device: str, table: str) -> str:
-    """The kernel's word for a checked root: dmsetup's table, commas for blanks. Raises ConfigError without a hash."""
+    """The kernel's word for a checked root: its sectors and the table behind its devices, with commas for blanks.
+
+    The devices are the one that `root=` names. Raises ConfigError without a root hash.
+    """
     words = table.split(",")
     if len(words) != 7 or not re.fullmatch(r"[0-9a-f]{64}", words[5]):  # noqa: PLR2004 - of verity's table
         raise ConfigError(
@@ -101,7 +104,7 @@ def verity_word(device: str, table: str) -> str:
             hint="build its image again: fsjoule image clean, then fsjoule image build",
         )
     sectors = int(words[2]) * BLOCK_BYTES // _SECTOR_BYTES
-    return f"fsjoule.verity=0,{sectors},verity,1,{device},{device},{table}"
+    return f"fsjoule.verity={sectors},{table}"
 
 
 def root_modules(kind: Filesystem) -> tuple[str, ...]:
