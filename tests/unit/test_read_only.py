@@ -8,7 +8,9 @@ from fsjoule.bench import data_image
 from fsjoule.bench.scratch import Scratch, filesystem_step
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem, named_filesystems
+from fsjoule.images.read_only import root_modules
 from fsjoule.model import MIB, KernelFacts, KernelOrigin, Provision
+from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import CommandResult
 from fsjoule.statistics.pareto import beaten_by
 from fsjoule.suites import Planning, plan_entries, suite
@@ -85,6 +87,17 @@ def test_an_image_is_made_of_the_laid_out_files_and_then_written() -> None:
     assert written[-3:-1] == (made[2], "/dev/x")
     mount = scratch.mounting(filesystem("squashfs"))[-1].command.argv
     assert mount[:5] == ("mount", "-t", "squashfs", "-o", "ro")
+
+
+def test_a_row_is_all_that_a_read_only_filesystem_needs() -> None:
+    row = Filesystem(
+        "romfs", "romfs", ("genromfs", "-V", "x"), read_only=("{options}", "-d", "{tree}", "-f", "{image}"),
+        packages=("genromfs",), modules=("romfs",))  # fmt: skip
+    assert row.image_argvs("tree", "file", files_kib=8) == (("genromfs", "-V", "x", "-d", "tree", "-f", "file"),)
+    assert row.as_root.options == ("-V", "x")
+    assert root_modules(row) == ("romfs", "overlay")
+    steps = Scratch(FakeShell(lambda argv: CommandResult(argv, 0, "")), "/dev/x", purge=False).making(row)
+    assert "genromfs" in {step.command.argv[0] for step in steps}
 
 
 def test_the_front_has_what_no_other_beats() -> None:

@@ -31,7 +31,9 @@ Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
 
 
 def _root_name(name: str) -> str:
-    choices = [row.name for row in FILESYSTEMS.values() if row.root is not None]  # a read-only one has its variants
+    choices = [row.name for row in FILESYSTEMS.values() if row.root is not None]
+    if name in FILESYSTEMS and FILESYSTEMS[name].read_only:
+        raise ValueError(f"a root with {name} gets its options from its variants: --fs {name}:VARIANT")
     if name not in choices:
         raise ValueError(f"no root partition can be made with {name}; choose from: {', '.join(choices)}")
     return name
