@@ -23,7 +23,7 @@ MOUNTED_BYTES: Final = MIB
 
 # With dm-verity the device that is mounted is this one.
 VERITY_NODE: Final = "/dev/mapper/fsjoule-image"
-CLOSE_ARGV: Final = ("sh", "-c", f"[ ! -e {VERITY_NODE} ] || dmsetup remove --retry fsjoule-image")
+CLOSE_ARGV: Final = ("sh", "-c", "! dmsetup info fsjoule-image || dmsetup remove --verifyudev --retry fsjoule-image")
 
 # Each file gets as many bytes of programs as it has. `cat` ends by a signal, and `xargs` says so.
 _FILL: Final = """
@@ -57,7 +57,8 @@ veritysetup format --no-superblock --hash sha256 --salt 00 --data-block-size 409
 hash=$(sed -n 's/^Root hash:[[:blank:]]*//p' "$1.said")
 echo "0 $((blocks * 8)) verity 1 $2 $2 4096 4096 $blocks $blocks sha256 $hash 00" >"$1.table"
 """
-_OPEN: Final = 'dmsetup create --readonly --noudevsync --noudevrules fsjoule-image --table "$(cat "$1.table")"'
+# A board without udev gets the node from dmsetup.
+_OPEN: Final = 'dmsetup create fsjoule-image --readonly --verifyudev --table "$(cat "$1.table")"'
 
 
 def image_argvs(kind: Filesystem, device: str, identity: UUID | None, files_bytes: int) -> list[tuple[str, ...]]:
