@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fsjoule.model import FioWorkload, IoPattern, TimedKind, TimedWorkload
@@ -32,6 +32,7 @@ class ImageRow:
 
     label: str
     valid: int
+    invalid: int
     boot: Mapping[Metric, Spread]
     mount_s: Spread | None
     read_mib_per_s: Spread | None
@@ -59,6 +60,7 @@ def image_rows(summary: Summary) -> list[ImageRow]:
             ImageRow(
                 f"{row.label}, {row.kernel}" if summary.several_kernels else row.label,
                 row.valid,
+                row.invalid,
                 row.figures,
                 mount and mount.with_card(Metric.DURATION),
                 read and read.with_card(Metric.THROUGHPUT),
@@ -68,10 +70,7 @@ def image_rows(summary: Summary) -> list[ImageRow]:
     if len(rows) < _FEWEST:
         return []
     beaten = beaten_by({row.label: (row.size_mib, row.boot_mj) for row in rows})
-    named = (
-        ImageRow(r.label, r.valid, r.boot, r.mount_s, r.read_mib_per_s, r.read_mj_per_mib, beaten[r.label])
-        for r in rows
-    )
+    named = (replace(row, beaten_by=beaten[row.label]) for row in rows)
     return sorted(named, key=lambda row: (row.size_mib, row.boot_mj))
 
 
