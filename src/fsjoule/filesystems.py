@@ -29,6 +29,11 @@ _COMMON: Final = {**_NOATIME, "discard": Variant("tells the card of deleted bloc
 
 _NO_BARRIER: Final = {"nobarrier": Variant("no flushes: not safe if power is lost", mount=("nobarrier",))}
 
+# Variants of all read-only filesystems.
+_READ_ONLY: Final = {
+    "verity": Variant("dm-verity checks each block against a hash", modules=("dm-verity",), verity=True),
+}
+
 _POOL: Final = "fsjoule"
 _EXT_ERRORS: Final = "EXT4-fs error"  # one module drives all three
 _EXT_JOINED: Final = ("-E", "-O")
@@ -451,6 +456,80 @@ _TABLE: Final = (
             "lzo": Variant("compresses with lzo only", mount=("compr=force-lzo",)),
         },
     ),
+    # Read-only: a newcomer is one row. -noappend: the file may be there.
+    Filesystem(
+        "squashfs",
+        "squashfs",
+        ("mksquashfs", "-noappend", "-no-progress", "-quiet"),
+        read_only=("{tree}", "{image}", "{options}"),
+        packages=("squashfs-tools",),
+        modules=("squashfs",),
+        kconfig=(
+            "MISC_FILESYSTEMS",
+            "SQUASHFS",
+            *(f"SQUASHFS_{each}" for each in ("ZLIB", "LZ4", "LZO", "XZ", "ZSTD")),
+        ),
+        errors="SQUASHFS error",
+        idle=("-version", "-help"),
+        colours=("#0e7490", "#4cc3dc"),
+        variants={
+            **_READ_ONLY,
+            "lz4": Variant("compressed with LZ4", make=("-comp", "lz4"), kconfig=("SQUASHFS_LZ4",)),
+            "lz4hc": Variant("smaller LZ4, slow to make", make=("-comp", "lz4", "-Xhc"), kconfig=("SQUASHFS_LZ4",)),
+            "lzo": Variant("compressed with LZO", make=("-comp", "lzo"), kconfig=("SQUASHFS_LZO",)),
+            "xz": Variant("compressed with XZ", make=("-comp", "xz"), kconfig=("SQUASHFS_XZ",)),
+            "zstd": Variant("compressed with zstd", make=("-comp", "zstd"), kconfig=("SQUASHFS_ZSTD",)),
+            **{
+                f"block{size}k": Variant(f"blocks of {size} KiB", make=("-b", f"{size}K"))
+                for size in (4, 16, 32, 64, 256)
+            },
+            "block1m": Variant("blocks of 1 MiB", make=("-b", "1M")),
+        },
+    ),
+    Filesystem(
+        "erofs",
+        "erofs",
+        ("mkfs.erofs", "--quiet"),
+        read_only=("{options}", "{image}", "{tree}"),
+        packages=("erofs-utils",),
+        modules=("erofs",),
+        kconfig=("MISC_FILESYSTEMS", "EROFS_FS", "EROFS_FS_ZIP"),
+        identity=("-U", "{uuid}"),
+        errors=r"erofs:? .*(failed to decompress|corrupted|bogus)",
+        idle=("--help", "--version"),
+        colours=("#9f1239", "#f2819b"),
+        variants={
+            **_READ_ONLY,
+            "lz4": Variant("compressed with LZ4", make=("-z", "lz4"), kconfig=("EROFS_FS_ZIP",)),
+            "lz4hc": Variant("smaller LZ4, slow to make", make=("-z", "lz4hc"), kconfig=("EROFS_FS_ZIP",)),
+            "lzma": Variant("compressed with LZMA", make=("-z", "lzma"), kconfig=("EROFS_FS_ZIP_LZMA",)),
+            "deflate": Variant("compressed with DEFLATE", make=("-z", "deflate"), kconfig=("EROFS_FS_ZIP_DEFLATE",)),
+            "zstd": Variant("compressed with zstd", make=("-z", "zstd"), kconfig=("EROFS_FS_ZIP_ZSTD",)),
+            **{
+                f"cluster{size}k": Variant(f"clusters of up to {size} KiB", make=("-C", f"{size * 1024}"))
+                for size in (16, 64, 256)
+            },
+            "tail": Variant("the end of a file beside its inode", make=("-E", "ztailpacking")),
+        },
+    ),
+    # No journal: it would never be written. Its image is as small as its files allow.
+    Filesystem(
+        "ext4-ro",
+        "ext4",
+        ("mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal,^resize_inode"),
+        read_only=("{options}", "-d", "{tree}", "{image}", "{room_kib}k"),
+        after_make=("resize2fs", "-M", "{image}"),
+        packages=("e2fsprogs",),
+        modules=("ext4",),
+        kconfig=("EXT4_FS",),
+        identity=("-U", "{uuid}", "-E", "hash_seed={uuid}"),
+        errors=_EXT_ERRORS,
+        joined=_EXT_JOINED,
+        idle=_EXT_IDLE,
+        files=_EXT_FILES,
+        colours=("#1e40af", "#7aa2ff"),
+        variants={**_READ_ONLY, "block1k": Variant("blocks of 1 KiB", make=("-b", "1024"))},
+    ),
     Filesystem(
         # No filesystem: the device's own speed, for comparison.
         "raw",
@@ -523,6 +602,9 @@ def filesystem(name: str) -> Filesystem:
         row,
         name=whole,
         make=_made_with(row, chosen),
+        modules=(*row.modules, *(module for variant in variants for module in variant.modules)),
+        needs=tuple(symbol for variant in variants for symbol in variant.kconfig),
+        verity=any(variant.verity for variant in variants),
         mount_options=(*row.mount_options, *(o for variant in variants for o in variant.mount), *mount),
     )
 

@@ -32,6 +32,10 @@ BOOTFLOWS = "** Booting bootflow '<NULL>' with efi_mgr\r\nLoading Boot0000 'mmc 
         (FOUND + "EXTLINUX FAILED: continuing...\r\nConfig file not found\r\n", "it gave up what the card names"),
         (SCANNED + "\r\n=> ", "there is no extlinux/extlinux.conf"),
         ("Begin: Waiting for root ... done.\r\nALERT!  /dev/mmcblk1p2 does not exist", "the initramfs found no root"),
+        (
+            "device-mapper: verity: 179:2: data block 5 is corrupted",
+            "dm-verity refused a block of the root: the card is damaged",
+        ),
         ("You are in emergency mode", "the root came up without all that it needs"),
         (BOOTFLOWS + "Boot failed (err=-14)\r\nU-Boot> ", "there is no extlinux/extlinux.conf"),
         (BOOTFLOWS + "** Booting bootflow 'mmc.part_1' with extlinux\r\nU-Boot> ", "it gave up what the card names"),

@@ -20,7 +20,7 @@ def test_a_uuid_of_ones_own_is_given_as_each_program_takes_it() -> None:
     assert filesystem("udf").make_argv("/dev/x", ONE)[-2:] == ("--uuid=0123456789ab4def", "/dev/x")
 
 
-@pytest.mark.parametrize("name", FILESYSTEMS)
+@pytest.mark.parametrize("name", [row.name for row in FILESYSTEMS.values() if not row.read_only])
 def test_without_one_nothing_is_said_of_it(name: str) -> None:
     kind = filesystem(name)
     assert re.search(r"/dev/x\b", " ".join(kind.make_argv("/dev/x")))
@@ -59,7 +59,8 @@ def test_the_order_of_variants_makes_no_other_series() -> None:
 def test_each_variant_changes_something(name: str) -> None:
     plain = filesystem(name.partition(":")[0])
     assert filesystem(name).name == name
-    assert (filesystem(name).make, filesystem(name).mount_options) != (plain.make, plain.mount_options)
+    made, usual = ((kind.make, kind.mount_options, kind.verity) for kind in (filesystem(name), plain))
+    assert made != usual
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ DOUBTFUL: Final = {
     "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0x10": "NVMe error",
     "nvme nvme0: Device not ready; aborting reset, CSTS=0x1": "NVMe error",
     "nvme0n1: Read(0x2) @ LBA 4096, 8 blocks, Unrecovered Read Error (sct 0x2 / sc 0x81) DNR": "NVMe error",
+    "device-mapper: verity: 179:258: data block 9797 is corrupted": "block refused by dm-verity",
     "ata1: hard resetting link": "ATA error",
     "ata2.00: exception Emask 0x0 SAct 0x40 SErr 0x0 action 0x6 frozen": "ATA error",
     "ata2.00: failed command: WRITE FPDMA QUEUED": "ATA error",

@@ -64,6 +64,7 @@ class WorkFacts:
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
     counts: dict[str, int] = field(default_factory=dict[str, int])
+    image_bytes: int | None = None
     outcome: DamageOutcome | None = None
     board_lost: bool = False
     moved_bytes: int = 0
@@ -166,6 +167,7 @@ def judge(
         space=evidence.space,
         kernel_threads_s=evidence.kernel_threads_s,
         counts=evidence.counts,
+        image_bytes=evidence.image_bytes or (entry.on_root and card.root_bytes) or None,
         outcome=evidence.outcome,
         projected=_projected(evidence, _model_of(entry, profile), metered.energy, duration_s),
         fio=fio,

@@ -144,6 +144,13 @@ KINDS: Final = (
         r"|limiting (SATA link )?speed)",
         "drivers/ata/libata-eh.c",
     ),
+    MessageKind(
+        "block refused by dm-verity",
+        Level.INVALID,
+        MessageSubject.STORAGE,
+        r"device-mapper: verity: .*block [0-9]+ is corrupted",
+        "drivers/md/dm-verity-target.c",
+    ),
     # ----------------------------------------------------------------------------------------------------- filesystem
     MessageKind(
         "filesystem error",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID, uuid5
 
-from fsjoule.bench import board_state, fio, kernel_log
+from fsjoule.bench import board_state, data_image, fio, kernel_log
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
 from fsjoule.bench.media import counter_files
@@ -20,6 +20,7 @@ from fsjoule.bench.onboard import state as onboard_state
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import START_S, attach_samples, check_sampling, under_perf
 from fsjoule.bench.scratch import (
+    SCRATCH_DIRECTORY,
     Scratch,
     Step,
     attach,
@@ -266,6 +267,7 @@ class Measurer:
             with self.phases("reading"):
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()
                 evidence.notes += [f"ciphers and checksums: {found}"] if (found := self.scratch.drivers()) else []
+                evidence.image_bytes = data_image.image_bytes(self.shell) if kind.read_only else None
             said = [
                 each for each in kernel_log.messages(evidence.kernel_log) if each.kind.part is MessageSubject.KERNEL
             ]
@@ -384,7 +386,16 @@ class Measurer:
         Files that are there are touched, or `relatime` would let their first reader alone write their time of access.
         """
         if files.directory:
-            steps = [] if kind.raw else [lab_step("sh", "-c", f"touch {shlex.quote(files.directory)}/*")]
+            steps = (
+                [] if kind.raw or kind.read_only else [lab_step("sh", "-c", f"touch {shlex.quote(files.directory)}/*")]
+            )
+        elif kind.read_only:
+            # An image is made of its files: they are laid out before it is there.
+            argv = fio.layout_argv(replace(workload, size_bytes=files.size_bytes), data_image.FOLDER)
+            layout = filesystem_step(*argv, timeout_s=limit_s)
+            steps = self.scratch.making(kind, [layout], workload.space_bytes)
+            steps += self.scratch.mounting(kind)
+            files = replace(files, directory=SCRATCH_DIRECTORY)
         else:
             directory, steps = provisioning(self.scratch, kind, entry.provision)
             files = replace(files, directory=directory)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
+from fsjoule.bench import data_image
 from fsjoule.bench.media import MEDIA, RESERVE_OF_1024
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
@@ -123,6 +124,7 @@ class Scratch:
     stack: Stack = NOTHING
     below: str = ""
     disk: str = ""
+    _checked: bool = field(default=False, init=False)
 
     def set_up(self, stack: Stack, device: str, disk: str) -> None:
         """Put layers above a device of a disk, instead of those that were.
@@ -194,29 +196,49 @@ class Scratch:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
         perform(self.shell, self.making(filesystem))
 
-    def making(self, filesystem: Filesystem) -> list[Step]:
-        """The steps of `make`. Raises BoardError for a used device."""
+    def making(
+        self, filesystem: Filesystem, files: Sequence[Step] = (), files_bytes: int = data_image.MOUNTED_BYTES
+    ) -> list[Step]:
+        """The steps of `make`; `files` lay out those of a read-only filesystem. Raises BoardError for a used device."""
         mounts = self._mounts()
         self._check_unused(mounts)
-        steps = _unmounting(mounts)
+        steps = self._freeing(mounts)
         if self.purge and self.stack.layers and not self.stack.is_prepared:
             purge = lab_step("blkdiscard", "-f", self.below, timeout_s=_PURGE_TIMEOUT_S)
             steps += [*self._down(), purge, *self._up()]
         elif self.purge and not self.stack.layers:
             steps.append(lab_step("blkdiscard", "-f", self.device, timeout_s=_PURGE_TIMEOUT_S))
-        if not filesystem.raw:
+        if filesystem.read_only:
+            steps += self._image(filesystem, files, files_bytes)
+        elif not filesystem.raw:
             make = filesystem.make_argv(self.device, self.identity())
             steps.append(filesystem_step(*make, timeout_s=_MAKE_TIMEOUT_S))
         return steps
+
+    def _image(self, filesystem: Filesystem, files: Sequence[Step], files_bytes: int) -> list[Step]:
+        limit_s = data_image.TIMEOUT_S
+        self._checked |= filesystem.verity
+        made = data_image.image_argvs(filesystem, self.device, self.identity(), files_bytes)
+        return [
+            *(lab_step(*argv) for argv in data_image.FOLDER_ARGVS),
+            *(files or [lab_step(*data_image.ONE_FILE_ARGV)]),
+            lab_step(*data_image.FILL_ARGV, timeout_s=limit_s),
+            *(filesystem_step(*argv, timeout_s=limit_s) for argv in made),
+            lab_step(*data_image.CLEAR_ARGV),
+        ]
 
     def mount(self, filesystem: Filesystem) -> str:
         """Mount the filesystem; returns the directory. Raises MeasurementInvalid if that fails."""
         perform(self.shell, self.mounting(filesystem))
         return SCRATCH_DIRECTORY
 
+    def node(self, filesystem: Filesystem) -> str:
+        """The device that is mounted."""
+        return data_image.VERITY_NODE if filesystem.verity else self.device
+
     def mounting(self, filesystem: Filesystem) -> list[Step]:
         """The steps of `mount`."""
-        mount = filesystem.mount_argv(self.device, SCRATCH_DIRECTORY)
+        mount = filesystem.mount_argv(self.node(filesystem), SCRATCH_DIRECTORY)
         return [
             lab_step("mkdir", "-p", SCRATCH_DIRECTORY),
             filesystem_step(*mount, timeout_s=_MOUNT_TIMEOUT_S),
@@ -236,9 +258,13 @@ class Scratch:
         Returns what was mounted on the board, in the form of /proc/mounts.
         """
         mounts = self._mounts()
-        if steps := _unmounting(mounts):
+        if steps := self._freeing(mounts):
             perform(self.shell, steps)
         return mounts
+
+    def _freeing(self, mounts: str) -> list[Step]:
+        """The steps after which nothing uses the device."""
+        return [*_unmounting(mounts), *([lab_step(*data_image.CLOSE_ARGV)] if self._checked else [])]
 
     def _mounts(self) -> str:
         return checked(self.shell, "cat", "/proc/mounts").stdout
@@ -264,6 +290,8 @@ def provisioning(scratch: Scratch, filesystem: Filesystem, provision: Provision)
         if filesystem.raw:
             return scratch.device, steps
         return SCRATCH_DIRECTORY, [*steps, *scratch.mounting(filesystem)]
+    if filesystem.read_only:
+        raise BoardError(f"the board's root {filesystem.name} is read-only: no file can be put there", transient=False)
     root = root_type(scratch.shell)
     if root != filesystem.kernel_type:
         raise BoardError(f"the board's root is {root}, not {filesystem.name}", transient=False)

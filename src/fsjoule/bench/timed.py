@@ -59,7 +59,7 @@ class TimedWork:
                     self._filled(workload.fill)
                     self.scratch.unmount()
                 checked(self._shell, "mkdir", "-p", SCRATCH_DIRECTORY)
-                return self.kind.mount_argv(device, SCRATCH_DIRECTORY)
+                return self.kind.mount_argv(self.scratch.node(self.kind), SCRATCH_DIRECTORY)
             case TimedKind.UMOUNT:
                 self.scratch.mount(self.kind)
                 return self.kind.unmount_argv(SCRATCH_DIRECTORY)

@@ -10,6 +10,7 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.host.cache.stages import file_sha256
 from fsjoule.images.boot_loader import Loader, collision
+from fsjoule.images.read_only import verity_word
 from fsjoule.kernels.card_layout import Address
 from fsjoule.kernels.image import unpacked_kernel
 from fsjoule.kernels.kernel import KernelFiles
@@ -23,9 +24,19 @@ _ADDRESSES: Final[tuple[Address, ...]] = ("kernel_addr_r", "fdt_addr_r", "ramdis
 
 
 def write_boot_files(
-    boot: Path, recipe: Recipe, filesystem: str, *, kernel: KernelFiles, initramfs: bytes, loader: Loader
+    boot: Path,
+    recipe: Recipe,
+    filesystem: str,
+    *,
+    kernel: KernelFiles,
+    initramfs: bytes,
+    loader: Loader,
+    verity: str = "",
 ) -> dict[str, str]:
-    """Fill the folder `boot`. Returns the SHA-256 of its files. Raises ConfigError if the loader cannot load them."""
+    """Fill the folder `boot`. `verity` has dm-verity's words for the root, if it is checked.
+
+    Returns the SHA-256 of its files. Raises ConfigError if the loader cannot load them.
+    """
     (boot / "initrd.img").write_bytes(initramfs)
     tree = kernel.device_tree
     if tree is not None:
@@ -33,6 +44,8 @@ def write_boot_files(
     name, content = _kernel_file(kernel, recipe, loader, len(initramfs))
     (boot / name).write_bytes(content)
     arguments = kernel_arguments(recipe, filesystem)
+    if recipe.filesystem(filesystem).verity:
+        arguments += f" {verity_word(recipe.boot.root_device, verity)}"
     (boot / "extlinux").mkdir()
     (boot / "extlinux" / "extlinux.conf").write_text(extlinux_text(name, arguments, device_tree=tree is not None))
     if recipe.boot_loader.script:
@@ -44,7 +57,8 @@ def write_boot_files(
 
 def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
     boot, kind = recipe.boot, recipe.filesystem(filesystem)
-    words = [*boot.arguments, f"root={boot.root_device}", f"rootfstype={kind.kernel_type}", "rootwait", "rw"]
+    words = [*boot.arguments, f"root={boot.root_device}", f"rootfstype={kind.kernel_type}", "rootwait"]
+    words.append("ro" if kind.read_only else "rw")
     if options := kind.as_root.mount_options:
         words.append(f"rootflags={','.join(options)}")
     return " ".join([*words, f"fsjoule.mark={boot.mark_device}"])

@@ -20,6 +20,7 @@ from fsjoule.images.boot_files import write_boot_files
 from fsjoule.images.boot_loader import Loader
 from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.partition_table import partition_table
+from fsjoule.images.read_only import hash_modules, initramfs_programs, root_modules, verity_file
 from fsjoule.images.userland import Userland
 from fsjoule.kernels.card_layout import SECTOR_BYTES
 from fsjoule.kernels.kernel import KernelFiles
@@ -27,7 +28,7 @@ from fsjoule.kernels.recipe import Recipe
 from fsjoule.model import MIB, ImageFacts
 
 # Raise it when this file, boot_files.py, initramfs.py or kernels/image.py changes an entry's content.
-STAGE_VERSION: Final = 5
+STAGE_VERSION: Final = 6
 
 _TIMEOUT_S: Final = 120.0
 
@@ -47,9 +48,14 @@ def build_card_files(
 ) -> None:
     boot = folder / "boot"
     boot.mkdir()
-    modules = [*recipe.modules.card, *recipe.filesystem(filesystem).modules]
-    initramfs = build_initramfs(init=init, busybox=userland.busybox, kernel=kernel, modules=modules)
-    checksums = write_boot_files(boot, recipe, filesystem, kernel=kernel, initramfs=initramfs, loader=loader)
+    kind = recipe.filesystem(filesystem)
+    modules = [*recipe.modules.card, *root_modules(kind), *hash_modules(kind, kernel.index())]
+    programs = initramfs_programs(kind, userland.tree)
+    initramfs = build_initramfs(
+        init=init, busybox=userland.busybox, kernel=kernel, modules=modules, programs=programs)  # fmt: skip
+    verity = verity_file(root_image).read_text() if kind.verity and verity_file(root_image).exists() else ""
+    checksums = write_boot_files(
+        boot, recipe, filesystem, kernel=kernel, initramfs=initramfs, loader=loader, verity=verity)  # fmt: skip
     card = folder / "card.img"
     _assemble(card, boot, root_image, recipe=recipe, loader=loader, steady=steady)
     make_block_map(card, recipe.boot_loader.keep_sectors)
@@ -60,6 +66,7 @@ def build_card_files(
         card_sha256=file_sha256(card),
         checksums={**kernel.package_sha256, **userland.sha256, **checksums, **loader.checksums},
         packages={**userland.packages, **kernel.packages, **loader.packages},
+        root_bytes=root_image.stat().st_size if kind.read_only else 0,
     )
     (folder / "facts.json").write_text(json.dumps(asdict(facts), indent=2) + "\n")
     shutil.rmtree(boot)

@@ -27,12 +27,14 @@ from fsjoule.images.boot_loader import boot_loader, loader_key
 from fsjoule.images.card import STAGE_VERSION, build_card_files, read_facts
 from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.partition import partition_key, root_partition
+from fsjoule.images.read_only import root_modules
 from fsjoule.images.steady import steady_environment
 from fsjoule.images.userland import userland as userland_stage
 from fsjoule.kernels import sources
 from fsjoule.kernels.recipe import Recipe, load_recipe, recipes_folder
 from fsjoule.kernels.sources import TakenKernel
 from fsjoule.model import DEFAULT_RECIPE, MIB, ImageFacts
+from fsjoule.model.filesystem import file_name
 
 _log: Final = logging.getLogger(__name__)
 
@@ -121,11 +123,11 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
     """A card and its root partition, from the usual cache or the one below `root`."""
     chosen = _recipe(recipe)
     kind = chosen.filesystem(root_filesystem)
-    needed = kind.modules
+    needed = root_modules(kind)
     loader = boot_loader(chosen)  # it is checked before anything is built
     taken = sources.take_kernel(chosen, kernel) if isinstance(kernel, str) else kernel
     label, kernel_files = taken.facts.label, taken.files
-    if lacking := sorted(set(needed) & set(kernel_files.lacks)):
+    if lacking := sorted({*needed, *kind.needs} & set(kernel_files.lacks)):
         raise ConfigError(
             f"the kernel {label} cannot mount a {root_filesystem} root: it has no {', '.join(lacking)}",
             hint="switch it on in the kernel's configuration, or choose another root filesystem",
@@ -137,7 +139,7 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
         recipes_folder() / "initramfs" / "fill",
     )
     files = userland_stage(chosen)
-    name = f"{chosen.name}-{taken.short_name}-{root_filesystem}"
+    name = f"{chosen.name}-{taken.short_name}-{file_name(kind.name)}"
     root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill)
     inputs = {
         "version": STAGE_VERSION,

@@ -7,7 +7,7 @@ So every file is root's, device nodes need no privilege, and equal content gives
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +19,18 @@ _FOLDERS: Final = ("bin", "dev", "modules", "proc", "root", "sys")
 
 
 def build_initramfs(
-    *, init: Path, busybox: Path, kernel: KernelFiles, modules: Sequence[str], applets: Sequence[str] = ()
+    *,
+    init: Path,
+    busybox: Path,
+    kernel: KernelFiles,
+    modules: Sequence[str],
+    applets: Sequence[str] = (),
+    programs: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """The archive, uncompressed, which an emulated CPU unpacks fastest.
 
-    `modules` are loaded in this order, after their dependencies. `applets` are additional ones of busybox.
+    `modules` are loaded in this order, after their dependencies. `applets` are additional ones of busybox,
+    `programs` further files by their paths, in `bin` or `lib`.
     """
     index = kernel.index()
     folder = kernel.modules_root / "lib" / "modules" / kernel.release
@@ -36,6 +43,11 @@ def build_initramfs(
     for name in (*_APPLETS, *applets):
         archive.add(f"bin/{name}", stat.S_IFLNK | 0o777, b"busybox")
     archive.add("init", stat.S_IFREG | 0o755, init.read_bytes())
+    if programs:
+        archive.add("lib", stat.S_IFDIR | 0o755)
+        archive.add("lib64", stat.S_IFLNK | 0o777, b"lib")
+    for path, content in (programs or {}).items():
+        archive.add(path, stat.S_IFREG | 0o755, content)
     for number, module in enumerate(closure(modules, index)):
         content = (folder / index.paths[module]).read_bytes()
         archive.add(f"modules/{number:03d}-{module}.ko", stat.S_IFREG | 0o644, content)

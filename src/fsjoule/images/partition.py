@@ -1,5 +1,7 @@
 """Stage `partition`: the root partition, made without mounting anything on the host. The entry holds `root.img`.
 
+A root that dm-verity checks has the words of its table beside it, in `root.verity`.
+
 A program of the host makes the filesystem from a folder; all files are root's, who is the board's only user. What no
 program of the host can fill, the emulated board fills, once. It boots the card's kernel. Its card has the usual layout:
 the files to copy are on the scratch partition, as ext4, and the root partition is the result.
@@ -27,6 +29,7 @@ from fsjoule.images.emulator import emulator_program, needed_qemu
 from fsjoule.images.initramfs import build_initramfs
 from fsjoule.images.own_root import BUSYBOX, add_busybox, clear_links
 from fsjoule.images.partition_table import partition_table
+from fsjoule.images.read_only import add_hash_tree, make_image
 from fsjoule.images.steady import IMAGE_TIME_S, steady_environment, steady_source
 from fsjoule.images.userland import Userland
 from fsjoule.kernels.kernel import KernelFiles
@@ -42,6 +45,8 @@ STAGE_VERSION: Final = 7
 _PROGRAM_FOLDERS: Final = ("usr/bin", "usr/sbin")
 _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")
 _TIMEOUT_S: Final = 300.0
+# Equal files, times and options give an equal image, byte for byte: its layout must not change the figures.
+_UUID: Final = uuid5(NAMESPACE_DNS, "root.fsjoule.invalid")
 
 
 def partition_key(
@@ -60,6 +65,8 @@ def partition_key(
         "overlay": folder_digest(overlay),
         "steady": steady_source(),
     }
+    if kind.read_only:
+        inputs["read_only"] = [kind.read_only, kind.after_make, kind.verity]
     if not kind.as_root.make:
         inputs["on_board"] = [kind.make[0], fill.read_text()]
     return cache_key(inputs)
@@ -87,12 +94,15 @@ def root_partition(
         _log.info("root partition: making %s, %s MiB", filesystem, recipe.card.root_mib)
         kind, image = recipe.filesystem(filesystem), folder / "root.img"
         steady = steady_environment()
-        if kind.as_root.make:
+        if kind.read_only or kind.as_root.make:
             make_filesystem(kind, tree, image, size_mib=recipe.card.root_mib, steady=steady)
         else:
             fill_on_board(
                 recipe, kind, kernel, tree, image,
                 busybox=userland.busybox, init=fill, steady=steady)  # fmt: skip
+        if kind.verity:
+            add_hash_tree(kind, image, room_mib=recipe.card.root_mib)
+            fill_holes(image)
         shutil.rmtree(tree)
 
     return build_once("partition", name, key, build, root=root, read=True) / "root.img"
@@ -243,8 +253,6 @@ def _boot(argv: Sequence[str | Path], log: Path) -> None:
         process.stop(board)
 
 
-# Equal files, times and options give an equal image, byte for byte: its layout must not change the figures.
-_UUID: Final = uuid5(NAMESPACE_DNS, "root.fsjoule.invalid")
 _PROTOTYPE: Final = "{prototype}"
 
 
@@ -253,6 +261,10 @@ def make_filesystem(kind: Filesystem, tree: Path, image: Path, *, size_mib: int,
 
     Raises ConfigError for a filesystem that cannot be a root partition, HostError if its tools fail.
     """
+    if kind.read_only:
+        make_image(kind, tree, image, room_mib=size_mib, identity=_UUID, steady=steady)
+        fill_holes(image)  # what was there on the card has another hash
+        return
     root = kind.as_root
     with image.open("wb") as file:
         file.truncate(size_mib * MIB)

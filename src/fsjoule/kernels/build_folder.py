@@ -91,6 +91,7 @@ def folder_kernel(recipe: Recipe, build: BuildFolder) -> KernelFiles:
             dtb=_device_tree(build.dtb, recipe.boot.dtb, work / "dtbs"),
             modules=_installed(build, work / "tree"),
             sha256=files,
+            config=build.folder / ".config",
         )
 
     key = {"build_folder": sorted(files.values())}

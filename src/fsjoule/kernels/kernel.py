@@ -20,6 +20,7 @@ from fsjoule.errors import ConfigError, HostError
 from fsjoule.host import process
 from fsjoule.host.cache.stages import build_once, cache_key, entry_digest
 from fsjoule.host.unpacking import unzipped, unzstd
+from fsjoule.kernels.configuration import parse_config
 from fsjoule.kernels.image import architecture_of, kernel_release
 from fsjoule.kernels.modules import ModuleIndex, closure, module_name, parse_index
 from fsjoule.kernels.recipe import MarkGpio, Recipe, recipes_folder
@@ -41,7 +42,8 @@ _LEDS_NODE: Final = "/fsjoule-leds"
 class KernelFiles:
     """A built entry. `content` is a digest of all its files; `package` is empty if it did not come in a package.
 
-    `package_sha256` is by name of its source files, `packages` are Debian versions by name; `lacks`: missing modules.
+    `package_sha256` is by name of its source files, `packages` are Debian versions by name; `lacks`: missing modules,
+    and symbols of variants that its configuration has not.
     """
 
     content: str
@@ -78,7 +80,10 @@ class KernelFiles:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A kernel before its reduction. depmod may write its folder `modules`, lib/modules/<release>."""
+    """A kernel before its reduction. depmod may write its folder `modules`, lib/modules/<release>.
+
+    `config` is its configuration, if it came with one.
+    """
 
     image: Path
     dtb: Path | None
@@ -86,6 +91,7 @@ class Parts:
     package: str = ""
     packages: dict[str, str] = field(default_factory=dict[str, str])
     sha256: dict[str, str] = field(default_factory=dict[str, str])
+    config: Path | None = None
 
 
 def kernel_entry(
@@ -108,6 +114,7 @@ def kernel_entry(
         **source,
         "device_tree": [recipe.boot.dtb, recipe.boot.device_tree],
         "modules": modules,
+        "symbols": variant_symbols(recipe),
     }
     if recipe.boot.overlays:
         inputs["overlays"] = overlay_sources(recipe)
@@ -133,6 +140,11 @@ def wanted_modules(recipe: Recipe) -> list[str]:
     network = [] if recipe.board is None or not recipe.board.network else [recipe.board.network]
     own = {*recipe.modules.card, *recipe.modules.root, *recipe.modules.storage, *network}
     return sorted(own.union(*(row.modules for row in recipe.filesystems if not row.dkms)))
+
+
+def variant_symbols(recipe: Recipe) -> list[str]:
+    """The symbols that variants of the recipe's filesystems need."""
+    return sorted({each for row in recipe.filesystems for variant in row.variants.values() for each in variant.kconfig})
 
 
 def read_index(folder: Path) -> ModuleIndex:
@@ -161,6 +173,11 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
             f"the kernel {release} has no {', '.join(missing)}, neither built in nor as a module",
             hint="enable them in its configuration, build it, and install its modules as well",
         )
+    if parts.config is not None and parts.config.is_file():
+        there = parse_config(parts.config.read_text(errors="replace"))
+        unset = [each for each in variant_symbols(recipe) if there.get(f"CONFIG_{each}", "n") not in ("y", "m")]
+    else:
+        unset = []
     target = folder / "modules" / "lib" / "modules" / release
     target.mkdir(parents=True)
     for module in closure([name for name in wanted if name not in lacks], index):
@@ -173,7 +190,7 @@ def _take(parts: Parts, folder: Path, recipe: Recipe, wanted: Sequence[str], nee
             shutil.copyfile(parts.modules / name, target / name)
     process.run(["depmod", "-b", folder / "modules", release], timeout_s=60)
     # What it may ask for by alias, it does without.
-    lacks = [name for name in lacks if not name.startswith(CRYPTO_ALIAS)]
+    lacks = [name for name in (*lacks, *unset) if not name.startswith(CRYPTO_ALIAS)]
     kept = KernelFiles("", folder, image, release, parts.package, parts.packages, parts.sha256, tuple(lacks))
     return {name: value for name, value in asdict(kept).items() if name not in ("content", "folder", "image")}
 

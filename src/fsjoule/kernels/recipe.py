@@ -12,14 +12,14 @@ from typing import Annotated, Any, Final, Literal, Self, cast
 from pydantic import AfterValidator, BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from fsjoule.errors import ConfigError
-from fsjoule.filesystems import FILESYSTEMS
+from fsjoule.filesystems import FILESYSTEMS, filesystem
 from fsjoule.hooks import offered, twice
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
 from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, overlap
 from fsjoule.layers import LAYERS
 from fsjoule.model import DEFAULT_RECIPE, MarkLine
-from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.filesystem import Filesystem, content_of
 
 BOARDS: Final = "boards"  # in the recipes' folder: real boards, the catalogue
 _BASES: Final = "base"
@@ -33,6 +33,8 @@ Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
 
 def _root_name(name: str) -> str:
     choices = [row.name for row in FILESYSTEMS.values() if row.root is not None]
+    if name in FILESYSTEMS and FILESYSTEMS[name].read_only:
+        raise ValueError(f"a root with {name} gets its options from its variants: --fs {name}:VARIANT")
     if name not in choices:
         raise ValueError(f"no root partition can be made with {name}; choose from: {', '.join(choices)}")
     return name
@@ -278,7 +280,7 @@ class Recipe(_Table):
     @property
     def root_filesystems(self) -> tuple[str, ...]:
         """Names of the filesystems that the root partition can have."""
-        return tuple(row.name for row in self.filesystems if row.root is not None)
+        return tuple(row.name for row in self.filesystems if row.root is not None or row.read_only)
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -290,7 +292,13 @@ class Recipe(_Table):
         return tuple(dict.fromkeys([*own.packages, *tools, *own.more_packages]))
 
     def filesystem(self, choice: str) -> Filesystem:
-        """The root filesystem of this name with the recipe's options. Raises ConfigError with the choices."""
+        """The root filesystem of this name with the recipe's options. Raises ConfigError with the choices.
+
+        A read-only one has variants, `squashfs:xz+verity`.
+        """
+        plain = content_of(choice).partition(":")[0]
+        if plain in self.root_filesystems and FILESYSTEMS[plain].read_only:
+            return filesystem(choice)
         if choice not in self.root_filesystems:
             raise ConfigError.unknown("root filesystem", choice, self.root_filesystems)
         kind, own = FILESYSTEMS[choice], self.roots.get(choice, RootFilesystem())

@@ -193,6 +193,7 @@ def _unpacked(files: Sequence[Path], tree: Path, dtb: str | None) -> Parts:
         image=_one_of("kernel image", [tree / f"boot/vmlinuz-{release}", modules / "vmlinuz"], _names(files)),
         dtb=_device_tree(tree, dtb, files, release) if dtb else None,
         modules=modules,
+        config=next((each for each in (tree / f"boot/config-{release}", modules / "config") if each.is_file()), None),
     )
 
 

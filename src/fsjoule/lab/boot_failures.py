@@ -15,6 +15,8 @@ _MEANINGS: Final = {
     r"Bad Linux ARM(?:64)? z?Image magic!|Wrong Image Format for boot\w+ command": "U-Boot does not know the format of "
     "the kernel",
     r"Skipping \S+ for failure retrieving \S+": "U-Boot cannot read a file that extlinux.conf names",
+    r"device-mapper: verity: \S+ (?:data|metadata) block \d+ is corrupted": "dm-verity refused a block of the root: "
+    "the card is damaged, or its root hash is another image's",
     # Of initramfs-tools, dracut and systemd: each waits for somebody at the console.
     r"ALERT! +\S+ does not exist": "the initramfs found no root",
     r"You are in emergency mode|Entering emergency mode": "the root came up without all that it needs",

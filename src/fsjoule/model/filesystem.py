@@ -15,15 +15,23 @@ from fsjoule.model.medium import Medium
 from fsjoule.model.version import parse_version
 
 _LONGEST_FILE_NAME: Final = 60
+_ROOM_KIB: Final = 16384  # beside the files of an image that shrinks afterwards
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Options on top of a filesystem's own: `make` comes before the device, `mount` is for -o. `note` is for people."""
+    """Options on top of a filesystem's own: `make` comes before the device, `mount` is for -o. `note` is for people.
+
+    `kconfig` are symbols without which a kernel cannot mount it, `modules` further modules. With `verity` each block is
+    checked that is read.
+    """
 
     note: str
     make: tuple[str, ...] = ()
     mount: tuple[str, ...] = ()
+    kconfig: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    verity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,12 @@ class Filesystem:
     with one of `files` it reads or writes a file beside. `since` has options of `make` and mount that older kernels do
     not know, each with the first version of Linux that does. `kernels` says which kernels have the modules, if not all
     do. The packages of one that is `unreleased` are in no release of Debian: a recipe names their suite.
+
+    A filesystem with `read_only` is made at once from a folder, by the host or the board, and never written:
+    `read_only` are the arguments of its program, `make[0]`. `{options}` stands for the other words of `make` with
+    `identity`, `{tree}` for the folder, `{image}` for the file that it becomes, `{room_kib}` for the most KiB it may
+    have. Then `after_make` may shrink the `{image}`. It can always be a card's root. With `verity` dm-verity checks
+    its blocks. `needs` are the symbols of the chosen variants.
     """
 
     name: str
@@ -91,6 +105,9 @@ class Filesystem:
     kconfig: tuple[str, ...] = ()
     dkms: str = ""
     raw: bool = False
+    read_only: tuple[str, ...] = ()
+    verity: bool = False
+    needs: tuple[str, ...] = ()
     lacks: frozenset[str] = frozenset()
     identity: tuple[str, ...] = ()
     root: Root | None = None
@@ -128,15 +145,36 @@ class Filesystem:
         parts = (self.before_make.format(device=device), '"$@"', shlex.join(self.after_make))
         return ("sh", "-c", " && ".join(filter(None, parts)), "sh", *made) if parts[0] or parts[2] else made
 
+    def image_argvs(
+        self, tree: str, image: str, *, files_kib: int, identity: UUID | None = None
+    ) -> tuple[tuple[str, ...], ...]:
+        """The programs that make a read-only filesystem from the folder `tree`, as the file `image`.
+
+        `files_kib` is what its files take in whole blocks of 4 KiB.
+        """
+        chosen = () if identity is None else self.identity
+        digits = "" if identity is None else identity.hex
+        options = (*self.make[1:], *(part.format(uuid=identity, hex=digits) for part in chosen))
+        at = self.read_only.index("{options}")
+        given = {"tree": tree, "image": image, "room_kib": files_kib * 9 // 8 + _ROOM_KIB}
+        before, after = (
+            [word.format(**given) for word in part] for part in (self.read_only[:at], self.read_only[at + 1 :])
+        )
+        made = (self.make[0], *before, *options, *after)
+        return (made, tuple(word.format(**given) for word in self.after_make)) if self.after_make else (made,)
+
     @property
     def as_root(self) -> Root:
         """How a card's root partition gets it. Raises ConfigError if it cannot."""
+        if self.read_only:
+            return Root(options=self.make[1:], make=self.make[:1], mount_options=self.mount_options)
         if self.root is None:
             raise ConfigError(f"no root partition can be made with {self.name}", hint="use it on scratch")
         return self.root
 
     def mount_argv(self, device: str, directory: str) -> tuple[str, ...]:
-        options = ("-o", ",".join(self.mount_options)) if self.mount_options else ()
+        words = (*(("ro",) if self.read_only else ()), *self.mount_options)
+        options = ("-o", ",".join(words)) if words else ()
         command = self.mount or ("mount", "-t", self.kernel_type, "{options}", "{device}", "{directory}")
         before, after = (command[: (at := command.index("{options}"))], command[at + 1 :])
         given = {"device": device, "directory": directory}

@@ -264,9 +264,9 @@ class Measurement:
     the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
     `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `kernel_threads_s` is the
     CPU time of kernel threads in the window, by name, without idle ones. `counts` are what was counted in the window
-    beside these, by name: `INSTRUCTIONS` with a profile. `board_state` is
-    the board's around the window, None if it was not read. `place` is that of a run on several places. `stated` are
-    figures of an import, by their metric's name: they count before all others.
+    beside these, by name: `INSTRUCTIONS` with a profile. `image_bytes` is the size of a read-only filesystem on its
+    medium, with its hash tree. `board_state` is the board's around the window, None if it was not read. `place` is that
+    of a run on several places. `stated` are figures of an import, by their metric's name: they count before all others.
     """
 
     number: int
@@ -298,6 +298,7 @@ class Measurement:
     space: Space | None = None
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
     counts: dict[str, int] = field(default_factory=dict[str, int])
+    image_bytes: int | None = None
     outcome: DamageOutcome | None = None
     projected: Projection | None = None
     fio: FioResult | None = None

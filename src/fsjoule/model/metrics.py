@@ -11,6 +11,7 @@ from typing import Final, Self
 from fsjoule.errors import ConfigError
 from fsjoule.model import (
     INSTRUCTIONS,
+    MIB,
     BlockKind,
     IoPattern,
     Measurement,
@@ -49,8 +50,8 @@ class MetricRow:
     of timed operations appears; None if those do not have it. `decimals` are those of one measurement's figure (None:
     the facts of a measurement have it in other words), `most_decimals` those of a mean. `as_energy` puts it beside the
     energies in an answer; the change of a `speed` is a factor. `steady` says that its spread on a board in guest time
-    is known (docs/deterministic-figures.md). `profiled` says that only a profiled measurement has it. `small`
-    are factor and unit where only three decimals are shown.
+    is known (docs/deterministic-figures.md). `seldom` says that only some measurements have it: those with a profile,
+    those of an image. `small` are factor and unit where only three decimals are shown.
     """
 
     unit: str
@@ -70,7 +71,7 @@ class MetricRow:
     speed: bool = False
     as_energy: bool = False
     steady: bool = False
-    profiled: bool = False
+    seldom: bool = False
     decimals: int | None = None
     most_decimals: int = 3
     small: tuple[float, str] | None = None
@@ -283,6 +284,7 @@ class Metric(StrEnum):
             column="erases_per_mib",
             fio=Use.PAGE,
             only_writes=True,
+            seldom=True,
             decimals=2,
             most_decimals=2,
         ),
@@ -313,7 +315,7 @@ class Metric(StrEnum):
             figure=lambda m: m.counted_per_mib(INSTRUCTIONS),
             column="instructions_per_mib",
             fio=Use.NONE,
-            profiled=True,
+            seldom=True,
             decimals=0,
             most_decimals=0,
         ),
@@ -330,9 +332,28 @@ class Metric(StrEnum):
             figure=lambda m: m.counts.get(INSTRUCTIONS),
             column="instructions",
             timed=Use.NONE,
-            profiled=True,
+            seldom=True,
             decimals=0,
             most_decimals=0,
+        ),
+    )
+
+    SIZE = (
+        "size",
+        MetricRow(
+            unit="MiB",
+            less="smaller",
+            more="larger",
+            name="size on the medium",
+            short="size",
+            figure=lambda m: m.image_bytes / MIB if m.image_bytes else None,
+            column="image_mib",
+            fio=Use.PAGE,
+            timed=Use.PAGE,
+            steady=True,
+            seldom=True,
+            decimals=2,
+            most_decimals=2,
         ),
     )
 
@@ -403,16 +424,16 @@ def metrics_of(workload: Workload) -> tuple[Metric, ...]:
 
 
 def metrics_told(measurement: Measurement) -> tuple[Metric, ...]:
-    """The metrics of its workload, without those of a profile that it does not have."""
+    """The metrics of its workload, without those that only some measurements have, and it has not."""
     metrics = metrics_of(measurement.workload)
-    return tuple(each for each in metrics if not each.row.profiled or figure_of(measurement, each) is not None)
+    return tuple(each for each in metrics if not each.row.seldom or figure_of(measurement, each) is not None)
 
 
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     """The same for a workload by its name in a series: `randread-16k 32768KiB`, `mkfs`, `block-test_app.test_sync`."""
     operation = re.split(r"[- ]", workload)[0]
     if operation == ImportKind.IMPORTED:
-        return tuple(metric for metric in Metric if not metric.row.profiled)
+        return tuple(metric for metric in Metric if not metric.row.seldom)
     known = {each.value: each for each in (*IoPattern, *TimedKind, *BlockKind)}
     if operation not in known:
         return ()

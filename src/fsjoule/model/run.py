@@ -255,7 +255,8 @@ class ImageFacts:
     """A flashed card image. Checksums are SHA-256 by file name; packages are Debian versions by name.
 
     `kernel_choice` is the label of the kernel; `kernel_package` is empty if the kernel did not come in a package.
-    `make_options` and `mount_options` belong to the root partition.
+    `make_options` and `mount_options` belong to the root partition; `root_bytes` is the size of a read-only one, with
+    its hash tree (0: it is as large as its partition).
     """
 
     recipe: str
@@ -267,6 +268,7 @@ class ImageFacts:
     root_filesystem: str = ""
     make_options: tuple[str, ...] = ()
     mount_options: tuple[str, ...] = ()
+    root_bytes: int = 0
 
     @property
     def has_boot_loader(self) -> bool:

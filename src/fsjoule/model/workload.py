@@ -102,6 +102,11 @@ class _Workload:
         return False
 
     @property
+    def reads_an_image(self) -> bool:
+        """Whether a read-only filesystem can do it."""
+        return False
+
+    @property
     def uses_root(self) -> bool:
         """Whether it needs a file of its size on the card's root, too."""
         return False
@@ -246,6 +251,10 @@ class FioWorkload(_Workload):
     def only_reads(self) -> bool:
         """Whether its files stay as they were laid out."""
         return not any(each.operation.writes for each in self.together)
+
+    @property
+    def reads_an_image(self) -> bool:
+        return self.only_reads
 
     @property
     def mixed(self) -> bool:
@@ -434,6 +443,10 @@ class TimedWorkload(_WithoutFio):
     @property
     def is_boot(self) -> bool:
         return self.operation is TimedKind.BOOT
+
+    @property
+    def reads_an_image(self) -> bool:
+        return self.operation in (TimedKind.BOOT, TimedKind.MOUNT, TimedKind.UMOUNT) and not self.fill
 
     @property
     def only_writes(self) -> bool:

@@ -17,8 +17,11 @@ from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.gate import GateView
+from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
+from fsjoule.report.images import image_rows, images_table
 from fsjoule.report.layers import layers_table
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
+from fsjoule.report.pareto_chart import NARROW, WIDE, pareto_chart
 from fsjoule.report.publications import NOTE, suite_page
 from fsjoule.report.site import Site
 from fsjoule.report.summary import Summary, outcome_text
@@ -124,6 +127,9 @@ def render_page(
         timed=timed_table(summary),
         timed_footnote=FOOTNOTE,
         kernel_tables=kernel_tables(summary),
+        images=images_table(summary),
+        images_charts=_images_charts(summary),
+        images_footnote=IMAGES_FOOTNOTE,
         timed_charts=marked_up(
             [chart for _, charts in timed_charts(summary) for chart in charts] if suite is None else []
         ),
@@ -133,6 +139,13 @@ def render_page(
         seconds_text=seconds_text,
         share_text=share_text,
     )
+
+
+def _images_charts(summary: Summary) -> list[Markup]:
+    """The picture of the run's read-only images, for a desk and for a phone."""
+    rows = image_rows(summary)
+    drawn = (pareto_chart(rows, width=width, simulated=summary.simulated) for width in (WIDE, NARROW))
+    return marked_up(list(drawn)) if rows else []
 
 
 def _advice(advice: Advice) -> dict[str, object]:

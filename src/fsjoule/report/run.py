@@ -12,6 +12,8 @@ from rich.text import Text
 from fsjoule.model import RunStatus
 from fsjoule.report.answer import RULE, RunAnswer, answer_table
 from fsjoule.report.facts import kernels_text
+from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
+from fsjoule.report.images import images_table
 from fsjoule.report.layers import layers_table
 from fsjoule.report.numbers import samples_text, seconds_text, share_text
 from fsjoule.report.summary import Summary
@@ -132,8 +134,7 @@ def print_summary(
 def _renderables(summary: Summary, answer: RunAnswer | None, room: int | None) -> Iterator[ConsoleRenderable]:
     if answer is not None:
         yield from _answer(answer, summary, room)
-    if (layers := layers_table(summary)) is not None:
-        yield from table_lines(layers, room)
+    yield from _layers(summary, room)
     yield _headline(summary)
     if summary.suite is not None:
         # Its charts take longer to import than most runs to show.
@@ -146,6 +147,9 @@ def _renderables(summary: Summary, answer: RunAnswer | None, room: int | None) -
         yield footnote(fio_footnote(summary))
     if summary.timed:
         yield from table_lines(timed_table(summary), room)
+    if (images := images_table(summary)) is not None:
+        yield from table_lines(images, room)
+        yield footnote(IMAGES_FOOTNOTE)
     if kernels := kernel_tables(summary):
         for table in kernels:
             yield from table_lines(table, room)
@@ -161,6 +165,11 @@ def _answer(answer: RunAnswer, summary: Summary, room: int | None) -> Iterator[C
     if answer.lines:
         yield from table_lines(answer_table(answer, simulated=summary.simulated), room)
         yield footnote(RULE)
+
+
+def _layers(summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
+    if (layers := layers_table(summary)) is not None:
+        yield from table_lines(layers, room)
 
 
 def _headline_of(answer: RunAnswer, summary: Summary) -> Text:

@@ -50,6 +50,7 @@ def fio_table(summary: Summary) -> Table:
             _with_card(rows, Metric.THROUGHPUT),
             _with_card(rows, Metric.ENERGY),
             _measured(rows, Metric.WRITE_AMPLIFICATION, optional=True),
+            *_seldom_columns(rows),
         ]
         return _series_table("Throughput and energy with the card", summary, rows, columns)
     return _series_table("Throughput and energy", summary, rows, _page_columns(rows, fio_metrics))
@@ -78,6 +79,7 @@ def timed_table(summary: Summary) -> Table:
             _with_card(rows, Metric.OPERATION_ENERGY),
             _measured(rows, Metric.DURATION, "kernel's path", optional=True),
             _measured(rows, Metric.OPERATION_ENERGY, "its energy", optional=True),
+            *_seldom_columns(rows),
         ]
         return _series_table("Timed operations with the card", summary, rows, columns)
     return _series_table("Timed operations", summary, rows, _page_columns(rows, timed_metrics) + _of_others(rows))
@@ -197,7 +199,16 @@ def figures(rows: Sequence[R], column: Column, get: Callable[[R], Spread | None]
 
 def _page_columns(rows: Rows, metrics: Callable[[Use], tuple[Metric, ...]]) -> list[Filled]:
     """The columns of a run's table; a narrow terminal leaves out what is no main figure."""
-    return [_measured(rows, metric, optional=metric not in metrics(Use.MAIN)) for metric in metrics(Use.PAGE)]
+    usual = [metric for metric in metrics(Use.PAGE) if not metric.row.seldom]
+    columns = [_measured(rows, metric, optional=metric not in metrics(Use.MAIN)) for metric in usual]
+    return columns + _seldom_columns(rows)
+
+
+def _seldom_columns(rows: Rows) -> list[Filled]:
+    """The figures that only some measurements have, if these have them: the size of an image."""
+    there = {metric for row in rows for metric in row.figures if metric.row.seldom}
+    shown = {*fio_metrics(Use.PAGE), *timed_metrics(Use.PAGE)}
+    return [_measured(rows, metric, optional=True) for metric in Metric if metric in there & shown]
 
 
 def _measured(rows: Rows, metric: Metric, name: str = "", *, optional: bool = False) -> Filled:

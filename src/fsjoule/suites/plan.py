@@ -13,6 +13,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem
 from fsjoule.layers import stack
 from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Storage, Workload
+from fsjoule.model.filesystem import content_of
 from fsjoule.model.layer import device_of, layered, stack_of
 from fsjoule.model.medium import Medium
 from fsjoule.model.workload import FlakeyWorkload, PowerLossWorkload
@@ -23,6 +24,7 @@ _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
 SCRATCH_ROOT: Final = "ext4"
 _USABLE: Final = 0.8  # share of a partition for files: the rest is for the filesystem itself
 _BUFFERS: Final = 0.25  # share of a board's memory for fio's buffers: the rest is for page cache and kernel
+_IN_MEMORY: Final = 0.4  # share of a board's memory for an image and its files; its /tmp has half
 _RAW: Final = ("raw",)
 
 
@@ -209,7 +211,7 @@ def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts
                 hint=f"switch on {symbols} in the kernel's configuration, or leave the layer out; nothing was erased",
             )
     for row in map(filesystem, filesystems):
-        if lacking := set(row.modules) & set(kernel.lacks):
+        if lacking := {*row.modules, *row.needs} & set(kernel.lacks):
             raise ConfigError(
                 f"the kernel {kernel.label} has no {row.name}: it lacks {', '.join(sorted(lacking))}"
                 + (f" ({row.kernels})" if row.kernels else ""),
@@ -258,21 +260,25 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
             names = _RAW if leaf.raw else planning.filesystems
             pairs = _places(names, _storages(leaf, provision, planning), planning)
             for storage, name in _on_layers(pairs, planning):
+                # A read-only root takes no files: what reads them has an image of its own on scratch.
+                is_image = bool(filesystem(name).read_only) and not workload.is_boot
+                where = Provision.SCRATCH if is_image else provision
                 if stack_of(storage):
-                    _check_layers(storage, name, workload, provision)
+                    _check_layers(storage, name, workload, where)
                 reason = (
                     _no_chance(workload, planning, storage)
                     or _lacking(leaf, name, workload)
-                    or _no_root(name, provision, leaf, planning)
+                    or _no_root(name, where, leaf, planning)
                 )
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
                     continue
+                _check_image(name, workload, planning.memory_bytes)
                 device = device_of(storage)
                 deep = workload.at_depth(leaf.depths[device]) if device in leaf.depths else workload
                 fitting, remark = _in_memory(deep, planning.memory_bytes)
                 adjusted += [f"{leaf.name}, {remark}"] if remark else []
-                cells = roots.setdefault(name, []) if provision is Provision.ROOT else scratch
+                cells = roots.setdefault(name, []) if where is Provision.ROOT else scratch
                 cells.append(_Cell(name, fitting, leaf.name, published, storage))
     boots = [_Boot(Provision.SCRATCH, tuple(scratch))] if scratch else []
     boots += [_Boot(Provision.ROOT, tuple(cells)) for cells in roots.values()]
@@ -380,6 +386,17 @@ def _in_memory(workload: Workload, memory_bytes: int) -> tuple[Workload, str]:
     return workload.at_most(depth), f"{workload.slug}: queue depth {depth} instead of {deepest}: {needed}"
 
 
+def _check_image(name: str, workload: Workload, memory_bytes: int) -> None:
+    """Raise ConfigError for an image that the board's memory cannot hold while it is made of its files."""
+    needed = 2 * workload.space_bytes
+    if filesystem(name).read_only and memory_bytes and needed > _IN_MEMORY * memory_bytes:
+        raise ConfigError(
+            f"{workload.slug} on {name}: the image is made in the board's memory, which has "
+            f"{memory_bytes / MIB:,.0f} MiB, from {workload.space_bytes / MIB:,.0f} MiB of files",
+            hint="a smaller --size-factor, or a suite of your own with smaller files; nothing was written or erased",
+        )
+
+
 def _provision(leaf: Suite, planning: Planning) -> Provision:
     """Where the part's filesystems live. Raises ConfigError if the user's choice differs from the part's need."""
     provision = planning.provision or leaf.provision or Provision.SCRATCH
@@ -402,7 +419,15 @@ def _no_chance(workload: Workload, planning: Planning, storage: str) -> str | No
 
 def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
     """Why the filesystem cannot do the operation. Raises ConfigError for a suite of ours."""
-    lacks = filesystem(name).lacks
+    kind = filesystem(name)
+    lacks = kind.lacks
+    if kind.read_only and not workload.reads_an_image:
+        if leaf.source:
+            return f"{name} is read-only"
+        raise ConfigError(
+            f"{name} is read-only, and suite {leaf.name!r} measures {workload.slug}",
+            hint="--suite root-image measures images; --workload takes what only reads: --workload read,randread",
+        )
     if workload.operation.value not in lacks:
         return None
     if not leaf.source:
@@ -415,7 +440,9 @@ def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
 
 def _no_root(name: str, provision: Provision, leaf: Suite, planning: Planning) -> str | None:
     """Why it cannot be the root filesystem. Raises ConfigError if the user asked for it with --provision."""
-    if provision is Provision.SCRATCH or name in planning.root_filesystems:
+    plain = content_of(name).partition(":")[0]
+    variants = plain in planning.root_filesystems and filesystem(name).read_only
+    if provision is Provision.SCRATCH or name in planning.root_filesystems or variants:
         return None
     if leaf.provision is None:
         raise ConfigError(

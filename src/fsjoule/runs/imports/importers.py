@@ -145,7 +145,7 @@ MEANT: Final[Mapping[str, Metric]] = {
 
 def metric_named(name: str) -> Metric | None:
     """A metric by its name for users, or that of its column."""
-    return next((each for each in Metric if name in (each.value, each.row.column) and not each.row.profiled), None)
+    return next((each for each in Metric if name in (each.value, each.row.column) and not each.row.seldom), None)
 
 
 def stated(metric: Metric, value: Any, unit: str, uncertainty: Any, asked: Asked) -> Stated | str:  # noqa: ANN401 - a cell
