@@ -225,7 +225,7 @@ def _of_boots(figures: Sequence[FilesystemFigures], rule: SuperiorityRule) -> li
 
 
 def _boots(one: FilesystemFigures, axis: Axis) -> Mapping[Boot, float]:
-    return {Axis.ENERGY: one.energy_of_boots, Axis.WAIT: one.wait_of_boots, Axis.WEAR: one.written_of_boots}[axis]
+    return {Axis.ENERGY: one.energy_of_boots, Axis.WAIT: one.wait_of_boots, Axis.WEAR: one.worn_of_boots}[axis]
 
 
 def _differences(one: FilesystemFigures, other: FilesystemFigures, axis: Axis) -> Floats:

@@ -78,7 +78,7 @@ class FilesystemFigures:
     mount_s: Estimate | None = None
     fsck_s: Estimate | None = None
     energy_of_boots: Mapping[Boot, float] = field(default_factory=dict[Boot, float])
-    written_of_boots: Mapping[Boot, float] = field(default_factory=dict[Boot, float])
+    worn_of_boots: Mapping[Boot, float] = field(default_factory=dict[Boot, float])
     wait_of_boots: Mapping[Boot, float] = field(default_factory=dict[Boot, float])
     mount_of_cuts: tuple[float, ...] = ()
     unflushed: bool = False
@@ -137,7 +137,8 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
         wait_s=estimate_of(tuple(waits.values())),
         slowest=slowest,
         energy_of_boots=energies,
-        written_of_boots=written,
+        # As a share of what the medium endures, if that is known: an erasure of flash is no write to a card.
+        worn_of_boots={boot: mib / (endurance_mib or 1.0) for boot, mib in written.items()},
         wait_of_boots=waits,
     )
 
