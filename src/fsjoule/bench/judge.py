@@ -14,6 +14,7 @@ from fsjoule.meter.energy import plausible, validity
 from fsjoule.model import (
     KERNEL_WARNED,
     MIB,
+    AgeFacts,
     BlockWorkload,
     BoardProfile,
     CardModel,
@@ -46,7 +47,8 @@ class WorkFacts:
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
     any more. `busy` says that other work of the computer may have slowed an emulated board. `boot_log` is what the
     kernel said of itself earlier in this boot. `off_w` is what the meter read while the board was off; None if it was
-    not asked then. `states` are the board's before the idle second and after the work, if they were read.
+    not asked then. `states` are the board's before the idle second and after the work, if they were read. `aged` is the
+    filesystem before the work, if it was aged.
     """
 
     trace: Trace | None
@@ -62,6 +64,7 @@ class WorkFacts:
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
     counts: dict[str, int] = field(default_factory=dict[str, int])
     outcome: DamageOutcome | None = None
+    aged: AgeFacts | None = None
     board_lost: bool = False
     moved_bytes: int = 0
     fio: FioResult | None = None
@@ -101,7 +104,8 @@ def judge(
     metered = _metered(evidence, jobs * profile.window_excess_s)
     said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
     policy = profile.state_policy or StatePolicy()
-    notes = [*evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
+    aged = [] if evidence.aged is None else [evidence.aged.text]
+    notes = [*aged, *evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
     states = None if evidence.states is None else board_state.states_between(*evidence.states)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_log.complaints(said)]
@@ -160,6 +164,7 @@ def judge(
         kernel_threads_s=evidence.kernel_threads_s,
         counts=evidence.counts,
         outcome=evidence.outcome,
+        aged=evidence.aged,
         projected=_projected(evidence, profile, metered.energy, duration_s),
         fio=fio,
         window=metered.window,

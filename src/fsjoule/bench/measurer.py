@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from fsjoule.bench import board_state, fio, kernel_log
+from fsjoule.bench.aged import Ageing
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
 from fsjoule.bench.onboard import files as onboard_files
@@ -135,6 +136,7 @@ class Measurer:
     phases: Phases
     sampled: bool = False
     scratch: Scratch = field(init=False)
+    ageing: Ageing = field(init=False)
     storage_model: str = field(default="", init=False)
     boot_log: str = field(default="", init=False)
     damaged: bool = field(default=False, init=False)
@@ -151,7 +153,10 @@ class Measurer:
 
     def __post_init__(self) -> None:
         self._block_device = self.profile.card_device
-        self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
+        self.ageing = Ageing(self.shell, self.install, repeats=self.profile.guest_time)
+        self.scratch = Scratch(
+            self.shell, self.profile.scratch_device, self.profile.purge, self._identity, self.ageing.age
+        )
         steps = [
             # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
             lab_step("dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S),
@@ -249,6 +254,7 @@ class Measurer:
             evidence = work(kind)
         except MeasurementInvalid as error:
             evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+        evidence.aged = self.ageing.facts if kind.age else None
         if not evidence.board_lost:
             with self.phases("reading"):
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()

@@ -102,16 +102,21 @@ def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
 
 @dataclass
 class Scratch:
-    """The device of one boot that may be overwritten; `purge` discards it before each make, `identity` gives UUIDs."""
+    """The device of one boot that may be overwritten; `purge` discards it before each make, `identity` gives UUIDs.
+
+    `ageing` replays the use of an aged filesystem that was just made.
+    """
 
     shell: Shell
     device: str
     purge: bool
     identity: Callable[[], UUID | None] = lambda: None
+    ageing: Callable[[Scratch, Filesystem], None] = lambda _scratch, _kind: None
 
     def make(self, filesystem: Filesystem) -> None:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
         perform(self.shell, self.making(filesystem))
+        self.ageing(self, filesystem)
 
     def making(self, filesystem: Filesystem) -> list[Step]:
         """The steps of `make`. Raises BoardError for a used device."""
@@ -184,6 +189,9 @@ def provisioning(scratch: Scratch, filesystem: Filesystem, provision: Provision)
         steps = scratch.making(filesystem)
         if filesystem.raw:
             return scratch.device, steps
+        if filesystem.age:
+            scratch.make(filesystem)
+            steps = []
         return SCRATCH_DIRECTORY, [*steps, *scratch.mounting(filesystem)]
     root = root_type(scratch.shell)
     if root != filesystem.kernel_type:

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from fsjoule.errors import ConfigError
+from fsjoule.model.age import Age
 
 _LONGEST_FILE_NAME: Final = 60
 
@@ -50,6 +51,20 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """How a program lists the runs of free space: `argv`, with `{device}` or, if `mounted`, the device's `{name}`.
+
+    `pattern` finds runs, or groups of equal ones: `length` in units of `unit_bytes`, or with a `suffix` of K, M or G;
+    their `count`, by default 1, and their `percent` of the free space, by default what follows from the two.
+    """
+
+    argv: tuple[str, ...]
+    pattern: str
+    unit_bytes: int = 1
+    mounted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Filesystem:
     """One filesystem. Programs are argument lists; `check` and `repair` end with the device, which is left out here.
 
@@ -65,7 +80,8 @@ class Filesystem:
     as a regular expression of POSIX (extended) and of Python. `colours` are for charts, on light and on dark; without
     them it gets a spare colour. `variants` are options worth measuring, by name. `joined` are options of `make` whose
     last value counts, so that values are joined; with one of `idle` the program does not make the whole filesystem,
-    with one of `files` it reads or writes a file beside.
+    with one of `files` it reads or writes a file beside. `free_space` lists the runs of its free space. With an `age`
+    its use is replayed once it is made.
     """
 
     name: str
@@ -93,6 +109,8 @@ class Filesystem:
     joined: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    free_space: FreeSpace | None = None
+    age: Age | None = None
 
     def make_argv(self, device: str, identity: UUID | None = None) -> tuple[str, ...]:
         """The program that makes it. With `identity` it gets that UUID instead of a random one, if it can."""
@@ -143,8 +161,11 @@ def title_of(name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A safe name for files and tests: `btrfs.zstd+noatime`. What has other signs, or is long, ends with a hash."""
-    shown = title_of(name).replace(":", ".", 1)
+    """A safe name for files and tests: `btrfs.zstd+noatime`, `ext4.1y-logger` for `ext4@1y-logger`.
+
+    What has other signs, or is long, ends with a hash.
+    """
+    shown = title_of(name).replace(":", ".", 1).replace("@", ".", 1)
     safe = re.sub(r"[^A-Za-z0-9._+]+", "-", shown)
     if safe == shown and len(shown) <= _LONGEST_FILE_NAME:
         return safe

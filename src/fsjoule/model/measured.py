@@ -227,6 +227,41 @@ class DamageOutcome:
         return bool(self.broken) or not self.mounts or self.read_only
 
 
+@dataclass(frozen=True, slots=True)
+class AgeFacts:
+    """A filesystem before a measurement, after its age was replayed. `name` is the age's: `1y-logger`.
+
+    In that time the device is written `turns` times; `replayed_turns` of them were replayed. `files` are there, and the
+    filesystem is `full` to that share. `operations_sha256` is the digest of all operations, `image_md5` that of the
+    device, in guest time, else "". `free_in_short_runs` is the share of the free space in runs shorter than 1 MiB;
+    None if no program lists them.
+    """
+
+    name: str
+    turns: float
+    replayed_turns: float
+    files: int
+    full: float
+    operations_sha256: str
+    image_md5: str
+    free_in_short_runs: float | None
+    mean_free_run_bytes: float | None
+
+    @property
+    def text(self) -> str:
+        free = "the runs of its free space are not known"
+        if self.free_in_short_runs is not None and self.mean_free_run_bytes is not None:
+            free = (
+                f"{100 * self.free_in_short_runs:.1f} % of its free space in runs shorter than 1 MiB, "
+                f"a run is {self.mean_free_run_bytes / 1024:.0f} KiB"
+            )
+        image = f", image {self.image_md5[:12]}" if self.image_md5 else ""
+        return (
+            f"aged {self.name}: the device written {self.replayed_turns:.3g} of {self.turns:.3g} times, "
+            f"{self.files} files, {100 * self.full:.0f} % full, {free}; operations {self.operations_sha256[:12]}{image}"
+        )
+
+
 # In a measurement's counts: the instructions that all processors executed.
 INSTRUCTIONS: Final = "instructions"
 
@@ -239,7 +274,8 @@ class Measurement:
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
     the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
-    `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `kernel_threads_s` is the
+    `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `aged` is the filesystem
+    before it, if it was aged. `kernel_threads_s` is the
     CPU time of kernel threads in the window, by name, without idle ones. `counts` are what was counted in the window
     beside these, by name: `INSTRUCTIONS` with a profile. `board_state` is
     the board's around the window, None if it was not read. `place` is that of a run on several places. `stated` are
@@ -276,6 +312,7 @@ class Measurement:
     kernel_threads_s: dict[str, float] = field(default_factory=dict[str, float])
     counts: dict[str, int] = field(default_factory=dict[str, int])
     outcome: DamageOutcome | None = None
+    aged: AgeFacts | None = None
     projected: Projection | None = None
     fio: FioResult | None = None
     window: Window | None = None

@@ -45,6 +45,7 @@ from fsjoule.suites import (
     Planning,
     StorageSpace,
     Suite,
+    check_aged,
     check_fits,
     learned,
     packed,
@@ -300,7 +301,9 @@ def planned(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...])
         )
     check_reach(profile, labels, root_filesystems(arranged.entries))
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}
-    check_fits(request.suite, arranged.entries, StorageSpace(*images.card_space(profile.recipe), further), factor_for)
+    space = StorageSpace(*images.card_space(profile.recipe), further)
+    check_aged(arranged.entries, space)
+    check_fits(request.suite, arranged.entries, space, factor_for)
     return arranged
 
 

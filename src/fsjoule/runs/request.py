@@ -19,6 +19,7 @@ from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
+from fsjoule.runs.ages import aged_filesystems, refuse_ages
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, UNTIL_DECIDED, BenchOptions
 from fsjoule.runs.resume import Resumed, resume
@@ -107,7 +108,7 @@ def choose(
     chosen = suite(options.suite or DEFAULT_SUITE)
     if chosen.file and options.factor is not None:
         chosen = replace(chosen, scales=True)
-    names = named_filesystems(chosen.filesystems if options.fs is None else options.fs)
+    names = aged_filesystems(named_filesystems(chosen.filesystems if options.fs is None else options.fs), options)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
     kernel_names = pair or listed(options.kernel or DEFAULT_KERNEL, option="--kernel")
@@ -254,6 +255,7 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
 
     Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
     """
+    refuse_ages(options)
     repeat, boards = options.repeat, check_boards(_boards(options), environment)
     resumed = resume(path, finished=repeat is not None)
     resumed.check_options(

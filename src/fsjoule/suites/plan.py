@@ -11,13 +11,14 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import filesystem
-from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Workload
+from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, TimedKind, TimedWorkload, Workload
+from fsjoule.model.filesystem import title_of
 from fsjoule.suites.suite import StorageChoice, Suite
 
 _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
 # With `scratch`, the card's root partition, which boots and holds the tools, has this filesystem.
 SCRATCH_ROOT: Final = "ext4"
-_USABLE: Final = 0.8  # share of a partition for files: the rest is for the filesystem itself
+USABLE: Final = 0.8  # share of a partition for files: the rest is for the filesystem itself
 _BUFFERS: Final = 0.25  # share of a board's memory for fio's buffers: the rest is for page cache and kernel
 _RAW: Final = ("raw",)
 
@@ -166,9 +167,9 @@ def check_fits(
     for entry in entries:
         needed = entry.workload.space_bytes
         where, scratch_bytes = space.scratch_of(entry.storage)
-        room = {where: _USABLE * scratch_bytes}
+        room = {where: USABLE * scratch_bytes}
         if entry.provision is Provision.ROOT or entry.workload.uses_root:
-            room["the root partition of the card"] = _USABLE * space.root_free_bytes
+            room["the root partition of the card"] = USABLE * space.root_free_bytes
         for where, free in room.items():
             if needed <= free:
                 continue
@@ -241,6 +242,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
             ):
                 reason = (
                     _no_chance(workload, planning)
+                    or _needs_new(name, workload)
                     or _lacking(leaf, name, workload)
                     or _no_root(name, provision, leaf, planning)
                 )
@@ -315,6 +317,15 @@ def _no_chance(workload: Workload, planning: Planning) -> str | None:
     """Why power cannot be cut at a random moment: in guest time all moments in which the board waits are equal."""
     if workload.cuts_power and planning.guest_time:
         return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
+    return None
+
+
+def _needs_new(name: str, workload: Workload) -> str | None:
+    """Why an aged filesystem cannot be measured so."""
+    if not filesystem(name).age or not isinstance(workload, TimedWorkload):
+        return None
+    if workload.operation is TimedKind.MKFS or workload.fill:
+        return f"{title_of(name)} has been used, and this begins with a new filesystem"
     return None
 
 

@@ -1,0 +1,105 @@
+"""An aged filesystem on the board: its use is replayed once it is made, and what became of its free space is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from fsjoule.bench.onboard.marks import DIRECTORY
+from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, checked, filesystem_step, lab_step, perform
+from fsjoule.errors import MeasurementInvalid
+from fsjoule.model import KIB, MIB, AgeFacts
+from fsjoule.model.filesystem import Filesystem
+from fsjoule.ports import Shell
+from fsjoule.suites.ageing import Replay, replay
+
+SCRIPT: Final = f"{DIRECTORY}/age"
+_SECTOR_BYTES: Final = 512
+_SUFFIXES: Final = {"K": KIB, "M": MIB, "G": KIB * MIB}
+_SHORT_BYTES: Final = MIB
+# A card of 2 MiB/s, and what a filesystem writes beside.
+_SLOWEST_BYTES_PER_S: Final = MIB
+_SURVEY_TIMEOUT_S: Final = 900.0
+_SPACE: Final = ("stat", "-f", "-c", "%S %b %f", SCRATCH_DIRECTORY)
+
+
+@dataclass
+class Ageing:
+    """Ages filesystems that were just made. `install` puts a program onto the board; `repeats`: images are alike.
+
+    `facts` are those of the last one.
+    """
+
+    shell: Shell
+    install: Callable[[Mapping[str, bytes]], None]
+    repeats: bool
+    facts: AgeFacts | None = field(default=None, init=False)
+
+    def age(self, scratch: Scratch, kind: Filesystem) -> None:
+        """Replay the use of a filesystem that is not mounted. Raises MeasurementInvalid if it does not hold it."""
+        if kind.age is None:
+            return
+        self.facts = None
+        name = checked(self.shell, "readlink", "-f", scratch.device).stdout.strip().rpartition("/")[2]
+        sectors = checked(self.shell, "cat", f"/sys/class/block/{name}/size").stdout
+        use = replay(kind.age, int(sectors) * _SECTOR_BYTES)
+        self.install({SCRIPT: use.script})
+        replaying = filesystem_step(SCRIPT, SCRATCH_DIRECTORY, timeout_s=_limit_s(use))
+        space = perform(self.shell, [*scratch.mounting(kind), replaying, lab_step(*_SPACE)])[-1].stdout
+        free = self._free_space(kind, scratch.device, name) if kind.free_space and kind.free_space.mounted else ""
+        scratch.unmount()
+        if kind.free_space and not kind.free_space.mounted:
+            free = self._free_space(kind, scratch.device, name)
+        digest = ""
+        if self.repeats:
+            digest = checked(self.shell, "md5sum", scratch.device, timeout_s=_SURVEY_TIMEOUT_S).stdout.split()[0]
+        self.facts = facts(use, kind, space=space, free=free, digest=digest)
+
+    def _free_space(self, kind: Filesystem, device: str, name: str) -> str:
+        assert kind.free_space is not None
+        argv = [word.replace("{device}", device).replace("{name}", name) for word in kind.free_space.argv]
+        listed = self.shell.run(argv, timeout_s=_SURVEY_TIMEOUT_S)
+        return listed.stdout if listed.exit_code == 0 else ""
+
+
+def _limit_s(use: Replay) -> float:
+    """The most seconds that the replay may take."""
+    return 60.0 + 2 * (use.replayed + 1) * use.live_bytes / _SLOWEST_BYTES_PER_S
+
+
+def small_share(kind: Filesystem, said: str) -> tuple[float, int] | None:
+    """The share of the free space in runs shorter than 1 MiB, and the number of runs; None if nothing was listed."""
+    assert kind.free_space is not None
+    total = short = 0.0
+    runs = 0
+    for found in re.finditer(kind.free_space.pattern, said, re.MULTILINE):
+        parts = found.groupdict()
+        length = int(parts["length"]) * _SUFFIXES.get(parts.get("suffix") or "", kind.free_space.unit_bytes)
+        count = int(parts.get("count") or 1)
+        weight = float(parts["percent"]) if parts.get("percent") else float(length * count)
+        runs, total = runs + count, total + weight
+        short += weight if length < _SHORT_BYTES else 0.0
+    return (short / total, runs) if total else None
+
+
+def facts(use: Replay, kind: Filesystem, *, space: str, free: str, digest: str) -> AgeFacts:
+    """What an aged filesystem is. Raises MeasurementInvalid if its space cannot be read."""
+    assert kind.age is not None
+    try:
+        block, blocks, free_blocks = (int(word) for word in space.split())
+    except ValueError:
+        raise MeasurementInvalid("age", [f"the space of the aged filesystem cannot be read: {space}"]) from None
+    listed = small_share(kind, free) if kind.free_space else None
+    return AgeFacts(
+        name=kind.age.name,
+        turns=use.turns,
+        replayed_turns=use.replayed,
+        files=use.files,
+        full=1 - free_blocks / blocks if blocks else 1.0,
+        operations_sha256=use.digest,
+        image_md5=digest,
+        free_in_short_runs=None if listed is None else listed[0],
+        mean_free_run_bytes=None if listed is None else free_blocks * block / listed[1],
+    )
