@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_bench import answer, bench_of, entry, runtime_s, traced
 
-from fsjoule.bench.aged import small_share
-from fsjoule.errors import ConfigError
+from fsjoule.bench.aged import SCRIPT, small_share
+from fsjoule.errors import BoardError, ConfigError
 from fsjoule.filesystems import filesystem, named_filesystems
-from fsjoule.model import CARD, MIB, FioWorkload, IoPattern, Planned, Provision
+from fsjoule.model import CARD, MIB, FioWorkload, IoPattern, Measurement, Planned, Provision
 from fsjoule.model.age import Age
 from fsjoule.model.filesystem import content_of, file_name
+from fsjoule.ports import CommandResult
 from fsjoule.runs.ages import aged_filesystems, refuse_ages
 from fsjoule.runs.options import BenchOptions
 from fsjoule.suites import StorageSpace, check_aged
 from fsjoule.suites.ageing import MOST_TURNS, replay
 from fsjoule.suites.profile import profile_names
+from fsjoule.testing import FakeMeter, FakeShell
 
 DEVICE_BYTES = 64 * MIB
 
@@ -186,3 +191,41 @@ FREE_SPACE_TREE = """\
 def test_free_space_in_short_runs_is_told(name: str, said: str, share: float, runs: int) -> None:
     assert small_share(filesystem(name), said) == (pytest.approx(share), runs)
     assert small_share(filesystem(name), "") is None
+
+
+def aged_answer(argv: tuple[str, ...]) -> CommandResult:
+    said = {"readlink": "/dev/mmcblk1p3\n", "e2freefrag": E2FREEFRAG}.get(argv[0], "")
+    said = "131072\n" if argv[-1].endswith("mmcblk1p3/size") else said
+    return CommandResult(argv, 0, said) if said else answer(argv)
+
+
+def test_an_aged_measurement_says_what_was_replayed() -> None:
+    aged = _measured(aged_answer)
+    assert aged.invalid_reasons == ()
+    assert aged.aged is not None
+    assert (aged.aged.name, aged.aged.full, aged.aged.image_md5) == ("1y-logger", pytest.approx(0.1), "")
+    assert aged.aged.free_in_short_runs == pytest.approx(0.25)
+    assert aged.series.filesystem == "ext4@1y-logger"
+    assert aged.notes[0].startswith("aged 1y-logger: the device written 2.23 of 2.23 times")
+
+
+def test_a_replay_that_fails_makes_the_measurement_invalid() -> None:
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        full = "the filesystem holds 3 bytes of 9: too full\n"
+        return CommandResult(argv, 1, full) if argv[0] == SCRIPT else aged_answer(argv)
+
+    aged = _measured(answered)
+    assert "too full" in aged.invalid_reasons[0]
+    assert aged.aged is None
+
+
+def test_a_board_that_tells_no_size_ends_the_attempt() -> None:
+    with pytest.raises(BoardError, match="does not tell the size"):
+        _measured(answer)
+
+
+def _measured(answered: Callable[[tuple[str, ...]], CommandResult]) -> Measurement:
+    bench = bench_of(shell=FakeShell(answered), meter=FakeMeter())
+    chosen = replace(entry(bench, "write-16k"), filesystem="ext4@1y-logger")
+    trace = traced(f"S{chosen.number}", f"E{chosen.number}", runtime_s=runtime_s() + 0.01)
+    return replace(bench, meter=FakeMeter(trace)).measure(chosen)

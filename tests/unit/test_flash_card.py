@@ -33,7 +33,7 @@ def filled(card: FlashCard) -> int:
 
 @pytest.mark.parametrize("spare", [0.1, 0.2, 0.3])
 def test_random_writes_amplify_as_the_closed_form_says(spare: float) -> None:
-    """Within a block or two that are always free, which are no room for garbage, and greedy's gain with small blocks."""
+    """Between those of all blocks and of all but the two that are always free."""
     card = FlashCard(64 * 150 * PAGE, FlashGeometry(page_bytes=PAGE, block_pages=64, spare=spare))
     pages, chance = filled(card), random.Random(1)
     for steady in (False, True):

@@ -9,7 +9,7 @@ from typing import Final
 
 from fsjoule.bench.onboard.marks import DIRECTORY
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, checked, filesystem_step, lab_step, perform
-from fsjoule.errors import MeasurementInvalid
+from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.model import KIB, MIB, AgeFacts
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import Shell
@@ -38,12 +38,14 @@ class Ageing:
     facts: AgeFacts | None = field(default=None, init=False)
 
     def age(self, scratch: Scratch, kind: Filesystem) -> None:
-        """Replay the use of a filesystem that is not mounted. Raises MeasurementInvalid if it does not hold it."""
+        """Replay the use of an unmounted filesystem. Raises MeasurementInvalid if it cannot hold it, LabError."""
         if kind.age is None:
             return
         self.facts = None
         name = checked(self.shell, "readlink", "-f", scratch.device).stdout.strip().rpartition("/")[2]
-        sectors = checked(self.shell, "cat", f"/sys/class/block/{name}/size").stdout
+        sectors = checked(self.shell, "cat", f"/sys/class/block/{name}/size").stdout.strip()
+        if not sectors.isdecimal():
+            raise BoardError(f"the board does not tell the size of {scratch.device}: {sectors}", transient=False)
         use = replay(kind.age, int(sectors) * _SECTOR_BYTES)
         self.install({SCRIPT: use.script})
         replaying = filesystem_step(SCRIPT, SCRATCH_DIRECTORY, timeout_s=_limit_s(use))
