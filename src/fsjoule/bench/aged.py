@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule.bench.onboard.marks import DIRECTORY
-from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, checked, filesystem_step, lab_step, perform
+from fsjoule.bench.scratch import SCRATCH_DIRECTORY, SECTOR_BYTES, Scratch, checked, filesystem_step, lab_step, perform
 from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.model import KIB, MIB, AgeFacts
 from fsjoule.model.filesystem import Filesystem
@@ -16,7 +16,6 @@ from fsjoule.ports import Shell
 from fsjoule.suites.ageing import Replay, replay
 
 SCRIPT: Final = f"{DIRECTORY}/age"
-_SECTOR_BYTES: Final = 512
 _SUFFIXES: Final = {"K": KIB, "M": MIB, "G": KIB * MIB}
 _SHORT_BYTES: Final = MIB
 # A card of 2 MiB/s, and what a filesystem writes beside.
@@ -46,7 +45,7 @@ class Ageing:
         sectors = checked(self.shell, "cat", f"/sys/class/block/{name}/size").stdout.strip()
         if not sectors.isdecimal():
             raise BoardError(f"the board does not tell the size of {scratch.device}: {sectors}", transient=False)
-        use = replay(kind.age, int(sectors) * _SECTOR_BYTES)
+        use = replay(kind.age, int(sectors) * SECTOR_BYTES)
         self.install({SCRIPT: use.script})
         replaying = filesystem_step(SCRIPT, SCRATCH_DIRECTORY, timeout_s=_limit_s(use))
         space = perform(self.shell, [*scratch.mounting(kind), replaying, lab_step(*_SPACE)])[-1].stdout

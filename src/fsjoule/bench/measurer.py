@@ -20,6 +20,7 @@ from fsjoule.bench.onboard import state as onboard_state
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import START_S, attach_samples, check_sampling, under_perf
 from fsjoule.bench.scratch import (
+    SECTOR_BYTES,
     Scratch,
     Step,
     attach,
@@ -166,10 +167,21 @@ class Measurer:
             lab_step("sh", "-c", f"{kernel_log.grep_command((MessageSubject.KERNEL,), Level)} || true"),
         ]
         self.boot_log = perform(self.shell, steps)[-1].stdout
+        if self.profile.scratch_bytes:
+            self._shorten_scratch()
         if policy := self.profile.state_policy:
             self._set_governor(policy.governor)
         if self.sampled:
             check_sampling(self.shell)
+
+    def _shorten_scratch(self) -> None:
+        """Let the kernel take the scratch partition for a shorter one. Its place in the table stays as it is."""
+        disk, scratch = f"/dev/{self.profile.card_device}", self.profile.scratch_device
+        number = scratch.removeprefix(disk).lstrip("p")
+        if not number.isdecimal():
+            what = f"scratch_mib: {scratch} is no partition of {disk}"
+            raise BoardError(what, transient=False, hint="leave scratch_mib out of the environment file")
+        checked(self.shell, "resizepart", disk, number, str(self.profile.scratch_bytes // SECTOR_BYTES))
 
     def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
         """Measure on this storage device of the board from now on, and bring it up at its first use.

@@ -43,13 +43,13 @@ _FOLDERS: Final = 16
 _LEAST_DATABASE: Final = 4 * MIB
 _ROUNDS: Final = 8
 _SMALLEST: Final = 64 * MIB
-_TEXT: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_SIGNS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 _FIO: Final = (
     "--name=b --filename=database --size={mib}m --ioengine=psync --fallocate=none --norandommap=1 --end_fsync=1 "
     "--output=/dev/null"
 )
-# awk writes all files without another program. Its text is of random signs, because it ends at a NUL.
+# awk writes all files without another program. Its text is of random signs (Lehmer's), because it ends at a NUL.
 _SCRIPT: Final = """#!/bin/sh
 # Replays {name} in the folder "$1".
 set -e
@@ -62,8 +62,17 @@ b="{fio}"
 awk '
 function run(command) {{ if (system(command)) {{ print command " failed"; exit 1 }} }}
 function done(file) {{ if (close(file)) {{ print file " cannot be written"; exit 1 }} }}
-BEGIN {{ ORS = "" }}
-$1 == "D" {{ piece = $2; small = substr(piece, 1, {unit}) }}
+BEGIN {{
+    ORS = ""
+    signs = "{signs}"
+    x = {seed}
+    for (i = 0; i < {piece} / 256; i++) {{
+        part = ""
+        for (n = 0; n < 256; n++) {{ x = (x * 16807) % 2147483647; part = part substr(signs, x % 64 + 1, 1) }}
+        piece = piece part
+    }}
+    small = substr(piece, 1, {unit})
+}}
 $1 == "a" {{ # N FILE...: each file grows by N pieces, in turn
     for (n = $2; n > 0; n--) {{
         for (i = 3; i <= NF; i++) {{ print piece >> $i; done($i) }}
@@ -75,7 +84,6 @@ $1 == "t" {{ for (n = $3; n > 0; n--) print small >> $2; done($2) }} # FILE N: i
 $1 == "d" {{ run("rm " substr($0, 3)) }}
 $1 == "b" {{ run("fio " fio " --rw=randwrite --bs={block}k --io_size=" $3 "m --randseed=" $2) }} # overwrites
 ' fio="$b" <<'END'
-D {text}
 {operations}
 END
 sync
@@ -219,14 +227,15 @@ def replay(age: Age, device_bytes: int) -> Replay:
         lines += use.lines(filled + churned * number / _ROUNDS)
         if part := overwritten_mib * number // _ROUNDS - overwritten_mib * (number - 1) // _ROUNDS:
             lines.append(f"b {age.seed * _ROUNDS + number} {part}")
-    text = random.Random(age.seed).choices(_TEXT, k=_PIECE_UNITS * _UNIT)  # noqa: S311 - a recorded seed
     bytes_left = use.live * _UNIT + database
     script = _SCRIPT.format(
         files=len(use.sizes) + bool(database),
         bytes=bytes_left,
         name=age.name,
         folders=" ".join(map(str, range(_FOLDERS))),
-        text="".join(text),
+        signs=_SIGNS,
+        seed=age.seed,
+        piece=_PIECE_UNITS * _UNIT,
         unit=_UNIT,
         per_sync=_PIECES_PER_SYNC if synced >= _SYNCS else _PIECES_PER_SYNC_UNSAFE,
         fio=_FIO.format(mib=database // MIB),
