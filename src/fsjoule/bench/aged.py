@@ -21,19 +21,20 @@ _SHORT_BYTES: Final = MIB
 # A card of 2 MiB/s, and what a filesystem writes beside.
 _SLOWEST_BYTES_PER_S: Final = MIB
 _SURVEY_TIMEOUT_S: Final = 900.0
+# Where each file's data is. Without filefrag, or for a filesystem that does not tell it, nothing.
+_EXTENTS: Final = f"{DIRECTORY}/extents"
+_LIST: Final = f"cd {SCRATCH_DIRECTORY}/aged && find . -type f | sort | xargs filefrag -v > {_EXTENTS}"
+_COUNT: Final = f"awk '/ found$/ {{ n += $(NF - 2) }} END {{ printf \"%d \", n }}' {_EXTENTS}"
+_LAYOUT: Final = ("sh", "-c", f"{_LIST} && {_COUNT} && md5sum < {_EXTENTS}; rm {_EXTENTS}")
 _SPACE: Final = ("stat", "-f", "-c", "%S %b %f", SCRATCH_DIRECTORY)
 
 
 @dataclass
 class Ageing:
-    """Ages filesystems that were just made. `install` puts a program onto the board; `repeats`: images are alike.
-
-    `facts` are those of the last one.
-    """
+    """Ages filesystems that were just made. `install` puts programs onto the board; `facts` are the last one's."""
 
     shell: Shell
     install: Callable[[Mapping[str, bytes]], None]
-    repeats: bool
     facts: AgeFacts | None = field(default=None, init=False)
 
     def age(self, scratch: Scratch, kind: Filesystem) -> None:
@@ -49,14 +50,12 @@ class Ageing:
         self.install({SCRIPT: use.script})
         replaying = filesystem_step(SCRIPT, SCRATCH_DIRECTORY, timeout_s=_limit_s(use))
         space = perform(self.shell, [*scratch.mounting(kind), replaying, lab_step(*_SPACE)])[-1].stdout
+        layout = self.shell.run(_LAYOUT, timeout_s=_SURVEY_TIMEOUT_S).stdout
         free = self._free_space(kind, scratch.device, name) if kind.free_space and kind.free_space.mounted else ""
         scratch.unmount()
         if kind.free_space and not kind.free_space.mounted:
             free = self._free_space(kind, scratch.device, name)
-        digest = ""
-        if self.repeats:
-            digest = checked(self.shell, "md5sum", scratch.device, timeout_s=_SURVEY_TIMEOUT_S).stdout.split()[0]
-        self.facts = facts(use, kind, space=space, free=free, digest=digest)
+        self.facts = facts(use, kind, space=space, free=free, layout=layout)
 
     def _free_space(self, kind: Filesystem, device: str, name: str) -> str:
         assert kind.free_space is not None
@@ -85,7 +84,7 @@ def small_share(kind: Filesystem, said: str) -> tuple[float, int] | None:
     return (short / total, runs) if total else None
 
 
-def facts(use: Replay, kind: Filesystem, *, space: str, free: str, digest: str) -> AgeFacts:
+def facts(use: Replay, kind: Filesystem, *, space: str, free: str, layout: str) -> AgeFacts:
     """What an aged filesystem is. Raises MeasurementInvalid if its space cannot be read."""
     assert kind.age is not None
     try:
@@ -93,6 +92,7 @@ def facts(use: Replay, kind: Filesystem, *, space: str, free: str, digest: str) 
     except ValueError:
         raise MeasurementInvalid("age", [f"the space of the aged filesystem cannot be read: {space}"]) from None
     listed = small_share(kind, free) if kind.free_space else None
+    extents = re.fullmatch(r"(?P<number>\d+) (?P<md5>[0-9a-f]{32})  -\s*", layout)
     return AgeFacts(
         name=kind.age.name,
         turns=use.turns,
@@ -100,7 +100,8 @@ def facts(use: Replay, kind: Filesystem, *, space: str, free: str, digest: str) 
         files=use.files,
         full=1 - free_blocks / blocks if blocks else 1.0,
         operations_sha256=use.digest,
-        image_md5=digest,
+        layout_md5="" if extents is None else extents["md5"],
+        extents=None if extents is None else int(extents["number"]),
         free_in_short_runs=None if listed is None else listed[0],
         mean_free_run_bytes=None if listed is None else free_blocks * block / listed[1],
     )

@@ -154,7 +154,7 @@ class Measurer:
 
     def __post_init__(self) -> None:
         self._block_device = self.profile.card_device
-        self.ageing = Ageing(self.shell, self.install, repeats=self.profile.guest_time)
+        self.ageing = Ageing(self.shell, self.install)
         self.scratch = Scratch(
             self.shell, self.profile.scratch_device, self.profile.purge, self._identity, self.ageing.age
         )

@@ -232,9 +232,9 @@ class AgeFacts:
     """A filesystem before a measurement, after its age was replayed. `name` is the age's: `1y-logger`.
 
     In that time the device is written `turns` times; `replayed_turns` of them were replayed. `files` are there, and the
-    filesystem is `full` to that share. `operations_sha256` is the digest of all operations, `image_md5` that of the
-    device, in guest time, else "". `free_in_short_runs` is the share of the free space in runs shorter than 1 MiB;
-    None if no program lists them.
+    filesystem is `full` to that share. `operations_sha256` is the digest of all operations, `layout_md5` that of the
+    places of all files on the device, in so many `extents`; "" and None if the filesystem does not tell.
+    `free_in_short_runs` is the share of the free space in runs shorter than 1 MiB; None if no program lists them.
     """
 
     name: str
@@ -243,7 +243,8 @@ class AgeFacts:
     files: int
     full: float
     operations_sha256: str
-    image_md5: str
+    layout_md5: str
+    extents: int | None
     free_in_short_runs: float | None
     mean_free_run_bytes: float | None
 
@@ -255,10 +256,11 @@ class AgeFacts:
                 f"{100 * self.free_in_short_runs:.1f} % of its free space in runs shorter than 1 MiB, "
                 f"a run is {self.mean_free_run_bytes / 1024:.0f} KiB"
             )
-        image = f", image {self.image_md5[:12]}" if self.image_md5 else ""
+        extents = "" if self.extents is None else f" in {self.extents} extents"
+        layout = f", layout {self.layout_md5[:12]}" if self.layout_md5 else ""
         return (
-            f"aged {self.name}: the device written {self.replayed_turns:.3g} of {self.turns:.3g} times, "
-            f"{self.files} files, {100 * self.full:.0f} % full, {free}; operations {self.operations_sha256[:12]}{image}"
+            f"aged {self.name}: the device written {self.replayed_turns:.3g} of {self.turns:.3g} times, {self.files} "
+            f"files{extents}, {100 * self.full:.0f} % full, {free}; operations {self.operations_sha256[:12]}{layout}"
         )
 
 
