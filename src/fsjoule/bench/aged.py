@@ -26,6 +26,9 @@ _EXTENTS: Final = f"{DIRECTORY}/extents"
 _LIST: Final = f"cd {SCRATCH_DIRECTORY}/aged && find . -type f | sort | xargs filefrag -v > {_EXTENTS}"
 _COUNT: Final = f"awk '/ found$/ {{ n += $(NF - 2) }} END {{ printf \"%d \", n }}' {_EXTENTS}"
 _LAYOUT: Final = ("sh", "-c", f"{_LIST} && {_COUNT} && md5sum < {_EXTENTS}; rm {_EXTENTS}")
+# The kernel's name of the device, after its folder, and its size in sectors.
+_NUMBERS: Final = """$(printf '%d:%d' $(stat -L -c '0x%t 0x%T' "$1"))"""
+_DEVICE: Final = f'd=$(readlink -f "/sys/dev/block/{_NUMBERS}"); echo "$d $(cat "$d/size")"'
 _SPACE: Final = ("stat", "-f", "-c", "%S %b %f", SCRATCH_DIRECTORY)
 
 
@@ -42,10 +45,10 @@ class Ageing:
         if kind.age is None:
             return
         self.facts = None
-        name = checked(self.shell, "readlink", "-f", scratch.device).stdout.strip().rpartition("/")[2]
-        sectors = checked(self.shell, "cat", f"/sys/class/block/{name}/size").stdout.strip()
+        said = checked(self.shell, "sh", "-c", _DEVICE, "sh", scratch.device).stdout
+        name, _, sectors = said.strip().rpartition("/")[2].partition(" ")
         if not sectors.isdecimal():
-            raise BoardError(f"the board does not tell the size of {scratch.device}: {sectors}", transient=False)
+            raise BoardError(f"the board does not tell the size of {scratch.device}: {said}", transient=False)
         use = replay(kind.age, int(sectors) * SECTOR_BYTES)
         self.install({SCRIPT: use.script})
         replaying = filesystem_step(SCRIPT, SCRATCH_DIRECTORY, timeout_s=_limit_s(use))

@@ -60,6 +60,7 @@ _LEFT_BEHIND: Final = (
 )
 _INSTALLER: Final = f"{onboard.DIRECTORY}/install"
 _END: Final = "end-of-fsjoule-script"
+_SHORT_SCRATCH: Final = "fsjoule-scratch"
 _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 
 
@@ -155,9 +156,7 @@ class Measurer:
     def __post_init__(self) -> None:
         self._block_device = self.profile.card_device
         self.ageing = Ageing(self.shell, self.install)
-        self.scratch = Scratch(
-            self.shell, self.profile.scratch_device, self.profile.purge, self._identity, self.ageing.age
-        )
+        self.scratch = Scratch(self.shell, self._card_scratch, self.profile.purge, self._identity, self.ageing.age)
         steps = [
             # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
             lab_step("dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S),
@@ -175,13 +174,15 @@ class Measurer:
             check_sampling(self.shell)
 
     def _shorten_scratch(self) -> None:
-        """Let the kernel take the scratch partition for a shorter one. Its place in the table stays as it is."""
-        disk, scratch = f"/dev/{self.profile.card_device}", self.profile.scratch_device
-        number = scratch.removeprefix(disk).lstrip("p")
-        if not number.isdecimal():
-            what = f"scratch_mib: {scratch} is no partition of {disk}"
-            raise BoardError(what, transient=False, hint="leave scratch_mib out of the environment file")
-        checked(self.shell, "resizepart", disk, number, str(self.profile.scratch_bytes // SECTOR_BYTES))
+        """Take the begin of the scratch partition, through dm-linear: its partition table stays as it is."""
+        self.shell.run(("modprobe", "dm-mod"))
+        sectors = self.profile.scratch_bytes // SECTOR_BYTES
+        table = f"0 {sectors} linear {self.profile.scratch_device} 0"
+        checked(self.shell, "dmsetup", "create", "--verifyudev", _SHORT_SCRATCH, "--table", table)
+
+    @property
+    def _card_scratch(self) -> str:
+        return f"/dev/mapper/{_SHORT_SCRATCH}" if self.profile.scratch_bytes else self.profile.scratch_device
 
     def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
         """Measure on this storage device of the board from now on, and bring it up at its first use.
@@ -195,7 +196,7 @@ class Measurer:
         self.scratch.unmount()
         if name == CARD:
             self._check_card()
-            self._block_device, scratch, self.storage_model = self.profile.card_device, self.profile.scratch_device, ""
+            self._block_device, scratch, self.storage_model = self.profile.card_device, self._card_scratch, ""
             purge = self.profile.purge
         else:
             storage = self.profile.storages[name]
