@@ -147,8 +147,9 @@ _TABLE: Final = (
         idle=("-V", "--version", "--help"),
         files=("-r", "--rootdir"),
         free_space=FreeSpace(
-            ("btrfs", "inspect-internal", "dump-tree", "-t", "free-space", "{device}"),
+            ("btrfs", "inspect-internal", "dump-tree", "-t", "10", "{device}"),
             r"FREE_SPACE_EXTENT (?P<length>\d+)\)",
+            incomplete="FREE_SPACE_BITMAP",
         ),
         colours=("#e07b1f", "#f29a4a"),
         variants={

@@ -193,6 +193,11 @@ def test_free_space_in_short_runs_is_told(name: str, said: str, share: float, ru
     assert small_share(filesystem(name), "") is None
 
 
+def test_runs_of_free_space_in_a_bitmap_are_not_known() -> None:
+    bitmap = "\titem 5 key (13701488 FREE_SPACE_BITMAP 8388608) itemoff 16267 itemsize 256\n"
+    assert small_share(filesystem("btrfs@1y-logger"), FREE_SPACE_TREE + bitmap) is None
+
+
 def aged_answer(argv: tuple[str, ...]) -> CommandResult:
     said = E2FREEFRAG if argv[0] == "e2freefrag" else ""
     said = f"321 {'a' * 32}  -\n" if "filefrag" in argv[-1] else said

@@ -73,8 +73,10 @@ def _limit_s(use: Replay) -> float:
 
 
 def small_share(kind: Filesystem, said: str) -> tuple[float, int] | None:
-    """The share of the free space in runs shorter than 1 MiB, and the number of runs; None if nothing was listed."""
+    """The share of the free space in runs shorter than 1 MiB, and the number of runs; None if not all are listed."""
     assert kind.free_space is not None
+    if kind.free_space.incomplete and kind.free_space.incomplete in said:
+        return None
     total = short = 0.0
     runs = 0
     for found in re.finditer(kind.free_space.pattern, said, re.MULTILINE):

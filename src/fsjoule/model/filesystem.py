@@ -55,12 +55,14 @@ class FreeSpace:
     """How a program lists the runs of free space: `argv`, with `{device}` or, if `mounted`, the device's `{name}`.
 
     `pattern` finds runs, or groups of equal ones: `length` in units of `unit_bytes`, or with a `suffix` of K, M or G;
-    their `count`, by default 1, and their `percent` of the free space, by default what follows from the two.
+    their `count`, by default 1, and their `percent` of the free space, by default what follows from the two. A list
+    with the text `incomplete` lacks some.
     """
 
     argv: tuple[str, ...]
     pattern: str
     unit_bytes: int = 1
+    incomplete: str = ""
     mounted: bool = False
 
 
