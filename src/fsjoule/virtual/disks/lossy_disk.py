@@ -138,13 +138,12 @@ class LossyDisk:
         return b""
 
     def _write(self, request: Request) -> None:
-        if self._keeps:
-            os.pwrite(self._file, request.data, request.offset)
-            return
         before = os.pread(self._file, request.size, request.offset)
         if len(before) < request.size:
             raise OSError(errno.ENOSPC, "write beyond the end")
         os.pwrite(self._file, request.data, request.offset)
+        if self._keeps:
+            return
         self._cache.append(_Write(request.offset, before, request.data, request.durable))
         self._cache_bytes += request.size
         while self._cache_bytes > CACHE_BYTES:
