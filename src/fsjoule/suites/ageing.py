@@ -26,7 +26,8 @@ from fsjoule.model.age import Age
 from fsjoule.suites.plan import USABLE, StorageSpace
 from fsjoule.suites.profile import UsageProfile, profile_names, profile_of
 
-# The layout changes little after the device was written so often; a year of some profiles writes it 200 times.
+# The layout changes little after the device was written so often; a year of some profiles writes it 200 times. ext4 on
+# 256 MiB, `logger`: 1, 21, 87, 76, 79 % of the free space in runs below 1 MiB after 0.5, 1, 2, 4, 8 times.
 MOST_TURNS: Final = 4.0
 # A database is not overwritten more often: then each of its places was written.
 _MOST_OVERWRITES: Final = 1.0
