@@ -14,13 +14,13 @@ from fake_bench import answer, bench_of, entry, runtime_s, traced
 from fsjoule.bench.aged import SCRIPT, small_share
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.filesystems import filesystem, named_filesystems
-from fsjoule.model import CARD, MIB, FioWorkload, IoPattern, Measurement, Planned, Provision
+from fsjoule.model import CARD, MIB, FioWorkload, IoPattern, Measurement, Planned, Provision, TimedKind
 from fsjoule.model.age import Age
 from fsjoule.model.filesystem import content_of, file_name
 from fsjoule.ports import CommandResult
 from fsjoule.runs.ages import aged_filesystems, refuse_ages
 from fsjoule.runs.options import BenchOptions
-from fsjoule.suites import StorageSpace, check_aged
+from fsjoule.suites import Planning, StorageSpace, check_aged, plan_entries, suite
 from fsjoule.suites.ageing import MOST_TURNS, replay
 from fsjoule.suites.profile import profile_names
 from fsjoule.testing import FakeMeter, FakeShell
@@ -236,3 +236,16 @@ def _measured(answered: Callable[[tuple[str, ...]], CommandResult]) -> Measureme
     chosen = replace(entry(bench, "write-16k"), filesystem="ext4@1y-logger")
     trace = traced(f"S{chosen.number}", f"E{chosen.number}", runtime_s=runtime_s() + 0.01)
     return replace(bench, meter=FakeMeter(trace)).measure(chosen)
+
+
+def test_what_begins_with_a_new_filesystem_is_left_out() -> None:
+    arranged = plan_entries(suite("quick"), Planning(("ext4", "ext4@1y-logger"), ("6.1",), repeat=1, seed=1))
+    made = [each.filesystem for each in arranged.entries if each.workload.operation is TimedKind.MKFS]
+    assert made == ["ext4"]
+    assert arranged.left_out == ("quick, mkfs: ext4@1y-logger has been used, and this begins with a new filesystem",)
+
+
+def test_an_aged_root_is_refused() -> None:
+    planning = Planning(("ext4@1y-logger",), ("6.1",), repeat=1, seed=1, provision=Provision.ROOT)
+    with pytest.raises(ConfigError, match="no card image can have 'ext4@1y-logger' as its root"):
+        plan_entries(suite("quick"), planning)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fsjoule.bench.onboard.marks import DIRECTORY
-from fsjoule.bench.scratch import SCRATCH_DIRECTORY, SECTOR_BYTES, Scratch, checked, filesystem_step, lab_step, perform
+from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, checked, filesystem_step, lab_step, perform
 from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.model import KIB, MIB, AgeFacts
 from fsjoule.model.filesystem import Filesystem
@@ -16,6 +16,7 @@ from fsjoule.ports import Shell
 from fsjoule.suites.ageing import Replay, replay
 
 SCRIPT: Final = f"{DIRECTORY}/age"
+SECTOR_BYTES: Final = 512  # of /sys/block, whatever the device has
 _SUFFIXES: Final = {"K": KIB, "M": MIB, "G": KIB * MIB}
 _SHORT_BYTES: Final = MIB
 # A card of 2 MiB/s, and what a filesystem writes beside.

@@ -104,8 +104,7 @@ def judge(
     metered = _metered(evidence, jobs * profile.window_excess_s)
     said, earlier = (list(kernel_log.messages(log)) for log in (evidence.kernel_log, evidence.boot_log))
     policy = profile.state_policy or StatePolicy()
-    aged = [] if evidence.aged is None else [evidence.aged.text]
-    notes = [*aged, *evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
+    notes = [*evidence.notes, *(f"{KERNEL_WARNED}{each}" for each in kernel_log.warnings([*earlier, *said]))]
     states = None if evidence.states is None else board_state.states_between(*evidence.states)
     if evidence.outcome is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_log.complaints(said)]
@@ -161,10 +160,10 @@ def judge(
         sys_s=evidence.sys_s,
         unmount_s=evidence.unmount_s,
         space=evidence.space,
+        aged=evidence.aged,
         kernel_threads_s=evidence.kernel_threads_s,
         counts=evidence.counts,
         outcome=evidence.outcome,
-        aged=evidence.aged,
         projected=_projected(evidence, profile, metered.energy, duration_s),
         fio=fio,
         window=metered.window,

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from fsjoule.bench import board_state, fio, kernel_log
-from fsjoule.bench.aged import Ageing
+from fsjoule.bench.aged import SECTOR_BYTES, Ageing
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
 from fsjoule.bench.onboard import files as onboard_files
@@ -20,7 +20,6 @@ from fsjoule.bench.onboard import state as onboard_state
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import START_S, attach_samples, check_sampling, under_perf
 from fsjoule.bench.scratch import (
-    SECTOR_BYTES,
     Scratch,
     Step,
     attach,
@@ -267,7 +266,9 @@ class Measurer:
             evidence = work(kind)
         except MeasurementInvalid as error:
             evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
-        evidence.aged = self.ageing.facts if kind.age else None
+        if kind.age and self.ageing.facts:
+            evidence.aged = self.ageing.facts
+            evidence.notes.insert(0, evidence.aged.text)
         if not evidence.board_lost:
             with self.phases("reading"):
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()

@@ -30,7 +30,7 @@ _SAID: Final = 300
 # Loads the board's driver modules until the device appears; every image has it.
 _ATTACH: Final = "/usr/lib/fsjoule/attach"
 _ATTACH_TIMEOUT_S: Final = 60.0
-SECTOR_BYTES: Final = 512
+_SECTOR_BYTES: Final = 512
 _TOLERANCE: Final = 0.1  # devices are not always as large as sold
 
 
@@ -231,7 +231,7 @@ def attach(shell: Shell, name: str, storage: Storage) -> str:
             transient=False,
         )
     block = f"/sys/class/block/{storage.device}"
-    size_bytes = int(checked(shell, "cat", f"{block}/size").stdout) * SECTOR_BYTES
+    size_bytes = int(checked(shell, "cat", f"{block}/size").stdout) * _SECTOR_BYTES
     if abs(size_bytes - storage.size_bytes) > _TOLERANCE * storage.size_bytes:
         raise BoardError(
             f"{name} is {storage.device} with {size_bytes / MIB:.0f} MiB, and the environment file says "

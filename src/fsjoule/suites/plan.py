@@ -242,9 +242,9 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
             ):
                 reason = (
                     _no_chance(workload, planning)
-                    or _needs_new(name, workload)
                     or _lacking(leaf, name, workload)
                     or _no_root(name, provision, leaf, planning)
+                    or _needs_new(name, workload)
                 )
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
