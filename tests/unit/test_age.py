@@ -18,7 +18,7 @@ from fsjoule.model import CARD, MIB, FioWorkload, IoPattern, Measurement, Planne
 from fsjoule.model.age import Age
 from fsjoule.model.filesystem import content_of, file_name
 from fsjoule.ports import CommandResult
-from fsjoule.runs.ages import aged_filesystems, refuse_ages
+from fsjoule.runs.ages import aged_filesystems, filesystems_again
 from fsjoule.runs.options import BenchOptions
 from fsjoule.suites import Planning, StorageSpace, check_aged, plan_entries, suite
 from fsjoule.suites.ageing import MOST_TURNS, replay
@@ -89,9 +89,18 @@ def test_wrong_options_of_an_age_are_refused(names: tuple[str, ...], options: di
 
 
 def test_a_run_that_goes_on_has_its_own_ages() -> None:
-    refuse_ages(BenchOptions())
+    assert filesystems_again(BenchOptions()) is None
     with pytest.raises(ConfigError, match="its own"):
-        refuse_ages(BenchOptions(age="1y"))
+        filesystems_again(BenchOptions(age="1y"))
+
+
+def test_a_run_goes_on_with_the_options_that_it_began_with() -> None:
+    began = BenchOptions(fs="ext4", age="0,1y", age_profile="logger")
+    assert filesystems_again(began) == ("ext4", "ext4@1y-logger")
+    assert filesystems_again(BenchOptions(suite="quick", age="30d", age_profile="logger")) == (
+        "ext4@30d-logger",
+        "btrfs@30d-logger",
+    )
 
 
 @pytest.mark.parametrize(

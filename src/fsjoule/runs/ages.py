@@ -7,10 +7,11 @@ from dataclasses import fields
 from typing import Final
 
 from fsjoule.errors import ConfigError
-from fsjoule.filesystems import filesystem
+from fsjoule.filesystems import filesystem, named_filesystems
 from fsjoule.model.age import DEFAULT_FILL, NEW, Age, days_of
 from fsjoule.model.labels import listed
 from fsjoule.runs.options import BenchOptions
+from fsjoule.suites import suite
 from fsjoule.suites.ageing import MOST_TURNS, turns, usage_of
 from fsjoule.suites.profile import profile_names
 
@@ -30,11 +31,15 @@ def aged_filesystems(names: Iterable[str], options: BenchOptions) -> tuple[str, 
     return aged
 
 
-def refuse_ages(options: BenchOptions) -> None:
-    """Raise ConfigError for ages that are given to a run which has its own."""
+def filesystems_again(options: BenchOptions) -> tuple[str, ...] | None:
+    """The filesystems that are given to a run which goes on, at their ages; None if none are. Raises ConfigError."""
     given = [each.name for each in fields(BenchOptions) if each.name.split("_")[0] == _PREFIX]
-    if any(getattr(options, name) is not None for name in given):
-        raise ConfigError("--age: the ages of a run that goes on are its own", hint="leave --age out")
+    if options.fs is None and all(getattr(options, name) is None for name in given):
+        return None
+    if options.fs is None and options.suite is None:
+        raise ConfigError("--age: a run that goes on has its own ages", hint="leave --age out, or give --fs as well")
+    names = suite(options.suite or "").filesystems if options.fs is None else options.fs
+    return aged_filesystems(named_filesystems(names), options)
 
 
 def _ages(options: BenchOptions) -> tuple[Age | None, ...]:

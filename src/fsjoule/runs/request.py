@@ -19,7 +19,7 @@ from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
-from fsjoule.runs.ages import aged_filesystems, refuse_ages
+from fsjoule.runs.ages import aged_filesystems, filesystems_again
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, UNTIL_DECIDED, BenchOptions
 from fsjoule.runs.resume import Resumed, resume
@@ -255,13 +255,12 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
 
     Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
     """
-    refuse_ages(options)
     repeat, boards = options.repeat, check_boards(_boards(options), environment)
     resumed = resume(path, finished=repeat is not None)
     resumed.check_options(
         {
             "--suite": options.suite,
-            "--fs": None if options.fs is None else named_filesystems(options.fs),
+            "--fs": filesystems_again(options),
             "--kernel": None if options.kernel is None else listed(options.kernel),
             "--seed": options.seed,
             "--storage": None if options.storage is None else tuple(sorted(listed(options.storage))),
