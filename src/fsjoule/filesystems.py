@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple, cast
 from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
 from fsjoule.host.project_file import ProjectTable, project_table
-from fsjoule.model.filesystem import Filesystem, Root, Variant, content_of, title_of, titled
+from fsjoule.model.age import parted
+from fsjoule.model.filesystem import Filesystem, FreeSpace, Root, Variant, content_of, title_of, titled
 from fsjoule.model.labels import pieces
 from fsjoule.model.medium import Medium
 
@@ -54,6 +55,22 @@ _EXT_SINCE: Final = {
     "orphan_file": "5.15",
 }
 
+# e2freefrag's lines: `   64K...  128K-  :   12   300   1.25%`.
+_EXT_FREE: Final = FreeSpace(
+    ("e2freefrag", "{device}"),
+    r"^ *(?P<length>\d+)(?P<suffix>[KMG])\.\.\..*: *(?P<count>\d+) +\d+ +(?P<percent>[\d.]+)%",
+)
+# From the map of valid blocks of each segment, 64 bytes in hexadecimal digits: lengths of runs, and how many there are.
+_F2FS_RUNS: Final = (
+    'BEGIN { split("0000 0001 0010 0011 0100 0101 0110 0111 1000 1001 1010 1011 1100 1101 1110 1111", v); '
+    'for (i = 1; i <= 16; i++) bits[substr("0123456789abcdef", i, 1)] = v[i] } '
+    '$1 ~ /^[0-9]+$/ && NF > 64 { map = ""; '
+    "for (i = NF - 63; i <= NF; i++) map = map bits[substr($i, 1, 1)] bits[substr($i, 2, 1)]; "
+    "n = split(map, runs, /1+/); "
+    'for (i = 1; i <= n; i++) if (runs[i] != "") count[length(runs[i])]++ } '
+    "END { for (each in count) print each, count[each] }"
+)
+
 _TABLE: Final = (
     # -F, -f, -q: never ask, overwrite any contents. nodiscard, -K, -t 0: a card is purged before, outside the timed
     # part. ext4 leaves its inode tables for later, which is its default; noinit_itable keeps the kernel from writing
@@ -86,6 +103,7 @@ _TABLE: Final = (
         joined=_EXT_JOINED,
         idle=_EXT_IDLE,
         files=_EXT_FILES,
+        free_space=_EXT_FREE,
         colours=("#2563c9", "#5d93f5"),
         variants={
             **_COMMON,
@@ -113,6 +131,7 @@ _TABLE: Final = (
         joined=_EXT_JOINED,
         idle=_EXT_IDLE,
         files=_EXT_FILES,
+        free_space=_EXT_FREE,
         colours=("#5b8def", "#8db3ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
@@ -132,6 +151,7 @@ _TABLE: Final = (
         joined=_EXT_JOINED,
         idle=_EXT_IDLE,
         files=_EXT_FILES,
+        free_space=_EXT_FREE,
         colours=("#8fb2f5", "#bfd4ff"),
         lacks=frozenset({"fallocate"}),
         variants=_COMMON,
@@ -152,6 +172,11 @@ _TABLE: Final = (
         errors=r"BTRFS:? (error|critical)|BTRFS.*aborted",
         idle=("-V", "--version", "--help"),
         files=("-r", "--rootdir"),
+        free_space=FreeSpace(
+            ("btrfs", "inspect-internal", "dump-tree", "-t", "10", "{device}"),
+            r"FREE_SPACE_EXTENT (?P<length>\d+)\)",
+            incomplete="FREE_SPACE_BITMAP",
+        ),
         colours=("#e07b1f", "#f29a4a"),
         variants={
             **_COMMON,
@@ -196,6 +221,12 @@ _TABLE: Final = (
         errors=r"F2FS-fs.*([Ee]rror[^s]|[Ii]nconsistent|invalid blkaddr|run fsck to fix|Stopped filesystem)",
         idle=("-V", "-h", "--help"),
         files=("-c",),
+        free_space=FreeSpace(
+            ("awk", _F2FS_RUNS, "/proc/fs/f2fs/{name}/segment_bits"),
+            r"^(?P<length>\d+) (?P<count>\d+)$",
+            unit_bytes=4096,
+            mounted=True,
+        ),
         colours=("#13968a", "#35c2b4"),
         variants={
             **_COMMON,
@@ -234,6 +265,11 @@ _TABLE: Final = (
         errors=r"XFS.*([Cc]orruption|[Ee]rror)",
         idle=("-N", "-V"),
         files=("-p",),
+        free_space=FreeSpace(
+            ("xfs_db", "-r", "-c", "freesp", "{device}"),
+            r"^ *(?P<length>\d+) +\d+ +(?P<count>\d+) +\d+ +(?P<percent>[\d.]+)$",
+            unit_bytes=4096,
+        ),
         colours=("#8b46c9", "#b685ea"),
         variants={
             **_COMMON,
@@ -581,11 +617,14 @@ def filesystem(name: str) -> Filesystem:
     if title and (not TITLE.fullmatch(title) or title in FILESYSTEMS or f"{title}=" in _PARTS):
         hint = f"at most {LONGEST_TITLE} small letters, digits, dots, hyphens and underlines, and no filesystem's name"
         raise ConfigError(f"{title!r} cannot be the name of a filesystem of your own", hint=hint)
+    content, age = parted(content)
     plain, colon, text = content.partition(":")
     try:
         row = FILESYSTEMS[plain]
     except KeyError:
         raise _unknown("filesystem", plain, FILESYSTEMS) from None
+    if age and row.raw:
+        raise ConfigError(f"{row.name} is the device itself: it has no age", hint="leave it out, or its age")
     names, make, mount = _Parts.of(row, text.split("+")).reduced if colon else ((), (), ())
     variants = [row.variants[variant] for variant in names]
     chosen = (*(word for variant in variants for word in variant.make), *make)
@@ -596,6 +635,7 @@ def filesystem(name: str) -> Filesystem:
     ]
     whole = f"{title}={plain}" if title else plain
     whole += f":{'+'.join(words)}" if colon else ""
+    whole += f"@{age.name}" if age else ""
     if len(whole) > _LONGEST:
         raise ConfigError(f"{whole[:40]}...: so many options ({len(whole)} characters)", hint=f"at most {_LONGEST}")
     return replace(
@@ -606,6 +646,7 @@ def filesystem(name: str) -> Filesystem:
         needs=tuple(symbol for variant in variants for symbol in variant.kconfig),
         verity=any(variant.verity for variant in variants),
         mount_options=(*row.mount_options, *(o for variant in variants for o in variant.mount), *mount),
+        age=age,
     )
 
 
@@ -622,7 +663,7 @@ def named_filesystems(
     by_content: dict[str, str] = {}
     for name in _separated(pieces(given, option=option), choices := (*FILESYSTEMS, *own)):
         try:
-            if (plain := content_of(name).partition(":")[0]) not in choices:
+            if (plain := _plain(name)) not in choices:
                 raise _unknown("filesystem", plain, choices)
             whole = filesystem(_with_own(name, own)).name
         except ConfigError:
@@ -637,13 +678,18 @@ def named_filesystems(
     return tuple(by_content.values())
 
 
+def _plain(name: str) -> str:
+    """The row's name, or one of the project's file: `ext4` of `ext4:noatime@1y-logger`."""
+    return re.split("[:@]", content_of(name), maxsplit=1)[0]
+
+
 def _separated(texts: Iterable[str], choices: Collection[str]) -> list[str]:
     """The filesystems of a list that was cut at every comma. Raises ConfigError for an option that may be misspelt."""
     names: list[str] = []
     for piece in texts:
         if names and piece.startswith(_PARTS):
             names[-1] += f"{'+' if ':' in names[-1] else ':'}{piece}"
-        elif names and content_of(piece).partition(":")[0] not in choices and _OPEN.search(names[-1]):
+        elif names and _plain(piece) not in choices and _OPEN.search(names[-1]):
             if len(piece) > len("rw") and difflib.get_close_matches(piece, choices, cutoff=_CLOSE):
                 raise _unknown("filesystem", piece, choices)
             names[-1] += f",{piece}"
@@ -679,13 +725,15 @@ def _own(table: ProjectTable, name: str, values: Any) -> str:  # noqa: ANN401 - 
 def _with_own(name: str, own: Mapping[str, str]) -> str:
     """The name without a name of the project's file: `mine:noatime` becomes `ext4:commit=60+noatime`."""
     title, content = titled(name)
+    content, age = parted(content)
     plain, colon, more = content.partition(":")
     if plain not in own:
         return name
     base = content_of(own[plain])
     if colon:
         base += f"{'+' if ':' in base else ':'}{more}"
-    return f"{title}={base}" if title else base if colon else own[plain]
+    whole = f"{title}={base}" if title else base if colon else own[plain]
+    return age.aged(whole) if age else whole
 
 
 class _Parts(NamedTuple):

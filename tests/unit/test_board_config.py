@@ -90,6 +90,12 @@ def test_disks_are_written_and_read(tmp_path: Path) -> None:
         ('[disks.d]\ndevice = "nvme"\nsize_mib = 0', "disks.d.size_mib = 0 is wrong", "size_mib = 0"),
         ('[disks.d]\ndevice = "nvme"\nsize_mib = 1\nsize = 1', "choose from: device, size_mib, cache", "size = 1"),
         ('[disks.d]\ndevice = "nvme"\nsize_mib = 1\ncache = "big"', "disks.d.cache = 'big' is wrong", "cache"),
+        (
+            '[disks.d]\ndevice = "nvme"\nsize_mib = 1\nflash_spare = 2',
+            "disks.d.flash_spare = 2 is wrong",
+            "flash_spare",
+        ),
+        ('[disks.d]\ndevice = "nvme"\nsize_mib = 1\nflash_cache_mib = 1', "flash_cache_mib alone", "flash_cache_mib"),
         ('[disks.".."]\ndevice = "nvme"\nsize_mib = 1', "should match pattern", '[disks.".."]'),
     ],
 )
@@ -311,3 +317,12 @@ def test_the_imx_has_a_slot_of_its_own_for_the_card() -> None:
     assert card.startswith("if=sd,index=1,id=card,")
     (card,) = drives_and_devices(replace(config, card=replace(config.card, slot=0)))
     assert card.startswith("if=sd,index=0,id=card,")
+
+
+def test_a_disk_of_flash_memory_is_served() -> None:
+    plain, flash = DiskConfig("nvme", 64), DiskConfig("nvme", 64, flash_spare=0.1, flash_cache_mib=4)
+    assert (plain.served, plain.flash, flash.served) == (False, None, True)
+    assert flash.flash is not None
+    assert (flash.flash.size_bytes, flash.flash.geometry.cache_bytes) == (64 * MIB, 4 * MIB)
+    _, disk, _ = drives_and_devices(replace(board_config(Path("/lab")), disks={"d": flash}))
+    assert "file.driver=nbd" in disk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from fsjoule.host import process
 from fsjoule.virtual.disks import lossy_disk as lossydisk
+from fsjoule.virtual.disks.flash_card import FlashCard, FlashGeometry
 from fsjoule.virtual.disks.lossy_disk import SECTOR_BYTES, Cache, LossyDisk
 
 SIZE = 4 << 20
@@ -20,11 +22,11 @@ OLD, NEW, NEWER = 0x11, 0x22, 0x33
 class Host:
     """A disk and the client that dies with the board."""
 
-    def __init__(self, folder: Path, cache: Cache) -> None:
+    def __init__(self, folder: Path, cache: Cache, flash: FlashCard | None = None) -> None:
         self.image = folder / "disk.img"
         self.image.write_bytes(bytes([OLD]) * SIZE)
         self.socket = folder / "disk"
-        self.disk = LossyDisk("stick", self.image, self.socket, cache)
+        self.disk = LossyDisk("stick", self.image, self.socket, cache, flash)
 
     def qemu_io(self, *commands: str, flushed: bool = False) -> str:
         """Run commands; a client that is not killed flushes at its end."""
@@ -159,3 +161,18 @@ def test_what_lies_beyond_the_end_is_an_error_and_the_disk_goes_on(tmp_path: Pat
         assert "read 4096/4096 bytes" in output
     finally:
         disk.close()
+
+
+def test_a_disk_of_flash_memory_takes_its_time_and_counts(tmp_path: Path) -> None:
+    flash = FlashCard(SIZE, FlashGeometry(page_bytes=BLOCK, block_pages=16, program_us=5000.0))
+    disk = Host(tmp_path, Cache.KEPT, flash)
+    try:
+        began_s = time.monotonic()
+        disk.qemu_io(*written(40, NEW), f"discard 0 {BLOCK}")
+        assert time.monotonic() - began_s > 40 * 0.005
+        assert disk.disk.cut(1).unflushed == 0
+        assert disk.blocks(40) == [{NEW}] * 40
+    finally:
+        disk.disk.close()
+    assert flash.counters.host_written_bytes == flash.counters.flash_written_bytes == 40 * BLOCK
+    assert flash.facts()["write_amplification"] == 1.0

@@ -15,6 +15,7 @@ from fsjoule.model import (
     CARD,
     KERNEL_WARNED,
     MIB,
+    AgeFacts,
     BlockWorkload,
     BoardProfile,
     CardModel,
@@ -49,7 +50,8 @@ class WorkFacts:
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
     any more. `busy` says that other work of the computer may have slowed an emulated board. `boot_log` is what the
     kernel said of itself earlier in this boot. `off_w` is what the meter read while the board was off; None if it was
-    not asked then. `states` are the board's before the idle second and after the work, if they were read.
+    not asked then. `states` are the board's before the idle second and after the work, if they were read. `aged` is the
+    filesystem before the work, if it was aged.
     """
 
     trace: Trace | None
@@ -66,6 +68,7 @@ class WorkFacts:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     image_bytes: int | None = None
     outcome: DamageOutcome | None = None
+    aged: AgeFacts | None = None
     board_lost: bool = False
     moved_bytes: int = 0
     fio: FioResult | None = None
@@ -165,6 +168,7 @@ def judge(
         sys_s=evidence.sys_s,
         unmount_s=evidence.unmount_s,
         space=evidence.space,
+        aged=evidence.aged,
         kernel_threads_s=evidence.kernel_threads_s,
         counts=evidence.counts,
         image_bytes=evidence.image_bytes or (entry.on_root and card.root_bytes) or None,

@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from fsjoule.bench import board_state, data_image, fio, kernel_log
+from fsjoule.bench.aged import SECTOR_BYTES, Ageing
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
 from fsjoule.bench.media import counter_files
@@ -65,6 +66,7 @@ _INSTALLER: Final = f"{onboard.DIRECTORY}/install"
 _END: Final = "end-of-fsjoule-script"
 # A folder that takes its filesystem's place is mounted there, too.
 _TWICE: Final = ("sh", "-c", '"$@" && "$@"', "sh")
+_SHORT_SCRATCH: Final = "fsjoule-scratch"
 _UUIDS: Final = UUID("6d6a6f75-6c65-4000-8000-66736a6f756c")
 
 
@@ -142,6 +144,7 @@ class Measurer:
     phases: Phases
     sampled: bool = False
     scratch: Scratch = field(init=False)
+    ageing: Ageing = field(init=False)
     storage_model: str = field(default="", init=False)
     boot_log: str = field(default="", init=False)
     damaged: bool = field(default=False, init=False)
@@ -159,7 +162,8 @@ class Measurer:
 
     def __post_init__(self) -> None:
         self._counters = counter_files(self.profile.card_device, Medium.BLOCK)
-        self.scratch = Scratch(self.shell, self.profile.scratch_device, self.profile.purge, self._identity)
+        self.ageing = Ageing(self.shell, self.install)
+        self.scratch = Scratch(self.shell, self._card_scratch, self.profile.purge, self._identity, self.ageing.age)
         steps = [
             # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
             lab_step("dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S),
@@ -169,10 +173,23 @@ class Measurer:
             lab_step("sh", "-c", f"{kernel_log.grep_command((MessageSubject.KERNEL,), Level)} || true"),
         ]
         self.boot_log = perform(self.shell, steps)[-1].stdout
+        if self.profile.scratch_bytes:
+            self._shorten_scratch()
         if policy := self.profile.state_policy:
             self._set_governor(policy.governor)
         if self.sampled:
             check_sampling(self.shell)
+
+    def _shorten_scratch(self) -> None:
+        """Take the begin of the scratch partition, through dm-linear: its partition table stays as it is."""
+        self.shell.run(("modprobe", "dm-mod"))
+        sectors = self.profile.scratch_bytes // SECTOR_BYTES
+        table = f"0 {sectors} linear {self.profile.scratch_device} 0"
+        checked(self.shell, "dmsetup", "create", "--verifyudev", _SHORT_SCRATCH, "--table", table)
+
+    @property
+    def _card_scratch(self) -> str:
+        return f"/dev/mapper/{_SHORT_SCRATCH}" if self.profile.scratch_bytes else self.profile.scratch_device
 
     def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
         """Measure on this storage device of the board from now on, with its layers; bring it up at its first use.
@@ -190,7 +207,7 @@ class Measurer:
         if device == CARD:
             self._check_card()
             self._counters = counter_files(self.profile.card_device, Medium.BLOCK)
-            scratch, disk, self.storage_model = self.profile.scratch_device, self.profile.card_device, ""
+            scratch, disk, self.storage_model = self._card_scratch, self.profile.card_device, ""
             purge = self.profile.purge
         else:
             storage = self.profile.storages[device]
@@ -263,6 +280,9 @@ class Measurer:
             evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
         # The next measurement sets the layers up anew.
         self._stale |= bool(evidence.complaints and self.scratch.stack.layers)
+        if kind.age and self.ageing.facts:
+            evidence.aged = self.ageing.facts
+            evidence.notes.insert(0, evidence.aged.text)
         if not evidence.board_lost:
             with self.phases("reading"):
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()

@@ -37,6 +37,7 @@ from fsjoule.errors import (
 from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.meter.links.notices import file_notices
 from fsjoule.model import (
+    MIB,
     BoardFacts,
     BoardProfile,
     HostLoad,
@@ -338,6 +339,11 @@ class BoardBench:
         version = re.search(r"\d+\.\d+", self.run.versions.get("qemu", ""))
         return f"{name} (QEMU {version[0]})" if version else name
 
+    def _card_in_series(self, name: str) -> str:
+        """The card's name in series, with the part of it that is used."""
+        part = f", {self.profile.scratch_bytes // MIB} MiB of it" if self.profile.scratch_bytes else ""
+        return self._storage_in_series(name) + part
+
     def _measure(self, entry: Planned) -> Measurement:
         started_utc = self.clock.utc()
         booted, evidence = self._work(entry)
@@ -352,13 +358,15 @@ class BoardBench:
             attach_profile(self.profiler, evidence)
         self._note_load(evidence)
         evidence.off_w = self._boots.off_w
+        further = booted.measurer.storage_model
         measurement = judge(
             entry,
             evidence,
             profile=self.profile,
             boot=booted.number,
             storage=in_series(
-                self._storage_in_series(booted.measurer.storage_model or facts.storage), stack_of(entry.storage)
+                self._storage_in_series(further) if further else self._card_in_series(facts.storage),
+                stack_of(entry.storage),
             ),
             card=self.board.image(),
             started_utc=started_utc,

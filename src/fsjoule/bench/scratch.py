@@ -114,13 +114,15 @@ def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
 class Scratch:
     """The device of one boot that may be overwritten; `purge` discards it before each make, `identity` gives UUIDs.
 
-    With a `stack` filesystems are on `device`, its highest one, and `below` is what may be overwritten.
+    With a `stack` filesystems are on `device`, its highest one, and `below` is what may be overwritten. `ageing`
+    replays the use of an aged filesystem that was just made.
     """
 
     shell: Shell
     device: str
     purge: bool
     identity: Callable[[], UUID | None] = lambda: None
+    ageing: Callable[[Scratch, Filesystem], None] = lambda _scratch, _kind: None
     stack: Stack = NOTHING
     below: str = ""
     disk: str = ""
@@ -195,6 +197,7 @@ class Scratch:
     def make(self, filesystem: Filesystem) -> None:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
         perform(self.shell, self.making(filesystem))
+        self.ageing(self, filesystem)
 
     def making(
         self, filesystem: Filesystem, files: Sequence[Step] = (), files_bytes: int = data_image.MOUNTED_BYTES
@@ -289,6 +292,9 @@ def provisioning(scratch: Scratch, filesystem: Filesystem, provision: Provision)
         steps = scratch.making(filesystem)
         if filesystem.raw:
             return scratch.device, steps
+        if filesystem.age:
+            scratch.make(filesystem)
+            steps = []
         return SCRATCH_DIRECTORY, [*steps, *scratch.mounting(filesystem)]
     if filesystem.read_only:
         raise BoardError(f"the board's root {filesystem.name} is read-only: no file can be put there", transient=False)

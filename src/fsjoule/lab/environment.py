@@ -377,6 +377,7 @@ class _Reader:
             storages=self._storages(entry, str(values["card_device"])),
             memory_bytes=values["memory_mib"] * MIB,
             marks_on_console=values["marks_on_console"],
+            scratch_bytes=values["scratch_mib"] * MIB,
             state_policy=policy_of(values["board_state"]),
         )
 

@@ -64,6 +64,7 @@ class BoardStrategy(Strategy):
         marks_on_console (bool): it is the console's UART, whose output the meter hears, too
         card_device (str): the board's name for the card's block device
         scratch_device (str): the partition of the card that may be overwritten
+        scratch_mib (int): use only so much of that partition, from its begin
         purge (bool): discard the scratch partition before making each filesystem
         off_time (float): seconds without power before it is switched on, for its capacitors
         size_factor (float): factor for the sizes of published suites
@@ -97,6 +98,7 @@ class BoardStrategy(Strategy):
     card_device = arguments.text()
     scratch_device = arguments.text()
     marks_on_console = arguments.flag(False)
+    scratch_mib = arguments.whole(0)
     purge = arguments.flag(True)
     off_time = arguments.number(2.0)
     size_factor = arguments.number(1.0)

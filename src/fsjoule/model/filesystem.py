@@ -11,6 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from fsjoule.errors import ConfigError
+from fsjoule.model.age import Age
 from fsjoule.model.medium import Medium
 from fsjoule.model.version import parse_version
 
@@ -60,6 +61,22 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeSpace:
+    """How a program lists the runs of free space: `argv`, with `{device}` or, if `mounted`, the device's `{name}`.
+
+    `pattern` finds runs, or groups of equal ones: `length` in units of `unit_bytes`, or with a `suffix` of K, M or G;
+    their `count`, by default 1, and their `percent` of the free space, by default what follows from the two. A list
+    with the text `incomplete` lacks some.
+    """
+
+    argv: tuple[str, ...]
+    pattern: str
+    unit_bytes: int = 1
+    incomplete: str = ""
+    mounted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Filesystem:
     """One filesystem. Programs are argument lists; `check` and `repair` end with the device, which is left out here.
 
@@ -79,6 +96,7 @@ class Filesystem:
     with one of `files` it reads or writes a file beside. `since` has options of `make` and mount that older kernels do
     not know, each with the first version of Linux that does. `kernels` says which kernels have the modules, if not all
     do. The packages of one that is `unreleased` are in no release of Debian: a recipe names their suite.
+    `free_space` lists the runs of its free space. With an `age` its use is replayed once it is made.
 
     A filesystem with `read_only` is made at once from a folder, by the host or the board, and never written:
     `read_only` are the arguments of its program, `make[0]`. `{options}` stands for the other words of `make` with
@@ -120,6 +138,8 @@ class Filesystem:
     since: Mapping[str, str] = field(default_factory=dict[str, str])
     kernels: str = ""
     unreleased: bool = False
+    free_space: FreeSpace | None = None
+    age: Age | None = None
 
     def check_kernel(self, label: str, release: str, options: Iterable[str] | None = None) -> None:
         """Raise ConfigError for `options` (default: its own) that a kernel of this release does not know.
@@ -207,8 +227,11 @@ def title_of(name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """A safe name for files and tests: `btrfs.zstd+noatime`. What has other signs, or is long, ends with a hash."""
-    shown = title_of(name).replace(":", ".", 1)
+    """A safe name for files and tests: `btrfs.zstd+noatime`, `ext4.1y-logger` for `ext4@1y-logger`.
+
+    What has other signs, or is long, ends with a hash.
+    """
+    shown = title_of(name).replace(":", ".", 1).replace("@", ".", 1)
     safe = re.sub(r"[^A-Za-z0-9._+]+", "-", shown)
     if safe == shown and len(shown) <= _LONGEST_FILE_NAME:
         return safe

@@ -250,6 +250,43 @@ class DamageOutcome:
         return bool(self.broken) or not self.mounts or self.read_only
 
 
+@dataclass(frozen=True, slots=True)
+class AgeFacts:
+    """A filesystem before a measurement, after its age was replayed. `name` is the age's: `1y-logger`.
+
+    In that time the device is written `turns` times; `replayed_turns` of them were replayed. `files` are there, and the
+    filesystem is `full` to that share. `operations_sha256` is the digest of all operations, `layout_md5` that of the
+    places of all files on the device, in so many `extents`; "" and None if the filesystem does not tell.
+    `free_in_short_runs` is the share of the free space in runs shorter than 1 MiB; None if no program lists them.
+    """
+
+    name: str
+    turns: float
+    replayed_turns: float
+    files: int
+    full: float
+    operations_sha256: str
+    layout_md5: str
+    extents: int | None
+    free_in_short_runs: float | None
+    mean_free_run_bytes: float | None
+
+    @property
+    def text(self) -> str:
+        free = "the runs of its free space are not known"
+        if self.free_in_short_runs is not None and self.mean_free_run_bytes is not None:
+            free = (
+                f"{100 * self.free_in_short_runs:.1f} % of its free space in runs shorter than 1 MiB, "
+                f"a run is {self.mean_free_run_bytes / 1024:.0f} KiB"
+            )
+        extents = "" if self.extents is None else f" in {self.extents} extents"
+        layout = f", layout {self.layout_md5[:12]}" if self.layout_md5 else ""
+        return (
+            f"aged {self.name}: the device written {self.replayed_turns:.3g} of {self.turns:.3g} times, {self.files} "
+            f"files{extents}, {100 * self.full:.0f} % full, {free}; operations {self.operations_sha256[:12]}{layout}"
+        )
+
+
 # In a measurement's counts: the instructions that all processors executed.
 INSTRUCTIONS: Final = "instructions"
 
@@ -262,7 +299,8 @@ class Measurement:
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
     the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
-    `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `kernel_threads_s` is the
+    `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `aged` is the filesystem
+    before it, if it was aged. `kernel_threads_s` is the
     CPU time of kernel threads in the window, by name, without idle ones. `counts` are what was counted in the window
     beside these, by name: `INSTRUCTIONS` with a profile. `image_bytes` is the size of a read-only filesystem on its
     medium, with its hash tree. `board_state` is the board's around the window, None if it was not read. `place` is that
@@ -300,6 +338,7 @@ class Measurement:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     image_bytes: int | None = None
     outcome: DamageOutcome | None = None
+    aged: AgeFacts | None = None
     projected: Projection | None = None
     fio: FioResult | None = None
     window: Window | None = None

@@ -131,8 +131,8 @@ class BoardProfile:
     `mark_device` is the board's UART to the meter, or an LED that is a GPIO; with `marks_on_console` it is the
     console's UART, to which the meter listens. `card_device` is the block device of the card (`mmcblk1`),
     `scratch_device` the partition that may be overwritten; with `purge` it is discarded before each filesystem is made
-    on it, so that a card starts from the same state. `size_factor` multiplies the sizes of published suites, unless
-    `size_factors` has a factor for the suite.
+    on it, so that a card starts from the same state. With `scratch_bytes` only its begin is used. `size_factor`
+    multiplies the sizes of published suites, unless `size_factors` has a factor for the suite.
 
     `window_excess_s` is how much a window may exceed its work. With `guest_time` the clocks of board and meter stop
     while the board waits for input. The emulated card takes no time then; `card_model` is the card to project.
@@ -157,6 +157,7 @@ class BoardProfile:
     reach: Reach = Reach.CARD
     marks_on_console: bool = False
     state_policy: StatePolicy | None = None
+    scratch_bytes: int = 0
 
     @property
     def mark_line(self) -> MarkLine:

@@ -116,6 +116,12 @@ class BenchOptions(PlaceOptions):
     """What a user asks of a run, and of its end. None: not given."""
 
     fs: str | None = option("NAME[,NAME]", "filesystems (default: the suite's)")
+    age: str | None = option(
+        "AGE[,AGE]", "ages at which each filesystem is measured: 0 (new), 30d, 1y (docs/suites.md; default: 0)"
+    )
+    age_profile: str | None = option("NAME", "what the device does in that time: a profile (docs/advice.md)")
+    age_fill: int | None = option("PERCENT", "how full an aged filesystem is (default: 70)", parse=int)
+    age_seed: int | None = option("N", "seed of the ages' random choices (default: 1)", parse=int)
     kernel: str | None = option(
         "KERNEL[,KERNEL]",
         f"kernels to boot: names, package files (.deb), build folders; several alternate (default: {DEFAULT_KERNEL})",

@@ -21,6 +21,7 @@ from fsjoule.bench.boots import boot_key
 from fsjoule.errors import ConfigError, ResultError
 from fsjoule.host.inside import list_inside
 from fsjoule.model import (
+    MIB,
     BoardProfile,
     Measurement,
     Plan,
@@ -45,6 +46,7 @@ from fsjoule.suites import (
     Planning,
     StorageSpace,
     Suite,
+    check_aged,
     check_fits,
     learned,
     packed,
@@ -301,7 +303,13 @@ def planned(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...])
         )
     check_reach(profile, labels, root_filesystems(arranged.entries))
     further = {name: storage.size_bytes for name, storage in profile.storages.items()}
-    check_fits(request.suite, arranged.entries, StorageSpace(*images.card_space(profile.recipe), further), factor_for)
+    scratch_bytes, root_free_bytes = images.card_space(profile.recipe)
+    if profile.scratch_bytes > scratch_bytes:
+        what = f"scratch_mib: the scratch partition has {scratch_bytes / MIB:.0f} MiB"
+        raise ConfigError(what, hint="choose less in the environment file")
+    space = StorageSpace(profile.scratch_bytes or scratch_bytes, root_free_bytes, further)
+    check_aged(arranged.entries, space)
+    check_fits(request.suite, arranged.entries, space, factor_for)
     return arranged
 
 

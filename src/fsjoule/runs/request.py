@@ -21,6 +21,7 @@ from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
 from fsjoule.model.layer import NO_LAYERS
+from fsjoule.runs.ages import aged_filesystems, filesystems_again
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, UNTIL_DECIDED, BenchOptions
 from fsjoule.runs.resume import Resumed, resume
@@ -111,7 +112,7 @@ def choose(
     chosen = suite(options.suite or DEFAULT_SUITE)
     if chosen.file and options.factor is not None:
         chosen = replace(chosen, scales=True)
-    names = named_filesystems(chosen.filesystems if options.fs is None else options.fs)
+    names = aged_filesystems(named_filesystems(chosen.filesystems if options.fs is None else options.fs), options)
     if not names:
         raise ConfigError("--fs names no filesystem", hint="for example --fs ext4,btrfs")
     kernel_names = pair or listed(options.kernel or DEFAULT_KERNEL, option="--kernel")
@@ -264,7 +265,7 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
     resumed.check_options(
         {
             "--suite": options.suite,
-            "--fs": None if options.fs is None else named_filesystems(options.fs),
+            "--fs": filesystems_again(options),
             "--kernel": None if options.kernel is None else listed(options.kernel),
             "--seed": options.seed,
             "--storage": None if options.storage is None else tuple(sorted(named_storages(options.storage))),

@@ -23,6 +23,7 @@ from fsjoule.hooks import Rows
 from fsjoule.host.project_file import project_table
 from fsjoule.model.plan import Plan
 from fsjoule.suites import fio_file
+from fsjoule.suites.ageing import check_aged
 from fsjoule.suites.carried import own_files, packed, unpacked
 from fsjoule.suites.estimate import BoardRates, Pace, PlanEstimate, estimate, learned, left_text
 from fsjoule.suites.plan import (
@@ -50,6 +51,7 @@ __all__ = [
     "StorageSpace",
     "Suite",
     "boot_seed",
+    "check_aged",
     "check_fits",
     "check_modules",
     "estimate",

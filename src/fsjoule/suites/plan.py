@@ -12,8 +12,19 @@ from typing import Final
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem
 from fsjoule.layers import stack
-from fsjoule.model import CARD, MIB, FioWorkload, KernelFacts, Planned, Provision, Storage, Workload
-from fsjoule.model.filesystem import content_of
+from fsjoule.model import (
+    CARD,
+    MIB,
+    FioWorkload,
+    KernelFacts,
+    Planned,
+    Provision,
+    Storage,
+    TimedKind,
+    TimedWorkload,
+    Workload,
+)
+from fsjoule.model.filesystem import content_of, title_of
 from fsjoule.model.layer import device_of, layered, stack_of
 from fsjoule.model.medium import Medium
 from fsjoule.model.workload import FlakeyWorkload, PowerLossWorkload
@@ -22,7 +33,7 @@ from fsjoule.suites.suite import StorageChoice, Suite
 _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
 # With `scratch`, the card's root partition, which boots and holds the tools, has this filesystem.
 SCRATCH_ROOT: Final = "ext4"
-_USABLE: Final = 0.8  # share of a partition for files: the rest is for the filesystem itself
+USABLE: Final = 0.8  # share of a partition for files: the rest is for the filesystem itself
 _BUFFERS: Final = 0.25  # share of a board's memory for fio's buffers: the rest is for page cache and kernel
 _IN_MEMORY: Final = 0.4  # share of a board's memory for an image and its files; its /tmp has half
 _RAW: Final = ("raw",)
@@ -175,9 +186,9 @@ def check_fits(
     for entry in entries:
         needed = entry.workload.space_bytes
         where, scratch_bytes = space.scratch_of(entry.storage)
-        room = {where: _USABLE * scratch_bytes}
+        room = {where: USABLE * scratch_bytes}
         if entry.provision is Provision.ROOT or entry.workload.uses_root:
-            room["the root partition of the card"] = _USABLE * space.root_free_bytes
+            room["the root partition of the card"] = USABLE * space.root_free_bytes
         for where, free in room.items():
             if needed <= free:
                 continue
@@ -269,6 +280,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
                     _no_chance(workload, planning, storage)
                     or _lacking(leaf, name, workload)
                     or _no_root(name, where, leaf, planning)
+                    or _needs_new(name, workload)
                 )
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
@@ -414,6 +426,15 @@ def _no_chance(workload: Workload, planning: Planning, storage: str) -> str | No
         return "a board in guest time has no random moment, its time stands still while it waits: try env/virtual.yaml"
     if workload.cuts_power and (device := planning.further.get(device_of(storage))) and device.forgets:
         return f"{storage} is simulated in the board's memory, and empty after each power-on"
+    return None
+
+
+def _needs_new(name: str, workload: Workload) -> str | None:
+    """Why an aged filesystem cannot be measured so."""
+    if not filesystem(name).age or not isinstance(workload, TimedWorkload):
+        return None
+    if workload.operation is TimedKind.MKFS or workload.fill:
+        return f"{title_of(name)} has been used, and this begins with a new filesystem"
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.filesystems import FILESYSTEMS
+from fsjoule.filesystems import filesystem
 from fsjoule.model import MIB, DamageOutcome, FileFate, Measurement, Plan, SeriesKey, Workload
 from fsjoule.model.filesystem import content_of
 from fsjoule.model.metrics import Metric, figure_of
@@ -122,7 +122,7 @@ def _without(plan: Plan) -> frozenset[tuple[str, str]]:
         (part, name)
         for part, done in operations.items()
         for name in map(content_of, plan.filesystems)
-        if (part, name) not in planned and done & FILESYSTEMS[name.partition(":")[0]].lacks
+        if (part, name) not in planned and done & filesystem(name).lacks
     )
 
 

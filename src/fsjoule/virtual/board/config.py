@@ -16,6 +16,7 @@ from fsjoule.host.toml_lines import line_of, parse_toml
 from fsjoule.meter.instruments import INSTRUMENTS
 from fsjoule.model import MIB
 from fsjoule.virtual.board.power import PowerCoefficients
+from fsjoule.virtual.disks.flash_card import FlashCard, FlashGeometry
 from fsjoule.virtual.disks.lossy_disk import Cache
 
 # sun_path holds 108 bytes, including the final NUL.
@@ -105,21 +106,36 @@ class CardConfig:
 class DiskConfig:
     """A further disk. `device` is the text of QEMU's -device for it, without its drive: `nvme,serial=nvme0`.
 
-    `cache` is the fate of unflushed writes at a power cut: kept, lost, or torn. `if=mtd,index=1` is no disk but a chip
-    of raw flash memory that the machine has.
+    `cache` is the fate of unflushed writes at a power cut: kept, lost, or torn. With `flash_spare` requests take the
+    time of a card whose flash memory is so much larger than the disk, with `flash_cache_mib` of pSLC cache.
+    `if=mtd,index=1` is no disk but a chip of raw flash memory that the machine has.
     """
 
     device: _Text
     size_mib: _DiskMib
     cache: Cache = Cache.KEPT
+    flash_spare: Annotated[float, Field(ge=0, le=1)] = 0.0
+    flash_cache_mib: Annotated[int, Field(ge=0, le=4096)] = 0
 
     @property
     def size_bytes(self) -> int:
         return self.size_mib * MIB
 
     @property
-    def is_flash(self) -> bool:
+    def is_raw_flash(self) -> bool:
         return self.device.startswith("if=mtd,")
+
+    @property
+    def served(self) -> bool:
+        """Whether the disk server has it; QEMU opens the image itself if not."""
+        return self.cache is not Cache.KEPT or self.flash_spare > 0
+
+    @property
+    def flash(self) -> FlashCard | None:
+        """A new card, if it is one."""
+        if not self.flash_spare:
+            return None
+        return FlashCard(self.size_bytes, FlashGeometry(spare=self.flash_spare, cache_bytes=self.flash_cache_mib * MIB))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +277,11 @@ class BoardConfig:
         _check_size(config, file, text)
         _check_socket_path("card", "control_socket", config.card.control_socket, file, text)
         for name, disk in config.disks.items():
-            if disk.cache is not Cache.KEPT:
+            if disk.flash_cache_mib and not disk.flash_spare:
+                line = line_of(text, [_DISKS, name, "flash_cache_mib"])
+                hint = "it is a part of a card's flash memory: give flash_spare, too, for example 0.07"
+                raise ConfigError(f"disks.{name} has flash_cache_mib alone", file=file, line=line, hint=hint)
+            if disk.served:
                 _check_socket_path("card", "control_socket", config.disk_socket(name), file, text)
         if config.guest_time is not None:
             _check_socket_path("guest_time", "mailbox", config.guest_time.mailbox, file, text)

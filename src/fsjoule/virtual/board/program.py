@@ -6,6 +6,7 @@ runs until SIGTERM or SIGINT. However it ends, it leaves no QEMU.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
@@ -34,7 +35,7 @@ from fsjoule.virtual.board.orders import MuxControl, OrderQueue, Outlet, OutletA
 from fsjoule.virtual.board.power import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, HostCpu, Qemu
 from fsjoule.virtual.disks.card import Card, CardPosition, UsbCable, prepare_disk
-from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
+from fsjoule.virtual.disks.lossy_disk import LossyDisk
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
 _SEED_BITS: Final = 32
@@ -160,8 +161,9 @@ class VirtualBoard:
         self._lossy: dict[str, LossyDisk] = {}
         for name, disk in config.disks.items():
             prepare_disk(config.disk_image(name), disk.size_bytes)
-            if disk.cache is not Cache.KEPT:
-                self._lossy[name] = LossyDisk(name, config.disk_image(name), config.disk_socket(name), disk.cache)
+            if disk.served:
+                image, socket = config.disk_image(name), config.disk_socket(name)
+                self._lossy[name] = LossyDisk(name, image, socket, disk.cache, disk.flash)
                 closing.callback(self._lossy[name].close)
         self._seed: int | None = None
         self._guest = guest = None if config.guest_time is None else Guest(config, config.guest_time)
@@ -226,6 +228,7 @@ class VirtualBoard:
                 for name, disk in self._lossy.items()
                 if disk.last_loss and disk.last_loss.unflushed
             },
+            "flash": {name: disk.flash.facts() for name, disk in self._lossy.items() if disk.flash},
             "console": {"tty": str(self._console.tty), "dropped_bytes": self._console.dropped_bytes},
             "mark": {"passed_bytes": self._marks.passed_bytes, "dropped_bytes": self._marks.dropped_bytes},
             "mark_gpio": None if self._pin is None else {"passed_edges": self._pin.passed_edges},
@@ -270,8 +273,11 @@ class VirtualBoard:
             self._qemu = None
             seed = secrets.randbits(_SEED_BITS) if self._seed is None else self._seed
             self._seed = None
-            for disk in self._lossy.values():
+            for name, disk in self._lossy.items():
                 disk.cut(seed)
+                if disk.flash is not None:
+                    text = json.dumps(disk.flash.facts(), indent=2) + "\n"
+                    (self._config.log_dir / f"flash-{name}.json").write_text(text)
         if self._guest is not None:
             self._guest.power_off()
         self._feed.switch_off()

@@ -22,7 +22,6 @@ from fsjoule.virtual.board import confined
 from fsjoule.virtual.board.boot_partition import MAILBOX_INDEX, BootFiles
 from fsjoule.virtual.board.config import BoardConfig, CardConfig, FlashMemoryConfig, NetworkConfig, Serial
 from fsjoule.virtual.board.power import ActivityReader
-from fsjoule.virtual.disks.lossy_disk import Cache
 
 PINNING_PROGRAM: Final = "taskset"
 CARD_ID: Final = "card"
@@ -141,9 +140,9 @@ def _second_card(server: Path) -> list[str]:
 
 def _disk(name: str, config: BoardConfig) -> list[str]:
     disk, drive = config.disks[name], f"disk-{name}"
-    if disk.is_flash:
+    if disk.is_raw_flash:
         return _drive(drive, config.disk_image(name), disk.device)
-    if disk.cache is Cache.KEPT:
+    if not disk.served:
         backing = _drive(drive, config.disk_image(name), "if=none")
     else:
         served = _nbd(config.disk_socket(name))
@@ -171,8 +170,8 @@ def _escaped(path: Path) -> str:
 
 def _confined(config: BoardConfig, card: Path, guest_time: GuestTime | None) -> list[str]:
     """The words before a QEMU that can change its own files only, and reach nothing of the host."""
-    kept = (config.disk_image(name) for name, disk in config.disks.items() if disk.cache is Cache.KEPT)
-    written = [card, *kept, *(() if guest_time is None else guest_time.written)]
+    own = (config.disk_image(name) for name, disk in config.disks.items() if not disk.served)
+    written = [card, *own, *(() if guest_time is None else guest_time.written)]
     port = 0 if config.network is None else config.network.ssh_port
     bound = ("--bind", str(port)) if port else ()
     return [sys.executable, "-I", "-S", confined.__file__, *bound, *map(str, written), "--"]

@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import random
+import time
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.model.labels import counted
+from fsjoule.virtual.disks.flash_card import FlashCard
 from fsjoule.virtual.disks.nbd import Kind, Line, Request, Server
 
 SECTOR_BYTES: Final = 512
@@ -61,20 +63,22 @@ class _Write:
 class LossyDisk:
     """Serves `image` on a unix socket. The file has the data that the board reads; the cache keeps the data before it.
 
+    With a `flash` model each request takes the model's time, too.
     If this program itself is killed, nothing is lost: that is no power cut of the board.
     """
 
-    def __init__(self, name: str, image: Path, socket: Path, cache: Cache) -> None:
+    def __init__(self, name: str, image: Path, socket: Path, cache: Cache, flash: FlashCard | None = None) -> None:
         """Open the image and listen. Raises OSError for an unreadable image, LabError. `last_loss`: the last cut."""
         self.name = name
         self.last_loss: Loss | None = None
-        self._tears = cache is Cache.TORN
+        self.flash = flash
+        self._keeps, self._tears = cache is Cache.KEPT, cache is Cache.TORN
         self._file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
         self._cache: deque[_Write] = deque()
         self._cache_bytes = 0
         size_bytes = os.fstat(self._file).st_size
         try:
-            self._server = Server(socket, size_bytes, self._serve, caches=True)
+            self._server = Server(socket, size_bytes, self._serve, caches=True, trims=flash is not None)
         except BaseException:
             os.close(self._file)
             raise
@@ -108,8 +112,11 @@ class LossyDisk:
 
     def _serve(self, line: Line) -> None:
         for request in line.requests():
+            began_s = time.monotonic()
             try:
                 data = self._answer(request)
+                if self.flash is not None:
+                    time.sleep(max(0.0, 1e-6 * _flash_us(self.flash, request) - (time.monotonic() - began_s)))
             except OSError as error:
                 _log.warning("disk %s: %s", self.name, error)
                 line.reply(request, error=error.errno or errno.EIO)
@@ -124,6 +131,8 @@ class LossyDisk:
                 self._write(request)
             case Kind.FLUSH:
                 self._forget_cache()
+            case Kind.TRIM:
+                pass  # what was there may stay
             case _:
                 raise OSError(errno.EINVAL, f"unknown request {request.kind}")
         return b""
@@ -133,6 +142,8 @@ class LossyDisk:
         if len(before) < request.size:
             raise OSError(errno.ENOSPC, "write beyond the end")
         os.pwrite(self._file, request.data, request.offset)
+        if self._keeps:
+            return
         self._cache.append(_Write(request.offset, before, request.data, request.durable))
         self._cache_bytes += request.size
         while self._cache_bytes > CACHE_BYTES:
@@ -141,3 +152,17 @@ class LossyDisk:
     def _forget_cache(self) -> None:
         self._cache.clear()
         self._cache_bytes = 0
+
+
+def _flash_us(flash: FlashCard, request: Request) -> float:
+    """The time of a request in the model. It sees only requests that the disk could answer."""
+    match request.kind:
+        case Kind.READ:
+            return flash.read(request.offset, request.size)
+        case Kind.WRITE:
+            return flash.write(request.offset, request.size)
+        case Kind.TRIM:
+            flash.discard(request.offset, request.size)
+        case _:
+            flash.flush()
+    return 0.0

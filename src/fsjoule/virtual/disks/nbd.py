@@ -21,7 +21,7 @@ _OPTION_REPLY: Final = struct.Struct(">QIII")
 _OPTION_REPLY_MAGIC: Final = 0x3E889045565A9
 _EXPORT_NAME, _INFO, _GO = 1, 6, 7
 _ACK, _INFO_REPLY, _UNSUPPORTED = 1, 3, (1 << 31) + 1
-_HAS_FLAGS, _TAKES_FLUSH, _TAKES_FUA = 1, 4, 8
+_HAS_FLAGS, _TAKES_FLUSH, _TAKES_FUA, _TAKES_TRIM = 1, 4, 8, 32
 _REQUEST: Final = struct.Struct(">IHH8sQI")
 _FUA: Final = 1
 _REPLY_MAGIC: Final = 0x67446698
@@ -37,6 +37,7 @@ class Kind(IntEnum):
     WRITE = 1
     DISCONNECT = 2
     FLUSH = 3
+    TRIM = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +115,15 @@ class Server:
         serve: Callable[[Line], None],
         *,
         caches: bool = False,
+        trims: bool = False,
         on_hang_up: Callable[[], None] = lambda: None,
     ) -> None:
         """Listen. Raises LabError.
 
-        `serve` answers a client's requests in its own thread. A disk that `caches` supports flushes and durable writes.
-        `on_hang_up` wakes `serve` up if it waits for anything but the client.
+        `serve` answers a client's requests in its own thread. A disk that `caches` supports flushes and durable writes,
+        one that `trims` takes discards. `on_hang_up` wakes `serve` up if it waits for anything but the client.
         """
-        flags = _HAS_FLAGS | (_TAKES_FLUSH | _TAKES_FUA if caches else 0)
+        flags = _HAS_FLAGS | (_TAKES_FLUSH | _TAKES_FUA if caches else 0) | (_TAKES_TRIM if trims else 0)
         self._export = struct.pack(">QH", size_bytes, flags)
         self._path, self._serve, self._on_hang_up = path, serve, on_hang_up
         self._current: tuple[Line, threading.Thread] | None = None
