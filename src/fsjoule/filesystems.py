@@ -434,7 +434,8 @@ _TABLE: Final = (
             "record16k": Variant("records of 16 KiB", make=("-O", "recordsize=16K")),
         },
     ),
-    # Raw flash. The device is erased before, as blocks are discarded. UBI counts the erasures of each block, and
+    # Raw flash. The device is erased before, as blocks are discarded. The board may have UBI devices of its own, from 0
+    # on. UBI counts the erasures of each block, and
     # ubiformat keeps the counts. Attaching reads each block's headers: it belongs to the time of a mount.
     Filesystem(
         "ubifs",
@@ -442,16 +443,16 @@ _TABLE: Final = (
         ("mkfs.ubifs", "-y"),
         medium=Medium.MTD,
         before_make=(
-            "ubidetach -d 0 2> /dev/null; ubiformat -q -y {device} && ubiattach -d 0 -p {device} > /dev/null && "
-            f"ubimkvol /dev/ubi0 -N {_POOL} -m > /dev/null"
+            "ubidetach -d 9 2> /dev/null; ubiformat -q -y {device} && ubiattach -d 9 -p {device} > /dev/null && "
+            f"ubimkvol /dev/ubi9 -N {_POOL} -m > /dev/null"
         ),
-        target=("/dev/ubi0_0",),
-        after_make=("ubidetach", "-d", "0"),
+        target=("/dev/ubi9_0",),
+        after_make=("ubidetach", "-d", "9"),
         mount=(
-            *("sh", "-c", '{{ [ -e /dev/ubi0 ] || ubiattach -d 0 -p "$0" > /dev/null; }} && exec mount -t ubifs "$@"'),
-            *("{device}", "{options}", "/dev/ubi0_0", "{directory}"),
+            *("sh", "-c", '{{ [ -e /dev/ubi9 ] || ubiattach -d 9 -p "$0" > /dev/null; }} && exec mount -t ubifs "$@"'),
+            *("{device}", "{options}", "/dev/ubi9_0", "{directory}"),
         ),
-        unmount=("sh", "-c", 'umount "$0" && ubidetach -d 0', "{directory}"),
+        unmount=("sh", "-c", 'umount "$0" && ubidetach -d 9', "{directory}"),
         packages=("mtd-utils",),
         # Without the modules of its compressors it mounts nothing.
         modules=("ubi", "ubifs", "zstd", "lzo", "deflate"),

@@ -8,7 +8,7 @@ import pytest
 
 from fsjoule.bench.media import counter_files
 from fsjoule.bench.onboard import marks
-from fsjoule.bench.scratch import attach
+from fsjoule.bench.scratch import Scratch, attach
 from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
 from fsjoule.filesystems import filesystem
 from fsjoule.model import CARD, KIB, MIB, Planned, Storage
@@ -100,9 +100,9 @@ def test_ubifs_brings_its_volume_and_takes_it_away() -> None:
     ubifs = filesystem("ubifs:zstd")
     made = ubifs.make_argv("/dev/mtd0")
     assert "ubiformat -q -y /dev/mtd0" in made[2]
-    assert made[4:] == ("mkfs.ubifs", "-y", "-x", "zstd", "/dev/ubi0_0")
+    assert made[4:] == ("mkfs.ubifs", "-y", "-x", "zstd", "/dev/ubi9_0")
     mounted = filesystem("ubifs:noatime").mount_argv("/dev/mtd0", "/mnt")
-    assert mounted[3:] == ("/dev/mtd0", "-o", "noatime", "/dev/ubi0_0", "/mnt")
+    assert mounted[3:] == ("/dev/mtd0", "-o", "noatime", "/dev/ubi9_0", "/mnt")
     assert "ubidetach" in ubifs.unmount_argv("/mnt")[2]
     assert filesystem("jffs2").mount_argv("/dev/mtd0", "/mnt")[2:] == (
         'exec mount -t jffs2 "${0##*/}" "$@"',
@@ -127,3 +127,10 @@ def test_layers_are_for_block_devices() -> None:
     wanted = Planning(("ubifs",), ("6.1",), 1, 1, further={"nand": NAND}, stacks=("dm-crypt",))
     with pytest.raises(ConfigError, match="ubifs is on raw flash, and layers are for block devices"):
         plan_entries(suite("quick"), wanted)
+
+
+@pytest.mark.parametrize("name", ["mtd0", "/dev/mtdblock0"])
+def test_raw_flash_that_the_board_uses_is_not_erased(name: str) -> None:
+    shell = FakeShell(lambda argv: CommandResult(argv, 0, f"{name} /data jffs2 rw 0 0\n"))
+    with pytest.raises(BoardError, match="/dev/mtd0, which may be overwritten, is mounted on the board"):
+        Scratch(shell, "/dev/mtd0", purge=False).make(filesystem("jffs2"))

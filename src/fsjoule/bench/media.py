@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.model.medium import Medium
+from fsjoule.model.medium import Medium, medium_of
 
 _TRACING: Final = "/sys/kernel/tracing"
 # Of the kernel's raw NAND core: one call loads, programs or erases one page or block. All are exported functions.
@@ -73,10 +73,18 @@ MEDIA: Final[Mapping[Medium, MediumRow]] = {
         counters=(
             f"{_TRACING}/kprobe_profile",
             *(f"/sys/class/mtd/{{device}}/{each}" for each in _STATE),
-            "/sys/class/ubi/ubi0/max_ec",
+            "/sys/class/ubi/ubi9/max_ec",
         ),
     ),
 }
+
+
+def names_in_mounts(node: str) -> tuple[str, ...]:
+    """What /proc/mounts may call this device's filesystem: raw flash has several names."""
+    device = node.removeprefix("/dev/")
+    if medium_of(device) is Medium.BLOCK:
+        return (node,)
+    return (node, device, node.replace("/mtd", "/mtdblock"))
 
 
 def counter_files(device: str, medium: Medium) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from fsjoule.bench import data_image
-from fsjoule.bench.media import MEDIA, RESERVE_OF_1024
+from fsjoule.bench.media import MEDIA, RESERVE_OF_1024, names_in_mounts
 from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
 from fsjoule.layers import NOTHING, ChosenLayer, Stack, drivers
@@ -187,7 +187,8 @@ class Scratch:
     def _check_unused(self, mounts: str) -> None:
         """Raise BoardError if the device is mounted elsewhere. Discarding asks nobody, not even a mounted root."""
         for device in filter(None, dict.fromkeys((self.device, self.below))):
-            if re.search(rf"^{re.escape(device)} (?!{SCRATCH_DIRECTORY} )", mounts, re.MULTILINE):
+            named = "|".join(map(re.escape, names_in_mounts(device)))
+            if re.search(rf"^({named}) (?!{SCRATCH_DIRECTORY} )", mounts, re.MULTILINE):
                 raise BoardError(
                     f"{device}, which may be overwritten, is mounted on the board: nothing was written",
                     transient=False,
