@@ -12,16 +12,22 @@ from busybox import path_with
 
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.errors import LabError, MeasurementInvalid
-from fsjoule.model import MarkLine
+from fsjoule.model import DeviceCounters, MarkLine
 
 BEFORE = "cpu  100 0 50 800 20 0 5 0 0 0\ncpu0 1 2 3\nintr 5 6\n 10 0 80 5 20 0 160 9 0 30 14 0 0 0 0 2 1\n"
 AFTER = "cpu  150 0 80 900 30 0 10 0 0 0\ncpu0 1 2 3\nintr 5 6\n 14 0 112 9 30 0 1184 14 0 75 14 1 0 8 0 5 1\n"
 
 
+def device_of(before: str, after: str) -> DeviceCounters:
+    device = onboard.usage(before, after).device
+    assert device is not None
+    return device
+
+
 def test_counters_are_differences_in_bytes() -> None:
     usage = onboard.usage(BEFORE, AFTER)
     assert usage.cpu_busy_s == pytest.approx((50 + 30 + 5) / 100)
-    device = usage.device
+    device = device_of(BEFORE, AFTER)
     assert (device.reads, device.read_bytes) == (4, 32 * 512)
     assert (device.writes, device.written_bytes) == (10, 1024 * 512)
     assert (device.flushes, device.discards, device.request_ms) == (3, 1, 9)
@@ -29,13 +35,13 @@ def test_counters_are_differences_in_bytes() -> None:
 
 def test_a_device_that_worked_and_was_never_busy_was_not_counted() -> None:
     """A kernel of 32 bits counts from five minutes after its boot: neither 0 nor a part of the window is the answer."""
-    assert onboard.usage(BEFORE, AFTER).device.busy_ms == 45
+    assert device_of(BEFORE, AFTER).busy_ms == 45
     never = BEFORE.replace("0 30 14", "0 0 14")
-    assert onboard.usage(never, AFTER).device.busy_ms is None
-    assert onboard.usage(never, never).device.busy_ms is None
+    assert device_of(never, AFTER).busy_ms is None
+    assert device_of(never, never).busy_ms is None
     unused = BEFORE.replace("10 0 80 5 20 0 160 9 0 30 14", "0 0 0 0 0 0 0 0 0 0 0")
-    assert onboard.usage(unused, AFTER).device.busy_ms == 75
-    assert onboard.usage(unused, unused).device.busy_ms == 0
+    assert device_of(unused, AFTER).busy_ms == 75
+    assert device_of(unused, unused).busy_ms == 0
 
 
 def test_the_schedulers_count_goes_before_the_ticks() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from results_factory import make_run
@@ -144,13 +145,13 @@ def disks(*names: str) -> dict[str, Storage]:
     return {name: Storage(f"sd{letter}", 1024 * MIB) for name, letter in zip(names, "ab", strict=False)}
 
 
-def on_storages(name: str, storages: tuple[str, ...] | None = None, **more: object) -> tuple[Planned, ...]:
-    wanted = Planning(("ext4",), ("6.1",), 1, 1, storages=storages, **more)  # type: ignore[arg-type]
+def on_storages(name: str, storages: tuple[str, ...] | None = None, **more: Any) -> tuple[Planned, ...]:
+    wanted = Planning(("ext4",), ("6.1",), 1, 1, storages=storages, **more)
     return plan_entries(suite(name), wanted).entries
 
 
 def test_a_suite_says_on_which_storage_devices_it_measures() -> None:
-    board = {"further": disks("nvme", "sata")}
+    board: dict[str, Any] = {"further": disks("nvme", "sata")}
     assert {e.storage for e in on_storages("elc2015/supports", **board)} == {CARD, "nvme", "sata"}
     assert {e.storage for e in on_storages("elc2015/mkfs", **board)} == {CARD}
     assert {e.storage for e in on_storages("ext4-zfs-2023/test2", **board)} == {"nvme", "sata"}
