@@ -233,7 +233,8 @@ class KernelFacts:
 
     `digest` is the SHA-256 of kernel image, device tree and modules as they went onto the card: kernels with equal
     digests are the same (empty without a card of ours). `checksums` belong to the files that they came from. `lacks`
-    are modules that the recipe wants and the kernel does not have.
+    are modules that the recipe wants and the kernel does not have, and symbols (`EROFS_FS_ZIP_ZSTD`) that a variant of
+    a filesystem would need.
     """
 
     label: str

@@ -337,7 +337,7 @@ def _kernel_facts(kernel: KernelFacts, board: BoardFacts | None) -> list[Fact]:
         ("git describe", kernel.git_describe),
         ("image, device tree and modules, SHA-256", kernel.digest),
         *((f"{name}, SHA-256", checksum) for name, checksum in kernel.checksums.items()),
-        ("modules that it lacks", ", ".join(kernel.lacks)),
+        ("modules that it lacks", ", ".join(each for each in kernel.lacks if not each.isupper())),
     ]
     return [(name, text) for name, text in facts if text]
 
