@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from results_factory import KERNEL
 
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem
+from fsjoule.images import build_card
+from fsjoule.kernels import TakenKernel
+from fsjoule.kernels.kernel import KernelFiles
 from fsjoule.suites import check_modules, suite
 
 
@@ -66,3 +70,21 @@ def test_options_newer_than_the_kernel_are_refused(name: str, old: str, new: str
 def test_an_option_that_is_switched_off_needs_no_kernel(name: str) -> None:
     filesystem(name).check_kernel("5.10", "5.10.0-35-armmp")
     filesystem("ext4:defaults2023").check_kernel("mine", "")  # a kernel without a version
+
+
+@pytest.mark.parametrize(
+    ("roots", "root", "says"),
+    [
+        ('[roots.xfs]\nmake_options = ["-i", "nrext64=1"]\n', "xfs", r"does not know nrext64=1, .* since 5\.19"),
+        ('[roots.ext4]\nmake_options = ["-O", "orphan_file"]\n', "ext4", "does not know orphan_file"),
+    ],
+)
+def test_a_root_that_its_kernel_cannot_mount_is_not_made(tmp_path: Path, roots: str, root: str, says: str) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(f'base = "imx6ul"\n{roots}')
+    release = "5.10.0-35-armmp"
+    files = KernelFiles("0", tmp_path, tmp_path / "zImage", release, "", {}, {})
+    kernel = TakenKernel(replace(KERNEL, label="5.10", release=release), files)
+    with pytest.raises(ConfigError, match=rf"the kernel 5\.10 {says}(.|\n)*nothing was made"):
+        build_card(kernel, root, recipe=str(mine))
+    assert list(tmp_path.iterdir()) == [mine]

@@ -258,7 +258,8 @@ def unpack_packages(
                 archive.suite,
                 tree,
                 source.line,
-                *(replace(source, suite=suite).line for suite in further),
+                # A snapshot of them may have expired; its signature is still checked.
+                *(replace(source, suite=suite, check_valid_until=False).line for suite in further),
             ],
             log=log,
             timeout_s=timeout_s,
