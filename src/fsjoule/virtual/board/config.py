@@ -65,7 +65,7 @@ class QemuConfig:
     """The emulated board. `program` is a name on the PATH or a path; `extra_args` come before card and disks.
 
     `serials` are the machine's serial lines in its own order. Without `mark` and a GPIO for the marks the meter listens
-    to the console.
+    to the console. `defaults` is for a machine that gives a card only to its default devices.
     """
 
     program: _Text = "qemu-system-arm"
@@ -74,6 +74,7 @@ class QemuConfig:
     boot: Boot = Boot.KERNEL
     serials: tuple[Serial, ...] = (Serial.CONSOLE, Serial.MARK)
     extra_args: tuple[str, ...] = ()
+    defaults: bool = False
 
 
 @dataclass(frozen=True, slots=True)

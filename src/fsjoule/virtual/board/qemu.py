@@ -84,7 +84,8 @@ def arguments(
     qemu = config.qemu
     return [
         *("-machine", qemu.machine, "-m", f"{qemu.memory_mib}M"),
-        *("-nodefaults", "-display", "none", "-nic", _network(config.network), *_SANDBOX),
+        *(("-monitor", "none") if qemu.defaults else ("-nodefaults",)),
+        *("-display", "none", "-nic", _network(config.network), *_SANDBOX),
         *([] if boot is None else _kernel(boot)),
         *([] if config.flash_memory is None else _loader(config.flash_memory)),
         *("-chardev", f"socket,id=console,fd={console}"),
