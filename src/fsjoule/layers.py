@@ -19,7 +19,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
 from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import listed
-from fsjoule.model.layer import JOINED, NO_LAYERS, Layer, LayerPlace, LayerVariant, device_of, layered, stack_of
+from fsjoule.model.layer import JOINED, NO_LAYERS, Layer, LayerPlace, LayerVariant, base_of, layered, stack_of
 
 CRYPTO_ALIAS: Final = "crypto-"  # how the kernel asks for modules of its crypto API
 _BITS: Final = "key"  # the value of a layer that is the length of its key
@@ -253,7 +253,7 @@ def named_stacks(given: str | None) -> tuple[str, ...]:
 
 def named_storages(given: str) -> tuple[str, ...]:
     """The storage devices of `--storage`, with their layers. Raises ConfigError."""
-    return tuple(layered(device_of(name), stack(stack_of(name)).name) for name in listed(given, option="--storage"))
+    return tuple(layered(base_of(name), stack(stack_of(name)).name) for name in listed(given, option="--storage"))
 
 
 def modules_of_layers() -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from results_factory import LAB, MadeRun, make_run
 from rich.console import Console
 
 from fsjoule.model import RunStatus
+from fsjoule.model.emmc import EmmcFacts, EmmcState
 from fsjoule.model.metrics import Metric
 from fsjoule.report.answer import RunAnswer, answer
 from fsjoule.report.facts import run_facts
@@ -31,6 +32,14 @@ def _text(summary: Summary, width: int = 120, *, found: RunAnswer | None = None,
     page = folder / "report.html"
     print_summary(Console(file=sink, width=width), summary, found, folder=folder, page=page, wide=wide)
     return sink.getvalue()
+
+
+def test_an_emmc_has_a_line_in_the_terminal_and_on_the_page(made: MadeRun) -> None:
+    before = EmmcState(8, life_a=2, life_b=1, pre_eol=1, cache_kbit=4096, cache_on=True, trim=True, bkops="auto")
+    worn = replace(made.run, emmcs={"card": EmmcFacts(before, replace(before, life_a=3))})
+    line = "eMMC 5.1, cache of 4096 Kbit on, TRIM, BKOPS auto; up to 20 % of its life is used, reserved blocks normal"
+    assert f"eMMC card: {line}" in " ".join(_text(summarise(worn, made.measurements)).split())
+    assert dict(dict(run_facts(worn))["Board"])["eMMC card"].startswith(line)
 
 
 @pytest.mark.parametrize("width", [64, 80, 100, 120])

@@ -183,7 +183,9 @@ class Boots:
             _log.info("the board could not be switched off: %s", error.what)
 
     def end(self) -> None:
-        self.current = None
+        booted, self.current = self.current, None
+        if booted is not None:
+            booted.measurer.emmcs.restore()
         self.board.off()
         if self._on_since_s is not None:
             self.phases.add("board_on", self.clock.now_s() - self._on_since_s)

@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 
 from fsjoule.bench import board_state, data_image, fio, kernel_log
 from fsjoule.bench.aged import SECTOR_BYTES, Ageing
+from fsjoule.bench.emmc import Emmcs
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
 from fsjoule.bench.media import counter_files
@@ -44,8 +45,9 @@ from fsjoule.layers import stack
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
 from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, Reach, TimedWorkload, Trace
 from fsjoule.model.board_state import StatePolicy
+from fsjoule.model.emmc import WITHOUT_CACHE, storage_setting
 from fsjoule.model.filesystem import Filesystem
-from fsjoule.model.layer import device_of, stack_of
+from fsjoule.model.layer import base_of, device_of, stack_of
 from fsjoule.model.medium import Medium
 from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
 
@@ -146,6 +148,7 @@ class Measurer:
     scratch: Scratch = field(init=False)
     ageing: Ageing = field(init=False)
     storage_model: str = field(default="", init=False)
+    emmcs: Emmcs = field(init=False)
     boot_log: str = field(default="", init=False)
     damaged: bool = field(default=False, init=False)
     _storage: str = field(default="", init=False)
@@ -164,6 +167,7 @@ class Measurer:
         self._counters = counter_files(self.profile.card_device, Medium.BLOCK)
         self.ageing = Ageing(self.shell, self.install)
         self.scratch = Scratch(self.shell, self._card_scratch, self.profile.purge, self._identity, self.ageing.age)
+        self.emmcs = Emmcs(self.shell)
         steps = [
             # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
             lab_step("dd", "if=/dev/random", "of=/dev/null", "bs=1", "count=1", timeout_s=_SEEDING_TIMEOUT_S),
@@ -194,8 +198,8 @@ class Measurer:
     def turn_to(self, name: str, programs: Mapping[str, bytes] | None = None) -> None:
         """Measure on this storage device of the board from now on, with its layers; bring it up at its first use.
 
-        `programs` are installed in the same upload. Raises LabError if the board does not have the device, and
-        MeasurementInvalid if it refuses a layer.
+        `programs` are installed in the same upload. Raises LabError if the board does not have the device, or not the
+        cache without which it is to be measured, and MeasurementInvalid if it refuses a layer.
         """
         programs = programs or {}
         if name == self._storage and not self._stale:
@@ -203,6 +207,7 @@ class Measurer:
             return
         self._storage, self._stale = name, True
         self.scratch.unmount()
+        self.emmcs.restore()
         device, layers = device_of(name), stack(stack_of(name))
         if device == CARD:
             self._check_card()
@@ -216,6 +221,10 @@ class Measurer:
             self._counters, scratch = counter_files(storage.device, storage.medium), scratch_node(storage)
             disk, self.storage_model = storage.device, self._attached[device]
             purge = self.profile.purge and takes_discards(self.shell, storage)
+        if self.storage_setting:
+            self.emmcs.without_cache(device, disk)
+        elif device not in self.emmcs.seen and not self.profile.guest_time:  # an emulated card does not wear
+            self.emmcs.look(device, disk)
         self.load_modules(*layers.modules)
         self.scratch.purge = purge
         self.scratch.set_up(layers, scratch, disk)
@@ -223,6 +232,11 @@ class Measurer:
         scripts = onboard.scripts(mark_line=self.profile.mark_line, counters=self._counters, uptime=self.sampled)
         scripts |= {onboard_state.SCRIPT: onboard_state.TEXT.encode()} if self._reads_state else {}
         self.install({**scripts, onboard_files.SCRIPT: onboard_files.TEXT.encode(), **programs})
+
+    @property
+    def storage_setting(self) -> str:
+        """What the name of the device under test ends with in series."""
+        return WITHOUT_CACHE if storage_setting(base_of(self._storage))[1] else ""
 
     def _check_card(self) -> None:
         """Raise BoardError if this kernel gives the card's name to another disk, whose data would be overwritten.
@@ -283,8 +297,10 @@ class Measurer:
         if kind.age and self.ageing.facts:
             evidence.aged = self.ageing.facts
             evidence.notes.insert(0, evidence.aged.text)
+        evidence.notes += self.emmcs.notes(device_of(entry.storage))
         if not evidence.board_lost:
             with self.phases("reading"):
+                evidence.complaints += self.emmcs.complaints()
                 evidence.boot_log, evidence.kernel_log = self.boot_log, self.kernel_log()
                 evidence.notes += [f"ciphers and checksums: {found}"] if (found := self.scratch.drivers()) else []
                 evidence.image_bytes = data_image.image_bytes(self.shell) if kind.read_only else None

@@ -50,6 +50,7 @@ from fsjoule.model import (
     Run,
     RunStatus,
 )
+from fsjoule.model.emmc import EmmcFacts
 from fsjoule.model.layer import in_series, stack_of
 from fsjoule.model.workload import (
     BlockWorkload,
@@ -324,6 +325,9 @@ class BoardBench:
             if self._lost is None:
                 if reason is None:  # else the board may be in the midst of something
                     self._boots.keep_symbols()
+                    if (booted := self._boots.current) is not None:
+                        booted.measurer.emmcs.look_again()
+                        self._note_emmcs(booted)
                 self._boots.end()
             else:
                 reason = self._lost.what
@@ -357,6 +361,7 @@ class BoardBench:
         if self.profiler is not None:
             attach_profile(self.profiler, evidence)
         self._note_load(evidence)
+        self._note_emmcs(booted)
         evidence.off_w = self._boots.off_w
         further = booted.measurer.storage_model
         measurement = judge(
@@ -365,7 +370,8 @@ class BoardBench:
             profile=self.profile,
             boot=booted.number,
             storage=in_series(
-                self._storage_in_series(further) if further else self._card_in_series(facts.storage),
+                (self._storage_in_series(further) if further else self._card_in_series(facts.storage))
+                + booted.measurer.storage_setting,
                 stack_of(entry.storage),
             ),
             card=self.board.image(),
@@ -475,6 +481,14 @@ class BoardBench:
             evidence.busy = f"the computer was busy: {now.text}"
             # Without the number, as one remark for all measurements.
             evidence.notes.append("the computer was busy: more processes wanted a processor than it has")
+
+    def _note_emmcs(self, booted: CurrentBoot) -> None:
+        """Record what the boot's eMMCs say of themselves; a run keeps the first and the last of it."""
+        known, seen = self.run.emmcs, booted.measurer.emmcs.seen
+        now = {name: EmmcFacts(known[name].before if name in known else last, last) for name, last in seen.items()}
+        if any(known.get(name) != facts for name, facts in now.items()):
+            self.run = dataclasses.replace(self.run, emmcs={**known, **now})
+            self.store.update(self.run)
 
     def _ask_meter(self) -> MeterInfo | None:
         try:

@@ -18,6 +18,7 @@ from fsjoule.errors import BoardError, LabError, MeasurementInvalid
 from fsjoule.filesystems import unmount_argv
 from fsjoule.layers import NOTHING, ChosenLayer, Stack, drivers
 from fsjoule.model import CARD, MIB, Provision, Storage
+from fsjoule.model.emmc import NO_CACHE, WITHOUT_CACHE
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.layer import LayerPlace, layered, of_series
 from fsjoule.ports import Command, CommandResult, Shell
@@ -380,11 +381,12 @@ def takes_discards(shell: Shell, storage: Storage) -> bool:
 def name_of(reported: str, further: Iterable[str]) -> str:
     """The board's name for a series' storage, as `reported` by `attach`; the card's name for any other.
 
-    With layers it has them too.
+    With layers it has them too, and a setting.
     """
     device, layers = of_series(reported)
-    name = next((name for name in further if device == name or device.startswith(f"{name} ")), CARD)
-    return layered(name, layers)
+    plain, setting, _ = device.partition(WITHOUT_CACHE)
+    name = next((name for name in further if plain == name or plain.startswith(f"{name} ")), CARD)
+    return layered(f"{name}:{NO_CACHE}" if setting else name, layers)
 
 
 def scratch_node(storage: Storage) -> str:

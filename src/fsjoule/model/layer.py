@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from fsjoule.model.emmc import storage_setting
+
 NO_LAYERS: Final = "none"
 JOINED: Final = "+"
 _IN_SERIES: Final = " + "
@@ -67,9 +69,14 @@ class Layer:
     algorithms: tuple[str, ...] = ()
 
 
-def device_of(storage: str) -> str:
-    """The storage device below all layers, in a plan's words: `card` of `card+dm-crypt`."""
+def base_of(storage: str) -> str:
+    """What is below all layers, in a plan's words: `card:nocache` of `card:nocache+dm-crypt`."""
     return storage.partition(JOINED)[0]
+
+
+def device_of(storage: str) -> str:
+    """The storage device below all layers, without a setting: `card` of `card:nocache+dm-crypt`."""
+    return storage_setting(base_of(storage))[0]
 
 
 def stack_of(storage: str) -> str:

@@ -27,8 +27,8 @@ class Planned:
     """One entry of a plan. `number` is its place in the randomised order, from 1.
 
     `kernel` is the label of one of the plan's kernels, `suite` the suite or part (`elc2015/boot`) that contains it,
-    `provision` how its filesystem gets onto the board, `storage` the board's name for its storage device, and the
-    layers above it: `card+dm-crypt`.
+    `provision` how its filesystem gets onto the board, `storage` the board's name for its storage device, with its
+    setting, if any, and the layers above it: `card+dm-crypt`, `card:nocache`.
     """
 
     number: int

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from fsjoule.errors import Part
 from fsjoule.model.board_state import StatePolicy
 from fsjoule.model.card import CardModel
+from fsjoule.model.emmc import EmmcFacts
 from fsjoule.model.labels import without_passwords
 from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.medium import Medium, medium_of
@@ -336,6 +337,7 @@ class Run:
     which LAVA job (None outside of LAVA). `imported` says that others have measured it.
     A run on several places names the first one as its `lab`; in real time
     each has its own meter, and `meter` is None.
+    `emmcs` has what the eMMCs of a single board say of themselves, by the board's name of the storage device.
     `ended_early` says why a complete run measured less than planned. `resumed_utc` are the times when an aborted run
     was resumed. `faults` are attempts that ended in an error. `load` is the computer's that controls the board.
     """
@@ -363,6 +365,7 @@ class Run:
     places: tuple[PoolPlace, ...] = ()
     load: HostLoad | None = None
     imported: ImportFacts | None = None
+    emmcs: dict[str, EmmcFacts] = field(default_factory=dict[str, EmmcFacts])
     schema: Literal["fsjoule.run/1"] = RUN_SCHEMA
 
     def __post_init__(self) -> None:

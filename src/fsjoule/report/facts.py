@@ -281,7 +281,13 @@ def _board_facts(run: Run) -> list[Fact]:
         ("memory", size_label(board.memory_bytes)),
         ("storage", f"{board.storage}, {size_label(board.storage_bytes)}, {board.storage_bus}"),
         ("root filesystem", board.root_filesystem),
+        *emmc_facts(run),
     ]
+
+
+def emmc_facts(run: Run) -> list[Fact]:
+    """A line for each eMMC: what it can do, and its wear."""
+    return [(f"eMMC {name}", facts.text) for name, facts in run.emmcs.items()]
 
 
 def _place_facts(run: Run) -> list[tuple[str, list[Fact]]]:

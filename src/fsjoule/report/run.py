@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fsjoule.model import RunStatus
 from fsjoule.report.answer import RULE, RunAnswer, answer_table
-from fsjoule.report.facts import kernels_text
+from fsjoule.report.facts import emmc_facts, kernels_text
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
 from fsjoule.report.images import images_table
 from fsjoule.report.layers import layers_table
@@ -135,7 +135,7 @@ def _renderables(summary: Summary, answer: RunAnswer | None, room: int | None) -
     if answer is not None:
         yield from _answer(answer, summary, room)
     yield from _layers(summary, room)
-    yield _headline(summary)
+    yield from _head(summary)
     if summary.suite is not None:
         # Its charts take longer to import than most runs to show.
         from fsjoule.report.publications import suite_page  # noqa: PLC0415
@@ -217,6 +217,12 @@ def _suite(suite: SuitePage, room: int | None) -> Iterator[ConsoleRenderable]:
         yield footnote(NOTE)
     if suite.doubts:
         yield named_lines("Published cells that do not follow from others", list(suite.doubts))
+
+
+def _head(summary: Summary) -> Iterator[ConsoleRenderable]:
+    yield _headline(summary)
+    for name, said in emmc_facts(summary.run):
+        yield footnote(f"{name}: {said}")
 
 
 def _headline(summary: Summary) -> Text:

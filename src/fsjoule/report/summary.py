@@ -26,7 +26,7 @@ from fsjoule.model import (
 )
 from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import series_labels
-from fsjoule.model.layer import device_of
+from fsjoule.model.layer import base_of
 from fsjoule.model.metrics import Metric, figure_of, figure_with_card, uncertainty_of
 from fsjoule.statistics.proportions import clopper_pearson
 from fsjoule.statistics.spread import Spread, spread_of
@@ -136,7 +136,7 @@ class Summary:
 
     @property
     def several_storages(self) -> bool:
-        return len({device_of(entry.storage) for entry in self.run.plan.entries}) > 1
+        return len({base_of(entry.storage) for entry in self.run.plan.entries}) > 1
 
     @property
     def several_kernels(self) -> bool:

@@ -23,7 +23,7 @@ from fsjoule.model import (
     Run,
     RunStatus,
 )
-from fsjoule.model.layer import NO_LAYERS, device_of, stack_of
+from fsjoule.model.layer import NO_LAYERS, base_of, device_of, stack_of
 from fsjoule.store.folder import RunFolder
 from fsjoule.store.reader import load_run
 from fsjoule.store.run_folders import named_run
@@ -47,7 +47,7 @@ class Resumed:
         """Raise ConfigError if given options contradict the run; None means not given."""
         plan = self.run.plan
         factors = set(plan.size_factors.values())
-        devices = tuple(sorted(set(map(device_of, self.storages))))
+        devices = tuple(sorted(set(map(base_of, self.storages))))
         recorded: dict[str, object] = {
             "--suite": plan.suite,
             "--fs": plan.filesystems,

@@ -10,6 +10,7 @@ from fsjoule.bench.health.result import Check, Complaint, Health, judged
 from fsjoule.bench.kernel_log import Message, doubtful, messages
 from fsjoule.errors import LabError, MeterError
 from fsjoule.model import MIB
+from fsjoule.model.emmc import EmmcState
 from fsjoule.ports import Board, BoardParts, Clock, Meter, Shell
 
 POWER: Final = "power"
@@ -42,11 +43,6 @@ _OF_DEVICE: Final = (
     "pre_eol_info",
 )
 _SECTOR_BYTES: Final = 512
-# JEDEC eMMC 5.1, 7.4.38 and 7.4.39: life_time counts tenths of the life that the maker expects, and 0x0B is beyond it.
-_WORN_OUT: Final = 0x0B
-_WORN: Final = 0x09
-_RESERVE_WARNING: Final = 0x02  # 80 % of the reserved blocks are in use
-_RESERVE_URGENT: Final = 0x03
 _REPLACE: Final = "replace the card; what it measures changes with its wear"
 
 
@@ -213,20 +209,11 @@ def _wear(registers: Mapping[str, str]) -> tuple[str, list[Complaint]]:
     """What is known of the wear, in words, and what is to be said against it."""
     lives = _numbers(registers.get("life_time", ""))
     reserve = max(_numbers(registers.get("pre_eol_info", "")), default=0)
-    if not any(lives) and not reserve:
-        return "it tells no wear", []
-    complaints: list[Complaint] = []
-    worst, said = max(lives, default=0), list[str]()
-    if worst:
-        said.append("its life is used up" if worst >= _WORN_OUT else f"up to {worst * 10} % of its life is used")
-    if reserve:
-        words = {1: "normal", _RESERVE_WARNING: "80 % used", _RESERVE_URGENT: "urgent"}
-        said.append(f"reserved blocks {words.get(reserve, f'{reserve:#x}')}")
-    if worst >= _WORN_OUT or reserve == _RESERVE_URGENT:
-        complaints.append(Complaint(Health.BROKEN, "it is worn out", _REPLACE))
-    elif worst >= _WORN or reserve == _RESERVE_WARNING:
-        complaints.append(Complaint(Health.DOUBTFUL, "it is worn", _REPLACE))
-    return ", ".join(said), complaints
+    state = EmmcState(0, life_a=max(lives, default=0), pre_eol=reserve)
+    if state.worn_out:
+        return state.wear, [Complaint(Health.BROKEN, "it is worn out", _REPLACE)]
+    worn = [Complaint(Health.DOUBTFUL, "it is worn", _REPLACE)] if state.worn else []
+    return state.wear or "it tells no wear", worn
 
 
 def _numbers(text: str) -> list[int]:
