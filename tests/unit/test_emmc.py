@@ -90,7 +90,7 @@ def test_a_card_of_version_5_1_tells_cache_wear_and_abilities() -> None:
 
 def test_qemus_card_has_neither_cache_nor_wear_nor_trim() -> None:
     facts = EmmcFacts(state(QEMU), state(QEMU))
-    assert facts.text == "eMMC of register revision 3, no cache, no TRIM, no BKOPS; it tells no wear"
+    assert facts.text == "eMMC 4.3, no cache, no TRIM, no BKOPS; it tells no wear"
 
 
 def test_wear_before_and_after_is_told_where_it_differs() -> None:

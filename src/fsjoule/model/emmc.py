@@ -9,7 +9,7 @@ EXT_CSD_BYTES: Final = 512
 NO_CACHE: Final = "nocache"
 WITHOUT_CACHE: Final = " without its cache"  # ends the name of such a storage device in series
 
-_VERSIONS: Final = {5: "4.41", 6: "4.5", 7: "5.0", 8: "5.1"}
+_VERSIONS: Final = {3: "4.3", 5: "4.41", 6: "4.5", 7: "5.0", 8: "5.1"}
 # 7.4.38 and 7.4.39: life time counts tenths of the life that the maker expects, and 0x0B is beyond it; of the reserved
 # blocks 80 % are in use at a warning, 90 % when it is urgent.
 _WORN: Final = 0x09
