@@ -35,7 +35,30 @@ _READ_ONLY: Final = {
     "verity": Variant("dm-verity checks each block against a hash", modules=("dm-verity",), verity=True),
 }
 
+_SQUASHFS: Final = (
+    "MISC_FILESYSTEMS",
+    "SQUASHFS",
+    *(f"SQUASHFS_{each}" for each in ("ZLIB", "LZ4", "LZO", "XZ", "ZSTD")),
+)
+_SQUASHED: Final = {
+    "lz4": Variant("compressed with LZ4", make=("-comp", "lz4"), kconfig=("SQUASHFS_LZ4",)),
+    "lz4hc": Variant("smaller LZ4, slow to make", make=("-comp", "lz4", "-Xhc"), kconfig=("SQUASHFS_LZ4",)),
+    "lzo": Variant("compressed with LZO", make=("-comp", "lzo"), kconfig=("SQUASHFS_LZO",)),
+    "xz": Variant("compressed with XZ", make=("-comp", "xz"), kconfig=("SQUASHFS_XZ",)),
+    "zstd": Variant("compressed with zstd", make=("-comp", "zstd"), kconfig=("SQUASHFS_ZSTD",)),
+    **{f"block{size}k": Variant(f"blocks of {size} KiB", make=("-b", f"{size}K")) for size in (4, 16, 32, 64, 256)},
+    "block1m": Variant("blocks of 1 MiB", make=("-b", "1M")),
+}
+
 _POOL: Final = "fsjoule"
+# The board may have UBI devices of its own, from 0 on.
+_UBI_VOLUME: Final = (
+    "ubiblock --remove /dev/ubi9_0 2> /dev/null; ubidetach -d 9 2> /dev/null; "
+    "ubiformat -q -y {device} && ubiattach -d 9 -p {device} > /dev/null && "
+    f"ubimkvol /dev/ubi9 -N {_POOL} -m > /dev/null"
+)
+_UBI_ATTACHED: Final = '{{ [ -e /dev/ubi9 ] || ubiattach -d 9 -p "$0" > /dev/null; }}'
+_UBI_BLOCK: Final = "{{ [ -e /dev/ubiblock9_0 ] || ubiblock --create /dev/ubi9_0 > /dev/null; }}"
 _EXT_ERRORS: Final = "EXT4-fs error"  # one module drives all three
 _EXT_JOINED: Final = ("-E", "-O")
 _EXT_IDLE: Final = ("-n", "-S", "-V")  # -S writes superblocks only
@@ -435,22 +458,18 @@ _TABLE: Final = (
             "record16k": Variant("records of 16 KiB", make=("-O", "recordsize=16K")),
         },
     ),
-    # Raw flash. The device is erased before, as blocks are discarded. The board may have UBI devices of its own, from 0
-    # on. UBI counts the erasures of each block, and
+    # Raw flash. The device is erased before, as blocks are discarded. UBI counts the erasures of each block, and
     # ubiformat keeps the counts. Attaching reads each block's headers: it belongs to the time of a mount.
     Filesystem(
         "ubifs",
         "ubifs",
         ("mkfs.ubifs", "-y"),
         medium=Medium.MTD,
-        before_make=(
-            "ubidetach -d 9 2> /dev/null; ubiformat -q -y {device} && ubiattach -d 9 -p {device} > /dev/null && "
-            f"ubimkvol /dev/ubi9 -N {_POOL} -m > /dev/null"
-        ),
+        before_make=_UBI_VOLUME,
         target=("/dev/ubi9_0",),
         after_make=("ubidetach", "-d", "9"),
         mount=(
-            *("sh", "-c", '{{ [ -e /dev/ubi9 ] || ubiattach -d 9 -p "$0" > /dev/null; }} && exec mount -t ubifs "$@"'),
+            *("sh", "-c", f'{_UBI_ATTACHED} && exec mount -t ubifs "$@"'),
             *("{device}", "{options}", "/dev/ubi9_0", "{directory}"),
         ),
         unmount=("sh", "-c", 'umount "$0" && ubidetach -d 9', "{directory}"),
@@ -502,27 +521,35 @@ _TABLE: Final = (
         read_only=("{tree}", "{image}", "{options}"),
         packages=("squashfs-tools",),
         modules=("squashfs",),
-        kconfig=(
-            "MISC_FILESYSTEMS",
-            "SQUASHFS",
-            *(f"SQUASHFS_{each}" for each in ("ZLIB", "LZ4", "LZO", "XZ", "ZSTD")),
-        ),
+        kconfig=_SQUASHFS,
         errors="SQUASHFS error",
         idle=("-version", "-help"),
         colours=("#0e7490", "#4cc3dc"),
         variants={
             **_READ_ONLY,
-            "lz4": Variant("compressed with LZ4", make=("-comp", "lz4"), kconfig=("SQUASHFS_LZ4",)),
-            "lz4hc": Variant("smaller LZ4, slow to make", make=("-comp", "lz4", "-Xhc"), kconfig=("SQUASHFS_LZ4",)),
-            "lzo": Variant("compressed with LZO", make=("-comp", "lzo"), kconfig=("SQUASHFS_LZO",)),
-            "xz": Variant("compressed with XZ", make=("-comp", "xz"), kconfig=("SQUASHFS_XZ",)),
-            "zstd": Variant("compressed with zstd", make=("-comp", "zstd"), kconfig=("SQUASHFS_ZSTD",)),
-            **{
-                f"block{size}k": Variant(f"blocks of {size} KiB", make=("-b", f"{size}K"))
-                for size in (4, 16, 32, 64, 256)
-            },
-            "block1m": Variant("blocks of 1 MiB", make=("-b", "1M")),
+            **_SQUASHED,
         },
+    ),
+    # A block device above a volume of UBI, which moves blocks that wear by reading.
+    Filesystem(
+        "squashfs-ubi",
+        "squashfs",
+        ("mksquashfs", "-noappend", "-no-progress", "-quiet"),
+        medium=Medium.MTD,
+        read_only=("{tree}", "{image}", "{options}"),
+        write=f'{_UBI_VOLUME.format(device="$2")} && ubiupdatevol /dev/ubi9_0 "$1" && ubidetach -d 9',
+        mount=(
+            *("sh", "-c", f'{_UBI_ATTACHED} && {_UBI_BLOCK} && exec mount -t squashfs "$@"'),
+            *("{device}", "{options}", "/dev/ubiblock9_0", "{directory}"),
+        ),
+        unmount=("sh", "-c", 'umount "$0" && ubiblock --remove /dev/ubi9_0 && ubidetach -d 9', "{directory}"),
+        packages=("mtd-utils", "squashfs-tools"),
+        modules=("ubi", "squashfs"),
+        kconfig=("MTD", "MTD_UBI", "MTD_UBI_BLOCK", *_SQUASHFS),
+        errors="SQUASHFS error|UBI error",
+        idle=("-version", "-help"),
+        colours=("#155e75", "#67e8f9"),
+        variants=_SQUASHED,
     ),
     Filesystem(
         "erofs",

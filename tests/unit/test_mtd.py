@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fsjoule.bench.data_image import image_argvs
 from fsjoule.bench.media import counter_files
 from fsjoule.bench.onboard import marks
 from fsjoule.bench.scratch import Scratch, attach
@@ -134,3 +135,13 @@ def test_raw_flash_that_the_board_uses_is_not_erased(name: str) -> None:
     shell = FakeShell(lambda argv: CommandResult(argv, 0, f"{name} /data jffs2 rw 0 0\n"))
     with pytest.raises(BoardError, match="/dev/mtd0, which may be overwritten, is mounted on the board"):
         Scratch(shell, "/dev/mtd0", purge=False).make(filesystem("jffs2"))
+
+
+def test_an_image_goes_onto_a_volume_of_ubi() -> None:
+    squashfs = filesystem("squashfs-ubi:zstd")
+    *_, write = image_argvs(squashfs, "/dev/mtd0", None, MIB)
+    assert "ubiupdatevol /dev/ubi9_0" in write[2]
+    assert "dd if=" not in write[2]
+    assert squashfs.mount_argv("/dev/mtd0", "/mnt")[-4:] == ("-o", "ro", "/dev/ubiblock9_0", "/mnt")
+    with pytest.raises(ConfigError, match="no root partition can be made with squashfs-ubi"):
+        _ = squashfs.as_root

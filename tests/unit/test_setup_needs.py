@@ -43,7 +43,7 @@ def test_a_bench_has_what_makes_root_partitions() -> None:
     """A root that the board makes itself needs nothing here."""
     installed = {row.name for row in needs.needed("bench")}
     for row in FILESYSTEMS.values():
-        if row.read_only or (row.root is not None and row.root.make):
+        if row.is_image_of_disk or (row.root is not None and row.root.make):
             assert set(row.packages) <= installed, row.name
 
 

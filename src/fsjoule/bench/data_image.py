@@ -34,14 +34,14 @@ for file in "$1"/*; do
 done
 """
 _WRITE: Final = """
-size=$(stat -c %s "$1") room=$(blockdev --getsize64 "$2")
+size=$(stat -c %s "$1") room=$(cat "/sys/class/mtd/${2##*/}/size" 2>/dev/null || blockdev --getsize64 "$2")
 if [ "$size" -gt "$room" ]; then
     echo "the image has $size bytes, and $2 has $room: nothing was written"
     exit 1
 fi
 echo "$size" >"$3"
-dd if="$1" of="$2" bs=1M conv=fsync 2>/dev/null
 """
+_ONTO_DISK: Final = 'dd if="$1" of="$2" bs=1M conv=fsync 2>/dev/null'
 
 
 FOLDER_ARGVS: Final = (("rm", "-rf", FOLDER, _IMAGE, _SIZE), ("mkdir", "-p", FOLDER))
@@ -64,7 +64,7 @@ _OPEN: Final = 'dmsetup create fsjoule-image --readonly --verifyudev --table "$(
 def image_argvs(kind: Filesystem, device: str, identity: UUID | None, files_bytes: int) -> list[tuple[str, ...]]:
     """The programs that make an image of the folder's files and write it onto `device`."""
     made = kind.image_argvs(FOLDER, _IMAGE, files_kib=files_bytes // KIB, identity=identity)
-    write = ("sh", "-c", _WRITE, "sh", _IMAGE, device, _SIZE)
+    write = ("sh", "-c", _WRITE + (kind.write or _ONTO_DISK), "sh", _IMAGE, device, _SIZE)
     if not kind.verity:
         return [*made, write]
     return [*made, ("sh", "-c", _HASH, "sh", _IMAGE, device), write, ("sh", "-c", _OPEN, "sh", _IMAGE)]

@@ -33,7 +33,7 @@ Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
 
 def _root_name(name: str) -> str:
     choices = [row.name for row in FILESYSTEMS.values() if row.root is not None]
-    if name in FILESYSTEMS and FILESYSTEMS[name].read_only:
+    if name in FILESYSTEMS and FILESYSTEMS[name].is_image_of_disk:
         raise ValueError(f"a root with {name} gets its options from its variants: --fs {name}:VARIANT")
     if name not in choices:
         raise ValueError(f"no root partition can be made with {name}; choose from: {', '.join(choices)}")
@@ -280,7 +280,7 @@ class Recipe(_Table):
     @property
     def root_filesystems(self) -> tuple[str, ...]:
         """Names of the filesystems that the root partition can have."""
-        return tuple(row.name for row in self.filesystems if row.root is not None or row.read_only)
+        return tuple(row.name for row in self.filesystems if row.root is not None or row.is_image_of_disk)
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -297,7 +297,7 @@ class Recipe(_Table):
         A read-only one has variants, `squashfs:xz+verity`.
         """
         plain = content_of(choice).partition(":")[0]
-        if plain in self.root_filesystems and FILESYSTEMS[plain].read_only:
+        if plain in self.root_filesystems and FILESYSTEMS[plain].is_image_of_disk:
             return filesystem(choice)
         if choice not in self.root_filesystems:
             raise ConfigError.unknown("root filesystem", choice, self.root_filesystems)

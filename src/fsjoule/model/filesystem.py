@@ -101,8 +101,9 @@ class Filesystem:
     A filesystem with `read_only` is made at once from a folder, by the host or the board, and never written:
     `read_only` are the arguments of its program, `make[0]`. `{options}` stands for the other words of `make` with
     `identity`, `{tree}` for the folder, `{image}` for the file that it becomes, `{room_kib}` for the most KiB it may
-    have. Then `after_make` may shrink the `{image}`. It can always be a card's root. With `verity` dm-verity checks
-    its blocks. `needs` are the symbols of the chosen variants.
+    have. Then `after_make` may shrink the `{image}`. It can always be a card's root, unless it is for raw flash.
+    `write` is the shell that brings the image, `$1`, onto the device, `$2` (default: it copies it). With `verity`
+    dm-verity checks its blocks. `needs` are the symbols of the chosen variants.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Filesystem:
     dkms: str = ""
     raw: bool = False
     read_only: tuple[str, ...] = ()
+    write: str = ""
     verity: bool = False
     needs: tuple[str, ...] = ()
     lacks: frozenset[str] = frozenset()
@@ -184,9 +186,14 @@ class Filesystem:
         return (made, tuple(word.format(**given) for word in self.after_make)) if self.after_make else (made,)
 
     @property
+    def is_image_of_disk(self) -> bool:
+        """Whether it is read-only, and for a disk or card."""
+        return bool(self.read_only) and self.medium is Medium.BLOCK
+
+    @property
     def as_root(self) -> Root:
         """How a card's root partition gets it. Raises ConfigError if it cannot."""
-        if self.read_only:
+        if self.is_image_of_disk:
             return Root(options=self.make[1:], make=self.make[:1], mount_options=self.mount_options)
         if self.root is None:
             raise ConfigError(f"no root partition can be made with {self.name}", hint="use it on scratch")

@@ -462,7 +462,7 @@ def _lacking(leaf: Suite, name: str, workload: Workload) -> str | None:
 def _no_root(name: str, provision: Provision, leaf: Suite, planning: Planning) -> str | None:
     """Why it cannot be the root filesystem. Raises ConfigError if the user asked for it with --provision."""
     plain = content_of(name).partition(":")[0]
-    variants = plain in planning.root_filesystems and filesystem(name).read_only
+    variants = plain in planning.root_filesystems and filesystem(name).is_image_of_disk
     if provision is Provision.SCRATCH or name in planning.root_filesystems or variants:
         return None
     if leaf.provision is None:
