@@ -72,7 +72,7 @@ class FlashCard:
         one = self.geometry
         self._pages = -(-self.size_bytes // one.page_bytes)
         least = -(-self._pages // one.block_pages) + _FREE_BLOCKS + 1
-        self.blocks = max(least, round(self._pages * (1 + one.spare) / one.block_pages))
+        self.blocks: int = max(least, round(self._pages * (1 + one.spare) / one.block_pages))
         physical = self.blocks * one.block_pages
         self._where: npt.NDArray[np.int64] = np.full(self._pages, _NOWHERE, np.int64)
         self._holds: npt.NDArray[np.int64] = np.full(physical, _NOWHERE, np.int64)
@@ -80,8 +80,9 @@ class FlashCard:
         # Blocks that are free or still being written are no victims.
         self._closed: npt.NDArray[np.bool_] = np.zeros(self.blocks, np.bool_)
         self.erases: npt.NDArray[np.int64] = np.zeros(self.blocks, np.int64)
-        self._free = [(0, block) for block in range(self.blocks)]
-        self._next, self._end = 0, 0
+        self._free: list[tuple[int, int]] = [(0, block) for block in range(self.blocks)]
+        self._next: int = 0
+        self._end: int = 0
         self._cache: deque[tuple[int, int]] = deque()
         self._cached: dict[int, int] = {}
         self._cache_pages = one.cache_bytes // one.page_bytes
