@@ -652,8 +652,8 @@ def filesystem(name: str) -> Filesystem:
         row = FILESYSTEMS[plain]
     except KeyError:
         raise _unknown("filesystem", plain, FILESYSTEMS) from None
-    if age and row.raw:
-        raise ConfigError(f"{row.name} is the device itself: it has no age", hint="leave it out, or its age")
+    if age and (why := _ageless(row)):
+        raise ConfigError(f"{row.name} {why}: it has no age", hint="leave it out, or its age")
     names, make, mount = _Parts.of(row, text.split("+")).reduced if colon else ((), (), ())
     variants = [row.variants[variant] for variant in names]
     chosen = (*(word for variant in variants for word in variant.make), *make)
@@ -677,6 +677,15 @@ def filesystem(name: str) -> Filesystem:
         mount_options=(*row.mount_options, *(o for variant in variants for o in variant.mount), *mount),
         age=age,
     )
+
+
+def _ageless(row: Filesystem) -> str:
+    """Why no use of it can be replayed; empty if it can."""
+    if row.raw:
+        return "is the device itself"
+    if row.read_only:
+        return "is never written"
+    return "" if row.medium is Medium.BLOCK else f"is on an {row.medium}, and use is replayed on block devices"
 
 
 def named_filesystems(
