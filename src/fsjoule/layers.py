@@ -17,6 +17,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
+from fsjoule.model.age import parted
 from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import listed
 from fsjoule.model.layer import JOINED, NO_LAYERS, Layer, LayerPlace, LayerVariant, base_of, layered, stack_of
@@ -212,14 +213,16 @@ class Stack:
 
     def made_on(self, filesystem: str) -> str:
         """The filesystem's name with the options that the layers need. Raises ConfigError if they cannot be on it."""
+        plain, age = parted(filesystem)
+        base = content_of(plain).partition(":")[0]
         for each in self.layers:
-            row, base = each.row, content_of(filesystem).partition(":")[0]
+            row = each.row
             if row.filesystems and base not in row.filesystems:
                 hint = f"it goes with {', '.join(row.filesystems)}: leave the other filesystems or the layer out"
                 raise ConfigError(f"{row.name} cannot be on {base}", hint=hint)
             if row.make:
-                filesystem += f"{'+' if ':' in filesystem else ':'}mkfs={row.make}"
-        return filesystem
+                plain += f"{'+' if ':' in plain else ':'}mkfs={row.make}"
+        return f"{plain}@{age.name}" if age else plain
 
 
 NOTHING: Final = Stack()

@@ -12,6 +12,7 @@ from rivals import rivals
 
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, name_of
 from fsjoule.errors import BoardError, ConfigError
+from fsjoule.filesystems import filesystem
 from fsjoule.layers import LAYERS, drivers, named_stacks, stack
 from fsjoule.model import MIB, Measurement, Provision, Storage
 from fsjoule.model.metrics import Metric
@@ -213,6 +214,14 @@ def test_fscrypt_is_made_with_the_feature_and_covers_the_mount() -> None:
     assert set(make[make.index("-O") + 1].split(",")) == {"^has_journal", "encrypt"}
     covered = [argv[4] for argv in shell.asked if argv[0] == "sh" and "set_encpolicy" in argv[2]]
     assert covered == [SCRATCH_DIRECTORY]
+
+
+def test_an_aged_filesystem_keeps_its_age_on_fscrypt() -> None:
+    for name in ("ext4@1y-logger", "ext4:noatime@1y-logger", "mine=ext4:commit=60@1y-logger"):
+        made, plain = filesystem(stack("fscrypt").made_on(name)), filesystem(name)
+        assert made.age == plain.age != None  # noqa: E711 - of a chain
+        assert "encrypt" in made.make[made.make.index("-O") + 1]
+    plan_entries(suite("quick"), planning(filesystems=("ext4@1y-logger",), stacks=("fscrypt",)))
 
 
 def test_a_series_gives_its_storage_and_layers_back() -> None:
