@@ -24,8 +24,9 @@ from fsjoule.model import (
     TimedWorkload,
     Workload,
 )
+from fsjoule.model.emmc import NO_CACHE, storage_setting
 from fsjoule.model.filesystem import content_of, title_of
-from fsjoule.model.layer import device_of, layered, stack_of
+from fsjoule.model.layer import base_of, device_of, layered, stack_of
 from fsjoule.model.medium import Medium
 from fsjoule.model.workload import FlakeyWorkload, PowerLossWorkload
 from fsjoule.suites.suite import StorageChoice, Suite
@@ -37,6 +38,7 @@ USABLE: Final = 0.8  # share of a partition for files: the rest is for the files
 _BUFFERS: Final = 0.25  # share of a board's memory for fio's buffers: the rest is for page cache and kernel
 _IN_MEMORY: Final = 0.4  # share of a board's memory for an image and its files; its /tmp has half
 _RAW: Final = ("raw",)
+_MMC: Final = "mmcblk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,12 @@ def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[st
     for name in planning.storages or ():
         if device_of(name) not in every:
             raise ConfigError.unknown("storage device of this board", name, every)
+        device, without_cache = storage_setting(base_of(name))
+        if without_cache and device != CARD and not planning.further[device].device.startswith(_MMC):
+            raise ConfigError(
+                f"{device} is {planning.further[device].device}, and {NO_CACHE} is for eMMCs ({_MMC}0)",
+                hint=f"--storage {device}, without a setting",
+            )
     if provision is Provision.ROOT:
         if planning.storages not in {None, (CARD,)}:
             raise ConfigError(
@@ -372,7 +380,7 @@ def _check_layers(storage: str, filesystem_name: str, workload: Workload, provis
     if filesystem(filesystem_name).medium is Medium.MTD:
         what = f"{storage}: {filesystem_name} is on raw flash, and layers are for block devices"
         raise ConfigError(what, hint="omit --stack")
-    stack(stack_of(storage)).made_on(filesystem_name)
+    filesystem(stack(stack_of(storage)).made_on(filesystem_name))
     if provision is Provision.ROOT:
         raise ConfigError(f"no layer can be below the root: {stack_of(storage)}", hint="choose --provision scratch")
     if isinstance(workload, PowerLossWorkload | FlakeyWorkload):
