@@ -75,6 +75,7 @@ def test_each_filesystem_goes_onto_its_own_kind_of_storage() -> None:
         (("ubifs",), (CARD,), "ubifs is made on an MTD device, and card is none; this board's MTD devices: nand"),
         (("ext4",), ("nand",), "ext4 is made on a block device, and nand is none"),
         (("jffs2", "ext4"), ("nand",), "ext4 is made on a block device, and nand is none"),
+        (("ubifs",), ("nand:nocache",), "nand is mtd0, and nocache is for eMMCs"),
         (("ext4",), (CARD, "nand"), "nand is an MTD device, and ext4 is made on another kind of storage"),
     ],
 )
@@ -110,6 +111,13 @@ def test_ubifs_brings_its_volume_and_takes_it_away() -> None:
         "/dev/mtd0",
         "/mnt",
     )
+
+
+def test_what_a_failed_mount_attached_is_let_go_before_erasing() -> None:
+    scratch = Scratch(FakeShell(lambda argv: CommandResult(argv, 0, "")), "/dev/mtd0", purge=False)
+    released, made = (step.command.argv for step in scratch.making(filesystem("jffs2")))
+    assert "ubidetach -d 9" in released[2]
+    assert made[0] == "flash_erase"
 
 
 def test_worn_flash_is_refused_before_anything_is_written() -> None:

@@ -40,8 +40,8 @@ class MediumRow:
     `node` is what filesystems are made on, `size` a file with the size in units of `unit_bytes`; `titles` are files
     that may have the device's own name. `discards` is a file with 0 if the device takes no discards, empty if none of
     its kind does. `prepare` is a script for the first use; `bad_blocks` are files with their number and the bytes of a
-    block. `counters` are the files that `onboard.marks.usage` reads,
-    behind those of the processor.
+    block. `release` is a program that lets go of the unmounted device, which a mount that failed may have attached.
+    `counters` are the files that `onboard.marks.usage` reads, behind those of the processor.
     """
 
     node: str
@@ -52,6 +52,7 @@ class MediumRow:
     discards: str = ""
     prepare: str = ""
     bad_blocks: tuple[str, str] | None = None
+    release: tuple[str, ...] = ()
 
 
 MEDIA: Final[Mapping[Medium, MediumRow]] = {
@@ -69,6 +70,8 @@ MEDIA: Final[Mapping[Medium, MediumRow]] = {
         size="/sys/class/mtd/{device}/size",
         titles=("/sys/class/mtd/{device}/name",),
         prepare=_COUNT_OPERATIONS,
+        # UBI's thread would go on to move blocks under JFFS2.
+        release=("sh", "-c", "[ ! -e /dev/ubi9 ] || ubidetach -d 9"),
         bad_blocks=("/sys/class/mtd/{device}/bad_blocks", "/sys/class/mtd/{device}/erasesize"),
         counters=(
             f"{_TRACING}/kprobe_profile",

@@ -21,6 +21,7 @@ from fsjoule.model import CARD, MIB, Provision, Storage
 from fsjoule.model.emmc import NO_CACHE, WITHOUT_CACHE
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.layer import LayerPlace, layered, of_series
+from fsjoule.model.medium import medium_of
 from fsjoule.ports import Command, CommandResult, Shell
 
 SCRATCH_DIRECTORY: Final = "/tmp/fsjoule/scratch"  # noqa: S108 - on the board, whose /tmp is ours alone
@@ -269,7 +270,9 @@ class Scratch:
 
     def _freeing(self, mounts: str) -> list[Step]:
         """The steps after which nothing uses the device."""
-        return [*_unmounting(mounts), *([lab_step(*data_image.CLOSE_ARGV)] if self._checked else [])]
+        release = MEDIA[medium_of(self.device.removeprefix("/dev/"))].release
+        closing = (data_image.CLOSE_ARGV if self._checked else (), release)
+        return [*_unmounting(mounts), *(lab_step(*argv) for argv in closing if argv)]
 
     def _mounts(self) -> str:
         return checked(self.shell, "cat", "/proc/mounts").stdout
@@ -291,12 +294,12 @@ def working_directory(scratch: Scratch, filesystem: Filesystem, provision: Provi
 def provisioning(scratch: Scratch, filesystem: Filesystem, provision: Provision) -> tuple[str, list[Step]]:
     """The directory of `working_directory`, and the steps that make it."""
     if provision is Provision.SCRATCH:
+        if filesystem.age:
+            scratch.make(filesystem)
+            return SCRATCH_DIRECTORY, scratch.mounting(filesystem)
         steps = scratch.making(filesystem)
         if filesystem.raw:
             return scratch.device, steps
-        if filesystem.age:
-            scratch.make(filesystem)
-            steps = []
         return SCRATCH_DIRECTORY, [*steps, *scratch.mounting(filesystem)]
     if filesystem.read_only:
         raise BoardError(f"the board's root {filesystem.name} is read-only: no file can be put there", transient=False)
