@@ -55,7 +55,13 @@ def test_a_list_may_have_aged_filesystems() -> None:
     assert named_filesystems("ext4@1y-logger,f2fs") == ("ext4@1y-logger", "f2fs")
 
 
-@pytest.mark.parametrize("name", ["ext4@1y", "ext4@0y-logger", "ext4@1w-logger", "ext4@101y-logger", "raw@1y-logger"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ext4@1y", "ext4@0y-logger", "ext4@1w-logger", "ext4@101y-logger"),
+        *("raw@1y-logger", "squashfs:xz@1y-logger", "ubifs@1y-logger"),  # nothing could be replayed there
+    ],
+)
 def test_a_wrong_age_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="age"):
         filesystem(name)
@@ -238,6 +244,21 @@ def test_a_replay_that_fails_makes_the_measurement_invalid() -> None:
     aged = _measured(answered)
     assert "too full" in aged.invalid_reasons[0]
     assert aged.aged is None
+
+
+def test_a_filesystem_that_is_not_made_has_not_the_age_of_another() -> None:
+    made: list[str] = []
+
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        made.extend(argv[:1] if argv[0] == "mkfs.ext4" else ())
+        return CommandResult(argv, 1, "no") if argv[0] == "mkfs.ext4" and len(made) > 1 else aged_answer(argv)
+
+    bench = bench_of(shell=FakeShell(answered), meter=FakeMeter(None))
+    chosen = replace(entry(bench, "write-16k"), filesystem="ext4@1y-logger")
+    first, second = (bench.measure(replace(chosen, number=number)) for number in (101, 102))
+    assert first.aged is not None
+    assert "`mkfs.ext4" in second.invalid_reasons[0]
+    assert second.aged is None
 
 
 def test_a_board_that_tells_no_size_ends_the_attempt() -> None:

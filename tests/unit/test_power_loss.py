@@ -74,6 +74,15 @@ def measured(bench: BoardBench, number: int = 0) -> Measurement:
 INTACT = "1 intact\n2 intact\n3 intact\n"
 
 
+def test_an_aged_filesystem_is_told_after_the_cut() -> None:
+    bench = bench_of(answering(readlink="/sys/block/mmcblk1/mmcblk1p3 131072\n", inspector=INTACT))
+    aged = replace(bench.plan.entries[0], filesystem="ext4@1y-logger")
+    found = bench.measure(aged)
+    assert found.outcome is not None
+    assert found.aged is not None
+    assert found.notes[0].startswith("aged 1y-logger")
+
+
 def test_an_iteration_depends_on_the_plans_seed_and_its_entry_only() -> None:
     planned = entries(("ext4", "btrfs"), repeat=3)
     seeds = [iteration(entry).seed for entry in planned]

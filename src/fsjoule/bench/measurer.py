@@ -292,6 +292,7 @@ class Measurer:
             evidence = work(kind)
         except MeasurementInvalid as error:
             evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+            self.ageing.facts = None  # they may be those of the filesystem before
         # The next measurement sets the layers up anew.
         self._stale |= bool(evidence.complaints and self.scratch.stack.layers)
         if kind.age and self.ageing.facts:

@@ -530,12 +530,16 @@ class BoardBench:
             loss.begin(booted.measurer)
         except MeasurementInvalid as error:
             return booted, WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S, complaints=list(error.reasons))
+        aged = booted.measurer.ageing.facts if loss.kind.age else None
         with self.phases("power-loss"):
             cut = self.board.cut(loss.cut_after_s, loss.seed)
         before = booted.transcript.take()
         self._boots.end()
         booted = self._boots.boot(entry)
         evidence = loss.recover(booted.measurer, cut)
+        if aged:
+            evidence.aged = aged
+            evidence.notes.insert(0, aged.text)
         evidence.attachments["before-the-cut.log"] = before + cut.console.encode()
         return booted, evidence
 
