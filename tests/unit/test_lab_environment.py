@@ -183,6 +183,7 @@ def test_every_file_in_env_is_right(file: Path, monkeypatch: pytest.MonkeyPatch)
             "{'card': {",
             "card cannot be the name of a further",
         ),
+        ("stick: {device: sda,", "a+b: {device: sda,", "a+b: {", "{'a+b': {", "a plus sign names layers"),
         (
             "storages:\n",
             "storages: [sda]\n        board_state:\n",

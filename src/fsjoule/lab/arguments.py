@@ -11,6 +11,7 @@ import attr
 
 from fsjoule.model import CARD, MIB, CardModel, StatePolicy, Storage
 
+_SIGNS: Final = frozenset("+:,")
 _A_STORAGE: Final = "{device: sda, size_mib: 512}"
 _STORAGE_KEYS: Final[dict[str, type]] = {"module": str, "model": str, "forgets": bool}
 _MORE_KEYS: Final = f"further keys are {', '.join(_STORAGE_KEYS)}"
@@ -55,6 +56,8 @@ def storages() -> Any:  # noqa: ANN401 - like attrs
         for name, each in cast("dict[object, object]", value).items():
             if name == CARD or not isinstance(name, str):
                 raise ValueError(f"{name} cannot be the name of a further storage device: stick can, or nvme")
+            if set(name) & _SIGNS:
+                raise ValueError(f"{name}: a plus sign names layers, a colon a setting, and a comma ends a name")
             if not _is_storage(each):
                 raise ValueError(f"{name} needs its device, without /dev/, and its size: {_A_STORAGE}; {_MORE_KEYS}")
 
