@@ -157,6 +157,8 @@ def _best(advice: Advice, axis: Axis, one: FilesystemFigures | None) -> str:
         each.label: other.value
         for each in advice.figures
         if (one in advice.unsafe or each not in advice.unsafe) and (other := on_axis(each, axis)) is not None
+        # What flash erases is no less or more than what a card is written.
+        if axis is not Axis.WEAR or bool(each.filesystem.flash_mib) is bool(one.filesystem.flash_mib)
     }
     lowest = min(lower, key=lower.__getitem__)
     near = lower[lowest] < figure.value

@@ -203,14 +203,19 @@ def on_axis(one: FilesystemFigures, axis: Axis) -> Estimate | None:
     }[axis]
 
 
+def _compared(one: FilesystemFigures, axis: Axis) -> Estimate | None:
+    """The figure in a unit that all filesystems share, whatever they are on."""
+    return one.worn if axis is Axis.WEAR else on_axis(one, axis)
+
+
 def _value(one: FilesystemFigures, axis: Axis) -> float:
-    found = on_axis(one, axis)
+    found = _compared(one, axis)
     assert found is not None
     return found.value
 
 
 def _pairs(figures: Sequence[FilesystemFigures], axis: Axis) -> list[tuple[FilesystemFigures, FilesystemFigures]]:
-    return list(combinations([each for each in figures if on_axis(each, axis) is not None], 2))
+    return list(combinations([each for each in figures if _compared(each, axis) is not None], 2))
 
 
 def _of_boots(figures: Sequence[FilesystemFigures], rule: SuperiorityRule) -> list[Relation]:
@@ -285,11 +290,11 @@ def _scores(figures: Sequence[FilesystemFigures], weights: Mapping[Axis, float])
     total = sum(weights.values())
     if not total:
         return []
-    complete = [one for one in figures if all(on_axis(one, axis) is not None for axis in weights)]
+    complete = [one for one in figures if all(_compared(one, axis) is not None for axis in weights)]
     largest = {axis: max((_value(one, axis) for one in complete), default=0.0) for axis in weights}
     scores: list[Score] = []
     for one in complete:
-        parts = [(weight / total, on_axis(one, axis), largest[axis]) for axis, weight in weights.items()]
+        parts = [(weight / total, _compared(one, axis), largest[axis]) for axis, weight in weights.items()]
         known = [(weight / most, estimate) for weight, estimate, most in parts if estimate is not None and most]
         value, low, high = (
             sum(weight * getattr(estimate, bound) for weight, estimate in known) for bound in ("value", "low", "high")

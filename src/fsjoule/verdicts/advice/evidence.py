@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import CARD, MIB, FileFate, FioWorkload, Measurement, PoolPlace, Provision, Run
+from fsjoule.model import CARD, MIB, FileFate, FioWorkload, Measurement, PoolPlace, Provision, Run, SeriesKey
 from fsjoule.model.filesystem import content_of, is_unflushed
 from fsjoule.model.kernel import Kernel, is_of, kernels_of
 from fsjoule.model.labels import counted, listed, series_labels
@@ -259,11 +259,17 @@ _SAME: Final[dict[str, Callable[[_Found], str]]] = {
 
 
 def _filesystems(found: Sequence[_Found]) -> Iterator[FilesystemEvidence]:
-    labels = series_labels(one.measurement.series for one in found)
-    groups: dict[str, list[_Found]] = {}
     several = len({one.storage for one in found}) > 1
+
+    def series_of(one: _Found) -> SeriesKey:
+        """With several storage devices, without the layers: they are in the device's name."""
+        series = one.measurement.series
+        return replace(series, storage=series.device) if several else series
+
+    labels = series_labels(map(series_of, found))
+    groups: dict[str, list[_Found]] = {}
     for one in found:
-        label = labels[one.measurement.series]
+        label = labels[series_of(one)]
         groups.setdefault(f"{label} on {one.storage}" if several else label, []).append(one)
     for label, group in groups.items():
         slugs = dict.fromkeys(one.measurement.workload.slug for one in group)

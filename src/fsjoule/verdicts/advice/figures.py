@@ -59,9 +59,10 @@ class FilesystemFigures:
     """One filesystem's figures; None where something was not measured, which `missing` names by slug of workload.
 
     `energy_j` is a day's energy, `work_s` the time that a day's I/O takes (more than a day: the board cannot do it),
-    `written_mib` what a day writes to the device, or erases of raw flash, `wait_s` the longest p99 of the parts, that
-    of `slowest`. `battery_days` and `years` are how long battery and card last. The `*_of_boots` have one figure per
-    boot, for comparisons, and `mount_of_cuts` one per power cut. `unflushed`: it sends its device no flushes.
+    `written_mib` what a day writes to the device, or erases of raw flash, `worn` the same as a share of what the medium
+    endures, if that is known (None if it cannot be compared with the others), `wait_s` the longest p99 of the parts,
+    that of `slowest`. `battery_days` and `years` are how long battery and card last. The `*_of_boots` have one figure
+    per boot, for comparisons, and `mount_of_cuts` one per power cut. `unflushed`: it sends its device no flushes.
     """
 
     filesystem: FilesystemEvidence
@@ -71,6 +72,7 @@ class FilesystemFigures:
     battery_days: Estimate | None = None
     work_s: Estimate | None = None
     written_mib: Estimate | None = None
+    worn: Estimate | None = None
     years: Estimate | None = None
     wait_s: Estimate | None = None
     slowest: UsageKind | None = None
@@ -120,6 +122,11 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
     endurance_mib = card.endurance_tib * _MIB_PER_TIB if card else 0.0
     if filesystem.flash_mib:
         endurance_mib = filesystem.flash_mib * max(0.0, profile.flash_erasures - _UBI_AHEAD)
+    # An erasure of flash is no write to a card.
+    worn = {boot: mib / (endurance_mib or 1.0) for boot, mib in written.items()}
+    kinds = {bool(each.flash_mib) for each in evidence.filesystems}
+    if not endurance_mib and len(kinds) > 1:
+        worn = {}
     return replace(
         base,
         shares=tuple(_share(part, boots) for part in parts),
@@ -137,8 +144,8 @@ def figures_of(filesystem: FilesystemEvidence, profile: UsageProfile, evidence: 
         wait_s=estimate_of(tuple(waits.values())),
         slowest=slowest,
         energy_of_boots=energies,
-        # As a share of what the medium endures, if that is known: an erasure of flash is no write to a card.
-        worn_of_boots={boot: mib / (endurance_mib or 1.0) for boot, mib in written.items()},
+        worn=estimate_of(tuple(worn.values())),
+        worn_of_boots=worn,
         wait_of_boots=waits,
     )
 
