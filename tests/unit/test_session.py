@@ -12,7 +12,7 @@ from results_factory import make_run
 
 from fsjoule import lab
 from fsjoule.errors import ConfigError
-from fsjoule.model import Plan, Run, RunStatus
+from fsjoule.model import Plan, Planned, Run, RunStatus
 from fsjoule.runs import held_lab
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import RunPlan, make_setup_s
@@ -73,6 +73,26 @@ def test_a_resumed_run_in_guest_time_makes_boots_that_were_cut_again_whole(tmp_p
     planned = RunPlan(resumed, real, (), plan, entries, frozenset())
     chosen = planned.selecting(entry.number for entry in entries)
     assert chosen.to_do == entries[len(kept) :], "in real time the repetition goes on in a second boot"
+
+
+def test_a_run_is_extended_on_the_devices_that_can_be_planned(tmp_path: Path) -> None:
+    entries = plan_entries(suite("quick"), Planning(("ext4",), ("6.1",), repeat=2, seed=3)).entries
+    begun = tuple(entry for entry in entries if entry.repetition == 1)
+    run = Run(
+        "id", "1970-01-01T00:00:00Z", RunStatus.ABORTED, True, Plan("quick", ("ext4",), ("6.1",), 1, 3, {}, begun)
+    )
+
+    def plan_on(*possible: tuple[str, ...] | None) -> Plan:
+        def plan_again(storages: tuple[str, ...] | None) -> tuple[Planned, ...]:
+            if storages not in possible:
+                raise ConfigError(f"{storages} does not fit")
+            return entries
+
+        return Resumed(tmp_path, run, ()).plan(2, plan_again)
+
+    assert plan_on(None).entries == plan_on(("card",)).entries == entries
+    with pytest.raises(ConfigError, match=r"\('card',\) does not fit"):
+        plan_on()
 
 
 def test_variables_are_as_they_were_after_the_body(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,12 +90,27 @@ class Resumed:
         plan = self.run.plan
         entries = tuple(each for each in plan.entries if each.repetition <= repeat)
         if repeat > plan.repeat:
-            longer = [tuple(plan_again(storages)) for storages in dict.fromkeys((None, self.storages))]
-            extended = next((each for each in longer if each[: len(entries)] == entries), None)
-            if extended is None:
-                self._refuse([f"suite {plan.suite} is planned differently now, so nothing can be added to it"])
-            entries = extended or entries
+            entries = self._extended(entries, plan_again)
         return dataclasses.replace(plan, repeat=entries[-1].repetition, entries=entries)
+
+    def _extended(
+        self, entries: tuple[Planned, ...], plan_again: Callable[[tuple[str, ...] | None], Sequence[Planned]]
+    ) -> tuple[Planned, ...]:
+        """More entries that begin with these: on the suite's storage devices, or on the run's, which the user chose."""
+        refused: list[ConfigError] = []
+        choices = tuple(dict.fromkeys((None, self.storages)))
+        for storages in choices:
+            try:
+                longer = tuple(plan_again(storages))
+            except ConfigError as error:  # the user may have chosen others because of it
+                refused.append(error)
+            else:
+                if longer[: len(entries)] == entries:
+                    return longer
+        if len(refused) == len(choices):
+            raise refused[-1]
+        self._refuse([f"suite {self.run.plan.suite} is planned differently now, so nothing can be added to it"])
+        return entries
 
     @property
     def kernels(self) -> tuple[str, ...]:
