@@ -246,5 +246,7 @@ def test_what_a_layer_costs_is_told_beside_the_winner() -> None:
     assert table is not None
     assert [cell.text for cell in table.rows[0]][1:4] == ["ext4", "dm-crypt", signed(slower.ratio, slower.interval)]
     assert layers_table(summarise(summary.run, plain)) is None
+    alone = summarise(summary.run, layered)
+    assert {row.label for row in alone.fio} == {"ext4 on dm-crypt", "f2fs on dm-crypt"}
     speed = next(one for one in contests([*plain, *layered]) if one.metric is Metric.THROUGHPUT)
     assert speed.names == ("ext4", "f2fs", "f2fs on dm-crypt", "ext4 on dm-crypt")

@@ -23,20 +23,19 @@ _FOLDERS: Final = re.compile(
 def series_labels(keys: Iterable[SeriesKey]) -> dict[SeriesKey, str]:
     """The filesystem's name, with its options if the run has the filesystem with several sets of options.
 
-    With the layers below it if the run has several: `ext4 on dm-crypt`.
+    With the layers below it, if any: `ext4 on dm-crypt`.
     """
     keys = list(keys)
     variants: dict[tuple[str, bool], set[tuple[str, ...]]] = {}
     for key in keys:
         # A card's root has other options than a filesystem on scratch; that alone is no second set.
         variants.setdefault((key.filesystem_title, key.on_root), set()).add(key.make_options + key.mount_options)
-    several_stacks = len({key.stack for key in keys}) > 1
     labels: dict[SeriesKey, str] = {}
     for key in keys:
         options = " ".join(key.make_options + key.mount_options) or "default"
         several = len(variants[key.filesystem_title, key.on_root]) > 1
         labels[key] = f"{key.filesystem_title} ({options})" if several else key.filesystem_title
-        labels[key] += f" on {key.stack}" if several_stacks and key.stack else ""
+        labels[key] += f" on {key.stack}" if key.stack else ""
     return labels
 
 
