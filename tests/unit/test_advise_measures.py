@@ -15,6 +15,7 @@ from fsjoule.lab import read_environment
 from fsjoule.model import MIB
 from fsjoule.runs.advise import AdviceQuestion, answered, benches, measure, question
 from fsjoule.suites.profile import profile_of
+from fsjoule.verdicts.advice.evidence import AdviceEvidence, FilesystemEvidence, PartFigures
 
 PARTS = ("read-64k", "write-4k", "write-4k-fsync1", "write_files-20k")
 
@@ -146,3 +147,21 @@ def test_a_dry_run_says_what_it_takes_and_measures_nothing(fsjoule: CommandLine,
     assert document["cost"]["measurements"] == 24
     write_cuts(tmp_path, "bbbbbb", {"ext4": (0,)})
     assert fsjoule("advise", tmp_path, "--profile", "logger", "--dry-run").code == 2
+
+
+def test_each_storage_device_is_measured_with_what_goes_onto_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = PartFigures(joules=1.0, uncertainty_j=0.0, seconds=1.0, written_mib=1.0, p99_s=0.01)
+    rows = {slug: {("run", "6.1", boot): row for boot in range(3)} for slug in PARTS}
+    there = (FilesystemEvidence("ext4 on card", "ext4", rows, storage="card"),)
+    evidence = AdviceEvidence("b", "card,nand", "6.1", True, there, (1.0,), 0.0, {}, "", 0, {})
+    monkeypatch.setattr("fsjoule.runs.advise._evidence", lambda _asked, _runs: evidence)
+    flash = _asked(tmp_path, "ext4,ubifs", storage="card,nand")
+    (one,) = benches(flash).missing
+    assert one.filesystems == ("ubifs",)
+    asked: list[Sequence[str]] = []
+    measure(flash, [one], lambda words: asked.append(words) or 0)
+    assert asked[0][-2:] == ["--storage", "nand"]
+    (one,) = benches(_asked(tmp_path, "ext4", env="virtual-lossy", storage="card,stick")).missing
+    assert (one.filesystems, one.repeat) == (("ext4",), 3), "the stick has none of it"

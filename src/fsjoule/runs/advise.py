@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from fsjoule.errors import ConfigError
+from fsjoule.filesystems import filesystem
 from fsjoule.lab import EnvironmentFile, read_environment
+from fsjoule.layers import named_storages
 from fsjoule.model import CARD, Run, RunStatus
 from fsjoule.model.filesystem import content_of
 from fsjoule.model.labels import listed
-from fsjoule.model.layer import stack_of
+from fsjoule.model.layer import device_of, stack_of
+from fsjoule.model.medium import Medium
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import earlier_rates, earlier_runs, planned
 from fsjoule.runs.request import RunRequest, choose
@@ -106,7 +109,8 @@ def question(
 ) -> AdviceQuestion:
     """Check the options. Repetitions default to few boots. Raises ConfigError, which lists the choices."""
     times = repeat or (_BOOTS_IN_GUEST_TIME if environment.profile.guest_time else _BOOTS)
-    asked = AdviceQuestion(name, profile, environment, (), kernel, storage or CARD, times, results, min(boards, times))
+    devices = ",".join(named_storages(storage or CARD))
+    asked = AdviceQuestion(name, profile, environment, (), kernel, devices, times, results, min(boards, times))
     measured = {workload.slug for leaf in suite(SUITE).leaves for workload in leaf.workloads}
     lacking = [part.slug for part in parts_of(profile) if part.slug not in measured]
     if lacking:
@@ -151,9 +155,10 @@ def benches(asked: AdviceQuestion) -> Benches:
     complete = [one for one in runs if one.run.status is RunStatus.COMPLETE]
     missing: list[Missing] = []
     for (name, filesystems, repeat), workloads in _lacking(asked, _evidence(asked, complete)).items():
-        choice = _choice(replace(asked, repeat=repeat), name, ",".join(filesystems), workloads)
+        there = replace(asked, repeat=repeat, storage=",".join(_fitting(asked, filesystems)))
+        choice = _choice(there, name, ",".join(filesystems), workloads)
         entries = planned(choice, asked.environment.profile, choice.kernels).entries
-        begun = next((one for one in runs if _is_begun(one.run, choice, asked)), None)
+        begun = next((one for one in runs if _is_begun(one.run, choice, there)), None)
         if begun is not None:
             done = {each.number for each in begun.measurements}
             entries = tuple(entry for entry in begun.run.plan.entries if entry.number not in done)
@@ -176,7 +181,8 @@ def measure(asked: AdviceQuestion, missing: Iterable[Missing], bench: Callable[[
         if code == _REFUSED:
             words = ["--suite", one.suite, "--fs", ",".join(one.filesystems), "--workload", ",".join(one.workloads)]
             words += ["--kernel", asked.kernel, "--repeat", str(one.repeat), "--results", str(asked.results)]
-            words += [] if asked.storage == CARD else ["--storage", asked.storage]
+            storages = ",".join(_fitting(asked, one.filesystems))
+            words += [] if storages == CARD else ["--storage", storages]
             code = bench([*board, *words])
         if code not in (_ALL_VALID, _SOME_INVALID):
             return code
@@ -223,22 +229,35 @@ def _evidence(asked: AdviceQuestion, runs: Sequence[LoadedRun]) -> AdviceEvidenc
     return replace(evidence, filesystems=filesystems) if filesystems else None
 
 
+def _fitting(asked: AdviceQuestion, filesystems: Iterable[str]) -> tuple[str, ...]:
+    """The storage devices on which one of these filesystems is to be measured."""
+    kinds = {name: each.medium for name, each in asked.environment.profile.storages.items()}
+    media = {filesystem(name).medium for name in filesystems}
+    return tuple(each for each in asked.storages if kinds.get(device_of(each), Medium.BLOCK) in media)
+
+
 def _lacking(
     asked: AdviceQuestion, evidence: AdviceEvidence | None
 ) -> Mapping[tuple[str, tuple[str, ...], int], list[str]]:
-    """The workloads that were measured in too few boots, by suite, filesystems and boots to be made."""
-    known = {one.name: one for one in evidence.filesystems} if evidence else {}
+    """The workloads that were measured in too few boots, by suite, filesystems and boots to be made.
+
+    A filesystem has as many boots of a part as on the storage device with the fewest.
+    """
+    known = {(one.name, one.storage): one for one in evidence.filesystems} if evidence else {}
+    having = {
+        name: [known.get((content_of(name), each)) for each in _fitting(asked, [name])] for name in asked.filesystems
+    }
     lacking: dict[tuple[str, tuple[str, ...], int], list[str]] = {}
     for part in parts_of(asked.profile):
         boots = {
-            name: asked.repeat - (len(known[fs].rows.get(part.slug, ())) if (fs := content_of(name)) in known else 0)
-            for name in asked.filesystems
+            name: asked.repeat - min((len(one.rows.get(part.slug, ())) if one else 0 for one in there), default=0)
+            for name, there in having.items()
         }
         names = tuple(name for name, more in boots.items() if more > 0)
         if names:
             lacking.setdefault((SUITE, names, max(boots.values())), []).append(part.slug)
     if asked.profile.power_cuts_per_year and not asked.no_cuts:
-        names = tuple(n for n in asked.filesystems if (fs := content_of(n)) not in known or not known[fs].cuts)
+        names = tuple(name for name, there in having.items() if not all(one and one.cuts for one in there))
         if names:
             lacking[POWER_LOSS_SUITE, names, suite(POWER_LOSS_SUITE).repeat] = [POWER_LOSS]
     return lacking

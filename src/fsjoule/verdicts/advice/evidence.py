@@ -54,7 +54,7 @@ class PowerCut(NamedTuple):
 class FilesystemEvidence:
     """What was measured of one filesystem: rows per boot by the part's slug, power cuts, checks and idle power.
 
-    `flash_mib` is the size of the raw flash that it is on; None on other storage.
+    `storage` is the board's name of the device that it is on, `flash_mib` the size of raw flash; None on other storage.
     """
 
     label: str
@@ -64,6 +64,7 @@ class FilesystemEvidence:
     fsck_s: tuple[Figure, ...] = ()
     unflushed: bool = False
     flash_mib: Figure = None
+    storage: str = CARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +282,7 @@ def _filesystems(found: Sequence[_Found]) -> Iterator[FilesystemEvidence]:
             rows={slug: _rows(ones) for slug, ones in of.items() if slug not in (POWER_LOSS, FSCK)},
             cuts=tuple(cut for one in of.get(POWER_LOSS, ()) if (cut := _cut(one.measurement)) is not None),
             fsck_s=one_per_boot((one.boot, one.measurement.duration_s) for one in of.get(FSCK, ())),
+            storage=group[0].storage,
             flash_mib=max((_flash_mib(one.measurement) for one in group), default=0.0) or None,
         )
 
