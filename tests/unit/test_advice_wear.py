@@ -17,7 +17,7 @@ NAME, LOGGER = profile_of("logger")
 
 def worn(label: str, written_mib: float, flash_mib: float | None = None) -> FilesystemEvidence:
     row = PartFigures(joules=1.0, uncertainty_j=0.0, seconds=1.0, written_mib=written_mib, p99_s=0.01)
-    boots = {("run", i): row._replace(written_mib=written_mib * (1 + i / 1000)) for i in range(6)}
+    boots = {("run", "6.1", i): row._replace(written_mib=written_mib * (1 + i / 1000)) for i in range(6)}
     return FilesystemEvidence(label, label, {part.slug: boots for part in parts_of(LOGGER)}, flash_mib=flash_mib)
 
 

@@ -156,7 +156,11 @@ def test_each_storage_device_is_measured_with_what_goes_onto_it(
     rows = {slug: {("run", "6.1", boot): row for boot in range(3)} for slug in PARTS}
     there = (FilesystemEvidence("ext4 on card", "ext4", rows, storage="card"),)
     evidence = AdviceEvidence("b", "card,nand", "6.1", True, there, (1.0,), 0.0, {}, "", 0, {})
-    monkeypatch.setattr("fsjoule.runs.advise._evidence", lambda _asked, _runs: evidence)
+
+    def known(*_: object) -> AdviceEvidence:
+        return evidence
+
+    monkeypatch.setattr("fsjoule.runs.advise._evidence", known)
     flash = _asked(tmp_path, "ext4,ubifs", storage="card,nand")
     (one,) = benches(flash).missing
     assert one.filesystems == ("ubifs",)
