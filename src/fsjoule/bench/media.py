@@ -26,6 +26,7 @@ echo 1 > events/fsjoule/enable
 """
 
 
+_LET_GO: Final = "[ ! -e /dev/ubiblock9_0 ] || ubiblock --remove /dev/ubi9_0; [ ! -e /dev/ubi9 ] || ubidetach -d 9"
 _STATE: Final = ("size", "erasesize", "writesize", "corrected_bits", "ecc_failures", "bad_blocks")
 
 
@@ -71,7 +72,7 @@ MEDIA: Final[Mapping[Medium, MediumRow]] = {
         titles=("/sys/class/mtd/{device}/name",),
         prepare=_COUNT_OPERATIONS,
         # UBI's thread would go on to move blocks under JFFS2.
-        release=("sh", "-c", "[ ! -e /dev/ubi9 ] || ubidetach -d 9"),
+        release=("sh", "-c", _LET_GO),
         bad_blocks=("/sys/class/mtd/{device}/bad_blocks", "/sys/class/mtd/{device}/erasesize"),
         counters=(
             f"{_TRACING}/kprobe_profile",
