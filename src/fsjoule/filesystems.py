@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, Final, NamedTuple, cast
 
 from fsjoule.errors import ConfigError
@@ -800,6 +801,10 @@ class _Parts(NamedTuple):
             raise ConfigError(f"{row.name} is the device itself: it has no options")
         for option in (*parts.mount, *(each for pair in parts.make for each in pair[1:])):
             _check_option(row, option)
+        for one, other in combinations(sorted(parts.variants), 2):
+            ours, theirs = _settings(row, one), _settings(row, other)
+            if any(ours[key] != theirs[key] for key in ours.keys() & theirs.keys()):
+                raise ConfigError(f"{row.name}: {one} and {other} exclude each other", hint="leave one out")
         return parts
 
     @property
@@ -864,6 +869,8 @@ def _check_option(row: Filesystem, text: str) -> None:
 
 def _is_bare(row: Filesystem, option: str) -> bool:
     """Whether an option of mount is taken for one without `mount=`: a misspelt variant must not be."""
+    if row.read_only or row.medium is Medium.MTD:
+        return False  # it may be a compressor that is no variant
     return not difflib.get_close_matches(option, row.variants, cutoff=_CLOSE)
 
 
@@ -879,6 +886,16 @@ def _unknown(kind: str, value: str, choices: Iterable[str], *, mount: bool = Fal
 def _key(option: str) -> str:
     """The name of an option, which a later one with the same name replaces: `noatime` and `atime`, `^quota`."""
     return option.partition("=")[0].lstrip("^~").removeprefix("no")
+
+
+def _settings(row: Filesystem, variant: str) -> dict[tuple[str, str], str]:
+    """What a variant sets: a second one that sets the same would replace it, and the name would say both."""
+    chosen = row.variants[variant]
+    found = {("mount", _key(option)): option for option in chosen.mount}
+    for option, *values in _pairs(chosen.make):
+        for value in (part for each in values for part in each.split(",")):
+            found[option, _key(value) if option in row.joined or "=" in value else ""] = value
+    return found
 
 
 def _pairs(words: Iterable[str]) -> list[tuple[str, ...]]:

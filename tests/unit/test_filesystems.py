@@ -77,6 +77,31 @@ def test_what_there_is_not_is_refused_with_what_there_is(name: str, choices: str
         filesystem(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "both"),
+    [
+        ("squashfs:xz+lz4", "lz4 and xz"),
+        ("erofs:cluster16k+cluster64k", "cluster16k and cluster64k"),
+        ("ubifs:zlib+zstd", "zlib and zstd"),
+        ("jffs2:lzo+nocompression", "lzo and nocompression"),
+        ("btrfs:zstd+lzo", "lzo and zstd"),
+        ("zfs:zstd+nocompression", "nocompression and zstd"),
+        ("ext4:defaults2022+defaults2023", "defaults2022 and defaults2023"),
+    ],
+)
+def test_variants_that_set_the_same_exclude_each_other(name: str, both: str) -> None:
+    with pytest.raises(ConfigError, match=f"{both} exclude each other"):
+        filesystem(name)
+    for one in ("ext4:defaults2022+nojournal", "zfs:record16k+zstd", "erofs:cluster64k+lz4hc"):
+        assert filesystem(one).name == one
+
+
+@pytest.mark.parametrize("name", ["squashfs:gzip", "erofs:snappy", "jffs2:zlib", "ubifs:lz4"])
+def test_a_compressor_that_is_no_variant_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="unknown variant of"):
+        filesystem(name)
+
+
 def test_a_variant_takes_the_place_of_a_property() -> None:
     def direct(name: str) -> list[str]:
         return [word for word in filesystem(name).make_argv("/dev/x") if word.startswith("direct=")]
