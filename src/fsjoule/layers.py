@@ -236,7 +236,9 @@ def stack(name: str) -> Stack:
     """
     if name in ("", NO_LAYERS):
         return NOTHING
-    layers = tuple(_layer(each) for each in name.split(JOINED))
+    if NO_LAYERS in (parts := name.split(JOINED)):
+        raise ConfigError(f"{name}: {NO_LAYERS} is without layers", hint=f"leave {NO_LAYERS} out, or all others")
+    layers = tuple(map(_layer, parts))
     for i, each in enumerate(layers):
         lower = [below.row for below in layers[:i]]
         if each.row.place is LayerPlace.DEVICE and any(row.place is LayerPlace.DIRECTORY for row in lower):

@@ -11,7 +11,7 @@ from fsjoule.bench.emmc import Emmcs, look
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.scratch import name_of
 from fsjoule.errors import BoardError, ConfigError
-from fsjoule.model import CARD
+from fsjoule.model import CARD, MIB, Storage
 from fsjoule.model.emmc import EmmcFacts, EmmcState, parse_attributes, parse_ext_csd
 from fsjoule.ports import CommandResult
 from fsjoule.suites import Planning, plan_entries, suite
@@ -181,3 +181,6 @@ def test_the_setting_of_a_storage_is_planned_and_known_again() -> None:
     assert name_of("emmc DG4008 without its cache", ["emmc"]) == "emmc:nocache"
     with pytest.raises(ConfigError, match="unknown storage device of this board 'card:fast'"):
         plan_entries(suite("quick"), replace(planning, storages=("card:fast",)))
+    stick = replace(planning, further={"stick": Storage("sda", 512 * MIB)}, storages=("stick:nocache",))
+    with pytest.raises(ConfigError, match="stick:nocache: sda is no eMMC"):
+        plan_entries(suite("quick"), stick)

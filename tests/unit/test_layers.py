@@ -69,6 +69,7 @@ def test_equal_layers_make_equal_names(given: str, name: str) -> None:
         ("fscrypt+dm-crypt", "dm-crypt is a device below all directories", "name it first"),
         ("zram+zram:lz4", "zram is there twice", "leave one out"),
         ("dm-crypt+", "unknown layer ''", "choose from"),
+        ("none+dm-crypt", "none is without layers", "leave none out"),
     ],
 )
 def test_what_is_no_stack_is_refused_with_the_choices(given: str, complaint: str, hint: str) -> None:
@@ -113,6 +114,11 @@ def test_each_storage_device_is_measured_with_each_stack() -> None:
         ("quick", {"filesystems": ("mine=xfs:noatime",), "stacks": ("fscrypt",)}, "fscrypt cannot be on xfs"),
         ("elc2015/dm-flakey", {}, "dm-flakey-.* is not measured with layers"),
         ("quick", {"provision": Provision.ROOT}, "no layer can be below the root: dm-crypt"),
+        (
+            "root-image",
+            {"filesystems": ("erofs",), "root_filesystems": ("erofs",)},
+            r"below the root(.|\n)*another suite",
+        ),
         ("quick", {"storages": ("disk+dm-crypt",), "stacks": ()}, "unknown storage device"),
         ("quick", {"storages": ("card+dmcrypt",), "stacks": ()}, "unknown layer"),
     ],

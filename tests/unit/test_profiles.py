@@ -300,6 +300,11 @@ def chosen(workload: str) -> tuple[str, ...] | None:
     ).workloads
 
 
+def test_layers_are_named_with_storage_or_stack_not_both() -> None:
+    with pytest.raises(ConfigError, match=r"card\+dm-crypt has layers, and --stack names more"):
+        choose(BenchOptions(fs="ext4", storage="card,card+dm-crypt", stack="none,dm-crypt"))
+
+
 def test_a_workload_goes_by_its_slug_or_by_what_it_does() -> None:
     assert chosen("read-16k") == chosen("read") == ("read-16k",)
     assert chosen("mount") == ("mount",)

@@ -20,7 +20,7 @@ from fsjoule.layers import named_stacks, named_storages
 from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
-from fsjoule.model.layer import NO_LAYERS
+from fsjoule.model.layer import NO_LAYERS, stack_of
 from fsjoule.runs.ages import aged_filesystems, filesystems_again
 from fsjoule.runs.held_lab import check_room
 from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, UNTIL_DECIDED, BenchOptions
@@ -126,8 +126,6 @@ def choose(
     provision, factor, seed = options.provision, options.factor, options.seed
     if provision not in {None, *(p.value for p in Provision)}:
         raise ConfigError.unknown("way to provision", str(provision), [p.value for p in Provision])
-    if options.storage is not None and not listed(options.storage, option="--storage"):
-        raise ConfigError("--storage names no storage device", hint="for example --storage card")
     if factor is not None and not 0 < factor <= 1:
         raise ConfigError(
             f"--size-factor {factor:g}: it must be above 0 and at most 1",
@@ -135,6 +133,7 @@ def choose(
         )
     if seed is not None and not 0 <= seed <= _LARGEST_SEED:
         raise ConfigError(f"--seed {seed}: it is out of range", hint=f"choose 0 to {_LARGEST_SEED}")
+    storages, stacks = _storages_and_stacks(options)
     return RunRequest(
         chosen,
         names,
@@ -146,13 +145,24 @@ def choose(
         options.meter_program,
         paired=pair is not None,
         size_factor=factor,
-        storages=None if options.storage is None else named_storages(options.storage),
+        storages=storages,
         profiled=options.profile,
         workloads=_workloads(chosen, names, options.workload, select),
         boards=check_boards(_boards(options), environment),
         until_decided=until_decided,
-        stacks=named_stacks(options.stack),
+        stacks=stacks,
     )
+
+
+def _storages_and_stacks(options: BenchOptions) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The storage devices, None if the suite decides, and the layers above each. Raises ConfigError."""
+    storages = None if options.storage is None else named_storages(options.storage)
+    if storages == ():
+        raise ConfigError("--storage names no storage device", hint="for example --storage card")
+    stacks = named_stacks(options.stack)
+    if stacks and (above := next(filter(stack_of, storages or ()), None)):
+        raise ConfigError(f"--storage {above} has layers, and --stack names more", hint="name them in one of the two")
+    return storages, stacks
 
 
 def _boards(options: BenchOptions) -> int:

@@ -228,7 +228,7 @@ def check_modules(chosen: Suite, filesystems: Sequence[str], kernel: KernelFacts
             raise ConfigError(
                 f"the kernel {kernel.label} has no {row.name}: it lacks {', '.join(sorted(lacking))}"
                 + (f" ({row.kernels})" if row.kernels else ""),
-                hint="switch it on in the kernel's configuration, or leave the filesystem out",
+                hint="choose a kernel that has it, or switch it on in the configuration, or leave the filesystem out",
             )
         row.check_kernel(kernel.label, kernel.release)
     for part in chosen.leaves:
@@ -277,7 +277,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
                 is_image = bool(filesystem(name).read_only) and not workload.is_boot
                 where = Provision.SCRATCH if is_image else provision
                 if stack_of(storage):
-                    _check_layers(storage, name, workload, where)
+                    _check_layers(leaf, storage, name, workload, where)
                 reason = (
                     _no_chance(workload, planning, storage)
                     or _lacking(leaf, name, workload)
@@ -318,7 +318,7 @@ def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[st
         if planning.storages not in {None, (CARD,)}:
             raise ConfigError(
                 f"{leaf.name} is measured on the root filesystem, which is on the card",
-                hint="omit --storage, or choose --provision scratch",
+                hint=f"omit --storage, or choose {'another suite' if leaf.provision else '--provision scratch'}",
             )
         return (CARD,)
     if planning.storages is not None:
@@ -375,14 +375,16 @@ def _on_layers(pairs: Iterable[tuple[str, str]], planning: Planning) -> list[tup
     return sorted(each, key=lambda pair: pair[0])  # a run that goes on has them from its entries
 
 
-def _check_layers(storage: str, filesystem_name: str, workload: Workload, provision: Provision) -> None:
+def _check_layers(leaf: Suite, storage: str, filesystem_name: str, workload: Workload, provision: Provision) -> None:
     """Raise ConfigError for layers that the filesystem cannot have, or that cannot be below it."""
     if filesystem(filesystem_name).medium is Medium.MTD:
         what = f"{storage}: {filesystem_name} is on raw flash, and layers are for block devices"
         raise ConfigError(what, hint="omit --stack")
     filesystem(stack(stack_of(storage)).made_on(filesystem_name))
     if provision is Provision.ROOT:
-        raise ConfigError(f"no layer can be below the root: {stack_of(storage)}", hint="choose --provision scratch")
+        what = f"{leaf.name}, {workload.slug}: no layer can be below the root: {stack_of(storage)}"
+        hint = "omit --stack, or choose another suite" if leaf.provision else "choose --provision scratch"
+        raise ConfigError(what, hint=hint)
     if isinstance(workload, PowerLossWorkload | FlakeyWorkload):
         what = f"{workload.slug} is not measured with layers ({stack_of(storage)})"
         raise ConfigError(what, hint="omit --stack, or choose another suite")
