@@ -182,5 +182,5 @@ def test_the_setting_of_a_storage_is_planned_and_known_again() -> None:
     with pytest.raises(ConfigError, match="unknown storage device of this board 'card:fast'"):
         plan_entries(suite("quick"), replace(planning, storages=("card:fast",)))
     stick = replace(planning, further={"stick": Storage("sda", 512 * MIB)}, storages=("stick:nocache",))
-    with pytest.raises(ConfigError, match="stick:nocache: sda is no eMMC"):
+    with pytest.raises(ConfigError, match="stick is sda, and nocache is for eMMCs"):
         plan_entries(suite("quick"), stick)
