@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fake_bench import PROFILE, answer
 
 from fsjoule.bench.data_image import image_argvs
+from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.media import counter_files
 from fsjoule.bench.onboard import marks
+from fsjoule.bench.phases import Phases
 from fsjoule.bench.scratch import Scratch, attach
 from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
 from fsjoule.filesystems import filesystem
+from fsjoule.host.clock import HostClock
 from fsjoule.model import CARD, KIB, MIB, Planned, Storage
 from fsjoule.model.medium import Medium, medium_of
 from fsjoule.ports import CommandResult
 from fsjoule.suites import Planning, plan_entries, suite
-from fsjoule.testing import FakeShell
+from fsjoule.testing import FakeMeter, FakeShell
 
 NAND = Storage("mtd0", 128 * MIB, module="nandsim", forgets=True)
 STICK = Storage("sda", 512 * MIB)
@@ -153,3 +157,13 @@ def test_an_image_goes_onto_a_volume_of_ubi() -> None:
     assert squashfs.mount_argv("/dev/mtd0", "/mnt")[-4:] == ("-o", "ro", "/dev/ubiblock9_0", "/mnt")
     with pytest.raises(ConfigError, match="no root partition can be made with squashfs-ubi"):
         _ = squashfs.as_root
+
+
+def test_modules_are_loaded_in_one_order() -> None:
+    """A set has another order in each process: two runs in guest time would differ."""
+    shell = FakeShell(answer)
+    measurer = Measurer(shell, FakeMeter(None), HostClock(), PROFILE, seed=1, phases=Phases(HostClock()))
+    names = filesystem("ubifs").modules
+    measurer.load_modules(*names)
+    measurer.load_modules(*names, "jffs2")
+    assert [argv[1] for argv in shell.asked if argv[0] == "modprobe"] == [*names, "jffs2"]
