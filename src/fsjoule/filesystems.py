@@ -481,7 +481,7 @@ _TABLE: Final = (
         errors=r"(UBI|UBIFS) error",
         idle=("-h", "-V", "--help", "--version"),
         files=("-r", "-d", "--root", "--devtable", "-o", "--output"),
-        colours=("#0f766e", "#2dd4bf"),
+        colours=("#3f6212", "#a3e635"),
         lacks=frozenset({"fsck", "fallocate", "dm-flakey"}),
         variants={
             **_NOATIME,

@@ -11,7 +11,7 @@ from index_runs import made_run, write_run
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import INSTRUCTIONS, MIB, Measurement, RunStatus, Value
+from fsjoule.model import INSTRUCTIONS, MIB, DeviceCounters, FlashCounters, Measurement, RunStatus, Value
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric, figure_of, uncertainty_of
 from fsjoule.model.series import Order, Series, Where, comparable
@@ -65,6 +65,7 @@ def with_all_figures(measurement: Measurement) -> Measurement:
         duration_s=11.5,
         counts={INSTRUCTIONS: 12},
         image_bytes=27 * MIB // 2,
+        counters=DeviceCounters(1, 1, 1, 1, 0, 0, 0, flash=FlashCounters(700, 128 * MIB, MIB // 8, 0, 0, 0)),
     )
 
 

@@ -170,7 +170,7 @@ WRONG = {
     "--seed 99999999999999999999999": "--seed 99999999999999999999999: it is out of range",
     "--results=": "argument --results: it is empty",
     "--size-factor half": "argument --size-factor: invalid float value: 'half'",
-    "--fs ext5": r"unknown filesystem 'ext5'(?=\n  hint: .*choose from: btrfs, ext2, ext3, ext4, f2fs)",
+    "--fs ext5": r"unknown filesystem 'ext5'(?=\n  hint: .*choose from: bcachefs, btrfs, .*ext2, ext3, ext4, .*f2fs)",
     "--provision nfs": r"unknown way to provision 'nfs'(?=\n  hint: choose from: root, scratch)",
     "--provision root --fs vfat": "no card image can have 'vfat' as its root",
     "--results /proc/x": "--results: nothing can be written in /proc/x",

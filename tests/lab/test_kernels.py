@@ -162,7 +162,7 @@ def test_modules_of_another_kernel_than_the_image_are_refused(folder: Path, debi
 def test_a_kernel_without_the_cards_driver_is_refused_and_one_without_a_filesystem_is_not(folder: Path) -> None:
     module(folder, "btrfs").unlink()
     [kernel] = take_kernels([str(folder)])
-    assert kernel.facts.lacks == ("btrfs",)
+    assert set(kernel.facts.lacks) == {"btrfs", "ntfs3"}  # Debian's has no ntfs3
     with pytest.raises(ConfigError, match="cannot mount a btrfs root: it has no btrfs"):
         build_card(kernel, "btrfs")
     module(folder, "sdhci_esdhc_imx").unlink()
