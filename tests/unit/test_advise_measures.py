@@ -15,7 +15,6 @@ from fsjoule.lab import read_environment
 from fsjoule.model import MIB
 from fsjoule.runs.advise import AdviceQuestion, answered, benches, measure, question
 from fsjoule.suites.profile import profile_of
-from fsjoule.verdicts.advice.evidence import AdviceEvidence, FilesystemEvidence, PartFigures
 
 PARTS = ("read-64k", "write-4k", "write-4k-fsync1", "write_files-20k")
 
@@ -150,20 +149,14 @@ def test_a_dry_run_says_what_it_takes_and_measures_nothing(fsjoule: CommandLine,
 
 
 def test_each_storage_device_is_measured_with_what_goes_onto_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    row = PartFigures(joules=1.0, uncertainty_j=0.0, seconds=1.0, written_mib=1.0, p99_s=0.01)
-    rows = {slug: {("run", "6.1", boot): row for boot in range(3)} for slug in PARTS}
-    there = (FilesystemEvidence("ext4 on card", "ext4", rows, storage="card"),)
-    evidence = AdviceEvidence("b", "card,nand", "6.1", True, there, (1.0,), 0.0, {}, "", 0, {})
-
-    def known(*_: object) -> AdviceEvidence:
-        return evidence
-
-    monkeypatch.setattr("fsjoule.runs.advise._evidence", known)
+    write_parts(tmp_path, "aaaaaa", {"ext4": PLAIN}, boots=3, board="deterministic")
+    write_parts(tmp_path, "bbbbbb", {"ext4": PLAIN}, boots=3, board="virtual-lossy")
     flash = _asked(tmp_path, "ext4,ubifs", storage="card,nand")
     (one,) = benches(flash).missing
     assert one.filesystems == ("ubifs",)
+    assert benches(_asked(tmp_path, "ubifs", storage="nand")).missing[0].repeat == one.repeat, "no run is on it"
     asked: list[Sequence[str]] = []
     measure(flash, [one], lambda words: asked.append(words) or 0)
     assert asked[0][-2:] == ["--storage", "nand"]

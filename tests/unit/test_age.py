@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -143,7 +142,6 @@ def test_an_older_filesystem_begins_as_the_younger_one() -> None:
     assert len(old.script) > len(young.script)
 
 
-@pytest.mark.skipif(shutil.which("awk") is None, reason="no awk")
 def test_the_replay_makes_the_files(tmp_path: Path) -> None:
     use = replay(Age(180, "logger"), 16 * MIB)
     done = _replayed(tmp_path, use.script)
@@ -153,7 +151,6 @@ def test_the_replay_makes_the_files(tmp_path: Path) -> None:
     assert sum(each.stat().st_size for each in files) == use.live_bytes
 
 
-@pytest.mark.skipif(shutil.which("awk") is None, reason="no awk")
 def test_a_replay_that_does_not_fit_fails(tmp_path: Path) -> None:
     """The fio of this test writes no database: as if there were no room for it."""
     done = _replayed(tmp_path, replay(Age(10, "gateway"), 16 * MIB).script)

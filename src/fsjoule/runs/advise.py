@@ -221,8 +221,12 @@ def _runs_of(asked: AdviceQuestion) -> Iterator[LoadedRun]:
 
 def _evidence(asked: AdviceQuestion, runs: Sequence[LoadedRun]) -> AdviceEvidence | None:
     """What these runs have of the filesystems, on the newest one's place, meter and kernel; None if nothing."""
+    there = _measured_storages(runs)
+    storage = ",".join(each for each in asked.storages if each in there)
+    if not storage:
+        return None
     try:
-        evidence = evidence_of(runs, storage=asked.storage, like_newest=True)
+        evidence = evidence_of(runs, storage=storage, like_newest=True)
     except ConfigError:
         return None
     filesystems = tuple(one for one in evidence.filesystems if one.name in map(content_of, asked.filesystems))
@@ -234,6 +238,15 @@ def _fitting(asked: AdviceQuestion, filesystems: Iterable[str]) -> tuple[str, ..
     kinds = {name: each.medium for name, each in asked.environment.profile.storages.items()}
     media = {filesystem(name).medium for name in filesystems}
     return tuple(each for each in asked.storages if kinds.get(device_of(each), Medium.BLOCK) in media)
+
+
+def _measured_storages(runs: Iterable[LoadedRun]) -> set[str]:
+    """The storage devices of which these runs have a valid measurement."""
+    there: set[str] = set()
+    for one in runs:
+        of = {entry.number: entry.storage for entry in one.run.plan.entries}
+        there |= {of.get(m.number, CARD) for m in one.measurements if m.valid and not m.workload.is_boot}
+    return there
 
 
 def _lacking(
