@@ -13,6 +13,7 @@ from typing import Final
 from faults.scene import Bench, Scene
 from faults.watch import await_condition
 from fsjoule import images
+from fsjoule.host.cache.stages import images_cache, recorded
 from fsjoule.host.paths import cache_dir
 
 _RESULTS_MIB: Final = 16
@@ -91,14 +92,16 @@ def _copied_cache(scene: Scene) -> Path:
     What begins with a dot is being built by somebody else, and comes and goes.
     """
     scene.cache = scene.folder / "cache"
-    # Cards and partitions of other recipes and kernels stay until somebody cleans the cache.
-    entry = images.build_card(*_KERNEL_AND_ROOT).path.parent
-    partitions = entry.name.rpartition("-")[0]
-    wanted = {"card": entry.name, "partition": f"{partitions}-*"}
-    large = [rule for stage, name in wanted.items() for rule in (f"--include=/{stage}/{name}", f"--exclude=/{stage}/*")]
+    with recorded() as used:
+        entry = images.build_card(*_KERNEL_AND_ROOT).path.parent
+        images.emulator(_KERNEL_AND_ROOT[0])
+    # What other recipes and kernels need is several GiB, and stays until somebody cleans the cache.
+    wanted = [f"{each.parent.name}/{each.name}" for each in used if each.is_relative_to(images_cache())]
+    wanted += [f"partition/{entry.name.rpartition('-')[0]}-*", "steady/*"]
+    chosen = [*(f"--include=/{each}" for each in wanted), "--exclude=/*/*"]
     scene.cache.mkdir(exist_ok=True)
     for name in ("images", "meter", "probe"):
-        filters = ["--exclude=.*", *(large if name == "images" else [])]
+        filters = ["--exclude=.*", *(chosen if name == "images" else [])]
         _run("rsync", "-a", "--sparse", *filters, f"{cache_dir() / name}/", f"{scene.cache / name}/")
     return scene.cache / "images" / "card" / entry.name
 
