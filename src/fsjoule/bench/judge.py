@@ -19,6 +19,7 @@ from fsjoule.model import (
     BlockWorkload,
     BoardProfile,
     CardModel,
+    CrashFacts,
     DamageOutcome,
     DeviceCounters,
     Energy,
@@ -68,6 +69,7 @@ class WorkFacts:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     image_bytes: int | None = None
     outcome: DamageOutcome | None = None
+    crash: CrashFacts | None = None
     aged: AgeFacts | None = None
     board_lost: bool = False
     moved_bytes: int = 0
@@ -112,7 +114,7 @@ def judge(
     if evidence.usage is not None and evidence.usage.device is None:
         notes.append(_UNCOUNTED)
     states = None if evidence.states is None else board_state.states_between(*evidence.states)
-    if evidence.outcome is None:
+    if evidence.outcome is None and evidence.crash is None:
         complaints = [*evidence.complaints, *metered.complaints, *kernel_log.complaints(said)]
         damage = [each for each in earlier if each.kind.level is kernel_log.Level.BOOT]
         complaints += [f"earlier in this boot {each}" for each in kernel_log.complaints(damage)]
@@ -173,6 +175,7 @@ def judge(
         counts=evidence.counts,
         image_bytes=evidence.image_bytes or (entry.on_root and card.root_bytes) or None,
         outcome=evidence.outcome,
+        crash=evidence.crash,
         projected=_projected(evidence, _model_of(entry, profile), metered.energy, duration_s),
         fio=fio,
         window=metered.window,

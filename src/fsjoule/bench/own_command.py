@@ -13,7 +13,7 @@ from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.scratch import checked, perform, provisioning
 from fsjoule.errors import MeasurementInvalid
-from fsjoule.model import KIB, MIB, Planned, Provision, TimedWorkload
+from fsjoule.model import KIB, MIB, CrashWorkload, Planned, Provision, TimedWorkload
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.workload import OwnCommand
 
@@ -35,7 +35,7 @@ class CommandWork:
     """One run of a user's command. `contents` are the plan's files by their SHA-256."""
 
     entry: Planned
-    workload: TimedWorkload
+    workload: TimedWorkload | CrashWorkload
     command: OwnCommand
     contents: Mapping[str, bytes]
 
@@ -48,19 +48,19 @@ class CommandWork:
         if kind.raw:
             raise MeasurementInvalid("command", ["a command needs a filesystem: raw is a device without one"])
         with measurer.phases("provisioning"):
-            self._put_files(measurer)
+            self.put_files(measurer)
             directory, steps = provisioning(measurer.scratch, kind, self.entry.provision)
             perform(shell, steps)
             for argv in command.prepare:
-                self._prepare(measurer, argv, self._run(directory, argv, sync=False))
+                self._prepare(measurer, argv, self.words(directory, argv, sync=False))
             forgetting = measurer.scratch.forgetting(kind) if self.entry.provision is Provision.SCRATCH else []
             checked(shell, "rm", "-f", _OUTPUT)
             measurer.settle(forgetting)
         limit = ("timeout", "-s", "KILL", f"{command.limit_s:g}")
-        argv = self._run(directory, command.argv, sync=command.sync, limit=limit)
+        argv = self.words(directory, command.argv, sync=command.sync, limit=limit)
         evidence, done = measurer.timed(self.entry.number, argv, time_limit_s=command.limit_s + _MARGIN_S)
         with measurer.phases("reading"):
-            said = self._output(measurer)
+            said = self.output(measurer)
         evidence.attachments["output.txt"] = said
         output = said.decode(errors="replace")
         if done.exit_code:
@@ -77,18 +77,18 @@ class CommandWork:
         """Raises MeasurementInvalid with the program's own words."""
         done = measurer.shell.run(words, timeout_s=_PREPARING_S)
         if done.exit_code:
-            said = CommandWork._output(measurer).decode(errors="replace").strip()[-_LAST:]
+            said = CommandWork.output(measurer).decode(errors="replace").strip()[-_LAST:]
             what = f"`{' '.join(argv)}` ended with exit code {done.exit_code}: {said}"
             raise MeasurementInvalid("prepare", [what])
 
     @staticmethod
-    def _output(measurer: Measurer) -> bytes:
+    def output(measurer: Measurer) -> bytes:
         """The last 64 KiB that the program printed: a console carries a few KiB a second."""
         last = f"[ $(wc -c < {_OUTPUT}) -le {_MOST_OUTPUT} ] || {{ tail -c {_MOST_OUTPUT} {_OUTPUT} > {_OUTPUT}-end"
         checked(measurer.shell, "sh", "-c", f"{last} && mv {_OUTPUT}-end {_OUTPUT}; }}")
         return measurer.shell.get_all((_OUTPUT,))[0]
 
-    def _put_files(self, measurer: Measurer) -> None:
+    def put_files(self, measurer: Measurer) -> None:
         """Put the command's files onto the board, unless this boot has them."""
         for name, digest in self.command.files:
             place = f"{_FOLDER}/{digest[:16]}/{name}"
@@ -100,7 +100,7 @@ class CommandWork:
                 measurer.shell.put(place, content)
                 checked(measurer.shell, "chmod", "+x", place)
 
-    def _run(
+    def words(
         self, directory: str, argv: tuple[str, ...], *, sync: bool, limit: tuple[str, ...] = ()
     ) -> tuple[str, ...]:
         """The program in the directory under test, with what stands for something in its arguments."""

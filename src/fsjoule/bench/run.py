@@ -11,6 +11,7 @@ from datetime import date
 from typing import Final, Protocol
 
 from fsjoule.bench.boots import BootKey, Boots, CurrentBoot, boot_key
+from fsjoule.bench.crash.check import CrashWork
 from fsjoule.bench.damage import Flakey, PowerLoss
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
 from fsjoule.bench.judge import WorkFacts, judge
@@ -54,6 +55,7 @@ from fsjoule.model.emmc import EmmcFacts
 from fsjoule.model.layer import in_series, stack_of
 from fsjoule.model.workload import (
     BlockWorkload,
+    CrashWorkload,
     FioWorkload,
     FlakeyWorkload,
     ImportedWorkload,
@@ -400,8 +402,8 @@ class BoardBench:
         match entry.workload:
             case workload if workload.is_boot:
                 return self._measure_boot(entry)
-            case PowerLossWorkload():
-                return self._measure_power_loss(entry, PowerLoss.of(entry, entry.workload, self.plan.seed))
+            case PowerLossWorkload() | CrashWorkload() as workload:
+                return self._measure_crashes(entry, workload)
             case FlakeyWorkload():
                 booted = self._boots.boot_for(entry)
                 # A board that panics over a damaged filesystem does not answer later.
@@ -412,13 +414,12 @@ class BoardBench:
                 return booted, booted.measurer.job(entry, workload, self.plan.files_bytes(entry, workload))
             case ImportedWorkload() | BlockWorkload() as workload:
                 raise ConfigError(f"{workload.slug} was measured by others: nothing here can repeat it")
-            case TimedWorkload() as workload if workload.command:
-                booted = self._boots.boot_for(entry)
-                work = CommandWork(entry, workload, workload.command, unpacked(self.plan.files))
-                return booted, work.measure(booted.measurer)
             case TimedWorkload() as workload:
                 booted = self._boots.boot_for(entry)
-                return booted, booted.measurer.operation(entry, workload)
+                if not workload.command:
+                    return booted, booted.measurer.operation(entry, workload)
+                work = CommandWork(entry, workload, workload.command, unpacked(self.plan.files))
+                return booted, work.measure(booted.measurer)
 
     def _check_lost(self, entry: Planned, started_utc: str, error: Exception) -> None:
         """Raise PlaceLostError if the board was taken away, because that explains every other error."""
@@ -517,6 +518,13 @@ class BoardBench:
             evidence.complaints += error.reasons
         return booted, evidence
 
+    def _measure_crashes(
+        self, entry: Planned, workload: PowerLossWorkload | CrashWorkload
+    ) -> tuple[CurrentBoot, WorkFacts]:
+        if isinstance(workload, PowerLossWorkload):
+            return self._measure_power_loss(entry, PowerLoss.of(entry, workload, self.plan.seed))
+        return self._measure_crash_states(entry, workload)
+
     def _measure_power_loss(self, entry: Planned, loss: PowerLoss) -> tuple[CurrentBoot, WorkFacts]:
         """Cut the power of a running board and boot it again; the next iteration begins on that boot.
 
@@ -542,6 +550,20 @@ class BoardBench:
             evidence.notes.insert(0, aged.text)
         evidence.attachments["before-the-cut.log"] = before + cut.console.encode()
         return booted, evidence
+
+    def _measure_crash_states(self, entry: Planned, workload: CrashWorkload) -> tuple[CurrentBoot, WorkFacts]:
+        """Record on a fresh boot, so that another boot can record the same, and check; boot again after a crash."""
+        work = CrashWork(entry, workload, unpacked(self.plan.files), self.plan.seed)
+        while True:
+            self._boots.prepare(entry)
+            booted = self._boots.boot(entry)
+            self._learn_facts(entry)
+            try:
+                return booted, work.measure(booted.measurer)
+            except BoardError as error:
+                if not work.goes_on(error):
+                    raise
+                _log.info("%s: the board crashed, which is a finding: it is booted again", entry.slug)
 
 
 def not_taken(expected: int, taken: int, ended_early: str | None) -> str | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from fsjoule.model.board_state import BoardState, BoardStates, StatePolicy
 from fsjoule.model.card import CardEnergies, CardModel, CardTimes, Projection
+from fsjoule.model.crash import CrashFacts, CrashFate
 from fsjoule.model.ina219 import (
     CurrentMonitor,
     Ina219Info,
@@ -74,6 +75,7 @@ from fsjoule.model.run import (
 from fsjoule.model.trace import Clipped, Mark, MarkSource, SampleCounts, Trace
 from fsjoule.model.workload import (
     BlockWorkload,
+    CrashWorkload,
     FioWorkload,
     FlakeyWorkload,
     ImportedWorkload,
@@ -107,6 +109,9 @@ __all__ = [
     "CardModel",
     "CardTimes",
     "Clipped",
+    "CrashFacts",
+    "CrashFate",
+    "CrashWorkload",
     "CurrentMonitor",
     "DamageOutcome",
     "DeviceCounters",

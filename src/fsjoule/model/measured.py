@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from fsjoule.model.board_state import BoardStates
 from fsjoule.model.card import Projection
+from fsjoule.model.crash import CrashFacts
 from fsjoule.model.operation import MIB
 from fsjoule.model.plan import SeriesKey
 from fsjoule.model.trace import SampleCounts
@@ -299,7 +300,8 @@ class Measurement:
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
     the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
-    `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `aged` is the filesystem
+    `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `crash` is what each power
+    cut would leave behind. `aged` is the filesystem
     before it, if it was aged. `kernel_threads_s` is the
     CPU time of kernel threads in the window, by name, without idle ones. `counts` are what was counted in the window
     beside these, by name: `INSTRUCTIONS` with a profile. `image_bytes` is the size of a read-only filesystem on its
@@ -338,6 +340,7 @@ class Measurement:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     image_bytes: int | None = None
     outcome: DamageOutcome | None = None
+    crash: CrashFacts | None = None
     aged: AgeFacts | None = None
     projected: Projection | None = None
     fio: FioResult | None = None

@@ -59,6 +59,7 @@ class BlockKind(StrEnum):
 class Hazard(StrEnum):
     POWER_LOSS = "power-loss"
     DM_FLAKEY = "dm-flakey"
+    CRASH_STATES = "crash-states"
 
 
 class ImportKind(StrEnum):

@@ -30,6 +30,7 @@ _OPERATION_S: Final = 1.0
 _FILES_PER_S: Final = 10
 # It waits until the device begins to damage data.
 _FLAKEY_S: Final = 20.0
+_STATES_S: Final = 300.0
 # Files that are written or hashed: two halving series of ten (Berger, 2016).
 SERIES_FILES: Final = 20
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9._=+,-]+")
@@ -556,6 +557,47 @@ class FlakeyWorkload(_WithoutFio):
 
 
 @dataclass(frozen=True, slots=True)
+class CrashWorkload(_WithoutFio):
+    """A user's program on a recorded device: each state that a power cut can leave behind is checked.
+
+    The device has at most `device_bytes`, and the log of its writes `log_bytes`, in the board's memory. With `only` no
+    other states are checked than these.
+    """
+
+    command: OwnCommand
+    device_bytes: int = 64 * MIB
+    log_bytes: int = 160 * MIB
+    size_bytes: int = 0
+    only: tuple[str, ...] = ()
+    kind: Literal["crash-states"] = "crash-states"
+    operation: ClassVar = Hazard.CRASH_STATES
+    modules: ClassVar = ("dm-log-writes", "dm-snapshot", "dm-zero")
+
+    @property
+    def slug(self) -> str:
+        return f"{Hazard.CRASH_STATES.value}-{self.command.name}"
+
+    @property
+    def identity(self) -> str:
+        """Another script, or another argument, is another series."""
+        return " ".join((f"{self.slug} {self.command.digest(0)}", *self.only))
+
+    @property
+    def space_bytes(self) -> int:
+        return self.device_bytes
+
+    def seconds(self, mib_per_s: float) -> float:
+        """Unknown before the writes are recorded; taken as for a thousand states."""
+        del mib_per_s
+        return _STATES_S
+
+    def scaled(self, factor: float) -> Self:
+        """The unchanged workload: its program does what it does."""
+        del factor
+        return self
+
+
+@dataclass(frozen=True, slots=True)
 class BlockWorkload(_WithoutFio):
     """A block of a test that is not fsjoule's: what it does between its marks is the test's own matter.
 
@@ -633,7 +675,7 @@ class ImportedWorkload(_WithoutFio):
 
 # What is shown as a whole: it has a duration and an energy.
 OperationWorkload = TimedWorkload | BlockWorkload | ImportedWorkload
-Workload = FioWorkload | OperationWorkload | PowerLossWorkload | FlakeyWorkload
+Workload = FioWorkload | OperationWorkload | PowerLossWorkload | FlakeyWorkload | CrashWorkload
 
 
 def _identity(workload: _Sized) -> str:

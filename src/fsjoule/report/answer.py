@@ -14,6 +14,7 @@ from typing import Final
 from fsjoule.model import BlockWorkload, FioWorkload, Workload
 from fsjoule.model.labels import counted
 from fsjoule.model.metrics import Use, fio_metrics, timed_metrics
+from fsjoule.report.crash import crash_headline
 from fsjoule.report.numbers import ABSENT, advantage_text, decimals_for, mean_text
 from fsjoule.report.summary import Summary
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
@@ -85,7 +86,8 @@ class RunAnswer:
 def answer(summary: Summary, contests: Sequence[Contest]) -> RunAnswer:
     """The run's answer; without a second filesystem, or without a valid figure, its headline says so."""
     if not contests:
-        return RunAnswer(f"{_nothing(summary)}{_compare(summary)}", tiles=_figures(summary))
+        headline = crash_headline(summary.crashes) or f"{_nothing(summary)}{_compare(summary)}"
+        return RunAnswer(headline, tiles=_figures(summary))
     figures: dict[tuple[str, str], dict[bool, Figure]] = {}
     for each in _in_order(summary, contests):
         cells = figures.setdefault((each.workload.label, _where(summary, each.suite, each.storage, each.kernel)), {})

@@ -62,6 +62,7 @@ def measurement_facts(measurement: Measurement) -> list[Fact]:
             if row.decimals is not None
         ),
         *_outcome_facts(m),
+        *_crash_facts(m),
         *_energy_facts(m),
         ("CPU busy", _figure(m.cpu_busy_s, "s", 3)),
         *_device_facts(m),
@@ -84,6 +85,27 @@ def _outcome_facts(m: Measurement) -> list[Fact]:
         ("power cut after", _figure(outcome.cut_s, "s", 3)),
         ("seed", ABSENT if outcome.seed is None else str(outcome.seed)),
         *((f"kernel's message {i}", message) for i, message in enumerate(outcome.messages, start=1)),
+    ]
+
+
+def _crash_facts(m: Measurement) -> list[Fact]:
+    crash = m.crash
+    if crash is None:
+        return []
+    return [
+        ("crash states", crash.text),
+        ("why the first loss happens", crash.cause or ABSENT),
+        *((f"loss {i}", loss) for i, loss in enumerate(crash.first_losses, start=1)),
+        (
+            "recorded",
+            f"{crash.writes:,} writes in {crash.epochs} epochs, {crash.promises} promises; log {crash.log_sha256}",
+        ),
+        ("states up to the bound", f"{crash.states:,}, {crash.different:,} of them different"),
+        ("mount, median and longest", ABSENT if crash.mount_s is None else "{:.2f} s, {:.2f} s".format(*crash.mount_s)),
+        (
+            "checker, median and longest",
+            ABSENT if crash.check_s is None else "{:.2f} s, {:.2f} s".format(*crash.check_s),
+        ),
     ]
 
 

@@ -19,6 +19,8 @@ def one_line(measurement: Measurement, *, kernel: bool = False, card: bool = Fal
     projected = measurement.projected if card else None
     if measurement.outcome is not None:
         figures.append(outcome_text(measurement.outcome))
+    elif measurement.crash is not None:
+        figures.append(measurement.crash.text)
     elif projected is not None:
         figures += _with_card(projected)
     elif measurement.throughput_mib_per_s is not None:

@@ -15,6 +15,8 @@ from fsjoule.report.advice import words as advice_words
 from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
+from fsjoule.report.crash import FOOTNOTE as CRASH_FOOTNOTE
+from fsjoule.report.crash import crash_table
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.gate import GateView
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
@@ -93,6 +95,8 @@ def render_page(
         ended=ended_text(run, (m.number for m in measurements)),
         answer=answer(summary, contests(measurements)),
         layers=layers_table(summary),
+        crashes=crash_table(summary),
+        crash_footnote=CRASH_FOOTNOTE,
         gate=None if gate is None else {"headline": gate.headline, **gate.page_parts()},
         advice=[_advice(one) for one in advice],
         advice_rules=advice_words.rules(advice[0]) if advice else "",
@@ -190,6 +194,8 @@ def _entry(measurement: Measurement, trace_of: Callable[[int], Trace | None]) ->
 def _brief(m: Measurement) -> tuple[str, ...]:
     if m.outcome is not None:
         return (outcome_text(m.outcome),)
+    if m.crash is not None:
+        return (m.crash.text,)
     parts: list[str] = []
     if m.throughput_mib_per_s is not None:
         parts.append(f"{m.throughput_mib_per_s:.2f} MiB/s")

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from fsjoule.model import (
     MIB,
+    CrashWorkload,
     DamageOutcome,
     FileFate,
     FioWorkload,
@@ -117,6 +118,7 @@ class Summary:
     fio: tuple[SummaryRow[FioWorkload], ...]
     timed: tuple[SummaryRow[OperationWorkload], ...]
     outcomes: tuple[OutcomeRow, ...]
+    crashes: tuple[Measurement, ...]
     invalid: tuple[Measurement, ...]
     remarks: tuple[Remark, ...]
     damaged: Mapping[str, str]
@@ -161,6 +163,8 @@ def summarise(
                 fio.append(_row(labels[series], workload, group))
             case PowerLossWorkload() | FlakeyWorkload() as workload:
                 outcomes.append(_outcome_row(labels[series], workload, group))
+            case CrashWorkload():
+                pass  # it has a section of its own
             case workload:
                 timed.append(_row(labels[series], workload, group))
     phases, board_on_s, utilisation = _time(run.phases_s)
@@ -171,6 +175,7 @@ def summarise(
         fio=tuple(fio),
         timed=tuple(timed),
         outcomes=tuple(outcomes),
+        crashes=tuple(m for group in groups.values() for m in group if m.crash is not None),
         invalid=tuple(m for m in measurements if not m.valid),
         remarks=_remarks(run, measurements),
         damaged=dict(damaged or {}),

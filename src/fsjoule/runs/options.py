@@ -128,6 +128,9 @@ class BenchOptions(PlaceOptions):
     )
     suite: str | None = option("NAME", f"what to measure (default: {DEFAULT_SUITE})")
     workload: str | None = option("NAME[,NAME]", "only these of the suite: read-16k, or all that read (default: all)")
+    states: str | None = option(
+        "'STATE STATE'", "of a suite of crash states only these, by their names: '17:0-3 12:-' (docs/crash.md)"
+    )
     repeat: int | str | None = option(
         "N|auto",
         "repetitions, each a boot; auto goes on until each figure of two filesystems is decided, or equal within "

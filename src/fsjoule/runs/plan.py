@@ -289,6 +289,7 @@ def planned(request: RunRequest, profile: BoardProfile, labels: tuple[str, ...])
         further=profile.storages,
         storages=request.storages,
         workloads=request.workloads,
+        states=request.states,
         stacks=request.stacks,
     )
     arranged = plan_entries(request.suite, planning)

@@ -17,7 +17,17 @@ from fsjoule.filesystems import modules_of, named_filesystems
 from fsjoule.kernels import check_kernel
 from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.layers import named_stacks, named_storages
-from fsjoule.model import DEFAULT_RECIPE, BoardProfile, FioWorkload, Measurement, Provision, RunStatus, TimedWorkload
+from fsjoule.model import (
+    DEFAULT_RECIPE,
+    BoardProfile,
+    CrashWorkload,
+    FioWorkload,
+    Measurement,
+    Provision,
+    RunStatus,
+    TimedWorkload,
+)
+from fsjoule.model.crash import check_state_name
 from fsjoule.model.filesystem import file_name
 from fsjoule.model.labels import counted, listed
 from fsjoule.model.layer import NO_LAYERS, stack_of
@@ -71,6 +81,7 @@ class RunRequest:
     profiled: bool = False
     sampled: bool = False
     workloads: tuple[str, ...] | None = None
+    states: tuple[str, ...] = ()
     boards: int = 1
     until_decided: bool = False
     stacks: tuple[str, ...] = ()
@@ -148,10 +159,23 @@ def choose(
         storages=storages,
         profiled=options.profile,
         workloads=_workloads(chosen, names, options.workload, select),
+        states=_states(chosen, options.states),
         boards=check_boards(_boards(options), environment),
         until_decided=until_decided,
         stacks=stacks,
     )
+
+
+def _states(chosen: Suite, states: str | None) -> tuple[str, ...]:
+    """The crash states to check, all of them if none is named. Raises ConfigError."""
+    if states is None:
+        return ()
+    if not any(isinstance(each, CrashWorkload) for part in chosen.leaves for each in part.workloads):
+        raise ConfigError(f"--states: suite {chosen.name!r} checks no crash states", hint="add --suite crash-states")
+    names = tuple(dict.fromkeys(states.split()))
+    for name in names or ("",):
+        check_state_name(name)
+    return names
 
 
 def _storages_and_stacks(options: BenchOptions) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
 
@@ -28,7 +28,7 @@ from fsjoule.model.emmc import NO_CACHE, storage_setting
 from fsjoule.model.filesystem import content_of, title_of
 from fsjoule.model.layer import base_of, device_of, layered, stack_of
 from fsjoule.model.medium import Medium
-from fsjoule.model.workload import FlakeyWorkload, PowerLossWorkload
+from fsjoule.model.workload import CrashWorkload, FlakeyWorkload, PowerLossWorkload
 from fsjoule.suites.suite import StorageChoice, Suite
 
 _SEED_BITS: Final = 31  # fio takes 64 bits; 31 are a positive number everywhere
@@ -65,7 +65,7 @@ class Planning:
     are those that a card image can have. `kernel_order` has each repetition's kernels in boot order, for a comparison
     of two kernels. `guest_time`, `memory_bytes` (0: unknown) and the `further` storage devices are the board's;
     `storages` are the devices under test, None if the suite decides; each is measured with each of the `stacks` of
-    layers. `workloads` are slugs to measure, None for all.
+    layers. `workloads` are slugs to measure, None for all; `states` are crash states to check, none for all.
     """
 
     filesystems: tuple[str, ...]
@@ -81,6 +81,7 @@ class Planning:
     further: Mapping[str, Storage] = field(default_factory=dict[str, Storage])
     storages: tuple[str, ...] | None = None
     workloads: tuple[str, ...] | None = None
+    states: tuple[str, ...] = ()
     stacks: tuple[str, ...] = ()
 
 
@@ -148,7 +149,7 @@ def plan_entries(chosen: Suite, planning: Planning) -> Arranged:
                     repetition=repetition,
                     kernel=kernel,
                     filesystem=cell.filesystem,
-                    workload=cell.workload,
+                    workload=_only(cell.workload, planning.states),
                     suite=cell.suite,
                     provision=boot.provision,
                     storage=cell.storage,
@@ -166,6 +167,10 @@ def plan_entries(chosen: Suite, planning: Planning) -> Arranged:
         for kernel, boot in order.sample(block, len(block)):
             add(repetition, kernel, boot, _shuffled(boot, order))
     return Arranged(tuple(planned), left_out, adjusted)
+
+
+def _only(workload: Workload, states: tuple[str, ...]) -> Workload:
+    return replace(workload, only=states) if states and isinstance(workload, CrashWorkload) else workload
 
 
 def _shuffled(boot: _Boot, order: random.Random) -> list[_Cell]:
@@ -385,7 +390,7 @@ def _check_layers(leaf: Suite, storage: str, filesystem_name: str, workload: Wor
         what = f"{leaf.name}, {workload.slug}: no layer can be below the root: {stack_of(storage)}"
         hint = "omit --stack, or choose another suite" if leaf.provision else "choose --provision scratch"
         raise ConfigError(what, hint=hint)
-    if isinstance(workload, PowerLossWorkload | FlakeyWorkload):
+    if isinstance(workload, PowerLossWorkload | FlakeyWorkload | CrashWorkload):
         what = f"{workload.slug} is not measured with layers ({stack_of(storage)})"
         raise ConfigError(what, hint="omit --stack, or choose another suite")
 

@@ -16,7 +16,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, only_table, wrong_value
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Provision, TimedKind, TimedWorkload, Workload
 from fsjoule.model.operation import FlakeyModel, Hazard
-from fsjoule.model.workload import FlakeyWorkload, OwnCommand, PowerLossWorkload
+from fsjoule.model.workload import CrashWorkload, FlakeyWorkload, OwnCommand, PowerLossWorkload
 from fsjoule.suites import fio_options
 from fsjoule.suites.suite import OUR_FILESYSTEMS, Suite
 
@@ -136,9 +136,13 @@ _Argv = Annotated[tuple[_Argument, ...], Field(min_length=1, max_length=64)]
 
 
 class _CommandTable(_TomlTable):
-    """A user's program. `files` are beside the suite's file, and so on the board beside each other."""
+    """A user's program; with an `operation` its crash states are checked.
+
+    `files` are beside the suite's file, and so on the board beside each other.
+    """
 
     command: _Argv
+    operation: Literal[Hazard.CRASH_STATES] | None = None
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$")] = ""
     files: tuple[_Argument, ...] = ()
     prepare: tuple[_Argv, ...] = ()
@@ -148,7 +152,7 @@ class _CommandTable(_TomlTable):
     moved: Annotated[str, Field(max_length=200)] = ""
     moved_mib: _Size | None = None
 
-    def workload(self) -> TimedWorkload:
+    def workload(self) -> TimedWorkload | CrashWorkload:
         name = self.name or Path(self.command[0]).name
         if not _NAME.fullmatch(name):
             raise ValueError(
@@ -175,6 +179,8 @@ class _CommandTable(_TomlTable):
             moved=self.moved,
             moved_bytes=_bytes(self.moved_mib or 0),
         )
+        if self.operation:
+            return CrashWorkload(command)
         return TimedWorkload(TimedKind.COMMAND, _bytes(self.size_mib or 0), command=command)
 
     def _check(self, word: str) -> None:
@@ -257,7 +263,7 @@ def read_suite(file: Path, name: str = "") -> Suite:
         files = _files(each, text, file, path) if _COMMAND in each else {}
         contents |= {hashlib.sha256(content).hexdigest(): content for content in files.values()}
         for workload in _workloads(each, text, file, path):
-            if isinstance(workload, TimedWorkload) and workload.command:
+            if isinstance(workload, TimedWorkload | CrashWorkload) and workload.command:
                 sums = tuple((place, hashlib.sha256(content).hexdigest()) for place, content in files.items())
                 workload = replace(workload, command=replace(workload.command, files=sums))  # noqa: PLW2901
             if workload.slug in workloads:

@@ -1,0 +1,318 @@
+"""One measurement of crash states: record a run on a fresh boot, then mount and check each state that it allows."""
+
+from __future__ import annotations
+
+import logging
+import re
+import statistics
+import time
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from fsjoule.bench.crash import onboard
+from fsjoule.bench.crash.states import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
+from fsjoule.bench.judge import WorkFacts
+from fsjoule.bench.measurer import IDLE_S, Measurer
+from fsjoule.bench.own_command import CommandWork
+from fsjoule.bench.scratch import SCRATCH_DIRECTORY, attempted, checked
+from fsjoule.errors import BoardError, MeasurementInvalid
+from fsjoule.layers import NOTHING
+from fsjoule.model import KIB, CrashFacts, CrashFate, CrashWorkload, Planned
+from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.medium import Medium
+
+_log: Final = logging.getLogger(__name__)
+
+_MODULES: Final = ("loop", "dm-mod", "dm-log-writes", "dm-snapshot", "dm-zero")
+_BATCH: Final = 100
+_BATCH_S: Final = 60.0
+_STATE_S: Final = 10.0
+_RECORD_S: Final = 300.0
+_READ_S: Final = 900.0
+_STEP_S: Final = 120.0
+_FIRST: Final = 10
+_MOST_CRASHES: Final = 5
+_MOST_TRIES: Final = 60
+_CHUNK: Final = 40  # entries that become durable with one order
+_LINE: Final = re.compile(
+    r"^(?P<name>[\d.:,+/-]+) (?P<fate>[a-z]+) (?P<mount>\d+) (?P<check>\d+) ?(?P<details>.*)$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A promise of the recorded program, by its mark: `synced`, `gone` or `holds`, and what it is about."""
+
+    mark: str
+    kind: str
+    subject: str
+
+    @classmethod
+    def read(cls, line: str) -> Promise:
+        mark, kind, _sum, _size, subject = line.split(" ", 4)
+        return cls(mark, kind, subject)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recorded run: its log, its promises in their order, and the states to check."""
+
+    log: WriteLog
+    promises: tuple[Promise, ...]
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A state's fate, the seconds of its mount and of its check, and its broken promises, by their numbers."""
+
+    fate: CrashFate
+    mount_s: float = 0.0
+    check_s: float = 0.0
+    details: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.fate.value} {self.mount_s:g} {self.check_s:g} {self.details}".rstrip()
+
+
+@dataclass
+class CrashWork:
+    """One measurement. It goes on after a crash of the board, if the next boot records the same.
+
+    `plan_seed` chooses the random states.
+    """
+
+    entry: Planned
+    workload: CrashWorkload
+    contents: Mapping[str, bytes]
+    plan_seed: int
+    results: dict[str, Checked] = field(default_factory=dict[str, Checked])
+    crashes: int = 0
+    _digest: str = ""
+    _careful: list[State] = field(default_factory=list[State])
+    _running: list[State] = field(default_factory=list[State])
+    _durable: int = 0
+
+    def measure(self, measurer: Measurer) -> WorkFacts:
+        """Record and check on a fresh boot. Raises LabError; see `goes_on` after a BoardError."""
+        return measurer.around(self.entry, lambda kind: self._measure(measurer, kind))
+
+    def goes_on(self, error: BoardError) -> bool:
+        """Whether the board's end was a state's work: then a further boot goes on with the others."""
+        if not self._running:
+            return False
+        self.crashes += 1
+        if len(self._running) == 1:
+            self.results[self._running[0].name] = Checked(CrashFate.CRASHED, details=error.what)
+            _log.info("state %s: %s", self._running[0].name, error.what)
+        self._careful, self._running = self._running, []
+        return self.crashes <= _MOST_CRASHES
+
+    def _measure(self, measurer: Measurer, kind: Filesystem) -> WorkFacts:
+        if kind.raw or kind.read_only or kind.medium is not Medium.BLOCK:
+            raise MeasurementInvalid("crash states", [f"{kind.name} has no writes of a block device to record"])
+        began_s = time.monotonic()
+        with measurer.phases("recording"):
+            sectors = self._record(measurer, kind)
+            recording = self._recording(measurer)
+        if self._digest not in ("", recording.log.digest):
+            raise BoardError("the boot after a crash recorded other writes than the one before", transient=False)
+        self._digest, self._durable = recording.log.digest, 0
+        measurer.install(
+            onboard.checker(
+                sectors,
+                mount=kind.mount_argv(onboard.DEVICE, SCRATCH_DIRECTORY),
+                unmount=kind.unmount_argv(SCRATCH_DIRECTORY),
+                check=kind.check_argv(onboard.DEVICE) if kind.check else (),
+                files=list(dict.fromkeys(each.subject for each in recording.promises if each.kind != "holds")),
+            )
+        )
+        with measurer.phases("checking"):
+            self._check_all(measurer, recording)
+        with measurer.phases("explaining"):
+            cause = self._cause(measurer, recording)
+        evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S)
+        facts = self._facts(recording)
+        evidence.crash = replace(facts, cause=cause, seconds=time.monotonic() - began_s)
+        states = (each for each in recording.coverage.different if each.name in self.results)
+        evidence.attachments |= {
+            "states.txt": _lines(f"{each.name} {self.results[each.name]}" for each in states),
+            "writes.txt": _lines(f"{i} {each}" for i, each in enumerate(recording.log.entries)),
+            "promises.txt": _lines(f"{i} {each.kind} {each.subject}" for i, each in enumerate(recording.promises, 1)),
+        }
+        return evidence
+
+    def _facts(self, recording: Recording) -> CrashFacts:
+        log, coverage = recording.log, recording.coverage
+        states = [each for each in coverage.different if each.name in self.results]
+        lost = [each for each in states if self._fate(each).is_loss]
+        return CrashFacts(
+            log_sha256=log.digest,
+            writes=sum(each.writes for each in log.entries[log.made :]),
+            written_bytes=log.written_bytes,
+            epochs=len(log.epochs),
+            promises=len(recording.promises),
+            states=coverage.states,
+            different=len(coverage.different),
+            checked=dict(Counter(map(self._fate, states))),
+            torn=sum(each.is_torn for each in lost),
+            first_losses=tuple(f"{each.name}: {self._words(each, recording.promises)}" for each in lost[:_FIRST]),
+            mount_s=_median_and_most([self.results[each.name].mount_s for each in states]),
+            check_s=_median_and_most([self.results[each.name].check_s for each in states]),
+        )
+
+    def _record(self, measurer: Measurer, kind: Filesystem) -> int:
+        """Make the filesystem on a recorded device and run the program. Returns the device's size in sectors."""
+        shell, scratch = measurer.shell, measurer.scratch
+        measurer.load_modules(*_MODULES)
+        checked(shell, "rm", "-rf", onboard.FOLDER)
+        checked(shell, "mkdir", "-p", onboard.FOLDER)
+        measurer.install(onboard.programs())
+        work = CommandWork(self.entry, self.workload, self.workload.command, self.contents)
+        work.put_files(measurer)
+        scratch.unmount()
+        there = int(checked(shell, "blockdev", "--getsz", scratch.device).stdout)
+        sectors = min(there, self.workload.device_bytes // SECTOR_BYTES) // 8 * 8
+        log_kib = str(self.workload.log_bytes // KIB)
+        checked(shell, onboard.RECORDER, scratch.device, str(sectors), log_kib, timeout_s=_STEP_S)
+        recorded = replace(scratch, device=onboard.DEVICE, purge=False, stack=NOTHING)
+        recorded.make(kind)
+        checked(shell, "dmsetup", "message", onboard.NODE, "0", "mark", MADE)
+        recorded.mount(kind)
+        checked(shell, "sync", timeout_s=_STEP_S)
+        argv = work.words(SCRATCH_DIRECTORY, self.workload.command.argv, sync=False)
+        path = f"PATH={onboard.FOLDER}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        done = shell.run(("env", path, *argv), timeout_s=self.workload.command.limit_s)
+        if done.exit_code:
+            said = work.output(measurer).decode(errors="replace").strip()[-300:]
+            raise MeasurementInvalid(self.workload.slug, [f"the program ended with exit code {done.exit_code}: {said}"])
+        recorded.unmount()
+        attempted(shell, "dmsetup", "remove", "--retry", onboard.NODE, timeout_s=_STEP_S)
+        return sectors
+
+    def _recording(self, measurer: Measurer) -> Recording:
+        """The recorded run, as the board prints it. Raises MeasurementInvalid for one without promises."""
+        checked(measurer.shell, onboard.READER, timeout_s=_READ_S)
+        entries, promised = measurer.shell.get_all((onboard.ENTRIES, onboard.PROMISES))
+        promises = tuple(Promise.read(line) for line in promised.decode().splitlines())
+        if not promises:
+            hint = "promise synced FILE, after its fsync, tells what must survive (docs/crash.md)"
+            raise MeasurementInvalid(self.workload.slug, [f"the program made no promise: {hint}"])
+        log = WriteLog([LogEntry.read(line) for line in entries.decode().splitlines()], {p.mark for p in promises})
+        if self.workload.only:
+            states = tuple(sorted(map(log.state, self.workload.only), key=lambda each: each.epoch))
+            coverage = Coverage(len(states), states)
+        else:
+            coverage = log.coverage(self.plan_seed)
+        _log.info(
+            "%s: %d writes in %d epochs, %d promises: %d states, %d of them different",
+            self.entry.slug, len(log.entries) - log.made, len(log.epochs), len(promises), coverage.states,
+            len(coverage.different),
+        )  # fmt: skip
+        return Recording(log, promises, coverage)
+
+    def _check_all(self, measurer: Measurer, recording: Recording) -> None:
+        states = recording.coverage.different
+        careful = {each.name for each in self._careful}
+        due = [each for each in states if each.name not in self.results]
+        began_s, done = time.monotonic(), 0
+        for batch in _batches(due, careful):
+            self._check(measurer, recording.log, batch)
+            done += len(batch)
+            left_s = (time.monotonic() - began_s) / done * (len(due) - done)
+            losses = sum(each.fate.is_loss for each in self.results.values())
+            _log.info(
+                "%s: %d of %d states checked, %d losses; about %.0f min left",
+                self.entry.slug, len(self.results), len(states), losses, left_s / 60,
+            )  # fmt: skip
+
+    def _check(self, measurer: Measurer, log: WriteLog, states: Sequence[State]) -> None:
+        """Check states of rising epochs. Raises BoardError if the board does not answer any more."""
+        orders = [] if self._durable else ["rewind"]
+        for state in states:
+            orders += self._advance(log, log.epochs[state.epoch].begins)
+            orders.append(f"state {state.name} {state.promises} {' '.join(map(str, state.pieces))}")
+        measurer.shell.put(onboard.ORDERS, ("\n".join(orders) + "\n").encode())
+        self._running = list(states)
+        said = checked(measurer.shell, onboard.CHECKER, timeout_s=_BATCH_S + _STATE_S * len(states)).stdout
+        self._running = []
+        for line in _LINE.finditer(said):
+            fate = CrashFate(line["fate"])
+            details = line["details"].strip()
+            self.results[line["name"]] = Checked(fate, int(line["mount"]) / 100, int(line["check"]) / 100, details)
+        if missing := [each.name for each in states if each.name not in self.results]:
+            raise BoardError(f"state {missing[0]} was not checked: {said.strip()[-300:]}", transient=False)
+
+    def _advance(self, log: WriteLog, begins: int) -> Iterator[str]:
+        """The orders after which all entries before `begins` are durable."""
+        pieces = log.pieces(range(self._durable, begins)) if begins > self._durable else ()
+        for i in range(0, len(pieces), _CHUNK):
+            yield f"apply {' '.join(map(str, pieces[i : i + _CHUNK]))}"
+        self._durable = max(begins, self._durable)
+
+    def _cause(self, measurer: Measurer, recording: Recording) -> str:
+        """Why the first loss happens: the fewest writes whose lack is enough, found by checking further states."""
+        log, promises, coverage = recording.log, recording.promises, recording.coverage
+        lost = [each for each in coverage.different if self._fate(each).is_loss and log.lacks(each)]
+        first = min(lost, key=lambda each: (each.is_torn, each.epoch), default=None)
+        if first is None or self._fate(first) is CrashFate.CRASHED:
+            return ""
+        epoch, budget = log.epochs[first.epoch], iter(range(_MOST_TRIES))
+
+        def fails(lacks: frozenset[int]) -> bool:
+            state = log.lacking(first.epoch, lacks)
+            if state.name not in self.results:
+                if next(budget, None) is None:
+                    return False
+                self._check(measurer, log, [state])
+            return self.results[state.name].fate.is_loss
+
+        if self._durable > epoch.begins:
+            self._durable = 0  # the checker begins again with an empty device
+        lacks = least(log.lacks(first), fails) if not first.is_torn and fails(log.lacks(first)) else log.lacks(first)
+        state = first if first.is_torn else log.lacking(first.epoch, lacks)
+        entries = [(i, log.entries[epoch.pending[i]]) for i in sorted(lacks)]
+        writes = ", ".join(f"{i} ({each.sectors / 2:g} KiB at sector {each.sector})" for i, each in entries[:_FIRST])
+        more = f" and {len(entries) - _FIRST} more" if len(entries) > _FIRST else ""
+        what = f"without write{'s' * (len(entries) > 1)} {writes}{more} of epoch {epoch.number}"
+        broken = [int(each) for each in re.findall(r"(\d+)=", self.results[state.name].details)]
+        why = ", and nothing flushed it before it was promised" if any(n > epoch.promises for n in broken) else ""
+        return f"{state.name}: {self._words(state, promises)} {what}{why}"
+
+    def _words(self, state: State, promises: Sequence[Promise]) -> str:
+        """`lost: config differs, spool/new-3 missing`."""
+        known = self.results[state.name]
+        if known.fate is not CrashFate.LOST:
+            return f"{known.fate.value}: {known.details}" if known.details else known.fate.value
+        broken = re.findall(r"(\d+)=([a-z]+)", known.details)
+        return "lost: " + ", ".join(f"{promises[int(n) - 1].subject} {fate}" for n, fate in broken)
+
+    def _fate(self, state: State) -> CrashFate:
+        known = self.results.get(state.name)
+        return CrashFate.OK if known is None else known.fate
+
+
+def _batches(states: Sequence[State], careful: Container[str]) -> Iterator[list[State]]:
+    """States in their order, those of a batch in which the board crashed one by one."""
+    batch: list[State] = []
+    for state in states:
+        if state.name in careful or len(batch) == _BATCH:
+            if batch:
+                yield batch
+            batch = []
+        batch.append(state)
+        if state.name in careful:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _lines(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _median_and_most(seconds: Sequence[float]) -> tuple[float, float] | None:
+    return (statistics.median(seconds), max(seconds)) if seconds else None

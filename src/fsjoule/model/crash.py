@@ -1,0 +1,79 @@
+"""What every power cut in a recorded run would leave behind."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from fsjoule.errors import ConfigError
+
+# `17:0-4,6`, `17.2:-`, `17:0-4+5/-8`: `bench/crash/states.py` explains it.
+STATE_NAME: Final = re.compile(
+    r"(?P<epoch>\d{1,9})(\.(?P<events>\d{1,9}))?:(?P<writes>-|\d[\d,-]*)(\+(?P<torn>\d{1,9})/(?P<sectors>-?\d{1,9}))?"
+)
+
+
+def check_state_name(name: str) -> None:
+    """Raise ConfigError for what is no name of a state."""
+    if STATE_NAME.fullmatch(name) is None:
+        raise ConfigError(f"{name!r} is no name of a crash state", hint="for example 17:0-4,6 or 17:- (docs/crash.md)")
+
+
+class CrashFate(StrEnum):
+    """What becomes of a filesystem in one state that a power cut can leave behind. The later ones are losses."""
+
+    OK = "ok"
+    UNCLEAN = "unclean"  # all is there, but the checker finds faults
+    LOST = "lost"  # a promise is broken
+    UNWRITABLE = "unwritable"  # nothing can be written, or read again
+    REFUSED = "refused"  # it cannot be mounted
+    CRASHED = "crashed"  # the kernel panics, or does not answer any more
+
+    @property
+    def is_loss(self) -> bool:
+        return self not in (CrashFate.OK, CrashFate.UNCLEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class CrashFacts:
+    """The states of one recorded run, and what became of them.
+
+    The log has so many `writes` in `epochs` (between two flushes), with so many `promises`; `log_sha256` is its digest.
+    Of `states` up to the bound, `different` ones by content and promises were to be checked; `checked` counts by fate
+    those that were. `torn` counts the losses in which a write was torn. `first_losses` tell the first ones, `cause` why
+    the first happens. `mount_s` and `check_s` are the median and the longest time of a mount and of a check.
+    """
+
+    log_sha256: str
+    writes: int
+    written_bytes: int
+    epochs: int
+    promises: int
+    states: int
+    different: int
+    checked: dict[CrashFate, int]
+    torn: int = 0
+    first_losses: tuple[str, ...] = ()
+    cause: str = ""
+    mount_s: tuple[float, float] | None = None
+    check_s: tuple[float, float] | None = None
+    seconds: float | None = field(default=None, compare=False)
+
+    @property
+    def count(self) -> int:
+        """The states that were checked."""
+        return sum(self.checked.values())
+
+    @property
+    def losses(self) -> int:
+        return sum(count for fate, count in self.checked.items() if fate.is_loss)
+
+    @property
+    def text(self) -> str:
+        """`0 of 1,234 states are a loss; 12 unclean`, with what was not checked."""
+        more = [f"{count:,} {fate.value}" for fate, count in self.checked.items() if fate is not CrashFate.OK]
+        missing = self.different - self.count
+        more += [f"{missing:,} not checked"] if missing else []
+        return "; ".join([f"{self.losses:,} of {self.count:,} states are a loss", *more])

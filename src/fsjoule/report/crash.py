@@ -1,0 +1,72 @@
+"""Crash states in a table, and in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from fsjoule.model import CrashFacts, CrashFate, Measurement
+from fsjoule.report.numbers import ABSENT
+from fsjoule.report.summary import Summary
+from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
+
+FOOTNOTE: Final = (
+    "A loss: a promise is broken, or the filesystem cannot be mounted or written. Unclean: all is there, and the "
+    "checker finds faults. Torn: losses in which a write reached the medium in part."
+)
+
+
+def crash_table(summary: Summary) -> Table | None:
+    """A row per measurement of crash states; None without one."""
+    measured = [(m, m.crash) for m in summary.crashes if m.crash is not None]
+    if not measured:
+        return None
+    several = {"kernel": summary.several_kernels, "storage": summary.several_storages}
+    filled: list[Filled] = [
+        (Column("filesystem", is_figure=False, head=True), [Cell(m.series.filesystem_title) for m, _ in measured]),
+        (Column("program", is_figure=False), [Cell(m.workload.label.partition("-states-")[2]) for m, _ in measured]),
+        *(
+            (
+                Column(name, is_figure=False),
+                [Cell(m.kernel if name == "kernel" else m.series.device) for m, _ in measured],
+            )
+            for name, shown in several.items()
+            if shown
+        ),
+        (Column("losses"), [_count(crash.losses, Tone.BAD if crash.losses else Tone.GOOD) for _, crash in measured]),
+        (Column("of states"), [_count(crash.count) for _, crash in measured]),
+        (Column("not checked"), [_count(crash.different - crash.count, Tone.DOUBT) for _, crash in measured]),
+        (Column("unclean"), [_count(crash.checked.get(CrashFate.UNCLEAN, 0), Tone.DOUBT) for _, crash in measured]),
+        (Column("torn"), [_count(crash.torn) for _, crash in measured]),
+        (Column("promises"), [_count(crash.promises) for _, crash in measured]),
+        (Column("writes"), [_count(crash.writes) for _, crash in measured]),
+        (Column("mount", "s", optional=True), [_seconds(crash.mount_s) for _, crash in measured]),
+        (Column("check", "s", optional=True), [_seconds(crash.check_s) for _, crash in measured]),
+    ]
+    filled = [(column, cells) for column, cells in filled if column.name != "not checked" or any(c.text for c in cells)]
+    groups = [m.workload.label for m, _ in measured]
+    return assembled("What a power cut can cost", filled, simulated=summary.simulated, groups=groups)
+
+
+def crash_headline(measurements: Sequence[Measurement]) -> str:
+    """`No state of ext4 and f2fs is a loss; vfat: 12 of 345`, or nothing without crash states."""
+    facts: dict[str, list[CrashFacts]] = {}
+    for m in measurements:
+        if m.crash is not None and m.valid:
+            facts.setdefault(m.series.filesystem_title, []).append(m.crash)
+    safe = [name for name, those in facts.items() if not any(each.losses for each in those)]
+    parts = [f"no state is a loss on {', '.join(safe)}"] if safe else []
+    parts += [
+        f"{name}: {sum(each.losses for each in those):,} of {sum(each.count for each in those):,} are"
+        for name, those in facts.items()
+        if name not in safe
+    ]
+    return "; ".join(parts)
+
+
+def _count(number: int, tone: Tone = Tone.PLAIN) -> Cell:
+    return Cell(f"{number:,}" if number else "0", tone=tone if number or tone is Tone.GOOD else Tone.PLAIN)
+
+
+def _seconds(median_and_most: tuple[float, float] | None) -> Cell:
+    return Cell(ABSENT if median_and_most is None else "{:.2f} to {:.2f}".format(*median_and_most))

@@ -1,0 +1,114 @@
+"""The states that a recorded run allows: which there are, what they hold, and their names."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from fsjoule.bench.crash.states import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
+from fsjoule.errors import ConfigError, MeasurementInvalid
+
+_MADE = LogEntry(0, 0, 0, MARK, "made")
+_FLUSHED = LogEntry(0, 0, 0, FLUSH)
+_PROMISED = LogEntry(0, 0, 0, MARK, "promise")
+
+
+def _write(place: int, sector: int, content: str, sectors: int = 8, flags: int = 0) -> LogEntry:
+    return LogEntry(place, sector, sectors, flags, content)
+
+
+def _log(*entries: LogEntry) -> WriteLog:
+    return WriteLog([_MADE, *entries], {"promise"})
+
+
+def _content(log: WriteLog, name: str) -> dict[int, tuple[str, int]]:
+    """The whole device in a state, by sector: which write's data, and which of its sectors."""
+    state = log.state(name)
+    pieces = [*log.pieces(range(log.epochs[state.epoch].begins)), *state.pieces]
+    return {piece.sector + i: (piece.content, piece.offset + i) for piece in pieces for i in range(piece.sectors)}
+
+
+def test_what_was_flushed_is_in_every_later_state() -> None:
+    log = _log(_write(1, 0, "a"), _FLUSHED, _write(10, 8, "b"), _write(20, 16, "c"))
+    later = [each for each in log.coverage(1).different if each.epoch == 1]
+    assert later
+    assert all(_content(log, each.name)[0] == ("a", 0) for each in later)
+
+
+def test_each_pair_of_unflushed_writes_is_separated_both_ways() -> None:
+    log = _log(*(_write(10 * i, 8 * i, f"{i}") for i in range(6)), _FLUSHED)
+    kept = [each.subset.writes for each in log.coverage(1).different if not each.is_torn]
+    for one, other in itertools.permutations(range(6), 2):
+        assert any(one in writes and other not in writes for writes in kept)
+
+
+def test_a_promise_counts_from_its_mark_on() -> None:
+    log = _log(_write(1, 0, "a"), _FLUSHED, _PROMISED, _write(10, 8, "b"))
+    by_name = {each.name: each.promises for each in log.coverage(1).different}
+    # "1.0:-" has the content of "1:-", which asks for more.
+    assert "1.0:-" not in by_name
+    assert by_name["1:-"] == 1
+    assert by_name["0:-"] == 0
+
+
+def test_a_lasting_write_is_on_the_medium_before_the_others() -> None:
+    log = _log(_write(1, 0, "last", flags=FUA), _write(10, 8, "b"), _FLUSHED)
+    assert _content(log, "0.0:-") == {}
+    assert all(
+        ("last", 0) in _content(log, each.name).values() for each in log.coverage(1).different if each.name[1] == ":"
+    )
+
+
+def test_a_later_write_is_above_an_earlier_one_of_the_same_place() -> None:
+    log = _log(_write(1, 0, "old"), _write(20, 4, "new", 2), _FLUSHED)
+    assert [str(piece) for piece in log.state("0:0-1").pieces] == ["0:4:1", "4:2:20", "6:2:7"]
+
+
+def test_a_torn_write_is_there_in_one_half() -> None:
+    log = _log(_write(1, 0, "a"), _FLUSHED)
+    assert [str(piece) for piece in log.state("0:-+0/4").pieces] == ["0:4:1"]
+    assert [str(piece) for piece in log.state("0:-+0/-4").pieces] == ["4:4:5"]
+    assert {"0:-+0/4", "0:-+0/-4"} <= {each.name for each in log.coverage(1).different}
+
+
+def test_equal_contents_are_checked_once() -> None:
+    log = _log(_write(1, 0, "same"), _FLUSHED, _write(10, 0, "same"), _FLUSHED)
+    coverage = log.coverage(1)
+    assert coverage.states > len(coverage.different)
+    assert {each.name for each in coverage.different if not each.is_torn} == {"0:-", "0:0"}
+
+
+def test_a_discard_leaves_zeros_or_what_was_there() -> None:
+    log = _log(_write(1, 0, "a"), _FLUSHED, LogEntry(0, 0, 8, DISCARD), _FLUSHED)
+    assert [str(piece) for piece in log.state("1:0").pieces] == ["0:8:"]
+    assert log.state("1:-").pieces == ()
+
+
+@pytest.mark.parametrize("name", ["0:0-1,3", "0:-", "0:0+1/4", "0:1-3+0/-4", "0.0:-"])
+def test_a_state_has_one_name(name: str) -> None:
+    log = _log(_PROMISED, *(_write(10 * i, 8 * i, f"{i}") for i in range(4)), _FLUSHED)
+    assert log.state(name).name == name
+
+
+@pytest.mark.parametrize("name", ["7:0", "0:4", "0:0-9", "0.9:-", "0", "0:a", "0:0+9/4", "0:3-"])
+def test_a_name_of_no_state_is_refused(name: str) -> None:
+    log = _log(*(_write(10 * i, 8 * i, f"{i}") for i in range(4)), _FLUSHED)
+    with pytest.raises(ConfigError, match="no state of this log"):
+        log.state(name)
+
+
+def test_a_log_without_the_filesystems_making_is_refused() -> None:
+    with pytest.raises(MeasurementInvalid, match="cut short"):
+        WriteLog([_write(1, 0, "a")], ())
+
+
+@pytest.mark.parametrize("line", ["", "1 2 3", "a b c d", "1 2 3 x text"])
+def test_a_damaged_entry_is_refused(line: str) -> None:
+    with pytest.raises(MeasurementInvalid, match="damaged entry"):
+        LogEntry.read(line)
+
+
+@pytest.mark.parametrize("needed", [{3}, {3, 11}, {0, 7, 19}, set(range(20))])
+def test_the_least_lack_that_fails_is_found(needed: set[int]) -> None:
+    assert least(frozenset(range(20)), lambda lacks: needed <= lacks) == needed
