@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 from fsjoule.errors import ConfigError
 from fsjoule.hooks import Rows
 from fsjoule.host.project_file import ProjectTable, project_table
+from fsjoule.model import MIB
 from fsjoule.model.age import parted
 from fsjoule.model.filesystem import Filesystem, FreeSpace, Root, Variant, content_of, title_of, titled
 from fsjoule.model.labels import pieces
@@ -187,6 +188,7 @@ _TABLE: Final = (
         ("mkfs.btrfs", "-q", "-f", "-K"),
         check=("btrfs", "check"),
         repair=("btrfs", "check", "--repair", "--force"),
+        least_bytes=128 * MIB,
         packages=("btrfs-progs",),
         modules=("btrfs",),
         kconfig=("BTRFS_FS", "BTRFS_FS_POSIX_ACL"),
@@ -281,6 +283,7 @@ _TABLE: Final = (
         ("mkfs.xfs", "-q", "-f", "-K", "-i", "nrext64=0"),
         check=("xfs_repair", "-n"),
         repair=("xfs_repair",),
+        least_bytes=300 * MIB,
         packages=("xfsprogs",),
         modules=("xfs",),
         kconfig=("XFS_FS", "XFS_POSIX_ACL"),
@@ -317,6 +320,7 @@ _TABLE: Final = (
         "nilfs2",
         "nilfs2",
         ("mkfs.nilfs2", "-q", "-f", "-K"),
+        least_bytes=144 * MIB,
         packages=("nilfs-tools",),
         modules=("nilfs2",),
         kconfig=("NILFS2_FS",),

@@ -11,7 +11,8 @@ Entry points:
 - `measurer.Measurer`: one measurement on a booted board.
 - `judge.judge`: a measurement's evidence becomes figures, and reasons not to believe them. Pure.
 - `scratch.Scratch`, `storage.attach`: where the filesystem under test lives.
-- `power_loss`, `flakey`, `survivors`: which files survive a power cut or a device that damages data (docs/safety.md).
+- `damage`: which files survive a power cut or a device that damages data (docs/safety.md).
+- `crash/`: what becomes of each state that a power cut can leave behind (docs/crash.md).
 
 `onboard/` holds the shell scripts that run on the board.
 """

@@ -38,7 +38,7 @@ _OURS: Final = (
         CliCommand(name, f"fsjoule.cli.{name}:app", "Look", group=False)
         for name in ("runs", "compare", "advise", "explain")
     ),
-    *(CliCommand(name, f"fsjoule.cli.{name}:app", "Look") for name in ("trend", "report")),
+    *(CliCommand(name, f"fsjoule.cli.{name}:app", "Look") for name in ("trend", "report", "crash")),
     CliCommand("serve", "fsjoule.cli.serve:app", "Look", group=False),
     CliCommand("export", "fsjoule.cli.export:app", "Look", group=False),
     CliCommand("lab", "fsjoule.cli.lab:app", "Lab"),

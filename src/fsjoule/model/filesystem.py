@@ -83,8 +83,9 @@ class Filesystem:
     `make` overwrites the device, which is of the kind `medium`, without asking; after its options comes `target`, then
     the program `after_make`. `before_make` is a line of shell that comes first.
     `mount` and `unmount` default to mount(8) and umount(8); unmounting leaves everything on the device, nothing in
-    memory. `{device}` and `{directory}` stand for themselves, `{options}` for -o with the options, if any. A filesystem
-    that `keeps_cache` has its own cache, which survives dropping the kernel's caches. `check` changes nothing and is
+    memory. It needs a device of `least_bytes`. `{device}` and `{directory}` stand for themselves, `{options}` for
+    -o with the options, if any. A filesystem that `keeps_cache` has its own cache, which survives dropping the
+    kernel's caches. `check` changes nothing and is
     empty without a checker; `repair` mends as much as it can without asking. `packages` are Debian's with its programs,
     `modules` are kernel modules, `kconfig` are the symbols (without `CONFIG_`) that build them in. If Debian's kernels
     lack the modules, they are built from the package `dkms`. `lacks` are features that suites must do without; one that
@@ -117,6 +118,7 @@ class Filesystem:
     unmount: tuple[str, ...] = ("umount", "{directory}")
     keeps_cache: bool = False
     mount_options: tuple[str, ...] = ()
+    least_bytes: int = 0
     check: tuple[str, ...] = ()
     repair: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()

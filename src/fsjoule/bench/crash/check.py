@@ -26,7 +26,7 @@ from fsjoule.model.medium import Medium
 _log: Final = logging.getLogger(__name__)
 
 _MODULES: Final = ("loop", "dm-mod", "dm-log-writes", "dm-snapshot", "dm-zero")
-_BATCH: Final = 100
+_BATCH: Final = 40
 _BATCH_S: Final = 60.0
 _STATE_S: Final = 10.0
 _RECORD_S: Final = 300.0
@@ -174,7 +174,7 @@ class CrashWork:
         work.put_files(measurer)
         scratch.unmount()
         there = int(checked(shell, "blockdev", "--getsz", scratch.device).stdout)
-        sectors = min(there, self.workload.device_bytes // SECTOR_BYTES) // 8 * 8
+        sectors = min(there, max(self.workload.device_bytes, kind.least_bytes) // SECTOR_BYTES) // 8 * 8
         log_kib = str(self.workload.log_bytes // KIB)
         checked(shell, onboard.RECORDER, scratch.device, str(sectors), log_kib, timeout_s=_STEP_S)
         recorded = replace(scratch, device=onboard.DEVICE, purge=False, stack=NOTHING)
@@ -236,7 +236,7 @@ class CrashWork:
             orders.append(f"state {state.name} {state.promises} {' '.join(map(str, state.pieces))}")
         measurer.shell.put(onboard.ORDERS, ("\n".join(orders) + "\n").encode())
         self._running = list(states)
-        said = checked(measurer.shell, onboard.CHECKER, timeout_s=_BATCH_S + _STATE_S * len(states)).stdout
+        said = checked(measurer.shell, *onboard.CHECK_ARGV, timeout_s=_BATCH_S + _STATE_S * len(states)).stdout
         self._running = []
         for line in _LINE.finditer(said):
             fate = CrashFate(line["fate"])

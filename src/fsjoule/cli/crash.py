@@ -1,0 +1,119 @@
+"""`fsjoule crash`: what a state of a run of crash states holds, and what became of it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fsjoule.cli.common import Json, Run, out, print_json
+from fsjoule.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fsjoule.bench.crash.states import State, WriteLog
+    from fsjoule.model import Measurement
+
+app = typer.Typer(help="Look at the states that a power cut can leave behind (docs/crash.md).", no_args_is_help=True)
+
+_KIB: Final = 2  # sectors
+_COLUMNS: Final = ("write", "sector", "KiB", "on the medium")
+
+
+@app.command()
+def show(
+    state: Annotated[str, typer.Argument(help="The state's name: 17:0-3.")],
+    *,
+    run: Run = None,
+    fs: Annotated[str | None, typer.Option(help="The filesystem, if the run has several.")] = None,
+    json_output: Json = False,
+) -> None:
+    """Show a state: which writes had reached the medium, what became of it, and the command that checks it again.
+
+    Exit code: 2 if the run has no such state.
+
+    Example: fsjoule crash show 17:0-3 --fs ext4:nobarrier
+    """
+    from fsjoule.report.table import Cell, Column, assembled
+    from fsjoule.report.terminal import print_table
+    from fsjoule.store.reader import load_run
+    from fsjoule.store.run_folders import named_run
+
+    loaded = load_run(named_run(run))
+    measurement = _measurement(loaded.measurements, fs)
+    texts = [
+        (loaded.attachment(measurement.number, name) or b"").decode()
+        for name in ("writes.txt", "promises.txt", "states.txt")
+    ]
+    log = _log(texts[0], len(texts[1].splitlines()))
+    one = log.state(state)
+    fates = {head: rest for head, _, rest in (line.partition(" ") for line in texts[2].splitlines())}
+    writes = _writes(log, one)
+    name, fate = measurement.series.filesystem_title, fates.get(one.name)
+    broken = [line for line in texts[1].splitlines() if f" {line.split()[0]}=" in (fate or "")]
+    again = (*loaded.run.command, "--seed", str(loaded.run.plan.seed), "--fs", name, "--states", one.name)
+    if json_output:
+        keys = ("number", "sector", "kib", "reached")
+        print_json(
+            {
+                "run": loaded.run.run_id,
+                "filesystem": name,
+                "state": one.name,
+                "promises": one.promises,
+                "writes": [dict(zip(keys, each, strict=True)) for each in writes],
+                "fate": fate,
+                "broken": broken,
+                "command": again,
+            }
+        )
+        return
+    columns = [
+        (Column(title, is_figure=i < len(_COLUMNS) - 1), [Cell(str(each[i])) for each in writes])
+        for i, title in enumerate(_COLUMNS)
+    ]
+    title = f"{name}, state {one.name}: writes since the last flush"
+    print_table(out, assembled(title, columns, simulated=measurement.simulated, groups=[""] * len(writes)))
+    lines = {
+        "promises made": str(one.promises),
+        "fate": fate or "not checked: its content is that of another state",
+        **{f"broken {i}": line for i, line in enumerate(broken, 1)},
+        "to check it": shlex.join(again),
+    }
+    for head, text in lines.items():
+        out.print(f"{head:<14} {text}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _measurement(measurements: tuple[Measurement, ...], filesystem: str | None) -> Measurement:
+    """The run's measurement of crash states. Raises ConfigError if there is none, or more than one."""
+    those = [each for each in measurements if each.crash is not None]
+    if filesystem is not None:
+        those = [each for each in those if each.series.filesystem_title == filesystem]
+    if len(those) == 1:
+        return those[0]
+    there = dict.fromkeys(each.series.filesystem_title for each in measurements if each.crash is not None)
+    if not there:
+        raise ConfigError("the run has no crash states", hint="fsjoule bench --suite crash-states checks them")
+    hint = f"choose one of the run's filesystems: --fs {', '.join(there)}"
+    raise ConfigError(
+        "several measurements of crash states" if those else f"no crash states of {filesystem}", hint=hint
+    )
+
+
+def _log(writes: str, promises: int) -> WriteLog:
+    from fsjoule.bench.crash.states import MARK, LogEntry, WriteLog
+
+    entries = [LogEntry.read(line.partition(" ")[2]) for line in writes.splitlines()]
+    marks = [each.content for each in entries if each.flags & MARK and each.content.isdigit()]
+    return WriteLog(entries, marks[:promises])
+
+
+def _writes(log: WriteLog, state: State) -> list[tuple[int, int, float, str]]:
+    epoch, subset = log.epochs[state.epoch], state.subset
+    rows: list[tuple[int, int, float, str]] = []
+    for i, entry in enumerate(log.entries[number] for number in epoch.pending):
+        reached = "yes" if i in subset.writes else "no"
+        if i == subset.torn:
+            kib = abs(subset.sectors) / _KIB
+            reached = f"the first {kib:g} KiB" if subset.sectors > 0 else f"all but the first {kib:g} KiB"
+        rows.append((i, entry.sector, entry.sectors / _KIB, reached))
+    return rows

@@ -1,0 +1,76 @@
+"""Crash states on the emulated board in guest time: losses are found, explained, and found again by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench_runs import ENVIRONMENT, only_run, patient_environment, run_bench
+from lab_leftovers import assert_nothing_left
+
+from fsjoule.model import CrashFacts
+
+pytestmark = pytest.mark.slow
+
+DETERMINISTIC = ENVIRONMENT.with_name("deterministic.yaml")
+PROGRAM = """\
+set -e
+echo old > config
+sync config
+sync .
+promise synced config
+echo new > config.tmp
+sync config.tmp
+mv config.tmp config
+{after}
+promise synced config
+echo tail > unsynced
+"""
+SUITE = """\
+[suite]
+title = "a configuration is replaced"
+repeat = 1
+
+[[suite.workload]]
+operation = "crash-states"
+name = "config"
+command = ["sh", "./config.sh"]
+files = ["config.sh"]
+"""
+
+
+def crash_facts(folder: Path, after: str, *options: str) -> dict[str, CrashFacts]:
+    """What a run has found, by filesystem. `after` is the line of the program that follows the rename."""
+    folder.mkdir()
+    (folder / "config.sh").write_text(PROGRAM.format(after=after))
+    (folder / "config.toml").write_text(SUITE)
+    results = folder / "results"
+    arguments = ("--suite", str(folder / "config.toml"), "--seed", "7", *options)
+    done = run_bench(results, *arguments, environment=patient_environment(results, DETERMINISTIC))
+    assert done.returncode == 0, done.stdout + done.stderr
+    measurements = only_run(results).measurements
+    assert all(m.valid for m in measurements)
+    return {m.series.filesystem_title: m.crash for m in measurements if m.crash is not None}
+
+
+def test_lost_files_are_found_explained_and_found_again(state: Path, tmp_path: Path) -> None:
+    whole = crash_facts(tmp_path / "whole", "sync .", "--fs", "ext4,ext4:nobarrier")
+    assert whole["ext4"].count == whole["ext4"].different > 0
+    assert whole["ext4"].losses == 0
+    unsafe = whole["ext4:nobarrier"]
+    assert 0 < unsafe.losses < unsafe.count
+    assert "config" in unsafe.first_losses[0]
+    assert "without write" in unsafe.cause
+    assert "nothing flushed it" in unsafe.cause
+
+    name = unsafe.first_losses[0].partition(": ")[0]
+    alone = crash_facts(tmp_path / "alone", "sync .", "--fs", "ext4:nobarrier", "--states", name)["ext4:nobarrier"]
+    assert alone.log_sha256 == unsafe.log_sha256
+    assert alone.first_losses == unsafe.first_losses[:1]
+    assert_nothing_left(state, state / "devices")
+
+
+def test_a_program_that_forgets_to_sync_the_directory_is_caught(tmp_path: Path) -> None:
+    facts = crash_facts(tmp_path / "forgetful", ":", "--fs", "vfat")["vfat"]
+    assert facts.losses
+    assert "config" in facts.cause
