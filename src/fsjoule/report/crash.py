@@ -48,6 +48,15 @@ def crash_table(summary: Summary) -> Table | None:
     return assembled("What a power cut can cost", filled, simulated=summary.simulated, groups=groups)
 
 
+def crash_causes(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """Filesystem and program, and why the first loss happens, of each measurement with a loss."""
+    lost = [(m, m.crash) for m in summary.crashes if m.crash is not None and m.crash.losses]
+    return tuple(
+        (f"{m.series.filesystem_title}, {m.workload.label}", crash.cause or ", ".join(crash.first_losses[:1]))
+        for m, crash in lost
+    )
+
+
 def crash_headline(measurements: Sequence[Measurement]) -> str:
     """`No state of ext4 and f2fs is a loss; vfat: 12 of 345`, or nothing without crash states."""
     facts: dict[str, list[CrashFacts]] = {}

@@ -16,7 +16,7 @@ from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.crash import FOOTNOTE as CRASH_FOOTNOTE
-from fsjoule.report.crash import crash_table
+from fsjoule.report.crash import crash_causes, crash_table
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.gate import GateView
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
@@ -97,6 +97,7 @@ def render_page(
         layers=layers_table(summary),
         crashes=crash_table(summary),
         crash_footnote=CRASH_FOOTNOTE,
+        crash_causes=crash_causes(summary),
         gate=None if gate is None else {"headline": gate.headline, **gate.page_parts()},
         advice=[_advice(one) for one in advice],
         advice_rules=advice_words.rules(advice[0]) if advice else "",

@@ -12,7 +12,7 @@ from rich.text import Text
 from fsjoule.model import RunStatus
 from fsjoule.report.answer import RULE, RunAnswer, answer_table
 from fsjoule.report.crash import FOOTNOTE as CRASH_FOOTNOTE
-from fsjoule.report.crash import crash_table
+from fsjoule.report.crash import crash_causes, crash_table
 from fsjoule.report.facts import emmc_facts, kernels_text
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
 from fsjoule.report.images import images_table
@@ -175,6 +175,8 @@ def _layers(summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
     if (crashes := crash_table(summary)) is not None:
         yield from table_lines(crashes, room)
         yield footnote(CRASH_FOOTNOTE)
+        if causes := crash_causes(summary):
+            yield named_lines("First losses", causes)
 
 
 def _headline_of(answer: RunAnswer, summary: Summary) -> Text:
