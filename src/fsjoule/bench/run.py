@@ -562,7 +562,7 @@ class BoardBench:
                 return booted, work.measure(booted.measurer)
             except BoardError as error:
                 if not work.goes_on(error):
-                    raise
+                    return booted, work.ended(error)
                 _log.info("%s: the board crashed, which is a finding: it is booted again", entry.slug)
 
 

@@ -90,7 +90,8 @@ class CrashWork:
     plan_seed: int
     results: dict[str, Checked] = field(default_factory=dict[str, Checked])
     crashes: int = 0
-    _digest: str = ""
+    _recording: Recording | None = None
+    _began_s: float = field(default_factory=time.monotonic)
     _careful: list[State] = field(default_factory=list[State])
     _running: list[State] = field(default_factory=list[State])
     _durable: int = 0
@@ -113,13 +114,12 @@ class CrashWork:
     def _measure(self, measurer: Measurer, kind: Filesystem) -> WorkFacts:
         if kind.raw or kind.read_only or kind.medium is not Medium.BLOCK:
             raise MeasurementInvalid("crash states", [f"{kind.name} has no writes of a block device to record"])
-        began_s = time.monotonic()
         with measurer.phases("recording"):
             sectors = self._record(measurer, kind)
-            recording = self._recording(measurer)
-        if self._digest not in ("", recording.log.digest):
+            recording = self._read(measurer)
+        if self._recording is not None and self._recording.log.digest != recording.log.digest:
             raise BoardError("the boot after a crash recorded other writes than the one before", transient=False)
-        self._digest, self._durable = recording.log.digest, 0
+        self._recording, self._durable = recording, 0
         measurer.install(
             onboard.checker(
                 sectors,
@@ -133,9 +133,20 @@ class CrashWork:
             self._check_all(measurer, recording)
         with measurer.phases("explaining"):
             cause = self._cause(measurer, recording)
+        return self._evidence(recording, cause)
+
+    def ended(self, error: BoardError) -> WorkFacts:
+        """What is known when the board cannot go on. Raises the error if nothing was recorded."""
+        if self._recording is None or not self.results:
+            raise error
+        evidence = self._evidence(self._recording)
+        evidence.board_lost = True
+        evidence.notes.append(f"the other states were not checked: {error.what}")
+        return evidence
+
+    def _evidence(self, recording: Recording, cause: str = "") -> WorkFacts:
         evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S)
-        facts = self._facts(recording)
-        evidence.crash = replace(facts, cause=cause, seconds=time.monotonic() - began_s)
+        evidence.crash = replace(self._facts(recording), cause=cause, seconds=time.monotonic() - self._began_s)
         states = (each for each in recording.coverage.different if each.name in self.results)
         evidence.attachments |= {
             "states.txt": _lines(f"{each.name} {self.results[each.name]}" for each in states),
@@ -192,7 +203,7 @@ class CrashWork:
         attempted(shell, "dmsetup", "remove", "--retry", onboard.NODE, timeout_s=_STEP_S)
         return sectors
 
-    def _recording(self, measurer: Measurer) -> Recording:
+    def _read(self, measurer: Measurer) -> Recording:
         """The recorded run, as the board prints it. Raises MeasurementInvalid for one without promises."""
         checked(measurer.shell, onboard.READER, timeout_s=_READ_S)
         entries, promised = measurer.shell.get_all((onboard.ENTRIES, onboard.PROMISES))
