@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from fsjoule.bench.crash.states import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
+from fsjoule.model.write_log import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
 from fsjoule.errors import ConfigError, MeasurementInvalid
 
 _MADE = LogEntry(0, 0, 0, MARK, "made")

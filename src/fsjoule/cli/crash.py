@@ -11,8 +11,8 @@ from fsjoule.cli.common import Json, Run, out, print_json
 from fsjoule.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fsjoule.bench.crash.states import State, WriteLog
     from fsjoule.model import Measurement
+    from fsjoule.model.write_log import State, WriteLog
 
 app = typer.Typer(help="Look at the states that a power cut can leave behind (docs/crash.md).", no_args_is_help=True)
 
@@ -34,6 +34,7 @@ def show(
 
     Example: fsjoule crash show 17:0-3 --fs ext4:nobarrier
     """
+    from fsjoule.report.crash import KeptCrashes
     from fsjoule.report.table import Cell, Column, assembled
     from fsjoule.report.terminal import print_table
     from fsjoule.store.reader import load_run
@@ -41,16 +42,11 @@ def show(
 
     loaded = load_run(named_run(run))
     measurement = _measurement(loaded.measurements, fs)
-    texts = [
-        (loaded.attachment(measurement.number, name) or b"").decode()
-        for name in ("writes.txt", "promises.txt", "states.txt")
-    ]
-    log = _log(texts[0], len(texts[1].splitlines()))
-    one = log.state(state)
-    fates = {head: rest for head, _, rest in (line.partition(" ") for line in texts[2].splitlines())}
-    writes = _writes(log, one)
-    name, fate = measurement.series.filesystem_title, fates.get(one.name)
-    broken = [line for line in texts[1].splitlines() if f" {line.split()[0]}=" in (fate or "")]
+    kept = KeptCrashes.read(lambda name: loaded.attachment(measurement.number, name))
+    one = kept.log.state(state)
+    writes = _writes(kept.log, one)
+    name, fate = measurement.series.filesystem_title, kept.fates.get(one.name)
+    broken = [line for line in kept.promises if f" {line.split()[0]}=" in (fate or "")]
     again = (*loaded.run.command, "--seed", str(loaded.run.plan.seed), "--fs", name, "--states", one.name)
     if json_output:
         keys = ("number", "sector", "kib", "reached")
@@ -97,14 +93,6 @@ def _measurement(measurements: tuple[Measurement, ...], filesystem: str | None) 
     raise ConfigError(
         "several measurements of crash states" if those else f"no crash states of {filesystem}", hint=hint
     )
-
-
-def _log(writes: str, promises: int) -> WriteLog:
-    from fsjoule.bench.crash.states import MARK, LogEntry, WriteLog
-
-    entries = [LogEntry.read(line.partition(" ")[2]) for line in writes.splitlines()]
-    marks = [each.content for each in entries if each.flags & MARK and each.content.isdigit()]
-    return WriteLog(entries, marks[:promises])
 
 
 def _writes(log: WriteLog, state: State) -> list[tuple[int, int, float, str]]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from fsjoule.errors import ConfigError
 
-# `17:0-4,6`, `17.2:-`, `17:0-4+5/-8`: `bench/crash/states.py` explains it.
+# `17:0-4,6`, `17.2:-`, `17:0-4+5/-8`: `model/write_log.py` explains it.
 STATE_NAME: Final = re.compile(
     r"(?P<epoch>\d{1,9})(\.(?P<events>\d{1,9}))?:(?P<writes>-|\d[\d,-]*)(\+(?P<torn>\d{1,9})/(?P<sectors>-?\d{1,9}))?"
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.model import CrashFacts, CrashFate, Measurement
+from fsjoule.model import CrashFacts, Measurement
+from fsjoule.model.crash import CrashFate
+from fsjoule.model.write_log import MARK, LogEntry, WriteLog
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.summary import Summary
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
@@ -14,6 +17,33 @@ FOOTNOTE: Final = (
     "A loss: a promise is broken, or the filesystem cannot be mounted or written. Unclean: all is there, and the "
     "checker finds faults. Torn: losses in which a write reached the medium in part."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCrashes:
+    """What a measurement of crash states has kept: its log, its promises in order, and each checked state's fate."""
+
+    log: WriteLog
+    promises: tuple[str, ...]
+    fates: dict[str, str]
+
+    @classmethod
+    def read(cls, attachment: Callable[[str], bytes | None]) -> KeptCrashes:
+        """From the attachments, by name. Raises ResultError, MeasurementInvalid for a log that is cut short."""
+        writes, promises, states = (
+            (attachment(name) or b"").decode(errors="replace").splitlines()
+            for name in ("writes.txt", "promises.txt", "states.txt")
+        )
+        entries = [LogEntry.read(line.partition(" ")[2]) for line in writes]
+        marks = {each.content for each in entries if each.flags & MARK and each.content.isdigit()}
+        fates = {name: fate for name, _, fate in (line.partition(" ") for line in states)}
+        return cls(WriteLog(entries, marks), tuple(promises), fates)
+
+    @property
+    def losing_epochs(self) -> frozenset[int]:
+        """The epochs with a state that is a loss."""
+        lost = (name for name, fate in self.fates.items() if CrashFate(fate.split()[0]).is_loss)
+        return frozenset(self.log.state(name).epoch for name in lost)
 
 
 def crash_table(summary: Summary) -> Table | None:

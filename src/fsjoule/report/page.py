@@ -16,7 +16,8 @@ from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.crash import FOOTNOTE as CRASH_FOOTNOTE
-from fsjoule.report.crash import crash_causes, crash_table
+from fsjoule.report.crash import KeptCrashes, crash_causes, crash_table
+from fsjoule.report.crash_chart import crash_chart
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.gate import GateView
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
@@ -69,11 +70,13 @@ def render_page(
     gated: Gated | None = None,
     advice: Sequence[Advice] = (),
     *,
+    crashes: Sequence[tuple[str, KeptCrashes]] = (),
     site: Site | None = None,
 ) -> str:
     """The page as HTML. `trace_of` returns a measurement's trace by number; its ResultError is shown instead.
 
-    `gated` is the answer of the gate that measured the run, `advice` what the run can say alone.
+    `gated` is the answer of the gate that measured the run, `advice` what the run can say alone. `crashes` are recorded
+    runs whose states were checked, with their names.
     """
     run = summary.run
     suite = suite_page(summary)
@@ -98,6 +101,7 @@ def render_page(
         crashes=crash_table(summary),
         crash_footnote=CRASH_FOOTNOTE,
         crash_causes=crash_causes(summary),
+        crash_charts=[(name, _crash_charts(kept, simulated=summary.simulated)) for name, kept in crashes],
         gate=None if gate is None else {"headline": gate.headline, **gate.page_parts()},
         advice=[_advice(one) for one in advice],
         advice_rules=advice_words.rules(advice[0]) if advice else "",
@@ -144,6 +148,12 @@ def render_page(
         seconds_text=seconds_text,
         share_text=share_text,
     )
+
+
+def _crash_charts(kept: KeptCrashes, *, simulated: bool) -> list[Markup]:
+    """The picture of a recorded run, for a desk and for a phone."""
+    drawn = (crash_chart(kept.log, kept.losing_epochs, width=width, simulated=simulated) for width in (WIDE, NARROW))
+    return marked_up(list(drawn))
 
 
 def _images_charts(summary: Summary) -> list[Markup]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from rich.text import Text
 from fsjoule.model import RunStatus
 from fsjoule.report.answer import RULE, RunAnswer, answer_table
 from fsjoule.report.crash import FOOTNOTE as CRASH_FOOTNOTE
-from fsjoule.report.crash import crash_causes, crash_table
+from fsjoule.report.crash import KeptCrashes, crash_causes, crash_table
 from fsjoule.report.facts import emmc_facts, kernels_text
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
 from fsjoule.report.images import images_table
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 from typing import TYPE_CHECKING, Final
 
-from fsjoule.errors import ResultError, not_written
+from fsjoule.errors import FsjouleError, ResultError, not_written
 from fsjoule.host.extras import PAGES, need
 from fsjoule.host.files import write_file
 from fsjoule.model import Trace
@@ -88,7 +89,20 @@ def run_page(loaded: LoadedRun, *, site: Site | None = None) -> str:
     summary = summarise(loaded.run, loaded.measurements, damaged, loaded.altered())
     few = site is None or len(loaded.measurements) <= _MOST_TRACES
     trace_of = loaded.trace if few else _not_drawn
-    return render_page(summary, loaded.measurements, trace_of, gated, advice_of(loaded), site=site)
+    return render_page(
+        summary, loaded.measurements, trace_of, gated, advice_of(loaded), crashes=_crashes(loaded), site=site
+    )
+
+
+def _crashes(loaded: LoadedRun) -> list[tuple[str, KeptCrashes]]:
+    """The recorded runs whose crash states were checked; a damaged one is told with the measurement."""
+    kept: list[tuple[str, KeptCrashes]] = []
+    for m in loaded.measurements:
+        if m.crash is not None:
+            with suppress(FsjouleError):
+                read = KeptCrashes.read(lambda name, number=m.number: loaded.attachment(number, name))
+                kept.append((f"{m.series.filesystem_title}, {m.workload.label}", read))
+    return kept
 
 
 def _not_drawn(_number: int) -> Trace | None:

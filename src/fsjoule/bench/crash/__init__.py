@@ -1,5 +1,5 @@
-"""Crash states: what a power cut at any moment of a recorded run can leave on the device, and what becomes of it.
+"""Crash states: a run is recorded on the board, and each state that a power cut can leave behind is checked.
 
-`states` is pure: the recorded writes and the states that they allow. `onboard` has the programs of the board that
-record and check, `check` is one measurement. Only `bench/run.py` calls this package.
+`onboard` has the programs of the board that record and check, `check` is one measurement; `model/write_log.py` knows
+the states. Only `bench/run.py` calls this package.
 """

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fsjoule.bench.crash import onboard
-from fsjoule.bench.crash.states import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.measurer import IDLE_S, Measurer
 from fsjoule.bench.own_command import CommandWork
@@ -22,6 +21,7 @@ from fsjoule.layers import NOTHING
 from fsjoule.model import KIB, CrashFacts, CrashFate, CrashWorkload, Planned
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.medium import Medium
+from fsjoule.model.write_log import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
 
 _log: Final = logging.getLogger(__name__)
 
