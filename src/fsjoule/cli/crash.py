@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -47,7 +49,8 @@ def show(
     writes = _writes(kept.log, one)
     name, fate = measurement.series.filesystem_title, kept.fates.get(one.name)
     broken = [line for line in kept.promises if f" {line.split()[0]}=" in (fate or "")]
-    again = (*loaded.run.command, "--seed", str(loaded.run.plan.seed), "--fs", name, "--states", one.name)
+    given = {"--seed": str(loaded.run.plan.seed), "--fs": name, "--states": one.name}
+    again = (*_without(loaded.run.command, given), *chain.from_iterable(given.items()))
     if json_output:
         keys = ("number", "sector", "kib", "reached")
         print_json(
@@ -77,6 +80,16 @@ def show(
     }
     for head, text in lines.items():
         out.print(f"{head:<14} {text}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _without(command: Sequence[str], options: Collection[str]) -> Iterator[str]:
+    """The words of a command without these options and their values."""
+    words = iter(command)
+    for word in words:
+        if word in options:
+            next(words, None)
+        elif word.partition("=")[0] not in options:
+            yield word
 
 
 def _measurement(measurements: tuple[Measurement, ...], filesystem: str | None) -> Measurement:

@@ -88,19 +88,19 @@ def crash_causes(summary: Summary) -> tuple[tuple[str, str], ...]:
 
 
 def crash_headline(measurements: Sequence[Measurement]) -> str:
-    """`No state of ext4 and f2fs is a loss; vfat: 12 of 345`, or nothing without crash states."""
+    """`No state is a loss on ext4, f2fs. 12 of 345 states are a loss on vfat.`, or nothing without crash states."""
     facts: dict[str, list[CrashFacts]] = {}
     for m in measurements:
         if m.crash is not None and m.valid:
             facts.setdefault(m.series.filesystem_title, []).append(m.crash)
     safe = [name for name, those in facts.items() if not any(each.losses for each in those)]
-    parts = [f"no state is a loss on {', '.join(safe)}"] if safe else []
-    parts += [
-        f"{name}: {sum(each.losses for each in those):,} of {sum(each.count for each in those):,} are"
-        for name, those in facts.items()
-        if name not in safe
-    ]
-    return "; ".join(parts)
+    parts = [f"No state is a loss on {', '.join(safe)}."] if safe else []
+    for name, those in facts.items():
+        losses, torn = sum(each.losses for each in those), sum(each.torn for each in those)
+        if name not in safe:
+            only = ", all of them with a torn write" if torn == losses else ""
+            parts.append(f"{losses:,} of {sum(each.count for each in those):,} states are a loss on {name}{only}.")
+    return " ".join(parts)
 
 
 def _count(number: int, tone: Tone = Tone.PLAIN) -> Cell:

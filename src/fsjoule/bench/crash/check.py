@@ -280,10 +280,16 @@ class CrashWork:
                 self._check(measurer, log, [state])
             return self.results[state.name].fate.is_loss
 
+        if first.is_torn:
+            torn = log.entries[epoch.pending[first.subset.torn or 0]]
+            what = (
+                f"{torn.sectors / 2:g} KiB at sector {torn.sector}, write {first.subset.torn} of epoch {epoch.number}"
+            )
+            return f"{first.name}: {self._words(first, promises)} when {what}, reaches the medium in part"
         if self._durable > epoch.begins:
             self._durable = 0  # the checker begins again with an empty device
-        lacks = least(log.lacks(first), fails) if not first.is_torn and fails(log.lacks(first)) else log.lacks(first)
-        state = first if first.is_torn else log.lacking(first.epoch, lacks)
+        lacks = least(log.lacks(first), fails) if fails(log.lacks(first)) else log.lacks(first)
+        state = log.lacking(first.epoch, lacks)
         entries = [(i, log.entries[epoch.pending[i]]) for i in sorted(lacks)]
         writes = ", ".join(f"{i} ({each.sectors / 2:g} KiB at sector {each.sector})" for i, each in entries[:_FIRST])
         more = f" and {len(entries) - _FIRST} more" if len(entries) > _FIRST else ""
