@@ -73,7 +73,9 @@ def crash_table(summary: Summary) -> Table | None:
         (Column("mount", "s", optional=True), [_seconds(crash.mount_s) for _, crash in measured]),
         (Column("check", "s", optional=True), [_seconds(crash.check_s) for _, crash in measured]),
     ]
-    filled = [(column, cells) for column, cells in filled if column.name != "not checked" or any(c.text for c in cells)]
+    filled = [
+        (column, cells) for column, cells in filled if column.name != "not checked" or any(c.text != "0" for c in cells)
+    ]
     groups = [m.workload.label for m, _ in measured]
     return assembled("What a power cut can cost", filled, simulated=summary.simulated, groups=groups)
 

@@ -79,7 +79,7 @@ class DocumentKind(Generic[T]):
 RUN: Final = DocumentKind(TypeAdapter(with_config(STRICT)(Run)), check_run)
 MEASUREMENT: Final = DocumentKind(TypeAdapter(with_config(STRICT)(Measurement)), check_measurement)
 
-_MOST_LISTED: Final = 100
+_MOST_LISTED: Final = 150
 _LONGEST_PLACE: Final = 200
 
 
