@@ -1,0 +1,156 @@
+"""Crash states for people: table, sentence, picture, one state by name; and which promises a file breaks."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from results_factory import MadeRun, make_measurement, make_run
+from typer.testing import CliRunner
+
+import fsjoule.bench.crash
+from fsjoule.cli import app_of
+from fsjoule.model import (
+    CrashFacts,
+    CrashFate,
+    CrashWorkload,
+    Measurement,
+    Planned,
+    Provision,
+    RunStatus,
+    TimedKind,
+    TimedWorkload,
+)
+from fsjoule.model.workload import OwnCommand
+from fsjoule.report.crash import crash_headline, crash_table
+from fsjoule.report.run import run_page
+from fsjoule.report.summary import summarise
+from fsjoule.store.folder import RunFolder
+from fsjoule.store.reader import load_run
+
+WRITES = """\
+0 1 0 8 0 aa
+1 10 0 0 8 made
+2 11 16 8 0 bb
+3 20 24 8 0 cc
+4 29 0 0 1
+5 30 0 8 2 dd
+6 39 0 0 8 4711
+7 40 32 8 0 ee
+"""
+STATES = "0:- ok 0.02 0.1\n0:0 ok 0.02 0.1\n0:1 lost 0.02 0.1 1=missing\n1:- ok 0.03 0.1\n"
+
+
+def crash_measurement(number: int, name: str, *, lost: int, torn: int = 0) -> Measurement:
+    workload = CrashWorkload(OwnCommand("files", ("./files.sh",)))
+    facts = CrashFacts(
+        log_sha256="0123456789abcdef",
+        writes=5,
+        written_bytes=20480,
+        epochs=2,
+        promises=1,
+        states=20,
+        different=12,
+        checked={CrashFate.OK: 12 - lost, **({CrashFate.LOST: lost} if lost else {})},
+        torn=torn,
+        first_losses=("0:1: lost: config missing",) if lost else (),
+        cause="0:1: lost: config missing without write 0 (4 KiB at sector 16) of epoch 0" if lost else "",
+        mount_s=(0.02, 0.03),
+    )
+    like = Planned(number, 1, "6.1", name, TimedWorkload(TimedKind.MKFS), "crash-states", Provision.SCRATCH)
+    made = make_measurement(like)[0]
+    return replace(made, slug=f"{name}-{workload.slug}", workload=workload, crash=facts)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made: MadeRun = make_run(repeat=1)
+    kept = RunFolder(tmp_path)
+    kept.begin(replace(made.run, status=RunStatus.RUNNING))
+    attachments = {"writes.txt": WRITES.encode(), "promises.txt": b"1 synced config\n", "states.txt": STATES.encode()}
+    kept.add(crash_measurement(1, "ext4:nobarrier", lost=1), None, attachments)
+    kept.finish(made.run)
+    return kept.path
+
+
+def test_the_table_counts_losses_and_the_sentence_says_who_is_safe() -> None:
+    measured = [crash_measurement(1, "ext4", lost=0), crash_measurement(2, "vfat", lost=3, torn=3)]
+    table = crash_table(summarise(make_run(repeat=1).run, measured))
+    assert table is not None
+    columns = [column.name for column in table.columns]
+    assert [row[columns.index("losses")].text for row in table.rows] == ["0", "3"]
+    assert "not checked" not in columns
+    said = crash_headline(measured)
+    assert said == ("No state is a loss on ext4. 3 of 12 states are a loss on vfat, all of them with a torn write.")
+    assert crash_headline([]) == ""
+
+
+def test_states_that_were_not_checked_are_counted() -> None:
+    one = crash_measurement(1, "ext4", lost=0)
+    assert one.crash is not None
+    table = crash_table(summarise(make_run(repeat=1).run, [replace(one, crash=replace(one.crash, different=40))]))
+    assert table is not None
+    cells = {column.name: cell.text for column, cell in zip(table.columns, table.rows[0], strict=True)}
+    assert cells["not checked"] == "28"
+    assert "28 not checked" in replace(one.crash, different=40).text
+
+
+def test_the_page_draws_the_recorded_run(folder: Path) -> None:
+    page = run_page(load_run(folder))
+    assert "1 of 12 states are a loss on ext4:nobarrier." in page
+    assert "without write 0 (4 KiB at sector 16) of epoch 0" in page
+    assert "Writes, flushes and promises of the recorded run" in page
+
+
+def test_a_state_is_shown_with_what_it_lacks(folder: Path) -> None:
+    shown = CliRunner().invoke(app_of("crash"), ["crash", "show", "0:1", str(folder), "--json"])
+    assert shown.exit_code == 0, shown.output
+    document = json.loads(shown.stdout)
+    assert [(each["sector"], each["reached"]) for each in document["writes"]] == [(16, "no"), (24, "yes")]
+    assert document["broken"] == ["1 synced config"]
+    assert document["command"][-2:] == ["--states", "0:1"]
+    assert "all but" not in CliRunner().invoke(app_of("crash"), ["crash", "show", "1:-", str(folder)]).stdout
+
+
+def test_a_state_that_the_run_does_not_have_is_refused(folder: Path) -> None:
+    asked = CliRunner().invoke(app_of("crash"), ["crash", "show", "9:0", str(folder)])
+    assert asked.exit_code != 0
+    assert "no state of this log" in str(asked.exception)
+
+
+@pytest.mark.parametrize(
+    ("made", "files", "broken"),
+    [
+        (0, {}, []),
+        (1, {"config": "a"}, []),
+        (1, {"config": "b"}, []),  # what is promised next may be there already
+        (1, {"config": "c"}, ["1"]),
+        (1, {}, ["1"]),
+        (2, {"config": "a"}, ["2"]),
+        (2, {"config": "b"}, []),
+        (2, {}, []),  # it is promised to go
+        (3, {"config": "b"}, ["3"]),
+        (3, {}, []),
+        (4, {"two words": "d"}, []),
+    ],
+)
+def test_a_file_breaks_the_last_promise_of_it(
+    tmp_path: Path, made: int, files: dict[str, str], broken: list[str]
+) -> None:
+    program = (Path(fsjoule.bench.crash.__file__).parent / "programs" / "check-states").read_text()
+    judge = re.search(r"judge='(.*?)'", program, re.DOTALL)
+    assert judge is not None
+    digest = {text: text * 64 for text in "abcd"}
+    promises = tmp_path / "promises"
+    promises.write_text(
+        f"11 synced {digest['a']} 5 config\n12 synced {digest['b']} 5 config\n13 gone - 0 config\n"
+        f"14 synced {digest['d']} 5 two words\n15 holds - 0 rows true\n"
+    )
+    sums = "".join(f"{digest[text]}  {name}\n" for name, text in files.items())
+    argv = ["awk", "-v", f"made={made}", judge[1], str(promises), "sums=1", "-"]
+    told = subprocess.run(argv, input=sums, capture_output=True, text=True, check=True, timeout=30)
+    assert told.stdout.split() == broken
