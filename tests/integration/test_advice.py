@@ -162,7 +162,7 @@ def test_the_answer_says_what_it_does_not_know(fsjoule: CommandLine, tmp_path: P
     done = fsjoule("advise", tmp_path, "--profile", "logger", "--json")
     assert done.document["answer"].endswith("; not measured: loss")
     assert fsjoule("advise", tmp_path, "--profile", "camera").out.startswith(
-        "no answer yet for a camera on virtual (simulated): nothing that this profile does was measured"
+        "no answer yet for a camera on virtual (simulated): too little of what this profile does was measured"
     )
 
 

@@ -67,7 +67,7 @@ def _answer(advice: Advice) -> tuple[str, str]:
     axes = [axis for axis in DECISIVE if _can_be_measured(advice, axis)]
     lacking = [axis.value for axis in axes if not any(on_axis(one, axis) for one in advice.figures)]
     if len(lacking) == len(axes):
-        return "no answer yet", "nothing that this profile does was measured"
+        return "no answer yet", "too little of what this profile does was measured"
     first, told = _choice(advice)
     return first, "; ".join([told, *([f"not measured: {_listed(lacking)}"] if lacking else [])])
 
