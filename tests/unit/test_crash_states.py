@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from fsjoule.model.write_log import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
 from fsjoule.errors import ConfigError, MeasurementInvalid
+from fsjoule.model.write_log import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
 
 _MADE = LogEntry(0, 0, 0, MARK, "made")
 _FLUSHED = LogEntry(0, 0, 0, FLUSH)

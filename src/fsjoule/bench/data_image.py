@@ -51,8 +51,8 @@ CLEAR_ARGV: Final = ("rm", "-rf", FOLDER, _IMAGE)
 
 # The hash tree goes behind the image. veritysetup's words are kept, so that those of an error can be read.
 _HASH: Final = """
-truncate -s %4096 "$1" || exit
-blocks=$(($(stat -c %s "$1") / 4096))
+blocks=$((($(stat -c %s "$1") + 4095) / 4096))
+truncate -s $((blocks * 4096)) "$1" || exit  # busybox's rounds nothing
 veritysetup format --no-superblock --hash sha256 --salt 00 --data-block-size 4096 --hash-block-size 4096 \
     --data-blocks "$blocks" --hash-offset "$((blocks * 4096))" "$1" "$1" >"$1.said" 2>&1 || { cat "$1.said"; exit 1; }
 hash=$(sed -n 's/^Root hash:[[:blank:]]*//p' "$1.said")
