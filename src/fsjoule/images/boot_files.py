@@ -41,7 +41,7 @@ def write_boot_files(
     tree = kernel.device_tree
     if tree is not None:
         shutil.copyfile(tree, boot / "board.dtb")
-    name, content = _kernel_file(kernel, recipe, loader, len(initramfs))
+    name, content = kernel_file(kernel, recipe, loader, len(initramfs))
     (boot / name).write_bytes(content)
     arguments = kernel_arguments(recipe, filesystem)
     if recipe.filesystem(filesystem).verity:
@@ -58,7 +58,7 @@ def write_boot_files(
 def kernel_arguments(recipe: Recipe, filesystem: str) -> str:
     boot, kind = recipe.boot, recipe.filesystem(filesystem)
     words = [*boot.arguments, f"root={boot.root_device}", f"rootfstype={kind.kernel_type}", "rootwait"]
-    words.append("ro" if kind.read_only else "rw")
+    words.append("ro" if kind.read_only or recipe.slots else "rw")
     if options := kind.as_root.mount_options:
         words.append(f"rootflags={','.join(options)}")
     return " ".join([*words, f"fsjoule.mark={boot.mark_device}"])
@@ -92,8 +92,8 @@ def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str
     return boot_commands(load, f"/{kernel_file}", "/board.dtb", "/initrd.img", arguments=arguments, at=at)
 
 
-def _kernel_file(kernel: KernelFiles, recipe: Recipe, loader: Loader, initramfs_bytes: int) -> tuple[str, bytes]:
-    """The kernel for the boot partition: unpacked, if it can be and has room in memory. Raises ConfigError."""
+def kernel_file(kernel: KernelFiles, recipe: Recipe, loader: Loader, initramfs_bytes: int) -> tuple[str, bytes]:
+    """The kernel's name and content for the boot loader: unpacked, if it can be and has room in memory. Raises ConfigError."""
     image, tree = kernel.image.read_bytes(), kernel.device_tree
     unpacked = unpacked_kernel(image, memory_base=recipe.boot.memory_base, name=kernel.release)
     tree_bytes = 0 if tree is None else tree.stat().st_size

@@ -45,7 +45,9 @@ def build_card_files(
     init: Path,
     loader: Loader,
     steady: Mapping[str, str],
+    boot_content: Mapping[str, bytes | Path],
 ) -> None:
+    """Fill `folder`. `boot_content` are the boot partition's files of a card with slots, instead of the usual ones."""
     boot = folder / "boot"
     boot.mkdir()
     kind = recipe.filesystem(filesystem)
@@ -54,8 +56,13 @@ def build_card_files(
     initramfs = build_initramfs(
         init=init, busybox=userland.busybox, kernel=kernel, modules=modules, programs=programs)  # fmt: skip
     verity = verity_file(root_image).read_text() if kind.verity and verity_file(root_image).exists() else ""
-    checksums = write_boot_files(
-        boot, recipe, filesystem, kernel=kernel, initramfs=initramfs, loader=loader, verity=verity)  # fmt: skip
+    if boot_content:
+        for name, content in boot_content.items():
+            (boot / name).write_bytes(content if isinstance(content, bytes) else content.read_bytes())
+        checksums = {each.name: file_sha256(each) for each in boot.iterdir()}
+    else:
+        checksums = write_boot_files(
+            boot, recipe, filesystem, kernel=kernel, initramfs=initramfs, loader=loader, verity=verity)  # fmt: skip
     card = folder / "card.img"
     _assemble(card, boot, root_image, recipe=recipe, loader=loader, steady=steady)
     make_block_map(card, recipe.boot_loader.keep_sectors)
@@ -88,6 +95,11 @@ def _assemble(
             if piece.piece.sector is not None:
                 file.seek(piece.piece.sector * SECTOR_BYTES)
                 file.write(piece.content)
+        if recipe.slots:
+            # Written zeros: flashing removes the variables of before.
+            first, last = recipe.slots.environment
+            file.seek(first * SECTOR_BYTES)
+            file.write(bytes((last - first + 1) * SECTOR_BYTES))
     boot_image = card.with_name("boot.img")
     with boot_image.open("wb") as file:
         file.truncate(layout.boot_mib * MIB)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import tempfile
 import time
@@ -22,6 +23,7 @@ from fsjoule.host.cache.stages import (
     images_cache,
     sweep,
 )
+from fsjoule.images import slots
 from fsjoule.images.boot_files import kernel_arguments
 from fsjoule.images.boot_loader import boot_loader, loader_key
 from fsjoule.images.card import STAGE_VERSION, build_card_files, read_facts
@@ -140,8 +142,9 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
     )
     files = userland_stage(chosen)
     name = f"{chosen.name}-{taken.short_name}-{file_name(kind.name)}"
-    root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill)
-    inputs = {
+    more = slots.slot_files(chosen, kernel_files, files, loader, root_filesystem, init=init)
+    root_key = partition_key(chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill, more=more)
+    inputs: dict[str, object] = {
         "version": STAGE_VERSION,
         "partition": root_key,
         "layout": chosen.card.model_dump(exclude_defaults=True),
@@ -151,14 +154,28 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
         "memory_base": chosen.boot.memory_base,
         **loader_key(chosen, loader),
     }
+    script = b""
+    if chosen.slots:
+        script = slots.boot_script(chosen, chosen.slots, more)
+        inputs["slots"] = [slots.STAGE_VERSION, hashlib.sha256(script).hexdigest(), chosen.slots.environment]
 
     def build(folder: Path) -> None:
         started = time.monotonic()
         for part in (kernel_files.folder, files.tree.parent):
             check_whole(part)
         root_image = root_partition(
-            chosen, root_filesystem, kernel_files, files, name=name, key=root_key, overlay=overlay, fill=fill, root=root
-        )
+            chosen, root_filesystem, kernel_files, files,
+            name=name, key=root_key, overlay=overlay, fill=fill, more=more, root=root)  # fmt: skip
+        content: dict[str, bytes | Path] = {}
+        if chosen.slots:
+            second = slots.second_version(more)
+            second_key = partition_key(
+                chosen, root_filesystem, kernel_files, files, overlay=overlay, fill=fill, more=second)  # fmt: skip
+            second_image = root_partition(
+                chosen, root_filesystem, kernel_files, files,
+                name=name, key=second_key, overlay=overlay, fill=fill, more=second, root=root)  # fmt: skip
+            made = slots.updates(chosen, second_image, second_key)
+            content = {"boot.scr": script, **{each: made / each for each in (slots.BUNDLE, slots.ARCHIVE)}}
         _log.info("card: assembling %s MiB for kernel %s and %s", chosen.card.size_mib, label, root_filesystem)
         build_card_files(
             folder,
@@ -171,6 +188,7 @@ def _card(kernel: str | TakenKernel, root_filesystem: str, recipe: str, root: Pa
             init=init,
             loader=loader,
             steady=steady_environment(),
+            boot_content=content,
         )
         _log.info("card: kernel %s, %s: done in %.0f s", label, root_filesystem, time.monotonic() - started)
 

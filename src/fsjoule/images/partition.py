@@ -9,6 +9,7 @@ the files to copy are on the scratch partition, as ext4, and the root partition 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
@@ -47,12 +48,23 @@ _MOUNT_POINTS: Final = ("dev", "proc", "sys", "run", "tmp", "mnt", "root")
 _TIMEOUT_S: Final = 300.0
 # Equal files, times and options give an equal image, byte for byte: its layout must not change the figures.
 _UUID: Final = uuid5(NAMESPACE_DNS, "root.fsjoule.invalid")
+_NO_FILES: Final[Mapping[str, bytes]] = {}
 
 
 def partition_key(
-    recipe: Recipe, filesystem: str, kernel: KernelFiles, userland: Userland, *, overlay: Path, fill: Path
+    recipe: Recipe,
+    filesystem: str,
+    kernel: KernelFiles,
+    userland: Userland,
+    *,
+    overlay: Path,
+    fill: Path,
+    more: Mapping[str, bytes] = _NO_FILES,
 ) -> str:
-    """Digest of everything that goes into a root partition. `fill` is the board's program that fills it."""
+    """Digest of everything that goes into a root partition. `fill` is the board's program that fills it.
+
+    `more` are files of a slot, by their paths.
+    """
     kind = recipe.filesystem(filesystem)
     inputs: dict[str, object] = {
         "version": STAGE_VERSION,
@@ -69,6 +81,8 @@ def partition_key(
         inputs["read_only"] = [kind.read_only, kind.after_make, kind.verity]
     if not kind.as_root.make:
         inputs["on_board"] = [kind.make[0], fill.read_text()]
+    if more:
+        inputs["more"] = {path: hashlib.sha256(content).hexdigest() for path, content in more.items()}
     return cache_key(inputs)
 
 
@@ -82,6 +96,7 @@ def root_partition(
     key: str,
     overlay: Path,
     fill: Path,
+    more: Mapping[str, bytes] = _NO_FILES,
     root: Path | None = None,
 ) -> Path:
     """A root partition's image, from the usual cache or the one below `root`. Raises ConfigError, HostError."""
@@ -90,7 +105,7 @@ def root_partition(
         process.check_as_root("a root partition is made")
         _log.info("root partition: collecting files for %s", filesystem)
         tree = folder / "tree"
-        _collect(tree, recipe, kernel, userland, overlay)
+        _collect(tree, recipe, kernel, userland, overlay, more)
         _log.info("root partition: making %s, %s MiB", filesystem, recipe.card.root_mib)
         kind, image = recipe.filesystem(filesystem), folder / "root.img"
         steady = steady_environment()
@@ -108,7 +123,9 @@ def root_partition(
     return build_once("partition", name, key, build, root=root, read=True) / "root.img"
 
 
-def _collect(tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path) -> None:
+def _collect(
+    tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path, more: Mapping[str, bytes]
+) -> None:
     """All files of the root filesystem, with their final modes and times. `as_root` sees them as root's."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links but does not make them.
     parts = {"": userland.tree, "usr/lib/modules": kernel.modules_root / "lib" / "modules", ".": overlay}
@@ -132,6 +149,10 @@ def _collect(tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland
     (tree / "etc" / "hostname").write_text(recipe.hostname + "\n")
     _set_mode(tree / "etc" / "hostname")
     _link(tree / "etc" / "mtab", "/proc/self/mounts")
+    for path, content in more.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(content)
+        (tree / path).chmod(0o644)
     own = BUSYBOX if recipe.userland.archive else None
     present = {path.name for folder in _PROGRAM_FOLDERS for path in (tree / folder).iterdir()}
     for applet in recipe.userland.applets:

@@ -16,7 +16,7 @@ from fsjoule.filesystems import FILESYSTEMS, filesystem
 from fsjoule.hooks import offered, twice
 from fsjoule.host.paths import project_dir
 from fsjoule.host.toml_lines import line_of, parse_toml, path_of, wrong_value
-from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, overlap
+from fsjoule.kernels.card_layout import FROZEN, BootLoader, CardLayout, Name, Sector, overlap
 from fsjoule.layers import LAYERS
 from fsjoule.model import DEFAULT_RECIPE, MarkLine
 from fsjoule.model.filesystem import Filesystem, content_of
@@ -204,6 +204,21 @@ class RootFilesystem(_Table):
     mount_options: Annotated[str, StringConstraints(pattern=r"^\S*$")] = ""
 
 
+Below = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")]
+
+
+class Slots(_Table):
+    """Two roots on a card, A and B: the card's root and its second one, each with the kernel that starts it.
+
+    U-Boot's `script` chooses one of them and counts its starts. The files of the folder `root` go onto both roots. Both
+    are below the recipes' folder. `environment` are the first and the last sector of U-Boot's variables.
+    """
+
+    script: Below
+    root: Below
+    environment: tuple[Sector, Sector]
+
+
 class Recipe(_Table):
     """One kind of card image: its content, and its choices of kernels.
 
@@ -219,6 +234,7 @@ class Recipe(_Table):
     card: CardLayout
     boot: BootSettings
     boot_loader: BootLoader = BootLoader()
+    slots: Slots | None = None
     modules: Modules
     userland: UserlandSettings
     emulator: EmulatorPackage
@@ -244,6 +260,12 @@ class Recipe(_Table):
         for name, kernels in self.modules.dkms.items():
             if unknown := set(kernels) - self.kernels.keys():
                 raise ValueError(f"modules.dkms.{name} names unknown kernels: {', '.join(sorted(unknown))}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_second_slot(self) -> Self:
+        if self.slots and not self.card.second_root:
+            raise ValueError("slots are two roots, and the card has one: second_root = true in [card]")
         return self
 
     @model_validator(mode="after")
