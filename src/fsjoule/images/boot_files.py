@@ -93,7 +93,7 @@ def script_text(recipe: Recipe, loader: Loader, kernel_file: str, arguments: str
 
 
 def kernel_file(kernel: KernelFiles, recipe: Recipe, loader: Loader, initramfs_bytes: int) -> tuple[str, bytes]:
-    """The kernel's name and content for the boot loader: unpacked, if it can be and has room in memory. Raises ConfigError."""
+    """The kernel's name and content: unpacked, if it can be and has room in memory. Raises ConfigError."""
     image, tree = kernel.image.read_bytes(), kernel.device_tree
     unpacked = unpacked_kernel(image, memory_base=recipe.boot.memory_base, name=kernel.release)
     tree_bytes = 0 if tree is None else tree.stat().st_size

@@ -105,7 +105,7 @@ def root_partition(
         process.check_as_root("a root partition is made")
         _log.info("root partition: collecting files for %s", filesystem)
         tree = folder / "tree"
-        _collect(tree, recipe, kernel, userland, overlay, more)
+        _collect(tree, recipe, kernel, userland, overlay, more=more)
         _log.info("root partition: making %s, %s MiB", filesystem, recipe.card.root_mib)
         kind, image = recipe.filesystem(filesystem), folder / "root.img"
         steady = steady_environment()
@@ -124,7 +124,7 @@ def root_partition(
 
 
 def _collect(
-    tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path, more: Mapping[str, bytes]
+    tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path, *, more: Mapping[str, bytes]
 ) -> None:
     """All files of the root filesystem, with their final modes and times. `as_root` sees them as root's."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links but does not make them.
@@ -149,10 +149,7 @@ def _collect(
     (tree / "etc" / "hostname").write_text(recipe.hostname + "\n")
     _set_mode(tree / "etc" / "hostname")
     _link(tree / "etc" / "mtab", "/proc/self/mounts")
-    for path, content in more.items():
-        (tree / path).parent.mkdir(parents=True, exist_ok=True)
-        (tree / path).write_bytes(content)
-        (tree / path).chmod(0o644)
+    _add_files(tree, more)
     own = BUSYBOX if recipe.userland.archive else None
     present = {path.name for folder in _PROGRAM_FOLDERS for path in (tree / folder).iterdir()}
     for applet in recipe.userland.applets:
@@ -167,6 +164,13 @@ def _collect(
     for path in (tree, *tree.rglob("*")):
         os.chown(path, user, group, follow_symlinks=False)  # a cache may be another user's, its folder another group's
         os.utime(path, (IMAGE_TIME_S, IMAGE_TIME_S), follow_symlinks=False)
+
+
+def _add_files(tree: Path, files: Mapping[str, bytes]) -> None:
+    for path, content in files.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(content)
+        (tree / path).chmod(0o644)
 
 
 def _link(path: Path, target: str) -> None:

@@ -55,7 +55,9 @@ def slot_files(
     if slots is None:
         return {}
     if filesystem != _FILESYSTEM:
-        raise ConfigError(f"{recipe.file}: a slot is {_FILESYSTEM}, which U-Boot reads its kernel from, not {filesystem}")
+        raise ConfigError(
+            f"{recipe.file}: a slot is {_FILESYSTEM}, which U-Boot reads its kernel from, not {filesystem}"
+        )
     modules = (*recipe.modules.card, *recipe.filesystem(filesystem).modules)
     initramfs = build_initramfs(init=init, busybox=userland.busybox, kernel=kernel, modules=modules)
     name, content = kernel_file(kernel, recipe, loader, len(initramfs))

@@ -39,7 +39,9 @@ from fsjoule.host.process import size_mib
 _log: Final = logging.getLogger(__name__)
 
 # In the order of building.
-STAGES: Final = ("steady", "emulator", "boot_loader", "dkms", "kernel", "userland", "partition", "signing_key", "update", "card")
+STAGES: Final = (
+    "steady", "emulator", "boot_loader", "dkms", "kernel", "userland", "partition", "signing_key", "update", "card",
+)  # fmt: skip
 LOCK_TIMEOUT_S: Final = 1800.0
 _CLEAN_TIMEOUT_S: Final = 5.0
 _ENTRY_FILE: Final = "entry.json"
