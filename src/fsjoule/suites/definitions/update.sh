@@ -20,9 +20,17 @@ case $1 in
         umount /run/boot
         ;;
     rauc)
-        # RAUC works in a service behind D-Bus, here on a bus of its own.
-        DBUS_STARTER_BUS_TYPE=session dbus-run-session -- sh -c \
-            'rauc service & sleep 1; rauc install "$1"; status=$?; kill $!; exit $status' sh "$PWD/$2"
+        # RAUC works in a service behind D-Bus, here on a bus of its own; dbus-run-session would unset the variable.
+        dbus-run-session -- env DBUS_STARTER_BUS_TYPE=session sh -c '
+            rauc service & service=$!
+            tries=0
+            until rauc status > /dev/null 2>&1; do
+                tries=$((tries + 1))
+                [ $tries -lt 50 ] && kill -0 $service || exit 1
+                sleep 0.2
+            done
+            rauc install "$1"; status=$?
+            kill $service; exit $status' sh "$PWD/$2"
         ;;
     swupdate)
         swupdate -k /etc/rauc/keyring.pem -B uboot -e "slots,$other" -i "$2"
