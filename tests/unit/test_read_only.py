@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from fsjoule.bench import data_image
@@ -9,7 +12,7 @@ from fsjoule.bench.scratch import Scratch, filesystem_step
 from fsjoule.errors import ConfigError
 from fsjoule.filesystems import FILESYSTEMS, filesystem, named_filesystems
 from fsjoule.images.read_only import root_modules
-from fsjoule.model import MIB, KernelFacts, KernelOrigin, Provision
+from fsjoule.model import KIB, MIB, KernelFacts, KernelOrigin, Provision
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.ports import CommandResult
 from fsjoule.statistics.pareto import beaten_by
@@ -105,13 +108,17 @@ def test_the_front_has_what_no_other_beats() -> None:
     assert beaten_by(sizes) == {"small": "", "quick": "", "worse": "quick", "between": "", "twin": ""}
 
 
-def test_a_checked_image_is_mounted_through_its_hash_tree() -> None:
+def test_a_checked_image_is_mounted_through_its_hash_tree(tmp_path: Path) -> None:
     scratch = Scratch(FakeShell(lambda argv: CommandResult(argv, 0, "")), "/dev/x", purge=False)
     scratch.unmount()
     assert ("sh", "-c") not in {argv[:2] for argv in asked(scratch)}, "nothing is closed that was never opened"
     kind = filesystem("erofs:verity")
     steps = scratch.making(kind)
-    assert steps[-4].command.argv[2].startswith("\ntruncate -s %4096"), "ext4 may have blocks of 1 KiB"
+    image = tmp_path / "image"
+    image.write_bytes(bytes(5 * KIB))
+    rounding = steps[-4].command.argv[2].partition("veritysetup")[0]
+    subprocess.run(["sh", "-e", "-c", rounding, "sh", image], check=True, timeout=30)
+    assert image.stat().st_size == 8 * KIB, "ext4 may have blocks of 1 KiB"
     assert "dmsetup create fsjoule-image --readonly" in steps[-2].command.argv[2]
     assert data_image.VERITY_NODE in scratch.mounting(kind)[-1].command.argv
     scratch.unmount()

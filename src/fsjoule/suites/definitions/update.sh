@@ -20,6 +20,7 @@ case $1 in
         umount /run/boot
         ;;
     rauc)
+        modprobe -a loop dm-mod dm-verity # it mounts its bundle
         # RAUC works in a service behind D-Bus, here on a bus of its own; dbus-run-session would unset the variable.
         dbus-run-session -- env DBUS_STARTER_BUS_TYPE=session sh -c '
             rauc service & service=$!
