@@ -103,6 +103,12 @@ def test_a_log_without_the_filesystems_making_is_refused() -> None:
         WriteLog([_write(1, 0, "a")], ())
 
 
+def test_a_log_that_ran_out_of_room_is_not_whole() -> None:
+    end = LogEntry(0, 0, 0, MARK, "dm-log-writes-end")
+    assert _log(_write(1, 0, "a"), end).is_whole
+    assert not _log(end, _write(1, 0, "a")).is_whole
+
+
 @pytest.mark.parametrize("line", ["", "1 2 3", "a b c d", "1 2 3 x text"])
 def test_a_damaged_entry_is_refused(line: str) -> None:
     with pytest.raises(MeasurementInvalid, match="damaged entry"):

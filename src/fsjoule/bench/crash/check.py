@@ -18,7 +18,7 @@ from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, attempted, checked
 from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.layers import NOTHING
-from fsjoule.model import KIB, CrashFacts, CrashFate, CrashWorkload, Planned
+from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, Planned
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.medium import Medium
 from fsjoule.model.write_log import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
@@ -212,6 +212,9 @@ class CrashWork:
             hint = "promise synced FILE, after its fsync, tells what must survive (docs/crash.md)"
             raise MeasurementInvalid(self.workload.slug, [f"the program made no promise: {hint}"])
         log = WriteLog([LogEntry.read(line) for line in entries.decode().splitlines()], {p.mark for p in promises})
+        if not log.is_whole:
+            room = f"it has room for {self.workload.log_bytes // MIB} MiB of writes"
+            raise MeasurementInvalid(self.workload.slug, [f"the log of writes was cut short: {room}"])
         if self.workload.only:
             states = tuple(sorted(map(log.state, self.workload.only), key=lambda each: each.epoch))
             coverage = Coverage(len(states), states)
@@ -294,8 +297,10 @@ class CrashWork:
         writes = ", ".join(f"{i} ({each.sectors / 2:g} KiB at sector {each.sector})" for i, each in entries[:_FIRST])
         more = f" and {len(entries) - _FIRST} more" if len(entries) > _FIRST else ""
         what = f"without write{'s' * (len(entries) > 1)} {writes}{more} of epoch {epoch.number}"
-        broken = [int(each) for each in re.findall(r"(\d+)=", self.results[state.name].details)]
-        why = ", and nothing flushed it before it was promised" if any(n > epoch.promises for n in broken) else ""
+        known = self.results[state.name]
+        broken = re.findall(r"(\d+)=", known.details) if known.fate is CrashFate.LOST else []
+        unsafe = any(int(each) > epoch.promises for each in broken)
+        why = ", and nothing flushed it before it was promised" if unsafe else ""
         return f"{state.name}: {self._words(state, promises)} {what}{why}"
 
     def _words(self, state: State, promises: Sequence[Promise]) -> str:
