@@ -124,7 +124,13 @@ def root_partition(
 
 
 def _collect(
-    tree: Path, recipe: Recipe, kernel: KernelFiles, userland: Userland, overlay: Path, *, more: Mapping[str, bytes]
+    tree: Path,
+    recipe: Recipe,
+    kernel: KernelFiles,
+    userland: Userland,
+    overlay: Path,
+    *,
+    more: Mapping[str, bytes] = _NO_FILES,
 ) -> None:
     """All files of the root filesystem, with their final modes and times. `as_root` sees them as root's."""
     # Hard links are broken up: mkfs.btrfs --rootdir counts links but does not make them.
