@@ -7,7 +7,9 @@ import itertools
 import pytest
 
 from fsjoule.errors import ConfigError, MeasurementInvalid
+from fsjoule.model import Storage
 from fsjoule.model.write_log import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
+from fsjoule.suites import Planning, plan_entries, suite
 
 _MADE = LogEntry(0, 0, 0, MARK, "made")
 _FLUSHED = LogEntry(0, 0, 0, FLUSH)
@@ -101,6 +103,14 @@ def test_a_name_of_no_state_is_refused(name: str) -> None:
 def test_a_log_without_the_filesystems_making_is_refused() -> None:
     with pytest.raises(MeasurementInvalid, match="cut short"):
         WriteLog([_write(1, 0, "a")], ())
+
+
+@pytest.mark.parametrize("name", ["ubifs", "raw"])
+def test_what_writes_to_no_block_device_is_refused_before_a_board_is_touched(name: str) -> None:
+    nand = Storage("mtd0", 128 << 20)
+    planning = Planning((name,), ("6.1",), 1, 7, further={"nand": nand}, storages=None)
+    with pytest.raises(ConfigError, match=f"{name} has no crash states"):
+        plan_entries(suite("crash-states"), planning)
 
 
 def test_a_log_that_ran_out_of_room_is_not_whole() -> None:

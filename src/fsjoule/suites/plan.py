@@ -288,6 +288,7 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
                     or _lacking(leaf, name, workload)
                     or _no_root(name, where, leaf, planning)
                     or _needs_new(name, workload)
+                    or _not_recorded(name, workload)
                 )
                 if reason:
                     left_out.append(f"{leaf.name}, {workload.slug}: {reason}")
@@ -305,6 +306,14 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
         reasons = "; ".join(dict.fromkeys(left_out))
         raise ConfigError(f"nothing is left of {chosen.name}: {reasons}", hint="choose other filesystems")
     return boots, tuple(dict.fromkeys(left_out)), tuple(dict.fromkeys(adjusted))
+
+
+def _not_recorded(name: str, workload: Workload) -> str:
+    """Why a filesystem has no crash states; empty if it has."""
+    kind = filesystem(name)
+    if not isinstance(workload, CrashWorkload) or (kind.medium is Medium.BLOCK and not kind.raw):
+        return ""
+    return f"{name} has no crash states: only writes of a filesystem to a block device are recorded"
 
 
 def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str, ...]:

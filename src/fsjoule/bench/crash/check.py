@@ -20,7 +20,6 @@ from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.layers import NOTHING
 from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, Planned
 from fsjoule.model.filesystem import Filesystem
-from fsjoule.model.medium import Medium
 from fsjoule.model.write_log import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
 
 _log: Final = logging.getLogger(__name__)
@@ -112,8 +111,6 @@ class CrashWork:
         return self.crashes <= _MOST_CRASHES
 
     def _measure(self, measurer: Measurer, kind: Filesystem) -> WorkFacts:
-        if kind.raw or kind.read_only or kind.medium is not Medium.BLOCK:
-            raise MeasurementInvalid("crash states", [f"{kind.name} has no writes of a block device to record"])
         with measurer.phases("recording"):
             sectors = self._record(measurer, kind)
             recording = self._read(measurer)
