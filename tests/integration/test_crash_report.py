@@ -50,7 +50,6 @@ def crash_measurement(number: int, name: str, *, lost: int, torn: int = 0) -> Me
     facts = CrashFacts(
         log_sha256="0123456789abcdef",
         writes=5,
-        written_bytes=20480,
         epochs=2,
         promises=1,
         states=20,

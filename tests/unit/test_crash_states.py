@@ -6,8 +6,10 @@ import itertools
 
 import pytest
 
-from fsjoule.errors import ConfigError, MeasurementInvalid
-from fsjoule.model import Storage
+from fsjoule.bench.crash.check import CrashWork
+from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
+from fsjoule.model import CrashWorkload, Planned, Provision, Storage
+from fsjoule.model.workload import OwnCommand
 from fsjoule.model.write_log import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
 from fsjoule.suites import Planning, plan_entries, suite
 
@@ -111,6 +113,18 @@ def test_what_writes_to_no_block_device_is_refused_before_a_board_is_touched(nam
     planning = Planning((name,), ("6.1",), 1, 7, further={"nand": nand}, storages=None)
     with pytest.raises(ConfigError, match=f"{name} has no crash states"):
         plan_entries(suite("crash-states"), planning)
+
+
+def test_a_state_has_crashed_the_board_if_it_does_so_alone_a_second_time() -> None:
+    workload = CrashWorkload(OwnCommand("files", ("./files.sh",)))
+    work = CrashWork(Planned(1, 1, "6.1", "ext4", workload, "crash-states", Provision.SCRATCH), workload, {}, 7)
+    log = _log(_write(1, 0, "a"), _FLUSHED)
+    silent = BoardError("the board does not answer")
+    assert not work.goes_on(silent), "it ended before any state was checked"
+    for batch, crashed in (([log.state("0:-"), log.state("0:0")], []), ([log.state("0:0")], ["0:0"])):
+        work.running = list(batch)
+        assert work.goes_on(silent)
+        assert list(work.results) == crashed
 
 
 def test_a_log_that_ran_out_of_room_is_not_whole() -> None:

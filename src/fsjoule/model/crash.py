@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -48,7 +48,6 @@ class CrashFacts:
 
     log_sha256: str
     writes: int
-    written_bytes: int
     epochs: int
     promises: int
     states: int
@@ -59,7 +58,6 @@ class CrashFacts:
     cause: str = ""
     mount_s: tuple[float, float] | None = None
     check_s: tuple[float, float] | None = None
-    seconds: float | None = field(default=None, compare=False)
 
     @property
     def count(self) -> int:

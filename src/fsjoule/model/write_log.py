@@ -85,7 +85,7 @@ class Epoch:
 class Subset:
     """What has reached the medium of an epoch: its first `events`, these pending `writes`, and a part of a `torn` one.
 
-    Of that there are the first `sectors`, or all but its first, if the number is negative.
+    The first `sectors` of that are there; with a negative number all but the first ones.
     """
 
     events: int
@@ -168,12 +168,6 @@ class WriteLog:
         text = "\n".join(f"{each.sector} {each.sectors} {each.flags} {each.content}" for each in self.entries)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    @property
-    def written_bytes(self) -> int:
-        return SECTOR_BYTES * sum(
-            each.sectors for each in self.entries[self.made :] if not each.flags & (MARK | DISCARD)
-        )
-
     def pieces(self, numbers: Iterable[int]) -> tuple[Piece, ...]:
         """The device's content after these writes, in order; later ones win."""
         return _painted(self._whole(number) for number in numbers if self.entries[number].writes)
@@ -199,8 +193,8 @@ class WriteLog:
     def coverage(self, seed: int) -> Coverage:
         """All states up to the bound, each content once: with the most promises that had been made with it.
 
-        Of an epoch with n writes: each number of first writes, each write alone, all but each write, each write torn in
-        half as the last of the first ones (either half), and some random subsets. So each pair of writes is separated,
+        An epoch has these: each number of first writes, each write alone, all but each write, each write torn in half
+        as the last of the first ones (either half), and some random subsets. So each pair of writes is separated,
         in both orders.
         """
         best: dict[int, State] = {}

@@ -28,7 +28,6 @@ _MODULES: Final = ("loop", "dm-mod", "dm-log-writes", "dm-snapshot", "dm-zero")
 _BATCH: Final = 40
 _BATCH_S: Final = 60.0
 _STATE_S: Final = 10.0
-_RECORD_S: Final = 300.0
 _READ_S: Final = 900.0
 _STEP_S: Final = 120.0
 _FIRST: Final = 10
@@ -90,9 +89,8 @@ class CrashWork:
     results: dict[str, Checked] = field(default_factory=dict[str, Checked])
     crashes: int = 0
     _recording: Recording | None = None
-    _began_s: float = field(default_factory=time.monotonic)
     _careful: list[State] = field(default_factory=list[State])
-    _running: list[State] = field(default_factory=list[State])
+    running: list[State] = field(default_factory=list[State])
     _durable: int = 0
 
     def measure(self, measurer: Measurer) -> WorkFacts:
@@ -100,14 +98,17 @@ class CrashWork:
         return measurer.around(self.entry, lambda kind: self._measure(measurer, kind))
 
     def goes_on(self, error: BoardError) -> bool:
-        """Whether the board's end was a state's work: then a further boot goes on with the others."""
-        if not self._running:
+        """Whether the board's end was a state's work: then a further boot goes on with the others.
+
+        A state has crashed the board if it does so twice, the second time alone: once may be the lab's fault.
+        """
+        if not self.running:
             return False
         self.crashes += 1
-        if len(self._running) == 1:
-            self.results[self._running[0].name] = Checked(CrashFate.CRASHED, details=error.what)
-            _log.info("state %s: %s", self._running[0].name, error.what)
-        self._careful, self._running = self._running, []
+        if len(self.running) == 1 and self.running[0] in self._careful:
+            self.results[self.running[0].name] = Checked(CrashFate.CRASHED, details=error.what)
+            _log.info("state %s: %s", self.running[0].name, error.what)
+        self._careful, self.running = self.running, []
         return self.crashes <= _MOST_CRASHES
 
     def _measure(self, measurer: Measurer, kind: Filesystem) -> WorkFacts:
@@ -143,7 +144,7 @@ class CrashWork:
 
     def _evidence(self, recording: Recording, cause: str = "") -> WorkFacts:
         evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S)
-        evidence.crash = replace(self._facts(recording), cause=cause, seconds=time.monotonic() - self._began_s)
+        evidence.crash = replace(self._facts(recording), cause=cause)
         states = (each for each in recording.coverage.different if each.name in self.results)
         evidence.attachments |= {
             "states.txt": _lines(f"{each.name} {self.results[each.name]}" for each in states),
@@ -159,7 +160,6 @@ class CrashWork:
         return CrashFacts(
             log_sha256=log.digest,
             writes=sum(each.writes for each in log.entries[log.made :]),
-            written_bytes=log.written_bytes,
             epochs=len(log.epochs),
             promises=len(recording.promises),
             states=coverage.states,
@@ -246,9 +246,9 @@ class CrashWork:
             orders += self._advance(log, log.epochs[state.epoch].begins)
             orders.append(f"state {state.name} {state.promises} {' '.join(map(str, state.pieces))}")
         measurer.shell.put(onboard.ORDERS, ("\n".join(orders) + "\n").encode())
-        self._running = list(states)
+        self.running = list(states)
         said = checked(measurer.shell, *onboard.CHECK_ARGV, timeout_s=_BATCH_S + _STATE_S * len(states)).stdout
-        self._running = []
+        self.running = []
         for line in _LINE.finditer(said):
             fate = CrashFate(line["fate"])
             details = line["details"].strip()
