@@ -102,6 +102,10 @@ class Board(Protocol):
         """Raise PlaceLostError if the board is not ours any more, LabError if that cannot be found out."""
         ...
 
+    def card_file(self) -> Path | None:
+        """The file of this computer that is the card of a board in guest time while it is on; None for other boards."""
+        ...
+
     def off(self) -> None:
         """Switch the board off, whatever its state. Raises PlaceLostError if it is not ours any more."""
         ...

@@ -150,8 +150,8 @@ class FakeStore:
 class FakeBoard:
     """Boots into `shell`, or raises the next of `faults`; a cut returns `said`. Setting `lost` takes it away.
 
-    It is ports.BoardParts, too: `outlet` is what its outlet says (by default the truth), `reached` what its flasher
-    finds or raises.
+    `card` is its card's file. It is ports.BoardParts, too: `outlet` is what its outlet says (by default the truth),
+    `reached` what its flasher finds or raises.
     """
 
     shell: FakeShell
@@ -160,6 +160,7 @@ class FakeBoard:
     faults: list[BoardError] = field(default_factory=list[BoardError])
     prepared: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     seeds: list[int] = field(default_factory=list[int])
+    card: Path | None = None
     said: Callable[[], str] = lambda: ""
     cuts: list[tuple[float, int]] = field(default_factory=list[tuple[float, int]])
     boots: int = 0
@@ -199,6 +200,9 @@ class FakeBoard:
     def check_ours(self) -> None:
         if self.lost is not None:
             raise self.lost
+
+    def card_file(self) -> Path | None:
+        return self.card
 
     def off(self) -> None:
         if isinstance(self.lost, PlaceLostError):

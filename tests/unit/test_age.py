@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_bench import answer, bench_of, entry, runtime_s, traced
 
-from fsjoule.bench.aged import SCRIPT, small_share
+from fsjoule.bench.aged import SCRIPT, SECTOR_BYTES, small_share
 from fsjoule.errors import BoardError, ConfigError
 from fsjoule.filesystems import filesystem, named_filesystems
 from fsjoule.model import CARD, MIB, FioWorkload, IoPattern, Measurement, Planned, Provision, TimedKind
@@ -22,7 +23,7 @@ from fsjoule.runs.options import BenchOptions
 from fsjoule.suites import Planning, StorageSpace, check_aged, plan_entries, suite
 from fsjoule.suites.ageing import MOST_TURNS, replay
 from fsjoule.suites.profile import profile_names
-from fsjoule.testing import FakeMeter, FakeShell
+from fsjoule.testing import FakeBoard, FakeMeter, FakeShell
 
 DEVICE_BYTES = 64 * MIB
 
@@ -256,6 +257,38 @@ def test_a_filesystem_that_is_not_made_has_not_the_age_of_another() -> None:
     assert first.aged is not None
     assert "`mkfs.ext4" in second.invalid_reasons[0]
     assert second.aged is None
+
+
+def test_in_guest_time_an_age_is_replayed_once_and_kept_as_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FSJOULE_CACHE_DIR", str(tmp_path / "cache"))
+    card = tmp_path / "card"
+    before, part, after = b"first partition".ljust(8 * SECTOR_BYTES), 3 * MIB, b"last partition"
+    replayed: list[int] = []
+
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        if argv[0] == SCRIPT:
+            replayed.append(board.boots)
+            card.write_bytes(before + b"aged".ljust(part, b"!") + after)
+        device = f"/sys/devices/mmcblk1p3 {part // SECTOR_BYTES} {len(before) // SECTOR_BYTES}\n"
+        return CommandResult(argv, 0, device) if "/sys/dev/block" in " ".join(argv) else aged_answer(argv)
+
+    for run in range(2):
+        fake = bench_of(shell=FakeShell(answered), meter=FakeMeter(None))
+        assert isinstance(fake.board, FakeBoard)
+        board = fake.board
+        board.card = card
+        bench = replace(fake, profile=replace(fake.profile, guest_time=True))
+        chosen = replace(entry(bench, "write-16k"), filesystem="ext4@1y-logger")
+        for number in (101, 102):
+            card.write_bytes(before + bytes(part) + after)
+            aged = bench.measure(replace(chosen, number=number)).aged
+            assert aged is not None
+            assert aged.image_sha256 == hashlib.sha256(b"aged".ljust(part, b"!")).hexdigest()
+            assert card.read_bytes() == before + b"aged".ljust(part, b"!") + after
+        assert (board.boots, board.seeds[0] == 1) == ((2, True) if run == 0 else (1, False))
+    assert replayed == [1]
 
 
 def test_a_board_that_tells_no_size_ends_the_attempt() -> None:

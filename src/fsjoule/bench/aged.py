@@ -1,18 +1,30 @@
-"""An aged filesystem on the board: its use is replayed once it is made, and what became of its free space is told."""
+"""An aged filesystem on the board: its use is replayed once it is made, and what became of its free space is told.
+
+A board in guest time replays it once, and finds it on its card whenever it is made again. A replay in each boot takes
+minutes, and the files' places differ with what the boot has done before: four replays of ext4 had three layouts.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import lzma
+import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
 
 from fsjoule.bench.onboard.marks import DIRECTORY
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, Scratch, checked, filesystem_step, lab_step, perform
-from fsjoule.errors import BoardError, MeasurementInvalid
-from fsjoule.model import KIB, MIB, AgeFacts
-from fsjoule.model.filesystem import Filesystem
-from fsjoule.ports import Shell
+from fsjoule.errors import BoardError, MeasurementInvalid, StorageError
+from fsjoule.host.cache.stages import build_once, cache_key
+from fsjoule.model import KIB, MIB, AgeFacts, BoardProfile
+from fsjoule.model.filesystem import Filesystem, content_of, file_name
+from fsjoule.ports import Board, Shell
 from fsjoule.suites.ageing import Replay, replay
 
 SCRIPT: Final = f"{DIRECTORY}/age"
@@ -27,30 +39,140 @@ _EXTENTS: Final = f"{DIRECTORY}/extents"
 _LIST: Final = f"cd {SCRATCH_DIRECTORY}/aged && find . -type f | sort | xargs filefrag -v > {_EXTENTS}"
 _COUNT: Final = f"awk '/ found$/ {{ n += $(NF - 2) }} END {{ printf \"%d \", n }}' {_EXTENTS}"
 _LAYOUT: Final = ("sh", "-c", f"{_LIST} && {_COUNT} && md5sum < {_EXTENTS}; rm {_EXTENTS}")
-# The kernel's name of the device, after its folder, and its size in sectors.
+# The kernel's name of the device, after its folder, its size in sectors, and the first one if it is a partition, or the
+# begin of one.
 _NUMBERS: Final = """$(printf '%d:%d' $(stat -L -c '0x%t 0x%T' "$1"))"""
-_DEVICE: Final = f'd=$(readlink -f "/sys/dev/block/{_NUMBERS}"); echo "$d $(cat "$d/size")"'
+_DEVICE: Final = (
+    f'd=$(readlink -f "/sys/dev/block/{_NUMBERS}"); echo "$d $(cat "$d/size") '
+    '$(cat "$d/start" "$d"/slaves/*/start 2> /dev/null)"'
+)
 _SPACE: Final = ("stat", "-f", "-c", "%S %b %f", SCRATCH_DIRECTORY)
+_IMAGE: Final = "filesystem.xz"
+_FACTS: Final = "facts.json"
+_AGED: Final = TypeAdapter(AgeFacts)
+_IMAGE_VERSION: Final = 1
+# The operations change with the program that chooses them.
+_NOMINAL_BYTES: Final = 256 * MIB
+
+
+class Place(NamedTuple):
+    """A block device of the board: its name, and the bytes of the card that it is."""
+
+    name: str
+    first_byte: int
+    size_bytes: int
+
+
+@dataclass
+class AgedImages:
+    """The aged filesystems of a board in guest time, whole, in the cache."""
+
+    board: Board
+    profile: BoardProfile
+    _folders: dict[str, Path | None] = field(default_factory=dict[str, Path | None], init=False)
+
+    def make(self, kind: Filesystem, age: Callable[[], AbstractContextManager[tuple[Place, AgeFacts]]]) -> None:
+        """Make the image if there is none: `age` ages the filesystem in a boot of its own. Raises LabError, HostError.
+
+        A filesystem that cannot be aged has none.
+        """
+
+        def build(into: Path) -> None:
+            with age() as (place, facts):
+                digest = self._read(place, into / _IMAGE)
+            (into / _FACTS).write_bytes(_AGED.dump_json(replace(facts, image_sha256=digest), indent=1))
+
+        key = self._key(kind)
+        if key not in self._folders:
+            try:
+                self._folders[key] = build_once("aged", file_name(content_of(kind.name)), key, build)
+            except MeasurementInvalid:
+                self._folders[key] = None  # its measurement says why
+
+    def put(self, kind: Filesystem, place: Place) -> AgeFacts | None:
+        """Put the filesystem onto the card, if there is an image. Raises StorageError."""
+        folder = self._folders.get(self._key(kind))
+        card = self.board.card_file()
+        if folder is None or card is None:
+            return None
+        try:
+            with lzma.open(folder / _IMAGE) as image, card.open("r+b") as file:
+                file.seek(place.first_byte)
+                while chunk := image.read(MIB):
+                    file.write(chunk)
+                if file.tell() != place.first_byte + place.size_bytes:
+                    raise StorageError(f"the image in {folder} is not as large as {place.name}")
+            return _AGED.validate_json((folder / _FACTS).read_bytes())
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            raise StorageError(f"the aged filesystem {kind.name} cannot be put onto the card: {error}") from error
+
+    def _read(self, place: Place, image: Path) -> str:
+        """Pack a part of the card. Returns the digest of its content. Raises StorageError."""
+        card, digest = self.board.card_file(), hashlib.sha256()
+        assert card is not None
+        try:
+            with card.open("rb") as file, lzma.open(image, "wb", preset=0) as packed:
+                for at in range(place.first_byte, place.first_byte + place.size_bytes, MIB):
+                    chunk = os.pread(file.fileno(), min(MIB, place.first_byte + place.size_bytes - at), at)
+                    digest.update(chunk)
+                    packed.write(chunk)
+        except OSError as error:
+            raise StorageError(f"the aged filesystem of {card} cannot be kept: {error}") from error
+        return digest.hexdigest()
+
+    def _key(self, kind: Filesystem) -> str:
+        assert kind.age is not None
+        return cache_key(
+            {
+                "version": _IMAGE_VERSION,
+                "card": self.board.image().card_sha256,
+                "device": [self.profile.scratch_device, self.profile.scratch_bytes],
+                "age": kind.age.name,
+                "operations": replay(kind.age, _NOMINAL_BYTES).digest,
+                "programs": [kind.make_argv("DEVICE"), kind.mount_argv("DEVICE", "DIRECTORY")],
+            }
+        )
 
 
 @dataclass
 class Ageing:
-    """Ages filesystems that were just made. `install` puts programs onto the board; `facts` are the last one's."""
+    """Ages filesystems that were just made. `install` puts programs onto the board; `facts` are the last one's.
+
+    With `images` a filesystem is not made, but taken from there.
+    """
 
     shell: Shell
     install: Callable[[Mapping[str, bytes]], None]
+    images: AgedImages | None = None
     facts: AgeFacts | None = field(default=None, init=False)
 
-    def age(self, scratch: Scratch, kind: Filesystem) -> None:
-        """Replay the use of an unmounted filesystem. Raises MeasurementInvalid if it cannot hold it, LabError."""
+    def put(self, scratch: Scratch, kind: Filesystem) -> bool:
+        """Put a filesystem with its age onto an unused device, if there is an image. Raises LabError, StorageError."""
+        if kind.age is None or self.images is None or scratch.stack.layers:
+            return False
+        self.facts = self.images.put(kind, self._place(scratch.device))
+        if self.facts is not None:
+            checked(self.shell, "blockdev", "--flushbufs", scratch.device)
+        return self.facts is not None
+
+    def _place(self, device: str) -> Place:
+        said = checked(self.shell, "sh", "-c", _DEVICE, "sh", device).stdout
+        match = re.fullmatch(r"(?P<name>\S+) (?P<sectors>\d+)( (?P<first>\d+))?", said.strip().rpartition("/")[2])
+        if match is None:
+            raise BoardError(f"the board does not tell the size of {device}: {said}", transient=False)
+        return Place(match["name"], int(match["first"] or 0) * SECTOR_BYTES, int(match["sectors"]) * SECTOR_BYTES)
+
+    def age(self, scratch: Scratch, kind: Filesystem) -> Place | None:
+        """Replay the use of an unmounted filesystem. Returns where it is, and nothing of it is in a cache any more.
+
+        Raises MeasurementInvalid if it cannot hold it, LabError.
+        """
         if kind.age is None:
-            return
+            return None
         self.facts = None
-        said = checked(self.shell, "sh", "-c", _DEVICE, "sh", scratch.device).stdout
-        name, _, sectors = said.strip().rpartition("/")[2].partition(" ")
-        if not sectors.isdecimal():
-            raise BoardError(f"the board does not tell the size of {scratch.device}: {said}", transient=False)
-        use = replay(kind.age, int(sectors) * SECTOR_BYTES)
+        place = self._place(scratch.device)
+        name = place.name
+        use = replay(kind.age, place.size_bytes)
         self.install({SCRIPT: use.script})
         replaying = filesystem_step(SCRIPT, SCRATCH_DIRECTORY, timeout_s=_limit_s(use))
         space = perform(self.shell, [*scratch.mounting(kind), replaying, lab_step(*_SPACE)])[-1].stdout
@@ -60,6 +182,8 @@ class Ageing:
         if kind.free_space and not kind.free_space.mounted:
             free = self._free_space(kind, scratch.device, name)
         self.facts = facts(use, kind, space=space, free=free, layout=layout)
+        perform(self.shell, [lab_step("sync"), lab_step("blockdev", "--flushbufs", scratch.device)])
+        return place
 
     def _free_space(self, kind: Filesystem, device: str, name: str) -> str:
         assert kind.free_space is not None

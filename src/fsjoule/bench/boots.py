@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+from fsjoule.bench.aged import AgedImages, Place
 from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.profiles import keep_symbols
-from fsjoule.errors import FsjouleError, MeterError
-from fsjoule.model import BoardProfile, Planned, Provision
+from fsjoule.errors import FsjouleError, MeterError, also
+from fsjoule.model import CARD, AgeFacts, BoardProfile, Planned, Provision
 from fsjoule.ports import Board, Clock, Command, CommandResult, Meter, Profiler, ResultStore, Shell
 from fsjoule.suites import SCRATCH_ROOT, boot_seed, repetition_seed
 
@@ -22,6 +24,7 @@ _log: Final = logging.getLogger(__name__)
 # The outlet's relay, and the rest in the board's capacitors; then a short look.
 _SETTLE_S: Final = 0.5
 _OFF_S: Final = 0.3
+_AGEING_SEED: Final = 1
 # Repetition, kernel, provision, root filesystem.
 BootKey = tuple[int, str, Provision, str]
 
@@ -95,8 +98,8 @@ class CurrentBoot:
 class Boots:
     """The board is off or in its `current` boot; `count` boots have begun, those of a resumed run too.
 
-    With a `profiler` or `sampled` the symbols of each boot are kept. `off_w`: what the meter read before
-    the first one, in W.
+    `entries` are the plan's. With a `profiler` or `sampled` the symbols of each boot are kept. `off_w`: what the meter
+    read before the first one, in W.
     """
 
     board: Board
@@ -109,9 +112,14 @@ class Boots:
     phases: Phases
     count: int
     sampled: bool = False
+    entries: Sequence[Planned] = ()
     off_w: float | None = field(default=None, init=False)
     current: CurrentBoot | None = field(default=None, init=False)
+    _images: AgedImages | None = field(init=False)
     _on_since_s: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._images = AgedImages(self.board, self.profile) if self.profile.guest_time else None
 
     def boot_for(self, entry: Planned) -> CurrentBoot:
         """The current boot if the entry can be measured in it, otherwise a new one."""
@@ -123,7 +131,7 @@ class Boots:
         return self.boot(entry)
 
     def prepare(self, entry: Planned) -> None:
-        """End the current boot, and write the card of the entry's next one."""
+        """End the current boot, and write the card of the entry's next one. Make its aged filesystems if need be."""
         self.keep_symbols()
         self.end()
         with self.phases("flash"):
@@ -136,6 +144,25 @@ class Boots:
                     watts = self.meter.disarm().power_w
                     self.off_w = float(watts.mean()) if len(watts) else None
 
+        if self._images is not None:
+            for each in (entry, *self.entries):
+                kind = Measurer.kind_of(each)
+                if kind.age and each.storage == CARD and boot_key(each) == boot_key(entry):
+                    self._images.make(kind, partial(self._aged, each))
+
+    @contextmanager
+    def _aged(self, entry: Planned) -> Generator[tuple[Place, AgeFacts]]:
+        """Age an entry's filesystem, in a boot that is the same in every run; the body finds it on the card."""
+        _log.info("%s: its use is replayed once, in a boot of its own, and kept", entry.filesystem)
+        with self.phases("ageing"):
+            try:
+                yield self._measurer(self.board.boot(_AGEING_SEED), _AGEING_SEED).aged(entry)
+            except BaseException as error:
+                with also(error, "switching the board off"):
+                    self.board.off()
+                raise
+            self.board.off()
+
     def boot(self, entry: Planned) -> CurrentBoot:
         with self.phases("boot"):
             self._on_since_s = self.clock.now_s()
@@ -143,20 +170,24 @@ class Boots:
                 self.profiler.count_next()
             shell = Transcript(self.board.boot(boot_seed(self.seed, entry, _root_filesystem(entry))))
             self.count += 1
-            measurer = Measurer(
-                shell=shell,
-                meter=self.meter,
-                clock=self.clock,
-                profile=self.profile,
-                seed=repetition_seed(self.seed, entry.repetition),
-                phases=self.phases,
-                sampled=self.sampled,
-            )
+            measurer = self._measurer(shell, repetition_seed(self.seed, entry.repetition))
             root = _root_filesystem(entry)
             self.current = CurrentBoot(
                 self.count, entry.repetition, entry.kernel, entry.provision, root, shell, measurer
             )
         return self.current
+
+    def _measurer(self, shell: Shell, seed: int) -> Measurer:
+        return Measurer(
+            shell=shell,
+            meter=self.meter,
+            clock=self.clock,
+            profile=self.profile,
+            seed=seed,
+            phases=self.phases,
+            sampled=self.sampled,
+            images=self._images,
+        )
 
     def rest(self, seconds: float) -> None:
         """Let time pass on the board, or on the host if no board is booted."""

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID, uuid5
 
 from fsjoule.bench import board_state, data_image, fio, kernel_log
-from fsjoule.bench.aged import SECTOR_BYTES, Ageing
+from fsjoule.bench.aged import SECTOR_BYTES, AgedImages, Ageing, Place
 from fsjoule.bench.emmc import Emmcs
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.kernel_log import Level, MessageSubject
@@ -43,10 +43,21 @@ from fsjoule.filesystems import filesystem
 from fsjoule.images.partition_table import is_of_a_card
 from fsjoule.layers import stack
 from fsjoule.meter.protocol.trace_builder import ANOTHER_STREAM
-from fsjoule.model import CARD, MIB, BoardProfile, FioWorkload, Planned, Provision, Reach, TimedWorkload, Trace
+from fsjoule.model import (
+    CARD,
+    MIB,
+    AgeFacts,
+    BoardProfile,
+    FioWorkload,
+    Planned,
+    Provision,
+    Reach,
+    TimedWorkload,
+    Trace,
+)
 from fsjoule.model.board_state import StatePolicy
 from fsjoule.model.emmc import WITHOUT_CACHE, storage_setting
-from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.filesystem import Filesystem, content_of
 from fsjoule.model.layer import base_of, device_of, stack_of
 from fsjoule.model.medium import Medium
 from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
@@ -145,6 +156,7 @@ class Measurer:
     seed: int
     phases: Phases
     sampled: bool = False
+    images: AgedImages | None = None
     scratch: Scratch = field(init=False)
     ageing: Ageing = field(init=False)
     storage_model: str = field(default="", init=False)
@@ -165,8 +177,8 @@ class Measurer:
 
     def __post_init__(self) -> None:
         self._counters = counter_files(self.profile.card_device, Medium.BLOCK)
-        self.ageing = Ageing(self.shell, self.install)
-        self.scratch = Scratch(self.shell, self._card_scratch, self.profile.purge, self._identity, self.ageing.age)
+        self.ageing = Ageing(self.shell, self.install, self.images)
+        self.scratch = Scratch(self.shell, self._card_scratch, self.profile.purge, self._identity, self.ageing)
         self.emmcs = Emmcs(self.shell)
         steps = [
             # Until the kernel's random numbers are seeded, mkfs waits a second per UUID.
@@ -311,6 +323,18 @@ class Measurer:
             self.boot_log += "".join(f"{each.line}\n" for each in said)
             self.damaged |= kernel_log.is_damaged(said)
         return evidence
+
+    def aged(self, entry: Planned) -> tuple[Place, AgeFacts]:
+        """Make an entry's aged filesystem, and leave it. Raises MeasurementInvalid if it cannot be aged, LabError."""
+        kind = self.kind_of(entry)
+        self._measured, self._made = f"aged {content_of(entry.filesystem)}", 0
+        self.load_modules(*kind.modules)
+        self.turn_to(entry.storage)
+        perform(self.shell, self.scratch.making(kind))
+        place = self.ageing.age(self.scratch, kind)
+        assert place is not None
+        assert self.ageing.facts is not None
+        return place, self.ageing.facts
 
     @staticmethod
     def kind_of(entry: Planned) -> Filesystem:

@@ -185,6 +185,7 @@ class BoardBench:
             phases=self.phases,
             count=max((each.boot for each in self.kept), default=0),
             sampled=self.sampled,
+            entries=self.plan.entries,
         )
 
     @property

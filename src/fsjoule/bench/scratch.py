@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from fsjoule.bench import data_image
@@ -112,19 +112,31 @@ def attempted(shell: Shell, *argv: str, timeout_s: float = 30.0) -> None:
     perform(shell, [filesystem_step(*argv, timeout_s=timeout_s)])
 
 
+class AgeingProgram(Protocol):
+    """Gives filesystems their age."""
+
+    def put(self, scratch: Scratch, kind: Filesystem) -> bool:
+        """Put a filesystem with its age onto an unused device, if that can be done."""
+        ...
+
+    def age(self, scratch: Scratch, kind: Filesystem) -> object:
+        """Replay the use of a filesystem that was just made, and is unmounted."""
+        ...
+
+
 @dataclass
 class Scratch:
     """The device of one boot that may be overwritten; `purge` discards it before each make, `identity` gives UUIDs.
 
     With a `stack` filesystems are on `device`, its highest one, and `below` is what may be overwritten. `ageing`
-    replays the use of an aged filesystem that was just made.
+    gives an aged filesystem its age.
     """
 
     shell: Shell
     device: str
     purge: bool
     identity: Callable[[], UUID | None] = lambda: None
-    ageing: Callable[[Scratch, Filesystem], None] = lambda _scratch, _kind: None
+    ageing: AgeingProgram | None = None
     stack: Stack = NOTHING
     below: str = ""
     disk: str = ""
@@ -199,16 +211,20 @@ class Scratch:
 
     def make(self, filesystem: Filesystem) -> None:
         """Make a fresh, unmounted filesystem. Raises MeasurementInvalid if that fails, BoardError for a used device."""
+        ageing = self.ageing if filesystem.age else None
+        if ageing is not None:
+            perform(self.shell, self._unused())
+            if ageing.put(self, filesystem):
+                return
         perform(self.shell, self.making(filesystem))
-        self.ageing(self, filesystem)
+        if ageing is not None:
+            ageing.age(self, filesystem)
 
     def making(
         self, filesystem: Filesystem, files: Sequence[Step] = (), files_bytes: int = data_image.MOUNTED_BYTES
     ) -> list[Step]:
         """The steps of `make`; `files` lay out those of a read-only filesystem. Raises BoardError for a used device."""
-        mounts = self._mounts()
-        self._check_unused(mounts)
-        steps = self._freeing(mounts)
+        steps = self._unused()
         if self.purge and self.stack.layers and not self.stack.is_prepared:
             purge = lab_step("blkdiscard", "-f", self.below, timeout_s=_PURGE_TIMEOUT_S)
             steps += [*self._down(), purge, *self._up()]
@@ -267,6 +283,12 @@ class Scratch:
         if steps := self._freeing(mounts):
             perform(self.shell, steps)
         return mounts
+
+    def _unused(self) -> list[Step]:
+        """The steps after which nothing uses the device. Raises BoardError for a used device."""
+        mounts = self._mounts()
+        self._check_unused(mounts)
+        return self._freeing(mounts)
 
     def _freeing(self, mounts: str) -> list[Step]:
         """The steps after which nothing uses the device."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from labgrid import Target
@@ -32,16 +33,18 @@ class LabgridBoard:
         cards: Mapping[tuple[str, str], DiskImage],
         set_seed: Callable[[int], None] = lambda _seed: None,
         losses: Callable[[], tuple[str, ...]] = tuple,
+        card_file: Callable[[], Path | None] = lambda: None,
         *,
         health: LabHealth | None = None,
     ) -> None:
-        """`set_seed`, `losses` and `health` reach a virtual board, beside labgrid."""
+        """`set_seed`, `losses`, `card_file` and `health` reach a virtual board, beside labgrid."""
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         if health is not None:
             self._strategy.health = health
         self._cards = cards
         self._set_seed = set_seed
         self._losses = losses
+        self._card_file = card_file
         self._shell: BoardShell | None = None
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
@@ -70,6 +73,9 @@ class LabgridBoard:
 
     def check_ours(self) -> None:
         self._strategy.guard.check()
+
+    def card_file(self) -> Path | None:
+        return self._card_file() if self._strategy.guest_time else None
 
     def off(self) -> None:
         self._shell = None

@@ -259,6 +259,7 @@ class AgeFacts:
     filesystem is `full` to that share. `operations_sha256` is the digest of all operations, `layout_md5` that of the
     places of all files on the device, in so many `extents`; "" and None if the filesystem does not tell.
     `free_in_short_runs` is the share of the free space in runs shorter than 1 MiB; None if no program lists them.
+    `image_sha256` is the digest of the whole filesystem, if it was replayed once and comes from an image.
     """
 
     name: str
@@ -271,6 +272,7 @@ class AgeFacts:
     extents: int | None
     free_in_short_runs: float | None
     mean_free_run_bytes: float | None
+    image_sha256: str = ""
 
     @property
     def text(self) -> str:
@@ -282,9 +284,11 @@ class AgeFacts:
             )
         extents = "" if self.extents is None else f" in {self.extents} extents"
         layout = f", layout {self.layout_md5[:12]}" if self.layout_md5 else ""
+        image = f", image {self.image_sha256[:12]}" if self.image_sha256 else ""
         return (
             f"aged {self.name}: the device written {self.replayed_turns:.3g} of {self.turns:.3g} times, {self.files} "
-            f"files{extents}, {100 * self.full:.0f} % full, {free}; operations {self.operations_sha256[:12]}{layout}"
+            f"files{extents}, {100 * self.full:.0f} % full, {free}; operations {self.operations_sha256[:12]}"
+            f"{layout}{image}"
         )
 
 

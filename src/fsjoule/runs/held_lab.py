@@ -288,7 +288,9 @@ def equipment(
         board = lab.LabgridBoard(
             target,
             cards,
-            *(partial(lab_board.set_seed, *where), partial(lab_board.losses, *where)),
+            partial(lab_board.set_seed, *where),
+            partial(lab_board.losses, *where),
+            partial(lab_board.card_file, *where),
             health=PlaceFaults(*where),
         )
         meter = lab.board_meter(target, PlaceFaults(*where), lambda: board.shell, lab_board.start_simulated_counter)

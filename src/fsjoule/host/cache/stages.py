@@ -41,6 +41,7 @@ _log: Final = logging.getLogger(__name__)
 # In the order of building.
 STAGES: Final = (
     "steady", "emulator", "boot_loader", "dkms", "kernel", "userland", "partition", "signing_key", "update", "card",
+    "aged",
 )  # fmt: skip
 LOCK_TIMEOUT_S: Final = 1800.0
 _CLEAN_TIMEOUT_S: Final = 5.0

@@ -219,6 +219,7 @@ class Guest:
     def status(self) -> dict[str, Any]:
         state = self.supply.state()
         return {
+            "card": str(self._copy),
             "seconds": state.time_ns / 1e9,
             "busy_seconds": state.busy_ns / 1e9,
             "card_read_bytes": state.read_bytes,

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from http import HTTPStatus
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +79,21 @@ def losses(coordinator: str, place: str) -> tuple[str, ...]:
     found = _started_at(coordinator, place)
     status = (board_status(found[1]) if found else None) or {}
     return tuple(f"disk {name}: {loss}" for name, loss in status.get("losses", {}).items())
+
+
+def card_file(coordinator: str, place: str) -> Path | None:
+    """The file that is the card of this machine's board at this place while it is on; None if it is not in guest time.
+
+    Raises LabError if the board does not answer.
+    """
+    found = _started_at(coordinator, place)
+    if found is None:
+        return None
+    status = board_status(found[1])
+    if status is None:
+        raise LabError(f"{_words(*found)} does not tell where its card is", transient=True)
+    guest_time = status["guest_time"]
+    return Path(guest_time["card"]) if guest_time else None
 
 
 def profile_next(coordinator: str, place: str) -> None:
