@@ -21,7 +21,7 @@ from fsjoule.model import (
     Value,
     Workload,
 )
-from fsjoule.model.operation import ImportKind
+from fsjoule.model.operation import Hazard, ImportKind
 
 Figure = float | None
 """A figure of one measurement, or its median over one boot; None if it is absent."""
@@ -46,12 +46,12 @@ class MetricRow:
     `unit` is empty for a ratio. `less` and `more` are the words for a change. `name` is the full name, `short` that of
     a table's column, `header` says figure and unit in one (default: the unit). `figure` takes it from a measurement; a
     `metered` one has an uncertainty. `with_card` takes it with the projected card. `column` is its name in the index
-    and in JSON, where a `_uncertainty` follows if it is metered. `fio` and `timed` say where a figure of fio's jobs and
-    of timed operations appears; None if those do not have it. `decimals` are those of one measurement's figure (None:
-    the facts of a measurement have it in other words), `most_decimals` those of a mean. `as_energy` puts it beside the
-    energies in an answer; the change of a `speed` is a factor. `steady` says that its spread on a board in guest time
-    is known (docs/deterministic-figures.md). `seldom` says that only some measurements have it: those with a profile,
-    those of an image. `small` are factor and unit where only three decimals are shown.
+    and in JSON, where a `_uncertainty` follows if it is metered. `fio`, `timed` and `crashes` say where a figure of
+    fio's jobs, of timed operations and of crash states appears; None if those do not have it. `decimals` are those of
+    one measurement's figure (None: the facts of a measurement have it in other words), `most_decimals` those of a mean.
+    `as_energy` puts it beside the energies in an answer; the change of a `speed` is a factor. `steady` says that its
+    spread on a board in guest time is known (docs/deterministic-figures.md). `seldom` says that only some measurements
+    have it: those with a profile, those of an image. `small` are factor and unit where only three decimals are shown.
     """
 
     unit: str
@@ -65,6 +65,7 @@ class MetricRow:
     column: str
     fio: Use | None = None
     timed: Use | None = None
+    crashes: Use | None = None
     only_writes: bool = False
     more_is_better: bool = False
     metered: bool = False
@@ -357,6 +358,24 @@ class Metric(StrEnum):
         ),
     )
 
+    # From 1: no losses and some would have no ratio.
+    CRASH_LOSSES = (
+        "crash-losses",
+        MetricRow(
+            unit="",
+            less="fewer losses",
+            more="more losses",
+            name="crash states that lose + 1",
+            short="losses + 1",
+            header="losses + 1",
+            figure=lambda m: 1.0 + m.crash.losses if m.crash else None,
+            column="crash_losses_from_1",
+            crashes=Use.JUDGED,
+            decimals=0,
+            most_decimals=1,
+        ),
+    )
+
     @property
     def unit(self) -> str:
         """The printed unit; empty for a ratio."""
@@ -381,6 +400,7 @@ def timed_metrics(use: Use) -> tuple[Metric, ...]:
     return tuple(metric for metric in Metric if metric.row.timed and use in metric.row.timed)
 
 
+CRASH_METRICS: Final = tuple(metric for metric in Metric if metric.row.crashes)
 # The metrics of verdicts.
 FIO_METRICS: Final = fio_metrics(Use.JUDGED)
 TIMED_METRICS: Final = timed_metrics(Use.JUDGED)
@@ -434,6 +454,8 @@ def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     operation = re.split(r"[- ]", workload)[0]
     if operation == ImportKind.IMPORTED:
         return tuple(metric for metric in Metric if not metric.row.seldom)
+    if workload.startswith(Hazard.CRASH_STATES):
+        return CRASH_METRICS
     known = {each.value: each for each in (*IoPattern, *TimedKind, *BlockKind)}
     if operation not in known:
         return ()

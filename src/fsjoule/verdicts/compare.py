@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from fsjoule.errors import ConfigError
-from fsjoule.model.metrics import FIO_METRICS, TIMED_METRICS, Figure, Metric
+from fsjoule.model.metrics import CRASH_METRICS, FIO_METRICS, TIMED_METRICS, Figure, Metric
 from fsjoule.model.series import Point, Series, Side, comparable
 from fsjoule.statistics.comparison import Comparison, Verdict, compare, usable_pairs
 from fsjoule.statistics.criteria import Criteria
@@ -203,8 +203,9 @@ def _comparisons(
 
 
 def _usual(both: Iterable[Point]) -> tuple[Metric, ...]:
-    fio = any(metric in point.figures for point in both for metric in FIO_METRICS)
-    return FIO_METRICS if fio else TIMED_METRICS
+    """Those that the workload of a series is compared by."""
+    present = {metric for point in both for metric in point.figures}
+    return next((metrics for metrics in (FIO_METRICS, CRASH_METRICS) if present.intersection(metrics)), TIMED_METRICS)
 
 
 def _figures(points: Iterable[Point], metric: Metric) -> tuple[Figure, ...]:
