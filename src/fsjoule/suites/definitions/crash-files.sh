@@ -25,6 +25,11 @@ while [ $round -lt "$1" ]; do
     sync log
     [ $round -gt 1 ] || sync .
     promise synced log
+    # A record of one sector is overwritten in place: only data changes.
+    text $round 512 | head -c 512 | dd of=records bs=512 seek=$((round % 2)) conv=notrunc 2> /dev/null
+    if [ $round -gt 2 ]; then sync -d records; else sync records; fi
+    [ $round -gt 1 ] || sync .
+    promise synced records
     # An old file goes.
     if [ $round -gt 3 ]; then
         rm spool/new-$((round - 3))
