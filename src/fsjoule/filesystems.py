@@ -502,6 +502,7 @@ _TABLE: Final = (
         "jffs2",
         ("flash_erase", "-q", "-j"),
         medium=Medium.MTD,
+        spare_area=True,
         target=("{device}", "0", "0"),
         # The kernel wants the name without its folder.
         mount=("sh", "-c", 'exec mount -t jffs2 "${{0##*/}}" "$@"', "{device}", "{directory}", "{options}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from fsjoule.model import (
     TimedWorkload,
 )
 from fsjoule.model.workload import OwnCommand
+from fsjoule.model.write_log import DISCARD, END, SECTOR_BYTES, LogEntry, WriteLog
 from fsjoule.report.crash import crash_headline, crash_table
 from fsjoule.report.run import run_page
 from fsjoule.report.summary import summarise
@@ -121,6 +123,49 @@ def test_a_state_that_the_run_does_not_have_is_refused(folder: Path) -> None:
     assert "no state of this log" in str(asked.exception)
 
 
+def test_the_trace_of_raw_flash_becomes_a_log_with_its_data(tmp_path: Path) -> None:
+    """Pages have four sectors; what is all ones programs nothing, and a flush follows each entry."""
+    ones, text = bytes([255]) * SECTOR_BYTES, bytes(range(256)) * 2
+
+    def traced(page: int, *sectors: bytes) -> str:
+        probe = "   sh-1 [000] d..1.  1.5: data{}: (nand_prog_page_begin_op+0x0/0x74) page={} data={{{}}}\n"
+        words = [",".join(hex(word) for (word,) in struct.iter_unpack("<Q", each)) for each in sectors]
+        return "".join(probe.format(quarter, page, each) for quarter, each in enumerate(words))
+
+    trace = tmp_path / "trace-folder"
+    for name in ("per_cpu/cpu0/stats", *(f"events/crash/data{quarter}/enable" for quarter in range(4)), "tracing_on"):
+        (trace / name).parent.mkdir(parents=True, exist_ok=True)
+        (trace / name).write_text("entries: 9\noverrun: 0\ndropped events: 0\n")
+    (trace / "trace").write_text(
+        "# tracer: nop\n"
+        "   sh-1 [000] d..1.  1.0: erase: (nand_erase_op+0x0/0x9c) block=2\n"
+        + traced(128, text, ones, ones, ones)
+        + "   sh-1 [000] ...1.  1.7: tracing_mark_write: made\n"
+        + traced(129, ones, text, text[::-1], ones)
+        + traced(130, ones, ones, ones, ones)
+        + "   sh-1 [000] ...1.  1.9: tracing_mark_write: 77\n"
+    )
+    head = f"folder={tmp_path}\ntrace={trace}\nblock=256\nend={END}\n"
+    program = head + (Path(fsjoule.bench.crash.__file__).parent / "programs" / "read-flash").read_text()
+
+    def read() -> list[LogEntry]:
+        subprocess.run(["sh", "-c", program], check=True, timeout=30)
+        return [LogEntry.read(line) for line in (tmp_path / "entries").read_text().splitlines()]
+
+    log = WriteLog(read(), {"77"})
+    assert (tmp_path / "log").read_bytes() == text + text + text[::-1]
+    assert [(each.place, each.sector, each.sectors, each.flags) for each in log.entries if each.sectors] == [
+        *((0, 512, 256, DISCARD), (0, 512, 1, 0)),
+        (1, 517, 2, 0),
+    ]
+    assert log.is_whole
+    # Its promise was made when the page had been programmed.
+    states = {each.name: each.promises for each in log.coverage(1).different}
+    assert states == {"0:-": 0, "0:-+0/1": 0, "0:-+0/-1": 0, "1:-": 1}
+    (trace / "per_cpu/cpu0/stats").write_text("overrun: 3\n")
+    assert not WriteLog(read(), {"77"}).is_whole
+
+
 @pytest.mark.parametrize(
     ("made", "files", "broken"),
     [
@@ -140,7 +185,7 @@ def test_a_state_that_the_run_does_not_have_is_refused(folder: Path) -> None:
 def test_a_file_breaks_the_last_promise_of_it(
     tmp_path: Path, made: int, files: dict[str, str], broken: list[str]
 ) -> None:
-    program = (Path(fsjoule.bench.crash.__file__).parent / "programs" / "check-states").read_text()
+    program = (Path(fsjoule.bench.crash.__file__).parent / "programs" / "judge").read_text()
     judge = re.search(r"judge='(.*?)'", program, re.DOTALL)
     assert judge is not None
     digest = {text: text * 64 for text in "abcd"}

@@ -68,6 +68,16 @@ def test_lost_files_are_found_explained_and_found_again(state: Path, tmp_path: P
     assert_nothing_left(state, state / "devices")
 
 
+def test_on_raw_flash_each_page_and_each_erasure_is_a_state(tmp_path: Path) -> None:
+    where = ("--fs", "ubifs", "--storage", "nand")
+    safe = crash_facts(tmp_path / "safe", "sync .", *where)["ubifs"]
+    assert safe.count == safe.different > safe.writes
+    assert not safe.losses
+    forgetful = crash_facts(tmp_path / "forgetful", ":", *where)["ubifs"]
+    assert forgetful.losses
+    assert "config" in forgetful.first_losses[0]
+
+
 def test_a_program_that_forgets_to_sync_the_directory_is_caught(tmp_path: Path) -> None:
     facts = crash_facts(tmp_path / "forgetful", ":", "--fs", "vfat")["vfat"]
     assert facts.losses

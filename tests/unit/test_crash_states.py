@@ -107,8 +107,8 @@ def test_a_log_without_the_filesystems_making_is_refused() -> None:
         WriteLog([_write(1, 0, "a")], ())
 
 
-@pytest.mark.parametrize("name", ["ubifs", "raw"])
-def test_what_writes_to_no_block_device_is_refused_before_a_board_is_touched(name: str) -> None:
+@pytest.mark.parametrize("name", ["jffs2", "raw"])
+def test_what_has_no_recorded_writes_is_refused_before_a_board_is_touched(name: str) -> None:
     nand = Storage("mtd0", 128 << 20)
     planning = Planning((name,), ("6.1",), 1, 7, further={"nand": nand}, storages=None)
     with pytest.raises(ConfigError, match=f"{name} has no crash states"):

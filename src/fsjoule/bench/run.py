@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from fsjoule.bench.boots import BootKey, Boots, CurrentBoot, boot_key
 from fsjoule.bench.crash.check import CrashWork
+from fsjoule.bench.crash.flash import FlashWork
 from fsjoule.bench.damage import Flakey, PowerLoss
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
 from fsjoule.bench.judge import WorkFacts, judge
@@ -35,6 +36,7 @@ from fsjoule.errors import (
     PlaceLostError,
     StorageError,
 )
+from fsjoule.filesystems import filesystem
 from fsjoule.meter.energy.validity import tick_notes
 from fsjoule.meter.links.notices import file_notices
 from fsjoule.model import (
@@ -53,6 +55,7 @@ from fsjoule.model import (
 )
 from fsjoule.model.emmc import EmmcFacts
 from fsjoule.model.layer import in_series, stack_of
+from fsjoule.model.medium import Medium
 from fsjoule.model.workload import (
     BlockWorkload,
     CrashWorkload,
@@ -554,7 +557,8 @@ class BoardBench:
 
     def _measure_crash_states(self, entry: Planned, workload: CrashWorkload) -> tuple[CurrentBoot, WorkFacts]:
         """Record on a fresh boot, so that another boot can record the same, and check; boot again after a crash."""
-        work = CrashWork(entry, workload, unpacked(self.plan.files), self.plan.seed)
+        kind = FlashWork if filesystem(entry.filesystem).medium is Medium.MTD else CrashWork
+        work = kind(entry, workload, unpacked(self.plan.files), self.plan.seed)
         while True:
             self._boots.prepare(entry)
             booted = self._boots.boot(entry)

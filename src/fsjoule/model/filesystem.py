@@ -81,7 +81,8 @@ class Filesystem:
     """One filesystem. Programs are argument lists; `check` and `repair` end with the device, which is left out here.
 
     `make` overwrites the device, which is of the kind `medium`, without asking; after its options comes `target`, then
-    the program `after_make`. `before_make` is a line of shell that comes first.
+    the program `after_make`. `before_make` is a line of shell that comes first. One on raw flash may write
+    into the `spare_area` of pages itself.
     `mount` and `unmount` default to mount(8) and umount(8); unmounting leaves everything on the device, nothing in
     memory. It needs a device of `least_bytes`. `{device}` and `{directory}` stand for themselves, `{options}` for
     -o with the options, if any. A filesystem that `keeps_cache` has its own cache, which survives dropping the
@@ -111,6 +112,7 @@ class Filesystem:
     kernel_type: str
     make: tuple[str, ...]
     medium: Medium = Medium.BLOCK
+    spare_area: bool = False
     before_make: str = ""
     target: tuple[str, ...] = ("{device}",)
     after_make: tuple[str, ...] = ()

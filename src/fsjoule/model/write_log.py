@@ -26,7 +26,7 @@ from fsjoule.model.crash import STATE_NAME
 SECTOR_BYTES: Final = 512
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 MADE: Final = "made"  # the mark after mkfs
-_END: Final = "dm-log-writes-end"  # the kernel's own, when the device is removed
+END: Final = "dm-log-writes-end"  # the kernel's own, when the device is removed
 # Random subsets of an epoch, beside those that separate each pair of its writes.
 _RANDOM: Final = 8
 _FEW: Final = 3
@@ -158,9 +158,14 @@ class WriteLog:
         self.epochs = tuple(self._epochs())
 
     @property
+    def writes(self) -> int:
+        """The number of writes since the filesystem was made."""
+        return sum(each.writes for each in self.entries[self.made :])
+
+    @property
     def is_whole(self) -> bool:
         """Whether it goes on to the end: dm-log-writes stops to log when its device is full, and says so to nobody."""
-        return bool(self.entries[-1].flags & MARK) and self.entries[-1].content == _END
+        return bool(self.entries[-1].flags & MARK) and self.entries[-1].content == END
 
     @property
     def digest(self) -> str:

@@ -311,9 +311,9 @@ def _boots(chosen: Suite, planning: Planning) -> tuple[list[_Boot], tuple[str, .
 def _not_recorded(name: str, workload: Workload) -> str:
     """Why a filesystem has no crash states; empty if it has."""
     kind = filesystem(name)
-    if not isinstance(workload, CrashWorkload) or (kind.medium is Medium.BLOCK and not kind.raw):
+    if not isinstance(workload, CrashWorkload) or not (kind.raw or kind.spare_area):
         return ""
-    return f"{name} has no crash states: only writes of a filesystem to a block device are recorded"
+    return f"{name} has no crash states: only writes of a filesystem are recorded, without spare areas"
 
 
 def _storages(leaf: Suite, provision: Provision, planning: Planning) -> tuple[str, ...]:

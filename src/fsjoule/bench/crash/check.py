@@ -29,13 +29,15 @@ _BATCH: Final = 40
 _BATCH_S: Final = 60.0
 _STATE_S: Final = 10.0
 _READ_S: Final = 900.0
-_STEP_S: Final = 120.0
+STEP_S: Final = 120.0
 _FIRST: Final = 10
 _MOST_CRASHES: Final = 5
 _MOST_TRIES: Final = 60
 _CHUNK: Final = 40  # entries that become durable with one order
+_WITH_PROMISE: Final = ("env", f"PATH={onboard.FOLDER}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 _LINE: Final = re.compile(
-    r"^(?P<name>[\d.:,+/-]+) (?P<fate>[a-z]+) (?P<mount>\d+) (?P<check>\d+) ?(?P<details>.*)$", re.MULTILINE
+    r"^(?P<name>[\d.:,+/-]+) (?P<fate>[a-z]+) (?P<mount>\d+) (?P<check>\d+) ?(?P<details>.*)$",
+    re.MULTILINE,
 )
 
 
@@ -61,6 +63,11 @@ class Recording:
     promises: tuple[Promise, ...]
     coverage: Coverage
 
+    @property
+    def files(self) -> list[str]:
+        """All files that are ever promised."""
+        return list(dict.fromkeys(each.subject for each in self.promises if each.kind != "holds"))
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -70,6 +77,11 @@ class Checked:
     mount_s: float = 0.0
     check_s: float = 0.0
     details: str = ""
+
+    @classmethod
+    def read(cls, line: re.Match[str]) -> Checked:
+        """From a line of the board's programs."""
+        return cls(CrashFate(line["fate"]), int(line["mount"]) / 100, int(line["check"]) / 100, line["details"].strip())
 
     def __str__(self) -> str:
         return f"{self.fate.value} {self.mount_s:g} {self.check_s:g} {self.details}".rstrip()
@@ -113,20 +125,14 @@ class CrashWork:
 
     def _measure(self, measurer: Measurer, kind: Filesystem) -> WorkFacts:
         with measurer.phases("recording"):
+            checked(measurer.shell, "rm", "-rf", onboard.FOLDER)
+            checked(measurer.shell, "mkdir", "-p", onboard.FOLDER)
             sectors = self._record(measurer, kind)
             recording = self._read(measurer)
         if self._recording is not None and self._recording.log.digest != recording.log.digest:
             raise BoardError("the boot after a crash recorded other writes than the one before", transient=False)
         self._recording, self._durable = recording, 0
-        measurer.install(
-            onboard.checker(
-                sectors,
-                mount=kind.mount_argv(onboard.DEVICE, SCRATCH_DIRECTORY),
-                unmount=kind.unmount_argv(SCRATCH_DIRECTORY),
-                check=kind.check_argv(onboard.DEVICE) if kind.check else (),
-                files=list(dict.fromkeys(each.subject for each in recording.promises if each.kind != "holds")),
-            )
-        )
+        measurer.install(self._checker(measurer, kind, recording, sectors))
         with measurer.phases("checking"):
             self._check_all(measurer, recording)
         with measurer.phases("explaining"):
@@ -159,7 +165,7 @@ class CrashWork:
         lost = [each for each in states if self._fate(each).is_loss]
         return CrashFacts(
             log_sha256=log.digest,
-            writes=sum(each.writes for each in log.entries[log.made :]),
+            writes=log.writes,
             epochs=len(log.epochs),
             promises=len(recording.promises),
             states=coverage.states,
@@ -175,39 +181,44 @@ class CrashWork:
         """Make the filesystem on a recorded device and run the program. Returns the device's size in sectors."""
         shell, scratch = measurer.shell, measurer.scratch
         measurer.load_modules(*_MODULES)
-        checked(shell, "rm", "-rf", onboard.FOLDER)
-        checked(shell, "mkdir", "-p", onboard.FOLDER)
-        measurer.install(onboard.programs())
+        measurer.install(onboard.recorder())
         work = CommandWork(self.entry, self.workload, self.workload.command, self.contents)
         work.put_files(measurer)
         scratch.unmount()
         there = int(checked(shell, "blockdev", "--getsz", scratch.device).stdout)
         sectors = min(there, max(self.workload.device_bytes, kind.least_bytes) // SECTOR_BYTES) // 8 * 8
         log_kib = str(self.workload.log_bytes // KIB)
-        checked(shell, onboard.RECORDER, scratch.device, str(sectors), log_kib, timeout_s=_STEP_S)
+        checked(shell, onboard.RECORDER, scratch.device, str(sectors), log_kib, timeout_s=STEP_S)
         recorded = replace(scratch, device=onboard.DEVICE, purge=False, stack=NOTHING)
         recorded.make(kind)
         checked(shell, "dmsetup", "message", onboard.NODE, "0", "mark", MADE)
         recorded.mount(kind)
-        checked(shell, "sync", timeout_s=_STEP_S)
+        checked(shell, "sync", timeout_s=STEP_S)
         argv = work.words(SCRATCH_DIRECTORY, self.workload.command.argv, sync=False)
-        path = f"PATH={onboard.FOLDER}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        done = shell.run(("env", path, *argv), timeout_s=self.workload.command.limit_s)
+        self._run(measurer, work, argv)
+        recorded.unmount()
+        attempted(shell, "dmsetup", "remove", "--retry", onboard.NODE, timeout_s=STEP_S)
+        return sectors
+
+    def _run(self, measurer: Measurer, work: CommandWork, argv: Sequence[str]) -> None:
+        """Run the program, whole. Raises MeasurementInvalid if it fails."""
+        done = measurer.shell.run((*_WITH_PROMISE, *argv), timeout_s=self.workload.command.limit_s)
         if done.exit_code:
             said = work.output(measurer).decode(errors="replace").strip()[-300:]
             raise MeasurementInvalid(self.workload.slug, [f"the program ended with exit code {done.exit_code}: {said}"])
-        recorded.unmount()
-        attempted(shell, "dmsetup", "remove", "--retry", onboard.NODE, timeout_s=_STEP_S)
-        return sectors
+
+    def _promises(self, text: bytes) -> tuple[Promise, ...]:
+        """All promises of a whole run. Raises MeasurementInvalid if there is none."""
+        if not text:
+            hint = "promise synced FILE, after its fsync, tells what must survive (docs/crash.md)"
+            raise MeasurementInvalid(self.workload.slug, [f"the program made no promise: {hint}"])
+        return tuple(Promise.read(line) for line in text.decode().splitlines())
 
     def _read(self, measurer: Measurer) -> Recording:
         """The recorded run, as the board prints it. Raises MeasurementInvalid for one without promises."""
         checked(measurer.shell, onboard.READER, timeout_s=_READ_S)
         entries, promised = measurer.shell.get_all((onboard.ENTRIES, onboard.PROMISES))
-        promises = tuple(Promise.read(line) for line in promised.decode().splitlines())
-        if not promises:
-            hint = "promise synced FILE, after its fsync, tells what must survive (docs/crash.md)"
-            raise MeasurementInvalid(self.workload.slug, [f"the program made no promise: {hint}"])
+        promises = self._promises(promised)
         log = WriteLog([LogEntry.read(line) for line in entries.decode().splitlines()], {p.mark for p in promises})
         if not log.is_whole:
             room = f"it has room for {self.workload.log_bytes // MIB} MiB of writes"
@@ -219,10 +230,14 @@ class CrashWork:
             coverage = log.coverage(self.plan_seed)
         _log.info(
             "%s: %d writes in %d epochs, %d promises: %d states, %d of them different",
-            self.entry.slug, len(log.entries) - log.made, len(log.epochs), len(promises), coverage.states,
-            len(coverage.different),
+            self.entry.slug, log.writes, len(log.epochs), len(promises), coverage.states, len(coverage.different),
         )  # fmt: skip
         return Recording(log, promises, coverage)
+
+    def _checker(self, measurer: Measurer, kind: Filesystem, recording: Recording, sectors: int) -> dict[str, bytes]:
+        """The board's program that checks, by its path."""
+        del measurer
+        return onboard.checker(kind, onboard.DEVICE, sectors, recording.files)
 
     def _check_all(self, measurer: Measurer, recording: Recording) -> None:
         states = recording.coverage.different
@@ -249,10 +264,7 @@ class CrashWork:
         self.running = list(states)
         said = checked(measurer.shell, *onboard.CHECK_ARGV, timeout_s=_BATCH_S + _STATE_S * len(states)).stdout
         self.running = []
-        for line in _LINE.finditer(said):
-            fate = CrashFate(line["fate"])
-            details = line["details"].strip()
-            self.results[line["name"]] = Checked(fate, int(line["mount"]) / 100, int(line["check"]) / 100, details)
+        self.results |= {line["name"]: Checked.read(line) for line in _LINE.finditer(said)}
         if missing := [each.name for each in states if each.name not in self.results]:
             raise BoardError(f"state {missing[0]} was not checked: {said.strip()[-300:]}", transient=False)
 

@@ -13,6 +13,8 @@ from typing import Final
 
 from fsjoule.bench.onboard.marks import DIRECTORY
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY
+from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.write_log import END
 
 FOLDER: Final = f"{DIRECTORY}/crash"
 PROMISES: Final = f"{FOLDER}/promises"
@@ -21,6 +23,8 @@ ORDERS: Final = f"{FOLDER}/orders"
 RECORDER: Final = f"{FOLDER}/record-writes"
 READER: Final = f"{FOLDER}/read-log"
 CHECKER: Final = f"{FOLDER}/check-states"
+TRACE: Final = "/sys/kernel/tracing/instances/fsjoule-crash"
+MARKER: Final = f"{TRACE}/trace_marker"
 # One name for the recorded device and for each state: btrfs refuses an older filesystem of the same UUID elsewhere.
 NODE: Final = "fsjoule-crash"
 # The shell of busybox does not start a program for what busybox can do itself, which is most of the time of a check.
@@ -30,26 +34,53 @@ _PROMISE: Final = f"{FOLDER}/promise"
 _TEXTS: Final = Path(__file__).parent / "programs"
 
 
-def programs() -> dict[str, bytes]:
-    """The programs that record and read the log, by their paths on the board."""
-    return {path: _program(path) for path in (_PROMISE, RECORDER, READER)}
+def recorder(block: int | None = None) -> dict[str, bytes]:
+    """The programs that make promises, and record and read the log, by their paths on the board.
+
+    For raw flash `block` is the number of sectors of an erase block.
+    """
+    if block is None:
+        mark = f'dmsetup message "{NODE}" 0 mark "$1"'
+        return {
+            _PROMISE: _program("promise", f"mark_() {{ {mark}; }}"),
+            RECORDER: _program("record-writes"),
+            READER: _program("read-log"),
+        }
+    trace = (f"trace={TRACE}", f"block={block}", f"end={END}")
+    return {
+        _PROMISE: _program("promise", f'mark_() {{ echo "$1" > {MARKER}; }}'),
+        RECORDER: _program("record-flash", *trace),
+        READER: _program("read-flash", *trace),
+    }
 
 
-def checker(
-    sectors: int, *, mount: Sequence[str], unmount: Sequence[str], check: Sequence[str], files: Sequence[str]
-) -> dict[str, bytes]:
+def checker(kind: Filesystem, device: str, sectors: int, files: Sequence[str]) -> dict[str, bytes]:
     """The program that checks states of a device of so many sectors, by its path. `files` are all promised ones."""
-    head = [
-        f"mount_() {{ {shlex.join(mount)}; }}",
-        f"unmount_() {{ {shlex.join(unmount)}; }}",
-        f"check_() {{ {shlex.join(check) or 'true'}; }}",
-        f"sectors={sectors}",
-        f"set -- {shlex.join(files)}",
-    ]
-    return {CHECKER: _program(CHECKER, *head)}
+    return {CHECKER: _checker("check-states", kind, device, files, f"sectors={sectors}")}
 
 
-def _program(path: str, *head: str) -> bytes:
+def flash_checker(
+    kind: Filesystem, device: str, block: int, changed: Sequence[int], files: Sequence[str]
+) -> dict[str, bytes]:
+    """The same for raw flash with erase blocks of so many sectors. `changed` are those that the program changed."""
+    head = (f"trace={TRACE}", f"device={device}", f"block={block}", f"changed='{' '.join(map(str, changed))}'")
+    return {CHECKER: _checker("check-flash", kind, device, files, *head)}
+
+
+def _checker(name: str, kind: Filesystem, device: str, files: Sequence[str], *head: str) -> bytes:
+    programs = {
+        "mount": kind.mount_argv(device, SCRATCH_DIRECTORY),
+        "unmount": kind.unmount_argv(SCRATCH_DIRECTORY),
+        "check": kind.check_argv(device) if kind.check else ("true",),
+    }
+    functions = [f"{each}_() {{ {shlex.join(argv)}; }}" for each, argv in programs.items()]
+    return _program(name, *functions, *head, f"set -- {shlex.join(files)}", _text("judge"))
+
+
+def _program(name: str, *head: str) -> bytes:
     names = [f"folder={FOLDER}", f"scratch={SCRATCH_DIRECTORY}", f"node={NODE}"]
-    text = (_TEXTS / path.rpartition("/")[2]).read_text()
-    return "\n".join(["#!/bin/sh", *names, *head, text]).encode()
+    return "\n".join(["#!/bin/sh", *names, *head, _text(name)]).encode()
+
+
+def _text(name: str) -> str:
+    return (_TEXTS / name).read_text()
