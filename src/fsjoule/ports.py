@@ -204,6 +204,10 @@ class ResultStore(Protocol):
         """Keep a file of the run beside its measurements."""
         ...
 
+    def take(self, name: str) -> bytes | None:
+        """The content of a kept file, also of a run that goes on, which is removed; None without one."""
+        ...
+
     def finish(self, run: Run) -> None: ...
 
 

@@ -142,6 +142,9 @@ class FakeStore:
     def keep(self, name: str, content: bytes) -> None:
         self.kept[name] = content
 
+    def take(self, name: str) -> bytes | None:
+        return self.kept.pop(name, None)
+
     def finish(self, run: Run) -> None:
         self.runs.append(run)
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from fsjoule.bench.crash.check import CrashWork
+from fsjoule.bench.crash.check import Checked, CrashWork
 from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
-from fsjoule.model import CrashWorkload, Planned, Provision, Storage
+from fsjoule.model import CrashFate, CrashWorkload, Planned, Provision, Storage
 from fsjoule.model.workload import OwnCommand
 from fsjoule.model.write_log import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
 from fsjoule.suites import Planning, plan_entries, suite
@@ -125,6 +125,18 @@ def test_a_state_has_crashed_the_board_if_it_does_so_alone_a_second_time() -> No
         work.running = list(batch)
         assert work.goes_on(silent)
         assert list(work.results) == crashed
+
+
+def test_what_was_checked_before_the_run_ended_is_not_checked_again() -> None:
+    log, other = _log(_write(1, 0, "a"), _FLUSHED), _log(_write(1, 0, "b"), _FLUSHED)
+    workload = CrashWorkload(OwnCommand("files", ("./files.sh",)))
+    entry = Planned(1, 1, "6.1", "ext4", workload, "crash-states", Provision.SCRATCH)
+    known = {"0:-": Checked(CrashFate.LOST, 0.1, 0.02, "1=differs 2=missing"), "0:0": Checked(CrashFate.OK, 0.25)}
+    kept = "\n".join([log.digest, *(f"{name} {each}" for name, each in known.items())]).encode()
+    for recorded, expected in ((log, known), (other, {})):
+        work = CrashWork(entry, workload, {}, 7, earlier=kept)
+        work.recall(recorded)
+        assert work.results == expected
 
 
 def test_a_log_that_ran_out_of_room_is_not_whole() -> None:

@@ -558,17 +558,28 @@ class BoardBench:
     def _measure_crash_states(self, entry: Planned, workload: CrashWorkload) -> tuple[CurrentBoot, WorkFacts]:
         """Record on a fresh boot, so that another boot can record the same, and check; boot again after a crash."""
         kind = FlashWork if filesystem(entry.filesystem).medium is Medium.MTD else CrashWork
-        work = kind(entry, workload, unpacked(self.plan.files), self.plan.seed)
+        name = f"states-{entry.number}.txt"
+        work = kind(
+            entry,
+            workload,
+            unpacked(self.plan.files),
+            self.plan.seed,
+            keep=lambda content: self.store.keep(name, content),
+            earlier=self.store.take(name) or b"",
+        )
         while True:
             self._boots.prepare(entry)
             booted = self._boots.boot(entry)
             self._learn_facts(entry)
             try:
-                return booted, work.measure(booted.measurer)
+                evidence = work.measure(booted.measurer)
             except BoardError as error:
-                if not work.goes_on(error):
-                    return booted, work.ended(error)
-                _log.info("%s: the board crashed, which is a finding: it is booted again", entry.slug)
+                if work.goes_on(error):
+                    _log.info("%s: the board crashed, which is a finding: it is booted again", entry.slug)
+                    continue
+                evidence = work.ended(error)
+            self.store.take(name)
+            return booted, evidence
 
 
 def not_taken(expected: int, taken: int, ended_early: str | None) -> str | None:

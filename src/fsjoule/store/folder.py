@@ -169,6 +169,16 @@ class RunFolder:
         with _storing(name, self.path):
             write_file(self._inside / name, content)
 
+    def take(self, name: str) -> bytes | None:
+        """The content of a file beside run.json, which is removed; None without one. Raises StorageError."""
+        with _storing(name, self.path):
+            try:
+                content = (self._inside / name).read_bytes()
+            except FileNotFoundError:
+                return None
+            (self._inside / name).unlink()
+            return content
+
     def finish(self, run: Run) -> None:
         """Write the run's last state, and unlock the folder in any case. Raises StorageError if that fails."""
         try:

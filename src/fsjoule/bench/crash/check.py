@@ -7,7 +7,7 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -83,6 +83,12 @@ class Checked:
         """From a line of the board's programs."""
         return cls(CrashFate(line["fate"]), int(line["mount"]) / 100, int(line["check"]) / 100, line["details"].strip())
 
+    @classmethod
+    def of(cls, text: str) -> Checked:
+        """From `str` of one."""
+        fate, mount_s, check_s, *details = text.split(" ", 3)
+        return cls(CrashFate(fate), float(mount_s), float(check_s), "".join(details))
+
     def __str__(self) -> str:
         return f"{self.fate.value} {self.mount_s:g} {self.check_s:g} {self.details}".rstrip()
 
@@ -91,13 +97,16 @@ class Checked:
 class CrashWork:
     """One measurement. It goes on after a crash of the board, if the next boot records the same.
 
-    `plan_seed` chooses the random states.
+    `plan_seed` chooses the random states. `keep` keeps what is known so far; `earlier` is what it has kept before the
+    run ended, for the same log.
     """
 
     entry: Planned
     workload: CrashWorkload
     contents: Mapping[str, bytes]
     plan_seed: int
+    keep: Callable[[bytes], None] = lambda _content: None
+    earlier: bytes = b""
     results: dict[str, Checked] = field(default_factory=dict[str, Checked])
     crashes: int = 0
     _recording: Recording | None = None
@@ -132,6 +141,7 @@ class CrashWork:
         if self._recording is not None and self._recording.log.digest != recording.log.digest:
             raise BoardError("the boot after a crash recorded other writes than the one before", transient=False)
         self._recording, self._durable = recording, 0
+        self.recall(recording.log)
         measurer.install(self._checker(measurer, kind, recording, sectors))
         with measurer.phases("checking"):
             self._check_all(measurer, recording)
@@ -239,6 +249,14 @@ class CrashWork:
         del measurer
         return onboard.checker(kind, onboard.DEVICE, sectors, recording.files)
 
+    def recall(self, log: WriteLog) -> None:
+        """Take what was known of this log before the run ended."""
+        digest, *lines = self.earlier.decode().splitlines() or [""]
+        self.earlier = b""
+        if digest == log.digest:
+            self.results |= {name: Checked.of(fate) for name, _, fate in (line.partition(" ") for line in lines)}
+            _log.info("%s: %d states were checked before", self.entry.slug, len(lines))
+
     def _check_all(self, measurer: Measurer, recording: Recording) -> None:
         states = recording.coverage.different
         careful = {each.name for each in self._careful}
@@ -246,6 +264,7 @@ class CrashWork:
         began_s, done = time.monotonic(), 0
         for batch in _batches(due, careful):
             self._check(measurer, recording.log, batch)
+            self.keep(_lines((recording.log.digest, *(f"{name} {each}" for name, each in self.results.items()))))
             done += len(batch)
             left_s = (time.monotonic() - began_s) / done * (len(due) - done)
             losses = sum(each.fate.is_loss for each in self.results.values())

@@ -50,7 +50,13 @@ class BootStore:
         self.attempt += 1
 
     def keep(self, name: str, content: bytes) -> None:
+        self.take(name)
         self.kept.append((name, content))
+
+    def take(self, name: str) -> bytes | None:
+        there = dict(self.kept).get(name)
+        self.kept = [each for each in self.kept if each[0] != name]
+        return there
 
     def finish(self, run: Run) -> None:
         self.run = run
