@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,9 @@ from bench_runs import ENVIRONMENT, only_run, patient_environment, run_bench
 from lab_leftovers import assert_nothing_left
 
 from fsjoule.model import CrashFacts
+from fsjoule.model.write_log import WriteLog
+from fsjoule.report.crash import KeptCrashes
+from fsjoule.store.reader import LoadedRun
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +46,11 @@ files = ["config.sh"]
 
 def crash_facts(folder: Path, after: str, *options: str) -> dict[str, CrashFacts]:
     """What a run has found, by filesystem. `after` is the line of the program that follows the rename."""
+    measured = crash_run(folder, after, *options).measurements
+    return {m.series.filesystem_title: m.crash for m in measured if m.crash is not None}
+
+
+def crash_run(folder: Path, after: str, *options: str) -> LoadedRun:
     folder.mkdir()
     (folder / "config.sh").write_text(PROGRAM.format(after=after))
     (folder / "config.toml").write_text(SUITE)
@@ -48,13 +58,33 @@ def crash_facts(folder: Path, after: str, *options: str) -> dict[str, CrashFacts
     arguments = ("--suite", str(folder / "config.toml"), "--seed", "7", *options)
     done = run_bench(results, *arguments, environment=patient_environment(results, DETERMINISTIC))
     assert done.returncode == 0, done.stdout + done.stderr
-    measurements = only_run(results).measurements
-    assert all(m.valid for m in measurements)
-    return {m.series.filesystem_title: m.crash for m in measurements if m.crash is not None}
+    loaded = only_run(results)
+    assert all(m.valid for m in loaded.measurements)
+    return loaded
+
+
+def kept_of(loaded: LoadedRun) -> KeptCrashes:
+    return KeptCrashes.read(lambda name: loaded.attachment(loaded.measurements[0].number, name))
+
+
+def broken_in(kept: KeptCrashes) -> set[str]:
+    """The promises that some state breaks, by their numbers."""
+    return {number for fate in kept.fates.values() for number in re.findall(r"(\d+)=[a-z]", fate)}
+
+
+def random_cuts(log: WriteLog, count: int) -> list[str]:
+    """States that a power cut at a random write leaves, of whose epoch each write has reached the medium or not."""
+    chance = random.Random(54)  # noqa: S311 - a seed, not a secret
+    epochs = [each for each in log.epochs for _ in each.pending]
+    cuts = ((epoch, [n for n in range(len(epoch.pending)) if chance.random() < 0.5]) for epoch in epochs)
+    names = [f"{epoch.number}:{','.join(map(str, writes)) or '-'}" for epoch, writes in (*cuts,)]
+    return [chance.choice(names) for _ in range(count)]
 
 
 def test_lost_files_are_found_explained_and_found_again(state: Path, tmp_path: Path) -> None:
-    unsafe = crash_facts(tmp_path / "whole", "sync .", "--fs", "ext4:nobarrier")["ext4:nobarrier"]
+    loaded = crash_run(tmp_path / "whole", "sync .", "--fs", "ext4:nobarrier")
+    unsafe = loaded.measurements[0].crash
+    assert unsafe is not None
     assert unsafe.count == unsafe.different
     assert 0 < unsafe.losses < unsafe.count
     assert "config" in unsafe.first_losses[0]
@@ -65,6 +95,14 @@ def test_lost_files_are_found_explained_and_found_again(state: Path, tmp_path: P
     alone = crash_facts(tmp_path / "alone", "sync .", "--fs", "ext4:nobarrier", "--states", name)["ext4:nobarrier"]
     assert alone.log_sha256 == unsafe.log_sha256
     assert alone.first_losses == unsafe.first_losses[:1]
+
+    # Each loss of random cuts is among those of the states: the same files, in the same epoch.
+    states = kept_of(loaded)
+    cuts = " ".join(random_cuts(states.log, 54))
+    cut = kept_of(crash_run(tmp_path / "cuts", "sync .", "--fs", "ext4:nobarrier", "--states", cuts))
+    assert cut.losing_epochs
+    assert cut.losing_epochs <= states.losing_epochs
+    assert broken_in(cut) <= broken_in(states)
     assert_nothing_left(state, state / "devices")
 
 
