@@ -74,11 +74,14 @@ def broken_in(kept: KeptCrashes) -> set[str]:
 
 def random_cuts(log: WriteLog, count: int) -> list[str]:
     """States that a power cut at a random write leaves, of whose epoch each write has reached the medium or not."""
-    chance = random.Random(54)  # noqa: S311 - a seed, not a secret
+    chance = random.Random(54)
     epochs = [each for each in log.epochs for _ in each.pending]
-    cuts = ((epoch, [n for n in range(len(epoch.pending)) if chance.random() < 0.5]) for epoch in epochs)
-    names = [f"{epoch.number}:{','.join(map(str, writes)) or '-'}" for epoch, writes in (*cuts,)]
-    return [chance.choice(names) for _ in range(count)]
+    names: list[str] = []
+    for _ in range(count):
+        epoch = chance.choice(epochs)
+        writes = [str(number) for number in range(len(epoch.pending)) if chance.random() < 0.5]
+        names.append(f"{epoch.number}:{','.join(writes) or '-'}")
+    return names
 
 
 def test_lost_files_are_found_explained_and_found_again(state: Path, tmp_path: Path) -> None:
