@@ -139,6 +139,13 @@ def test_what_was_checked_before_the_run_ended_is_not_checked_again() -> None:
         assert work.results == expected
 
 
+def test_a_series_of_a_thousand_states_has_a_short_name() -> None:
+    command = OwnCommand("files", ("./files.sh",))
+    few, many = (CrashWorkload(command, only=tuple(f"{n}:0-3" for n in range(count))) for count in (2, 1000))
+    assert len({CrashWorkload(command).identity, few.identity, many.identity}) == 3
+    assert len(many.identity) < 60
+
+
 def test_a_log_that_ran_out_of_room_is_not_whole() -> None:
     end = LogEntry(0, 0, 0, MARK, "dm-log-writes-end")
     assert _log(_write(1, 0, "a"), end).is_whole

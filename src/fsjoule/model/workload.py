@@ -579,8 +579,9 @@ class CrashWorkload(_WithoutFio):
 
     @property
     def identity(self) -> str:
-        """Another script, or another argument, is another series."""
-        return " ".join((f"{self.slug} {self.command.digest(0)}", *self.only))
+        """Another script, other arguments and other states are another series."""
+        states = hashlib.sha256(" ".join(self.only).encode()).hexdigest()[:8]
+        return f"{self.slug} {self.command.digest(0)}" + (f" states {states}" if self.only else "")
 
     @property
     def space_bytes(self) -> int:
