@@ -1,4 +1,5 @@
-/* Counts the instructions that a board in guest time executes, by address, between the marks of a measurement.
+/* Counts the instructions that a board in guest time executes between the marks of a measurement: QEMU counts them all, and
+ * what is here counts them by address.
  *
  * The probe (guest_probe.c) is this same library. QEMU loads it a second time as a TCG plugin if the board is told to
  * count: the two then share what is here. Each instruction that is translated gets a counter, which the translated code
@@ -83,7 +84,6 @@ static struct chunk {
 static size_t counters;
 static uint32_t *buckets; /* of counters, by their number from 1 */
 static size_t bucket_count;
-static bool counting;
 
 static void give_up(const char *what)
 {
@@ -234,7 +234,6 @@ int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 		give_up("this QEMU has no plugins that count instructions");
 	}
 	make_buckets(FIRST_BUCKETS);
-	counting = true;
 	qemu_plugin_register_vcpu_tb_trans_cb(id, on_translated);
 	return 0;
 }
@@ -360,9 +359,6 @@ void profile_mark_byte(unsigned char byte, int64_t time_ns)
 {
 	const char *mark;
 
-	if (!counting) {
-		return;
-	}
 	if (byte != '\n') {
 		if (length == 0) {
 			on_first_byte(time_ns);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* A byte of the mark line, sent at this time of the guest's. Does nothing where instructions are not counted. */
+/* A byte of the mark line, sent at this time of the guest's. */
 void profile_mark_byte(unsigned char byte, int64_t time_ns);
 
 #endif

@@ -20,7 +20,7 @@ from fsjoule.bench.measurer import IDLE_S, lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.phases import Phases
-from fsjoule.bench.profiles import attach_profile
+from fsjoule.bench.profiles import attach_count, attach_profile
 from fsjoule.bench.scratch import working_directory
 from fsjoule.bench.tries import Tries, fault_of
 from fsjoule.errors import (
@@ -132,8 +132,8 @@ class BoardBench:
     well. `kept` are the measurements of a resumed run: they are not repeated, but for those `again` whose boot is made
     again whole, and boots are numbered after theirs.
     `take_steps` gives the lab's steps since its last call, `health` knows the lab's dead parts. With a `profiler` each
-    measurement has a profile, and the run the symbols of each boot. With `sampled` perf makes the profiles on the
-    board, and no figure counts.
+    measurement has a profile, and the run the symbols of each boot; with a `counter` it has the number of instructions.
+    With `sampled` perf makes the profiles on the board, and no figure counts.
 
     In guest time a figure depends to the digit on all that was done before in its boot. There a second try begins with
     the boot's first entry, and the entries after one that fails twice are not measured.
@@ -151,6 +151,7 @@ class BoardBench:
     take_steps: Callable[[], tuple[LabStep, ...]] = tuple
     health: LabHealth | None = None
     profiler: Profiler | None = None
+    counter: Profiler | None = None
     sampled: bool = False
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
@@ -366,6 +367,8 @@ class BoardBench:
             evidence.notes += self._meter_notes(evidence.trace.info, facts)
         if self.profiler is not None:
             attach_profile(self.profiler, evidence)
+        elif self.counter is not None:
+            attach_count(self.counter, evidence)
         self._note_load(evidence)
         self._note_emmcs(booted)
         evidence.off_w = self._boots.off_w

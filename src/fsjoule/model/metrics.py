@@ -51,7 +51,7 @@ class MetricRow:
     one measurement's figure (None: the facts of a measurement have it in other words), `most_decimals` those of a mean.
     `as_energy` puts it beside the energies in an answer; the change of a `speed` is a factor. `steady` says that its
     spread on a board in guest time is known (docs/deterministic-figures.md). `seldom` says that only some measurements
-    have it: those with a profile, those of an image. `small` are factor and unit where only three decimals are shown.
+    have it: those in guest time, those of an image. `small` are factor and unit where only three decimals are shown.
     """
 
     unit: str
@@ -315,7 +315,8 @@ class Metric(StrEnum):
             header="instr./MiB",
             figure=lambda m: m.counted_per_mib(INSTRUCTIONS),
             column="instructions_per_mib",
-            fio=Use.NONE,
+            fio=Use.JUDGED | Use.KERNELS | Use.POINTS,
+            steady=True,
             seldom=True,
             decimals=0,
             most_decimals=0,
@@ -332,7 +333,8 @@ class Metric(StrEnum):
             header="instructions",
             figure=lambda m: m.counts.get(INSTRUCTIONS),
             column="instructions",
-            timed=Use.NONE,
+            timed=Use.JUDGED | Use.KERNELS | Use.POINTS,
+            steady=True,
             seldom=True,
             decimals=0,
             most_decimals=0,

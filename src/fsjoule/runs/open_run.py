@@ -378,6 +378,7 @@ def run_at(
             take_steps=take_steps,
             health=held,
             profiler=parts.profiler if request.profiled else None,
+            counter=parts.profiler if plan.profile.guest_time else None,
             sampled=request.sampled,
         )
         try:

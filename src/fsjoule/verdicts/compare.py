@@ -193,7 +193,7 @@ def _comparisons(
                 one, two = figures(ours[cell], theirs[cell], metric)
                 runs = _runs(ours[cell], theirs[cell], metric) if in_order else None
                 comparisons.append(Comparison(subject, metric, one, two, paired, runs))
-            elif not metrics and not metric.row.only_writes:
+            elif not metrics and not (metric.row.only_writes or metric.row.seldom):
                 lacking[metric] = lacking.get(metric, 0) + 1
     if metrics and not comparisons:
         raise ConfigError(f"no series of the two sides has {' or '.join(metrics)}")

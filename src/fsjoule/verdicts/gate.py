@@ -78,7 +78,7 @@ class Judge:
         self._warned.append(pair.kernel_warnings)
         for test, figures in pair.figures.items():
             self._series.add(test[0])
-            if test[1] in self.policy.metrics:
+            if test[1] in self.policy.metrics and not (test[1].row.seldom and figures == (None, None)):
                 self._seen.setdefault(test, []).append(figures)
         self._waiting.append(pair)
         if len(self._series) >= pair.series:

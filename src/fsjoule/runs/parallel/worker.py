@@ -117,6 +117,7 @@ def _booted(
             take_steps=take_steps,
             health=PoolPlaceHealth(ready.held),
             profiler=parts.profiler if plan.request.profiled else None,
+            counter=parts.profiler if plan.profile.guest_time else None,
             sampled=plan.request.sampled,
         )
         done = make_boot(bench, boot, store, link)
