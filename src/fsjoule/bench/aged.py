@@ -51,6 +51,7 @@ _IMAGE: Final = "filesystem.xz"
 _FACTS: Final = "facts.json"
 _AGED: Final = TypeAdapter(AgeFacts)
 _IMAGE_VERSION: Final = 1
+HEAD_BYTES: Final = MIB
 # The operations change with the program that chooses them.
 _NOMINAL_BYTES: Final = 256 * MIB
 
@@ -89,8 +90,11 @@ class AgedImages:
             except MeasurementInvalid:
                 self._folders[key] = None  # its measurement says why
 
-    def put(self, kind: Filesystem, place: Place) -> AgeFacts | None:
-        """Put the filesystem onto the card, if there is an image. Raises StorageError."""
+    def put(self, kind: Filesystem, place: Place) -> tuple[AgeFacts, str] | None:
+        """Put the filesystem onto the card, if there is an image.
+
+        Returns its facts, and the digest of its first `HEAD_BYTES`. Raises StorageError.
+        """
         folder = self._folders.get(self._key(kind))
         card = self.board.card_file()
         if folder is None or card is None:
@@ -98,11 +102,13 @@ class AgedImages:
         try:
             with lzma.open(folder / _IMAGE) as image, card.open("r+b") as file:
                 file.seek(place.first_byte)
+                head = image.read(HEAD_BYTES)
+                file.write(head)
                 while chunk := image.read(MIB):
                     file.write(chunk)
                 if file.tell() != place.first_byte + place.size_bytes:
                     raise StorageError(f"the image in {folder} is not as large as {place.name}")
-            return _AGED.validate_json((folder / _FACTS).read_bytes())
+            return _AGED.validate_json((folder / _FACTS).read_bytes()), hashlib.sha256(head).hexdigest()
         except (OSError, EOFError, lzma.LZMAError) as error:
             raise StorageError(f"the aged filesystem {kind.name} cannot be put onto the card: {error}") from error
 
@@ -150,10 +156,16 @@ class Ageing:
         """Put a filesystem with its age onto an unused device, if there is an image. Raises LabError, StorageError."""
         if kind.age is None or self.images is None or scratch.stack.layers:
             return False
-        self.facts = self.images.put(kind, self._place(scratch.device))
-        if self.facts is not None:
-            checked(self.shell, "blockdev", "--flushbufs", scratch.device)
-        return self.facts is not None
+        put = self.images.put(kind, self._place(scratch.device))
+        if put is None:
+            return False
+        self.facts, head = put
+        forget = lab_step("blockdev", "--flushbufs", scratch.device)
+        look = lab_step("sh", "-c", f'head -c {HEAD_BYTES} "$1" | sha256sum', "sh", scratch.device)
+        there = perform(self.shell, [forget, look, forget])[1].stdout
+        if there.split()[:1] != [head]:
+            raise BoardError(f"the board reads something else from {scratch.device} than was put there", transient=True)
+        return True
 
     def _place(self, device: str) -> Place:
         said = checked(self.shell, "sh", "-c", _DEVICE, "sh", device).stdout
