@@ -77,6 +77,17 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(made: MadeRun, tmp_path
     assert (aside / "gate.json").exists()
 
 
+def test_what_is_taken_from_a_run_is_kept_no_more(made: MadeRun, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.begin(replace(made.run, status=RunStatus.RUNNING))
+    for content in (b"half", b"more"):
+        folder.keep("states-3.txt", content)
+    assert (folder.take("states-3.txt"), folder.take("states-3.txt")) == (b"more", None)
+    (folder.path / "states-3.txt").symlink_to(tmp_path)
+    with pytest.raises(ResultError, match="states-3"):
+        folder.take("states-3.txt")
+
+
 def test_the_plan_is_not_read_back_with_each_measurement(made: MadeRun, tmp_path: Path) -> None:
     plan = replace(made.run.plan, entries=made.run.plan.entries * 100)
     folder = RunFolder(tmp_path)

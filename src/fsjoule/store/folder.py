@@ -17,7 +17,7 @@ from typing import Final
 
 from fsjoule.errors import ResultError, StorageError
 from fsjoule.host.files import PARTIAL_SUFFIX, flush_folder, write_file
-from fsjoule.host.inside import list_inside, wrong_name
+from fsjoule.host.inside import ATTACHMENT_BYTES, list_inside, read_inside, wrong_name
 from fsjoule.host.interrupts import shielded
 from fsjoule.host.json_text import json_text
 from fsjoule.host.limits import of_limit
@@ -170,14 +170,15 @@ class RunFolder:
             write_file(self._inside / name, content)
 
     def take(self, name: str) -> bytes | None:
-        """The content of a file beside run.json, which is removed; None without one. Raises StorageError."""
-        with _storing(name, self.path):
-            try:
-                content = (self._inside / name).read_bytes()
-            except FileNotFoundError:
-                return None
-            (self._inside / name).unlink()
-            return content
+        """The content of a file beside run.json, which is removed; None without one.
+
+        Raises StorageError, ResultError.
+        """
+        content = read_inside(self._inside, name, at_most=ATTACHMENT_BYTES)
+        if content is not None:
+            with _storing(name, self.path):
+                (self._inside / name).unlink()
+        return content
 
     def finish(self, run: Run) -> None:
         """Write the run's last state, and unlock the folder in any case. Raises StorageError if that fails."""
