@@ -173,7 +173,8 @@ class PowerOn:
 class Guest:
     """The extra parts of one board. `seed` is for the next power-on's random numbers.
 
-    With `profile_next` only the next power-on counts the instructions of each window by address.
+    `card` is the copy of the flashed card that the board has while it is on. With `profile_next` only the next power-on
+    counts the instructions of each window by address.
     """
 
     def __init__(self, config: BoardConfig, guest: GuestTimeConfig) -> None:
@@ -185,7 +186,7 @@ class Guest:
         self.mailbox = Mailbox(guest.mailbox)
         self.supply = GuestSupply(config.feed, config.power, guest)
         image = config.card.image
-        self._copy = image.with_name(image.name + ".powered")
+        self.card = image.with_name(image.name + ".powered")
 
     def power_on(self, card: Path, into: Path) -> PowerOn:
         """Prepare a power-on with a fresh copy of the flashed card, from which the board starts.
@@ -193,7 +194,7 @@ class Guest:
         A boot loader reads the copy itself, so the copy is changed; otherwise the boot files are. `into` is a folder
         for files that are needed until QEMU has started. Raises LabError.
         """
-        copy = self._copy
+        copy = self.card
         # Holes stay holes, so it takes a fraction of a second.
         process.run(["cp", "--sparse=always", "--reflink=auto", card, copy], timeout_s=_COPY_TIMEOUT_S)
         mailbox = None
@@ -214,12 +215,11 @@ class Guest:
 
     def power_off(self) -> None:
         """Drop everything that the board wrote."""
-        self._copy.unlink(missing_ok=True)
+        self.card.unlink(missing_ok=True)
 
     def status(self) -> dict[str, Any]:
         state = self.supply.state()
         return {
-            "card": str(self._copy),
             "seconds": state.time_ns / 1e9,
             "busy_seconds": state.busy_ns / 1e9,
             "card_read_bytes": state.read_bytes,

@@ -220,6 +220,7 @@ class VirtualBoard:
             "card": {
                 "position": self._card.position.value,
                 "image": str(self._card.image),
+                "powered": None if self._guest is None else str(self._guest.card),
                 "host_device": str(self._card.host_device),
                 "on_usb": self._card.on_usb,
             },

@@ -92,8 +92,8 @@ def card_file(coordinator: str, place: str) -> Path | None:
     status = board_status(found[1])
     if status is None:
         raise LabError(f"{_words(*found)} does not tell where its card is", transient=True)
-    guest_time = status["guest_time"]
-    return Path(guest_time["card"]) if guest_time else None
+    powered = status["card"]["powered"]
+    return Path(powered) if powered else None
 
 
 def profile_next(coordinator: str, place: str) -> None:
