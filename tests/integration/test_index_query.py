@@ -11,7 +11,17 @@ from index_runs import made_run, write_run
 from results_factory import make_run
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import INSTRUCTIONS, MIB, DeviceCounters, FlashCounters, Measurement, RunStatus, Value
+from fsjoule.model import (
+    INSTRUCTIONS,
+    MIB,
+    CrashFacts,
+    CrashFate,
+    DeviceCounters,
+    FlashCounters,
+    Measurement,
+    RunStatus,
+    Value,
+)
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric, figure_of, uncertainty_of
 from fsjoule.model.series import Order, Series, Where, comparable
@@ -64,6 +74,7 @@ def with_all_figures(measurement: Measurement) -> Measurement:
         fio=None if measurement.fio is None else replace(measurement.fio, latency_percentiles_ns=PERCENTILES_NS),
         duration_s=11.5,
         counts={INSTRUCTIONS: 12},
+        crash=CrashFacts("", 1, 1, 1, 21, 21, {CrashFate.LOST: 20, CrashFate.OK: 1}),
         image_bytes=27 * MIB // 2,
         counters=DeviceCounters(1, 1, 1, 1, 0, 0, 0, flash=FlashCounters(700, 128 * MIB, MIB // 8, 0, 0, 0)),
     )
