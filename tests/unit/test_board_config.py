@@ -274,6 +274,16 @@ def test_a_board_with_its_own_boot_loader_gets_no_kernel_and_serial_lines_in_its
     assert serials == ["null", "chardev:mark", "chardev:console"]
 
 
+def test_an_orange_pis_usb_controllers_reach_no_memory_after_its_boot_loader() -> None:
+    config = board_config(Path("/lab"))
+    quirk = "sysbus-ohci.dma-offset=0x100000000"
+    assert quirk not in arguments(config, None, config.card.image, console=3, mark=4, control=5)
+    for machine in ("orangepi-pc", "orangepi-pc,usb=off"):
+        config = replace(config, qemu=replace(config.qemu, machine=machine))
+        words = arguments(config, None, config.card.image, console=3, mark=4, control=5)
+        assert words[words.index(quirk) - 1] == "-global"
+
+
 def test_a_boot_loader_in_the_kernels_place_gets_its_device_tree_and_no_initrd() -> None:
     config = board_config(Path("/lab"))
     boot = BootFiles(Path("u-boot.bin"), None, Path("board.dtb"), "")

@@ -42,6 +42,12 @@ _CHOICE_WAIT_S: Final = 5.0
 _CHOICE_LOOK_S: Final = 0.01
 
 
+# Debian's U-Boot 2025.01 starts USB for keyboards, and leaves the four OHCI controllers running: each writes its frame
+# number into the kernel's memory every millisecond (Host Controller Communication Area, OpenHCI 1.0a, 4.4), which was a
+# wrong word or more in a copy of 55 MiB. Nothing is plugged into them: they stop, because their DMA goes to no memory.
+_QUIRKS: Final = {"orangepi-pc": ("-global", "sysbus-ohci.dma-offset=0x100000000")}
+
+
 @dataclass(frozen=True, slots=True)
 class GuestTime:
     """QEMU's options in guest time: an instruction takes `2 ** shift` ns.
@@ -93,6 +99,7 @@ def arguments(
         *(word for serial in qemu.serials for word in ("-serial", _SERIALS[serial])),
         *_control("control", control),
         *([] if config.mark_gpio is None else _levels(pin)),
+        *_QUIRKS.get(qemu.machine.partition(",")[0], ()),
         *qemu.extra_args,
         *_card(config.card, card),
         *(each for name in config.disks for each in _disk(name, config)),
