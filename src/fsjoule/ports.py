@@ -106,6 +106,25 @@ class Board(Protocol):
         """The file of this computer that is the card of a board in guest time while it is on; None for other boards."""
         ...
 
+    def card_image(self) -> Path:
+        """The file that was written onto the card, packed or not. Raises ConfigError if none was."""
+        ...
+
+    def put_card(self, content: Path) -> None:
+        """Switch the board off and write a card's whole content onto its card. `prepare` writes an image anew.
+
+        Raises LabError.
+        """
+        ...
+
+    def record_writes(self) -> Path | None:
+        """Record what the board writes to its card, from its next power-on to its end.
+
+        Returns the file of the writes so far, which `model/card_writes.py` reads; None if this board's lab does not see
+        them. Raises LabError if it cannot record them.
+        """
+        ...
+
     def off(self) -> None:
         """Switch the board off, whatever its state. Raises PlaceLostError if it is not ours any more."""
         ...

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
-from fsjoule.errors import BoardError, LabError, MeterError, Part, PlaceLostError
+from fsjoule.errors import BoardError, ConfigError, LabError, MeterError, Part, PlaceLostError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
 from fsjoule.ports import Command, CommandResult, Cut, LikelyBoots
@@ -206,6 +206,17 @@ class FakeBoard:
 
     def card_file(self) -> Path | None:
         return self.card
+
+    def card_image(self) -> Path:
+        if self.card is None:
+            raise ConfigError("no card image was chosen yet")
+        return self.card
+
+    def put_card(self, content: Path) -> None:
+        self.card = content
+
+    def record_writes(self) -> Path | None:
+        return None
 
     def off(self) -> None:
         if isinstance(self.lost, PlaceLostError):

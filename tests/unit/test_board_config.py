@@ -284,6 +284,14 @@ def test_an_orange_pis_usb_controllers_reach_no_memory_after_its_boot_loader() -
         assert words[words.index(quirk) - 1] == "-global"
 
 
+def test_a_card_whose_writes_are_recorded_is_served() -> None:
+    config = board_config(Path("/lab"))
+    words = arguments(config, BOOT, config.card.image, console=3, mark=4, control=5, card_server=Path("/lab/socket"))
+    [drive] = [value for option, value in itertools.pairwise(words) if option == "-drive"]
+    assert drive.startswith("if=sd,index=")
+    assert drive.endswith("file.server.path=/lab/socket")
+
+
 def test_a_boot_loader_in_the_kernels_place_gets_its_device_tree_and_no_initrd() -> None:
     config = board_config(Path("/lab"))
     boot = BootFiles(Path("u-boot.bin"), None, Path("board.dtb"), "")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fsjoule.host import process
+from fsjoule.model.card_writes import read_card_writes
 from fsjoule.virtual.disks import lossy_disk as lossydisk
 from fsjoule.virtual.disks.flash_card import FlashCard, FlashGeometry
 from fsjoule.virtual.disks.lossy_disk import SECTOR_BYTES, Cache, LossyDisk
@@ -102,6 +103,20 @@ def test_writes_of_one_place_keep_their_order(host: Callable[[Cache], Host]) -> 
     assert {OLD} in blocks
     assert {NEW} in blocks
     assert blocks.count({NEWER}) > max(blocks.count({OLD}), blocks.count({NEW}))
+
+
+def test_each_write_is_recorded_in_its_order(host: Callable[[Cache], Host], tmp_path: Path) -> None:
+    disk = host(Cache.KEPT)
+    record = tmp_path / "writes"
+    other = LossyDisk("card", disk.image, tmp_path / "card", Cache.KEPT, record=record)
+    disk.socket = tmp_path / "card"
+    disk.qemu_io(*written(2, NEW), f"read 0 {BLOCK}", *written(1, NEWER))
+    other.close()
+    assert [(each.offset, set(each.data)) for each in read_card_writes(record)] == [
+        (0, {NEW}),
+        (BLOCK, {NEW}),
+        (0, {NEWER}),
+    ]
 
 
 def test_one_write_is_torn_between_two_sectors(host: Callable[[Cache], Host]) -> None:

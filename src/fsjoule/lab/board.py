@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from labgrid import Target
 
 from fsjoule.errors import ConfigError, LabError, Part
+from fsjoule.host.cache.stages import file_sha256
 from fsjoule.lab.facts import board_facts
-from fsjoule.lab.flashers import DiskImage
+from fsjoule.lab.flashers import DiskImage, NamedCard
 from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
@@ -35,9 +37,10 @@ class LabgridBoard:
         losses: Callable[[], tuple[str, ...]] = tuple,
         card_file: Callable[[], Path | None] = lambda: None,
         *,
+        record_writes: Callable[[], Path | None] = lambda: None,
         health: LabHealth | None = None,
     ) -> None:
-        """`set_seed`, `losses`, `card_file` and `health` reach a virtual board, beside labgrid."""
+        """`set_seed`, `losses`, `card_file`, `record_writes` and `health` reach a virtual board, beside labgrid."""
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         if health is not None:
             self._strategy.health = health
@@ -45,6 +48,7 @@ class LabgridBoard:
         self._set_seed = set_seed
         self._losses = losses
         self._card_file = card_file
+        self._record_writes = record_writes
         self._shell: BoardShell | None = None
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
@@ -76,6 +80,17 @@ class LabgridBoard:
 
     def card_file(self) -> Path | None:
         return self._card_file() if self._strategy.guest_time else None
+
+    def card_image(self) -> Path:
+        return self._chosen.path
+
+    def put_card(self, content: Path) -> None:
+        self._shell = None
+        self._strategy.card = NamedCard(content, replace(self._chosen.facts, card_sha256=file_sha256(content)))
+        self._strategy.transition("flashed")
+
+    def record_writes(self) -> Path | None:
+        return self._record_writes()
 
     def off(self) -> None:
         self._shell = None
@@ -120,6 +135,10 @@ class LabgridBoard:
         return board_facts(self._shell or self.boot(), self._strategy.board, self._strategy.card_device)
 
     def image(self) -> ImageFacts:
+        return self._chosen.facts
+
+    @property
+    def _chosen(self) -> DiskImage:
         if self._strategy.card is None:
             raise ConfigError("no card image was chosen yet")
-        return self._strategy.card.facts
+        return self._strategy.card

@@ -47,6 +47,7 @@ class OutletActions:
     set_seed: Callable[[int], None]
     profile_next: Callable[[], None]
     take_profile: Callable[[str], bytes | None]
+    record_next: Callable[[], None]
     plug_usb: Callable[[bool], None]
     reset: Callable[[], None]
 
@@ -55,7 +56,8 @@ class Outlet:
     """`GET` and `PUT` of `/outlet/{index}`: `1` is on, `0` is off. `GET /status` has details.
 
     `PUT /seed` sets the seed of the board's random choices. After `PUT /profile` the next power-on of a board in guest
-    time counts instructions, and `GET /profile/{window}` gives a window's counts, once. Faults for tests: `PUT /usb`
+    time counts instructions, and `GET /profile/{window}` gives a window's counts, once. After `PUT /writes` the next
+    power-on of another board records its writes to the card. Faults for tests: `PUT /usb`
     plugs the USB cable in (`1`) or pulls it out (`0`), `PUT /reset` presses the reset button.
     """
 
@@ -124,6 +126,8 @@ class _OutletHandler(BaseHTTPRequestHandler):
             self._set_seed(body)
         elif self.path == _PROFILE:
             self._order(self.server.actions.profile_next)
+        elif self.path == "/writes":
+            self._order(self.server.actions.record_next)
         elif self.path == "/reset":
             self._order(self.server.actions.reset)
         elif self.path not in (self.server.outlet_path, "/usb"):

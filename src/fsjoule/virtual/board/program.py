@@ -35,7 +35,7 @@ from fsjoule.virtual.board.orders import MuxControl, OrderQueue, Outlet, OutletA
 from fsjoule.virtual.board.power import PowerFeed
 from fsjoule.virtual.board.qemu import PINNING_PROGRAM, GuestTime, HostCpu, Qemu
 from fsjoule.virtual.disks.card import Card, CardPosition, UsbCable, prepare_disk
-from fsjoule.virtual.disks.lossy_disk import LossyDisk
+from fsjoule.virtual.disks.lossy_disk import Cache, LossyDisk
 
 _log: Final = logging.getLogger("fsjoule.virtual.board")
 _SEED_BITS: Final = 32
@@ -149,7 +149,8 @@ class BoardState(StrEnum):
 class VirtualBoard:
     """The board's parts together.
 
-    Only `status`, `set_seed`, `profile_next`, `take_profile`, `end_qemu` and properties are for other threads.
+    Only `status`, `set_seed`, `profile_next`, `record_next`, `take_profile`, `end_qemu` and properties are for other
+    threads.
     """
 
     def __init__(self, config: BoardConfig, closing: ExitStack) -> None:
@@ -165,6 +166,8 @@ class VirtualBoard:
                 image, socket = config.disk_image(name), config.disk_socket(name)
                 self._lossy[name] = LossyDisk(name, image, socket, disk.cache, disk.flash)
                 closing.callback(self._lossy[name].close)
+        self._record_next = False
+        self._recorded: LossyDisk | None = None
         self._seed: int | None = None
         self._guest = guest = None if config.guest_time is None else Guest(config, config.guest_time)
         if guest is not None:
@@ -221,6 +224,7 @@ class VirtualBoard:
                 "position": self._card.position.value,
                 "image": str(self._card.image),
                 "powered": None if self._guest is None else str(self._guest.card),
+                "writes": str(self._writes),
                 "host_device": str(self._card.host_device),
                 "on_usb": self._card.on_usb,
             },
@@ -256,6 +260,12 @@ class VirtualBoard:
             raise LabError("this board is not in guest time: it cannot count instructions")
         self._guest.profile_next = True
 
+    def record_next(self) -> None:
+        """Let the next power-on record all writes to the card. Raises LabError for a board in guest time."""
+        if self._guest is not None:
+            raise LabError("this board is in guest time: it cannot record the writes to its card")
+        self._record_next = True
+
     def take_profile(self, window: str) -> bytes | None:
         """A window's profile (see `GuestSupply`), or None."""
         return None if self._guest is None else self._guest.supply.take_profile(window)
@@ -272,6 +282,7 @@ class VirtualBoard:
         if self._qemu is not None:
             self._qemu.kill()
             self._qemu = None
+            self._end_record()
             seed = secrets.randbits(_SEED_BITS) if self._seed is None else self._seed
             self._seed = None
             for name, disk in self._lossy.items():
@@ -358,7 +369,19 @@ class VirtualBoard:
 
     def _boot(self, files: boot_partition.BootFiles | None, card: Path, guest_time: GuestTime | None) -> None:
         log = self._config.log_dir / "qemu.log"
-        self._qemu = qemu = Qemu(self._config, files, card, log=log, host_cpu=self._host_cpu, guest_time=guest_time)
+        server = None
+        if self._record_next:
+            server, self._record_next = self._config.disk_socket("card"), False
+            self._recorded = LossyDisk("card", card, server, Cache.KEPT, record=self._writes)
+        self._qemu = qemu = Qemu(
+            self._config,
+            files,
+            card,
+            log=log,
+            host_cpu=self._host_cpu,
+            guest_time=guest_time,
+            card_server=server,
+        )
         self._console.connect(qemu.console)
         self._marks.connect(qemu.mark)
         if self._pin is None:
@@ -369,10 +392,21 @@ class VirtualBoard:
             self._feed.follow(qemu.attach())
         except (InfrastructureError, OSError) as error:
             qemu.kill()
+            self._end_record()
             self._feed.halted()
             self._become(BoardState.ENDED, f"QEMU did not start: {error}; see {log}")
             return
         self._become(BoardState.RUNNING, f"running as process {qemu.pid}")
+
+    @property
+    def _writes(self) -> Path:
+        """The writes to the card since the last power-on that recorded them (`model/card_writes.py`)."""
+        return self._card.image.with_name(f"{self._card.image.name}.writes")
+
+    def _end_record(self) -> None:
+        if self._recorded is not None:
+            self._recorded.close()
+            self._recorded = None
 
     def _no_boot(self, reason: str) -> None:
         self._become(BoardState.NO_BOOT, reason)
@@ -407,6 +441,7 @@ def run(config: BoardConfig) -> None:
             board.set_seed,
             board.profile_next,
             board.take_profile,
+            board.record_next,
             lambda plugged: orders.do(lambda: board.plug_usb(plugged)),
             lambda: orders.do(board.reset),
         )

@@ -81,11 +81,20 @@ class GuestTime:
 
 
 def arguments(
-    config: BoardConfig, boot: BootFiles | None, card: Path, *, console: int, mark: int, control: int, pin: int = -1
+    config: BoardConfig,
+    boot: BootFiles | None,
+    card: Path,
+    *,
+    console: int,
+    mark: int,
+    control: int,
+    pin: int = -1,
+    card_server: Path | None = None,
 ) -> list[str]:
     """QEMU's arguments; `console`, `mark`, `control`, and `pin` with a GPIO, are descriptors of connected sockets.
 
     Without boot files the machine's own boot ROM starts the boot loader on the card, or that in flash memory starts.
+    With `card_server`, a socket of NBD's, the card is served there.
     """
     qemu = config.qemu
     return [
@@ -101,7 +110,7 @@ def arguments(
         *([] if config.mark_gpio is None else _levels(pin)),
         *_QUIRKS.get(qemu.machine.partition(",")[0], ()),
         *qemu.extra_args,
-        *_card(config.card, card),
+        *_card(config.card, card, card_server),
         *(each for name in config.disks for each in _disk(name, config)),
     ]
 
@@ -136,10 +145,11 @@ def _loader(flash: FlashMemoryConfig) -> list[str]:
     return ["-device", f"loader,file={_escaped(flash.image)},addr={flash.address:#x},cpu-num=0,force-raw=on"]
 
 
-def _card(config: CardConfig, image: Path) -> list[str]:
-    if not config.device:
-        return _drive(CARD_ID, image, f"if=sd,index={config.slot}")
-    return [*_drive(CARD_ID, image, "if=none"), "-device", f"{config.device},drive={CARD_ID}"]
+def _card(config: CardConfig, image: Path, server: Path | None) -> list[str]:
+    place = "if=none" if config.device else f"if=sd,index={config.slot}"
+    served = server and ["-drive", f"{place},id={CARD_ID},format=raw,cache=writeback,{_nbd(server)}"]
+    device = ["-device", f"{config.device},drive={CARD_ID}"] if config.device else []
+    return [*(served or _drive(CARD_ID, image, place)), *device]
 
 
 def _second_card(server: Path) -> list[str]:
@@ -215,6 +225,7 @@ class Qemu:
         log: Path,
         host_cpu: int,
         guest_time: GuestTime | None = None,
+        card_server: Path | None = None,
     ) -> None:
         """Start it; `attach` waits until it runs. Call from a thread that outlives it (see `process.start`).
 
@@ -233,7 +244,16 @@ class Qemu:
                 [
                     *(PINNING_PROGRAM, "-c", str(host_cpu), *powers, *_confined(config, card, guest_time)),
                     process.find_tool(config.qemu.program),
-                    *arguments(config, boot, card, console=console, mark=mark, control=control, pin=pin),
+                    *arguments(
+                        config,
+                        boot,
+                        card,
+                        console=console,
+                        mark=mark,
+                        control=control,
+                        pin=pin,
+                        card_server=card_server,
+                    ),
                     *(_control("awake", awake) if guest_time is None else guest_time.arguments),
                 ],
                 log=log,

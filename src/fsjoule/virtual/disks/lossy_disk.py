@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from fsjoule.model.card_writes import CardWrite
 from fsjoule.model.labels import counted
 from fsjoule.virtual.disks.flash_card import FlashCard
 from fsjoule.virtual.disks.nbd import Kind, Line, Request, Server
@@ -63,17 +64,27 @@ class _Write:
 class LossyDisk:
     """Serves `image` on a unix socket. The file has the data that the board reads; the cache keeps the data before it.
 
-    With a `flash` model each request takes the model's time, too.
+    With a `flash` model each request takes the model's time, too. Each write is appended to the file `record`.
     If this program itself is killed, nothing is lost: that is no power cut of the board.
     """
 
-    def __init__(self, name: str, image: Path, socket: Path, cache: Cache, flash: FlashCard | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        image: Path,
+        socket: Path,
+        cache: Cache,
+        flash: FlashCard | None = None,
+        *,
+        record: Path | None = None,
+    ) -> None:
         """Open the image and listen. Raises OSError for an unreadable image, LabError. `last_loss`: the last cut."""
         self.name = name
         self.last_loss: Loss | None = None
         self.flash = flash
         self._keeps, self._tears = cache is Cache.KEPT, cache is Cache.TORN
         self._file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
+        self._record = None if record is None else record.open("wb", buffering=0)
         self._cache: deque[_Write] = deque()
         self._cache_bytes = 0
         size_bytes = os.fstat(self._file).st_size
@@ -109,6 +120,8 @@ class LossyDisk:
         """End without a power cut: all written data stays."""
         self._server.close()
         os.close(self._file)
+        if self._record is not None:
+            self._record.close()
 
     def _serve(self, line: Line) -> None:
         for request in line.requests():
@@ -142,6 +155,8 @@ class LossyDisk:
         if len(before) < request.size:
             raise OSError(errno.ENOSPC, "write beyond the end")
         os.pwrite(self._file, request.data, request.offset)
+        if self._record is not None:
+            self._record.write(bytes(CardWrite(request.offset, request.data)))
         if self._keeps:
             return
         self._cache.append(_Write(request.offset, before, request.data, request.durable))

@@ -96,6 +96,21 @@ def card_file(coordinator: str, place: str) -> Path | None:
     return Path(powered) if powered else None
 
 
+def record_writes(coordinator: str, place: str) -> Path | None:
+    """Let the board at this place of this machine's lab record its writes to the card in its next power-on.
+
+    Returns their file (`model/card_writes.py`); None without such a lab. Raises LabError if the board cannot.
+    """
+    found = _started_at(coordinator, place)
+    if found is None:
+        return None
+    try:
+        _asked(found[1], "/writes", put=b"")
+        return Path(json.loads(_asked(found[1], "/status"))["card"]["writes"])
+    except _NO_ANSWER as error:
+        raise LabError(f"{_words(*found)} does not record the writes to its card: {error}") from error
+
+
 def profile_next(coordinator: str, place: str) -> None:
     """Let the board at this place of this machine's lab count instructions during its next power-on.
 
