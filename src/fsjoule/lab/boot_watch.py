@@ -35,6 +35,7 @@ class BootingBoard(FailingBoard, Protocol):
     boot_failure: Any
     boot_timeout: Any
     silence_timeout: Any
+    restarts: Any
 
     def look(self) -> tuple[str, ...]: ...
 
@@ -105,7 +106,8 @@ class BootWatch:
         """Raise BoardError for a boot of which the console says that it will not come to a login."""
         said = self._board.recorder.text()
         # The kept kernel starts by itself where a new one has failed.
-        if loop := boot_failures.loop(said, restarts=int(isinstance(self._board.flasher, KernelKeeper))):
+        restarts = self._board.restarts + isinstance(self._board.flasher, KernelKeeper)
+        if loop := boot_failures.loop(said, restarts=restarts):
             raise self.did_not_boot(loop)
         if quiet_s > _AFTER_OOPS_S and (oops := boot_failures.oops(said)):
             raise self.did_not_boot(oops)

@@ -77,6 +77,7 @@ class BoardStrategy(Strategy):
         board_state (dict): what is asked of the board's governor, temperature and load before each measurement
         boot_timeout (int): seconds from power to login
         silence_timeout (int): seconds from power to the first console output
+        restarts (int): starts that a boot loader with two slots may need beyond the first, to fall back
         boot_loader (bool): the board starts the boot loader that is on its card
         boot_failure (regex): the boot loader's last message when it gives up, besides those of U-Boot
         image (str): under plain labgrid: the image to flash, a name in the environment file's `images`
@@ -111,6 +112,7 @@ class BoardStrategy(Strategy):
     board_state = arguments.board_state()
     boot_timeout = arguments.seconds(180)
     silence_timeout = arguments.seconds(180)
+    restarts = arguments.whole(0)
     boot_loader = arguments.flag(False)
     boot_failure = arguments.text("")
     image = arguments.text("")
