@@ -52,7 +52,7 @@ class CommandWork:
             directory, steps = provisioning(measurer.scratch, kind, self.entry.provision)
             perform(shell, steps)
             for argv in command.prepare:
-                self._prepare(measurer, argv, self.words(directory, argv, sync=False))
+                self.prepare(measurer, argv, self.words(directory, argv, sync=False))
             forgetting = measurer.scratch.forgetting(kind) if self.entry.provision is Provision.SCRATCH else []
             checked(shell, "rm", "-f", _OUTPUT)
             measurer.settle(forgetting)
@@ -73,8 +73,8 @@ class CommandWork:
         return evidence
 
     @staticmethod
-    def _prepare(measurer: Measurer, argv: tuple[str, ...], words: tuple[str, ...]) -> None:
-        """Raises MeasurementInvalid with the program's own words."""
+    def prepare(measurer: Measurer, argv: tuple[str, ...], words: tuple[str, ...]) -> None:
+        """Run `argv`, as `words` has it. Raises MeasurementInvalid with the program's own words."""
         done = measurer.shell.run(words, timeout_s=_PREPARING_S)
         if done.exit_code:
             said = CommandWork.output(measurer).decode(errors="replace").strip()[-_LAST:]

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from fsjoule.bench.boots import BootKey, Boots, CurrentBoot, boot_key
 from fsjoule.bench.crash.check import CrashWork
 from fsjoule.bench.crash.flash import FlashWork
+from fsjoule.bench.crash.update import UpdateWork
 from fsjoule.bench.damage import Flakey, PowerLoss
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
 from fsjoule.bench.judge import WorkFacts, judge
@@ -560,6 +561,9 @@ class BoardBench:
 
     def _measure_crash_states(self, entry: Planned, workload: CrashWorkload) -> tuple[CurrentBoot, WorkFacts]:
         """Record on a fresh boot, so that another boot can record the same, and check; boot again after a crash."""
+        if workload.confirm:
+            update = UpdateWork(entry, workload, unpacked(self.plan.files), self.plan.seed)
+            return update.measure_card(self._boots, lambda: self._learn_facts(entry))
         kind = FlashWork if filesystem(entry.filesystem).medium is Medium.MTD else CrashWork
         name = f"states-{entry.number}.txt"
         work = kind(

@@ -561,10 +561,12 @@ class CrashWorkload(_WithoutFio):
     """A user's program on a recorded device: each state that a power cut can leave behind is checked.
 
     The device has at most `device_bytes`, and the log of its writes `log_bytes`, in the board's memory. With `only` no
-    other states are checked than these.
+    other states are checked than these. With `confirm` the program is an update of the board: the whole card is
+    recorded, to the end of that program in the next boot, and each state is booted.
     """
 
     command: OwnCommand
+    confirm: tuple[str, ...] = ()
     device_bytes: int = 64 * MIB
     log_bytes: int = 160 * MIB
     size_bytes: int = 0
@@ -581,7 +583,8 @@ class CrashWorkload(_WithoutFio):
     def identity(self) -> str:
         """Another script, other arguments and other states are another series."""
         states = hashlib.sha256(" ".join(self.only).encode()).hexdigest()[:8]
-        return f"{self.slug} {self.command.digest(0)}" + (f" states {states}" if self.only else "")
+        confirmed = f" {_digest(self.confirm)}" if self.confirm else ""
+        return f"{self.slug} {self.command.digest(0)}{confirmed}" + (f" states {states}" if self.only else "")
 
     @property
     def space_bytes(self) -> int:

@@ -136,13 +136,14 @@ _Argv = Annotated[tuple[_Argument, ...], Field(min_length=1, max_length=64)]
 
 
 class _CommandTable(_TomlTable):
-    """A user's program; with an `operation` its crash states are checked.
+    """A user's program; with an `operation` its crash states are checked, with `confirm` those of an update.
 
     `files` are beside the suite's file, and so on the board beside each other.
     """
 
     command: _Argv
     operation: Literal[Hazard.CRASH_STATES] | None = None
+    confirm: _Argv | None = None
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$")] = ""
     files: tuple[_Argument, ...] = ()
     prepare: tuple[_Argv, ...] = ()
@@ -158,7 +159,9 @@ class _CommandTable(_TomlTable):
             raise ValueError(
                 f"command: {name!r} cannot be a workload's name: give it one with small letters, name = ..."
             )
-        for word in (each for argv in (self.command, *self.prepare) for each in argv):
+        if self.confirm and not self.operation:
+            raise ValueError('confirm is for crash states of an update: operation = "crash-states"')
+        for word in (each for argv in (self.command, *self.prepare, self.confirm or ()) for each in argv):
             self._check(word)
             if "{size_mib}" in word and self.size_mib != round(self.size_mib or 0):
                 raise ValueError(f"command: {word} is whole MiB, and size_mib is {self.size_mib:g}: take size_kib")
@@ -180,7 +183,7 @@ class _CommandTable(_TomlTable):
             moved_bytes=_bytes(self.moved_mib or 0),
         )
         if self.operation:
-            return CrashWorkload(command)
+            return CrashWorkload(command, self.confirm or ())
         return TimedWorkload(TimedKind.COMMAND, _bytes(self.size_mib or 0), command=command)
 
     def _check(self, word: str) -> None:
