@@ -87,6 +87,8 @@ class LabgridBoard:
     def put_card(self, content: Path) -> None:
         self._shell = None
         self._strategy.card = NamedCard(content, replace(self._chosen.facts, card_sha256=file_sha256(content)))
+        # Also where the content is that of the image that is there: its block map has left out some of it.
+        self._strategy.forget_card()
         self._strategy.transition("flashed")
 
     def record_writes(self) -> Path | None:
