@@ -133,7 +133,8 @@ class UpdateWork(CrashWork):
             recording = self._recording = self.states_of(update)
             shutil.copyfile(card, last)
             _apply(last, update.writes)
-            whole = {number: update.partitions[number].digest(last) for number in (update.old, update.new)}
+            # What was whole in the new version's slot before the update still is if nothing was written there.
+            whole = {n: {update.partitions[n].digest(each) for each in (card, last)} for n in (update.old, update.new)}
             self._boot_all(boots, card, update, whole)
             broken = self._fall_back(boots, last, update)
             known = self._evidence(recording)
@@ -265,7 +266,7 @@ class UpdateWork(CrashWork):
         end = epoch.events[state.subset.events - 1] + 1 if state.subset.events else epoch.begins
         return sum(each.writes for each in log.entries[:end])
 
-    def _boot_all(self, boots: Boots, card: Path, update: RecordedUpdate, whole: Mapping[int, str]) -> None:
+    def _boot_all(self, boots: Boots, card: Path, update: RecordedUpdate, whole: Mapping[int, set[str]]) -> None:
         """Boot each state; `card` has what was there before the update."""
         assert self._recording is not None
         log, due = self._recording.log, self._recording.coverage.different
@@ -293,7 +294,7 @@ class UpdateWork(CrashWork):
         card: Path,
         update: RecordedUpdate,
         *,
-        whole: Mapping[int, str],
+        whole: Mapping[int, set[str]],
         state: State,
         variables: int,
     ) -> Checked:
@@ -304,7 +305,7 @@ class UpdateWork(CrashWork):
         except BoardError as error:
             return Checked(CrashFate.REFUSED, details=error.what)
         name = {update.old: _OLD, update.new: _NEW}.get(root, f"partition {root}")
-        if update.partitions[root].digest(card) != whole.get(root):
+        if update.partitions[root].digest(card) not in whole.get(root, ()):
             return Checked(CrashFate.LOST, boot_s, details=f"{name} is started, and is not whole")
         if state.promises and root != update.new:
             return Checked(CrashFate.LOST, boot_s, details=f"{name} is started, and the new one was promised")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # An update into the slot that is not booted, on a card with slots: `prepare FILE` copies it from the boot partition into
 # this directory, `swupdate FILE` or `rauc FILE` installs it, `confirm` says in the new version that it works. The board
-# must have booted the slot that is first in order: after an update that is the new one.
+# must have booted the slot that is first in order, which after an update is the new one, but with `prepare FILE any`.
 set -e
 slot=$(sed -n 's/.*rauc\.slot=\([AB]\).*/\1/p' /proc/cmdline)
 case $slot in
@@ -12,7 +12,7 @@ esac
 case $1 in
     prepare)
         order=$(fw_printenv -n BOOT_ORDER)
-        [ "${order%% *}" = "$slot" ] || [ -e /run/updated ] || { echo "slot $slot came up, and the order is $order"; exit 1; }
+        [ "${order%% *}" = "$slot" ] || [ "$3" = any ] || [ -e /run/updated ] || { echo "slot $slot came up, and the order is $order"; exit 1; }
         printf 'BOOT_ORDER %s %s\nBOOT_%s_LEFT 3\n' $slot $other $slot | fw_setenv -s - # this slot works
         mkdir -p /run/boot
         mount -o ro /dev/mmcblk0p1 /run/boot
