@@ -38,6 +38,8 @@ from fsjoule.lab.meterdriver import METERS
 from fsjoule.lab.reservation import AT_ONCE, PlaceRequest
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.model import MIB, BoardProfile, CardModel, Reach, Storage
+from fsjoule.model.medium import Medium
+from fsjoule.model.workload import CRASH_LOG_BYTES
 
 _MAIN: Final = "main"
 _LOADER: Final = "boot_loader"
@@ -374,7 +376,8 @@ class _Reader:
             guest_time=values["guest_time"],
             card_model=self._card_model(entry),
             size_factors={name: float(factor) for name, factor in values["size_factors"].items()},
-            storages=self._storages(entry, str(values["card_device"])),
+            storages=(storages := self._storages(entry, str(values["card_device"]))),
+            log_storage=self._log_storage(entry, storages),
             memory_bytes=values["memory_mib"] * MIB,
             marks_on_console=values["marks_on_console"],
             scratch_bytes=values["scratch_mib"] * MIB,
@@ -394,6 +397,25 @@ class _Reader:
                 what = f"{name} is {storage.device}, on the boot card: the whole card would be overwritten"
                 raise self._wrong(value, what, "to use the card's free space, set scratch_device")
         return storages
+
+    def _log_storage(self, entry: _Entry, storages: dict[str, Storage]) -> str:
+        if "log_storage" not in entry.arguments:
+            return ""
+        _, value = entry.arguments["log_storage"]
+        name = str(self._scalar(value))
+        storage = storages.get(name)
+        if storage is None:
+            blocks = [each for each, there in storages.items() if there.medium is Medium.BLOCK]
+            there = f"it has {', '.join(blocks)}" if blocks else "for example stick: {device: sda, size_mib: 512}"
+            raise self._wrong(value, f"log_storage: storages has no {name!r}", there)
+        if storage.medium is not Medium.BLOCK:
+            raise self._wrong(value, f"log_storage: {name} is an {storage.medium}", "the log needs a block device")
+        if storage.size_bytes < CRASH_LOG_BYTES:
+            what = (
+                f"log_storage: {name} has {storage.size_bytes // MIB} MiB, and the log up to {CRASH_LOG_BYTES // MIB}"
+            )
+            raise self._wrong(value, what, "name a larger device, or leave log_storage out: the log is in memory then")
+        return name
 
     def _card_model(self, entry: _Entry) -> CardModel | None:
         if _CARD_MODEL not in entry.arguments:

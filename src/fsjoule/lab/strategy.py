@@ -70,6 +70,7 @@ class BoardStrategy(Strategy):
         size_factor (float): factor for the sizes of published suites
         size_factors (dict): factors for single suites or parts, by name
         storages (dict): block device and size of further storage devices, by name; all may be overwritten
+        log_storage (str): the one of `storages` that has the log of crash states, instead of the board's memory
         memory_mib (int): the board's memory, which a workload must not exceed
         guest_time (bool): the board's and the meter's clocks stop while the board waits for input
         card_model (str): the card in labgrid/virtual to project, if the emulated card takes no time
@@ -105,6 +106,7 @@ class BoardStrategy(Strategy):
     size_factor = arguments.number(1.0)
     size_factors = arguments.factors()
     storages = arguments.storages()
+    log_storage = arguments.text("")
     memory_mib = arguments.whole(0)
     window_excess = arguments.number(0.25)
     guest_time = arguments.flag(False)

@@ -137,7 +137,8 @@ class BoardProfile:
 
     `window_excess_s` is how much a window may exceed its work. With `guest_time` the clocks of board and meter stop
     while the board waits for input. The emulated card takes no time then; `card_model` is the card to project.
-    `storages` are storage devices beside the card, by name. `memory_bytes` is 0 if unknown.
+    `storages` are storage devices beside the card, by name; `log_storage` is the one that has the log of crash states,
+    "" for the board's memory. `memory_bytes` is 0 if unknown.
     `reach` is what its flasher can change, `state_policy` what is asked of the board's state.
     """
 
@@ -159,6 +160,7 @@ class BoardProfile:
     marks_on_console: bool = False
     state_policy: StatePolicy | None = None
     scratch_bytes: int = 0
+    log_storage: str = ""
 
     @property
     def mark_line(self) -> MarkLine:

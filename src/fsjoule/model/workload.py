@@ -31,6 +31,7 @@ _FILES_PER_S: Final = 10
 # It waits until the device begins to damage data.
 _FLAKEY_S: Final = 20.0
 _STATES_S: Final = 300.0
+CRASH_LOG_BYTES: Final = 160 * MIB
 # Files that are written or hashed: two halving series of ten (Berger, 2016).
 SERIES_FILES: Final = 20
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9._=+,-]+")
@@ -560,15 +561,15 @@ class FlakeyWorkload(_WithoutFio):
 class CrashWorkload(_WithoutFio):
     """A user's program on a recorded device: each state that a power cut can leave behind is checked.
 
-    The device has at most `device_bytes`, and the log of its writes `log_bytes`, in the board's memory. With `only` no
-    other states are checked than these. With `confirm` the program is an update of the board: the whole card is
-    recorded, to the end of that program in the next boot, and each state is booted.
+    The device has at most `device_bytes`, and the log of its writes `log_bytes`, in the board's memory if it has no
+    device of its own. With `only` no other states are checked than these. With `confirm` the program is an update of
+    the board: the whole card is recorded, to the end of that program in the next boot, and each state is booted.
     """
 
     command: OwnCommand
     confirm: tuple[str, ...] = ()
     device_bytes: int = 64 * MIB
-    log_bytes: int = 160 * MIB
+    log_bytes: int = CRASH_LOG_BYTES
     size_bytes: int = 0
     only: tuple[str, ...] = ()
     kind: Literal["crash-states"] = "crash-states"

@@ -15,7 +15,7 @@ from fsjoule.bench.crash import onboard
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.measurer import IDLE_S, Measurer
 from fsjoule.bench.own_command import CommandWork
-from fsjoule.bench.scratch import SCRATCH_DIRECTORY, attempted, checked
+from fsjoule.bench.scratch import SCRATCH_DIRECTORY, attach, attempted, checked, scratch_node
 from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.layers import NOTHING
 from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, Planned
@@ -197,8 +197,8 @@ class CrashWork:
         scratch.unmount()
         there = int(checked(shell, "blockdev", "--getsz", scratch.device).stdout)
         sectors = min(there, max(self.workload.device_bytes, kind.least_bytes) // SECTOR_BYTES) // 8 * 8
-        log_kib = str(self.workload.log_bytes // KIB)
-        checked(shell, onboard.RECORDER, scratch.device, str(sectors), log_kib, timeout_s=STEP_S)
+        log = self._log_place(measurer)
+        attempted(shell, onboard.RECORDER, scratch.device, str(sectors), log, timeout_s=STEP_S)
         recorded = replace(scratch, device=onboard.DEVICE, purge=False, stack=NOTHING)
         recorded.make(kind)
         checked(shell, "dmsetup", "message", onboard.NODE, "0", "mark", MADE)
@@ -209,6 +209,22 @@ class CrashWork:
         recorded.unmount()
         attempted(shell, "dmsetup", "remove", "--retry", onboard.NODE, timeout_s=STEP_S)
         return sectors
+
+    def _log_place(self, measurer: Measurer) -> str:
+        """The log's device, or its KiB in the board's memory.
+
+        Raises BoardError if the device is not there, or is not what the environment file says, and MeasurementInvalid
+        if it is the device under test.
+        """
+        name = measurer.profile.log_storage
+        if not name:
+            return str(self.workload.log_bytes // KIB)
+        storage, disk = measurer.profile.storages[name], measurer.scratch.disk
+        if storage.device.startswith(disk) or disk.startswith(storage.device):
+            what = f"{name} cannot be under test: it has the log of the writes (log_storage of the environment file)"
+            raise MeasurementInvalid(self.workload.slug, [what])
+        attach(measurer.shell, name, storage)
+        return scratch_node(storage)
 
     def _run(self, measurer: Measurer, work: CommandWork, argv: Sequence[str]) -> None:
         """Run the program, whole. Raises MeasurementInvalid if it fails."""
@@ -231,7 +247,8 @@ class CrashWork:
         promises = self._promises(promised)
         log = WriteLog([LogEntry.read(line) for line in entries.decode().splitlines()], {p.mark for p in promises})
         if not log.is_whole:
-            room = f"it has room for {self.workload.log_bytes // MIB} MiB of writes"
+            place = measurer.profile.log_storage or f"{self.workload.log_bytes // MIB} MiB of memory"
+            room = f"{place} had no room for all writes, or could not take one"
             raise MeasurementInvalid(self.workload.slug, [f"the log of writes was cut short: {room}"])
         if self.workload.only:
             states = tuple(sorted(map(log.state, self.workload.only), key=lambda each: each.epoch))
