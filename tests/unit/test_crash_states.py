@@ -102,6 +102,12 @@ def test_a_name_of_no_state_is_refused(name: str) -> None:
         log.state(name)
 
 
+def test_a_log_is_the_same_whatever_numbers_its_processes_had() -> None:
+    logs = [WriteLog([_MADE, _write(1, 0, "a"), LogEntry(9, 0, 0, MARK, pid)], {pid}) for pid in ("427", "402")]
+    assert len({each.digest for each in logs}) == 1
+    assert logs[0].digest != _log(_write(1, 0, "a")).digest
+
+
 def test_a_log_without_the_filesystems_making_is_refused() -> None:
     with pytest.raises(MeasurementInvalid, match="cut short"):
         WriteLog([_write(1, 0, "a")], ())

@@ -169,8 +169,10 @@ class WriteLog:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all writes and marks in their order, in 16 digits."""
-        text = "\n".join(f"{each.sector} {each.sectors} {each.flags} {each.content}" for each in self.entries)
+        """SHA-256 of all writes and marks in their order, in 16 digits. A promise's mark is the number of a process."""
+        contents = ("promise" if self._is_promise(each) else each.content for each in self.entries)
+        entries = zip(self.entries, contents, strict=True)
+        text = "\n".join(f"{each.sector} {each.sectors} {each.flags} {content}" for each, content in entries)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def pieces(self, numbers: Iterable[int]) -> tuple[Piece, ...]:
@@ -225,6 +227,9 @@ class WriteLog:
         those = self.epochs[epoch]
         return self._state(those, Subset(len(those.events), frozenset(range(len(those.pending))) - lacks))
 
+    def _is_promise(self, entry: LogEntry) -> bool:
+        return bool(entry.flags & MARK) and entry.content in self._promises
+
     def _epochs(self) -> Iterator[Epoch]:
         events: list[int] = []
         pending: list[int] = []
@@ -232,10 +237,10 @@ class WriteLog:
         begins = self.made + 1
         for i in range(begins, len(self.entries)):
             entry = self.entries[i]
+            if self._is_promise(entry):
+                events.append(i)
+                promises += 1
             if entry.flags & MARK:
-                if entry.content in self._promises:
-                    events.append(i)
-                    promises += 1
                 continue
             if entry.flags & FLUSH:
                 if events or pending:
