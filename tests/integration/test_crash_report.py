@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import struct
@@ -27,7 +28,7 @@ from fsjoule.model import (
     TimedWorkload,
 )
 from fsjoule.model.workload import OwnCommand
-from fsjoule.model.write_log import DISCARD, END, SECTOR_BYTES, LogEntry, WriteLog
+from fsjoule.model.write_log import DISCARD, END, FLUSH, FUA, MARK, SECTOR_BYTES, LogEntry, WriteLog
 from fsjoule.report.crash import crash_headline, crash_table
 from fsjoule.report.run import run_page
 from fsjoule.report.summary import summarise
@@ -44,6 +45,8 @@ WRITES = """\
 6 39 0 0 8 4711
 7 40 32 8 0 ee
 """
+PROGRAMS = Path(fsjoule.bench.crash.__file__).parent / "programs"
+LOG = WriteLog([LogEntry.read(line.partition(" ")[2]) for line in WRITES.splitlines()], {"4711"})
 STATES = "0:- ok 0.02 0.1\n0:0 ok 0.02 0.1\n0:1 lost 0.02 0.1 1=missing\n1:- ok 0.03 0.1\n"
 
 
@@ -113,14 +116,61 @@ def test_a_state_is_shown_with_what_it_lacks(folder: Path) -> None:
     document = json.loads(shown.stdout)
     assert [(each["sector"], each["reached"]) for each in document["writes"]] == [(16, "no"), (24, "yes")]
     assert document["broken"] == ["1 synced config"]
-    assert document["command"][-2:] == ["--states", "0:1"]
+    assert document["log"] == LOG.digest
+    assert document["command"][-2:] == ["--states", f"{LOG.digest[:8]}/0:1"]
+    again = CliRunner().invoke(app_of("crash"), ["crash", "show", f"{LOG.digest[:8]}/0:1", str(folder), "--json"])
+    assert again.stdout == shown.stdout
     assert "all but" not in CliRunner().invoke(app_of("crash"), ["crash", "show", "1:-", str(folder)]).stdout
 
 
-def test_a_state_that_the_run_does_not_have_is_refused(folder: Path) -> None:
-    asked = CliRunner().invoke(app_of("crash"), ["crash", "show", "9:0", str(folder)])
+@pytest.mark.parametrize(
+    ("name", "why"), [("9:0", "no state of this log"), ("0123abcd/0:1", "was named in log 0123abcd, and this is log")]
+)
+def test_a_state_that_the_run_does_not_have_is_refused(folder: Path, name: str, why: str) -> None:
+    asked = CliRunner().invoke(app_of("crash"), ["crash", "show", name, str(folder)])
     assert asked.exit_code != 0
-    assert "no state of this log" in str(asked.exception)
+    assert why in str(asked.exception)
+
+
+def _program(folder: Path, name: str) -> str:
+    """A program of the board's that works in this folder."""
+    return f"folder={folder}\nnode=none\n" + (PROGRAMS / name).read_text()
+
+
+def _logged(*entries: tuple[int, int, bytes], size: int = 512) -> bytes:
+    """A log of entries with sector, flags and data, or a mark's text. Source: drivers/md/dm-log-writes.c."""
+    text = struct.pack("<QQQI", 0x6A736677736872, 1, len(entries), size).ljust(SECTOR_BYTES, b"\0")
+    for sector, flags, data in entries:
+        mark = data if flags & MARK else b""
+        sectors = 0 if mark else len(data) // SECTOR_BYTES
+        text += (struct.pack("<QQQQ", sector, sectors, flags, len(mark)) + mark).ljust(SECTOR_BYTES, b"\0")
+        text += b"" if mark else data
+    return text
+
+
+def test_a_log_is_read_with_digests_of_its_data_and_texts_of_its_marks(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4
+    (tmp_path / "log").write_bytes(
+        _logged((0, MARK, b"made"), (64, FUA, data), (0, FLUSH, b""), (0, MARK, END.encode()))
+    )
+    subprocess.run(["sh", "-c", _program(tmp_path, "read-log")], check=True, timeout=30)
+    sum_ = hashlib.md5(data).hexdigest()
+    assert (tmp_path / "entries").read_text().splitlines() == [
+        "2 0 0 8 made",
+        f"3 64 2 2 {sum_}",
+        "6 0 0 1 ",
+        f"7 0 0 8 {END}",
+    ]
+
+
+@pytest.mark.parametrize(("log", "why"), [(bytes(4096), "no write was logged"), (_logged(size=4096), "of 4096 bytes")])
+def test_what_is_no_log_is_refused(tmp_path: Path, log: bytes, why: str) -> None:
+    (tmp_path / "log").write_bytes(log)
+    read = subprocess.run(
+        ["sh", "-c", _program(tmp_path, "read-log")], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert read.returncode == 1
+    assert why in read.stdout
 
 
 def test_the_trace_of_raw_flash_becomes_a_log_with_its_data(tmp_path: Path) -> None:
@@ -146,7 +196,7 @@ def test_the_trace_of_raw_flash_becomes_a_log_with_its_data(tmp_path: Path) -> N
         + "   sh-1 [000] ...1.  1.9: tracing_mark_write: 77\n"
     )
     head = f"folder={tmp_path}\ntrace={trace}\nblock=256\nend={END}\n"
-    program = head + (Path(fsjoule.bench.crash.__file__).parent / "programs" / "read-flash").read_text()
+    program = head + (PROGRAMS / "read-flash").read_text()
 
     def read() -> list[LogEntry]:
         subprocess.run(["sh", "-c", program], check=True, timeout=30)
@@ -185,7 +235,7 @@ def test_the_trace_of_raw_flash_becomes_a_log_with_its_data(tmp_path: Path) -> N
 def test_a_file_breaks_the_last_promise_of_it(
     tmp_path: Path, made: int, files: dict[str, str], broken: list[str]
 ) -> None:
-    program = (Path(fsjoule.bench.crash.__file__).parent / "programs" / "judge").read_text()
+    program = (PROGRAMS / "judge").read_text()
     judge = re.search(r"judge='(.*?)'", program, re.DOTALL)
     assert judge is not None
     digest = {text: text * 64 for text in "abcd"}

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
+from fake_bench import PROFILE, answer
 
+from fsjoule.bench.crash import onboard
 from fsjoule.bench.crash.check import Checked, CrashWork
-from fsjoule.errors import BoardError, ConfigError, MeasurementInvalid
+from fsjoule.bench.measurer import Measurer
+from fsjoule.bench.phases import Phases
+from fsjoule.errors import BoardError, ConfigError, FsjouleError, MeasurementInvalid
+from fsjoule.host.clock import HostClock
 from fsjoule.model import CrashFate, CrashWorkload, Planned, Provision, Storage
+from fsjoule.model.crash import check_state_name
 from fsjoule.model.workload import OwnCommand
-from fsjoule.model.write_log import DISCARD, FLUSH, FUA, MARK, LogEntry, WriteLog, least
+from fsjoule.model.write_log import DISCARD, END, FLUSH, FUA, MARK, LogEntry, WriteLog, least
+from fsjoule.ports import CommandResult
 from fsjoule.suites import Planning, plan_entries, suite
+from fsjoule.testing import FakeMeter, FakeShell
 
 _MADE = LogEntry(0, 0, 0, MARK, "made")
 _FLUSHED = LogEntry(0, 0, 0, FLUSH)
+_END = LogEntry(0, 0, 0, MARK, END)
 _PROMISED = LogEntry(0, 0, 0, MARK, "promise")
 
 
@@ -24,6 +34,15 @@ def _write(place: int, sector: int, content: str, sectors: int = 8, flags: int =
 
 def _log(*entries: LogEntry) -> WriteLog:
     return WriteLog([_MADE, *entries], {"promise"})
+
+
+def _work() -> CrashWork:
+    workload = CrashWorkload(OwnCommand("files", ("./files.sh",)))
+    return CrashWork(Planned(1, 1, "6.1", "ext4", workload, "crash-states", Provision.SCRATCH), workload, {}, 7)
+
+
+def _measurer(shell: FakeShell) -> Measurer:
+    return Measurer(shell, FakeMeter(None), HostClock(), PROFILE, seed=1, phases=Phases(HostClock()))
 
 
 def _content(log: WriteLog, name: str) -> dict[int, tuple[str, int]]:
@@ -108,6 +127,18 @@ def test_a_log_is_the_same_whatever_numbers_its_processes_had() -> None:
     assert logs[0].digest != _log(_write(1, 0, "a")).digest
 
 
+def test_a_name_with_its_log_is_no_other_logs_state() -> None:
+    log, other = _log(_write(1, 0, "a"), _FLUSHED), _log(_write(1, 0, "b"), _FLUSHED)
+    name = log.full_name(log.state("0:-+0/4"))
+    assert log.state(name).name == "0:-+0/4"
+    assert log.state(f"{log.digest}/0:0").name == "0:0"
+    with pytest.raises(ConfigError, match=f"named in log {log.name}, and this is log {other.name}"):
+        other.state(name)
+    check_state_name(name)
+    with pytest.raises(ConfigError, match="no name of a crash state"):
+        check_state_name("xyz/0:0")
+
+
 def test_a_log_without_the_filesystems_making_is_refused() -> None:
     with pytest.raises(MeasurementInvalid, match="cut short"):
         WriteLog([_write(1, 0, "a")], ())
@@ -133,6 +164,52 @@ def test_a_state_has_crashed_the_board_if_it_does_so_alone_a_second_time() -> No
         assert list(work.results) == crashed
 
 
+@pytest.mark.parametrize(
+    ("promises", "entries", "why"),
+    [
+        ("", (), "made no promise"),
+        ("7 gone - 0 old\n", (), "the filesystem's making is not in it"),
+        ("7 gone - 0 old\n", (_MADE, LogEntry(0, 0, 0, MARK, "7")), "memory had no room for all writes"),
+        (
+            "7 gone - 0 old\n8 gone - 0 older\n",
+            (_MADE, LogEntry(0, 0, 0, MARK, "7"), _END),
+            "the log has 1 of 2 promises",
+        ),
+    ],
+)
+def test_a_record_that_lacks_something_is_invalid(promises: str, entries: tuple[LogEntry, ...], why: str) -> None:
+    shell = FakeShell(answer)
+    shell.files |= {onboard.PROMISES: promises.encode(), onboard.ENTRIES: "".join(f"{e}\n" for e in entries).encode()}
+    with pytest.raises(MeasurementInvalid, match=why):
+        _work()._read(_measurer(shell))
+
+
+@pytest.mark.parametrize(
+    ("disk", "answers", "error", "why"),
+    [
+        ("sda", {}, MeasurementInvalid, "stick cannot be under test: it has the log"),
+        ("mmcblk1", {"sda": (1, "there is no /dev/sda")}, BoardError, "the board has no stick: there is no /dev/sda"),
+        ("mmcblk1", {"size": (0, "8192\n")}, BoardError, "sda with 4 MiB, and the environment file says 512 MiB"),
+        ("mmcblk1", {"size": (0, "1048576\n")}, None, ""),
+    ],
+)
+def test_a_device_takes_the_log_only_if_it_is_the_one_that_was_meant(
+    disk: str, answers: dict[str, tuple[int, str]], error: type[FsjouleError] | None, why: str
+) -> None:
+    def answered(argv: tuple[str, ...]) -> CommandResult:
+        code, output = answers.get(argv[-1].rpartition("/")[2], (0, ""))
+        return CommandResult(argv, code, output)
+
+    measurer = _measurer(FakeShell(answered))
+    measurer.profile = replace(PROFILE, storages={"stick": Storage("sda", 512 << 20)}, log_storage="stick")
+    measurer.scratch.disk = disk
+    if error is None:
+        assert _work()._log_place(measurer) == "/dev/fsjoule/sda"
+        return
+    with pytest.raises(error, match=why):
+        _work()._log_place(measurer)
+
+
 def test_what_was_checked_before_the_run_ended_is_not_checked_again() -> None:
     log, other = _log(_write(1, 0, "a"), _FLUSHED), _log(_write(1, 0, "b"), _FLUSHED)
     workload = CrashWorkload(OwnCommand("files", ("./files.sh",)))
@@ -153,9 +230,8 @@ def test_a_series_of_a_thousand_states_has_a_short_name() -> None:
 
 
 def test_a_log_that_ran_out_of_room_is_not_whole() -> None:
-    end = LogEntry(0, 0, 0, MARK, "dm-log-writes-end")
-    assert _log(_write(1, 0, "a"), end).is_whole
-    assert not _log(end, _write(1, 0, "a")).is_whole
+    assert _log(_write(1, 0, "a"), _END).is_whole
+    assert not _log(_END, _write(1, 0, "a")).is_whole
 
 
 @pytest.mark.parametrize("line", ["", "1 2 3", "a b c d", "1 2 3 x text"])

@@ -49,7 +49,7 @@ def show(
     writes = _writes(kept.log, one)
     name, fate = measurement.series.filesystem_title, kept.fates.get(one.name)
     broken = [line for line in kept.promises if f" {line.split()[0]}=" in (fate or "")]
-    given = {"--seed": str(loaded.run.plan.seed), "--fs": name, "--states": one.name}
+    given = {"--seed": str(loaded.run.plan.seed), "--fs": name, "--states": kept.log.full_name(one)}
     again = (*_without(loaded.run.command, given), *chain.from_iterable(given.items()))
     if json_output:
         keys = ("number", "sector", "kib", "reached")
@@ -57,6 +57,7 @@ def show(
             {
                 "run": loaded.run.run_id,
                 "filesystem": name,
+                "log": kept.log.digest,
                 "state": one.name,
                 "promises": one.promises,
                 "writes": [dict(zip(keys, each, strict=True)) for each in writes],
@@ -73,6 +74,7 @@ def show(
     title = f"{name}, state {one.name}: writes since the last flush"
     print_table(out, assembled(title, columns, simulated=measurement.simulated, groups=[""] * len(writes)))
     lines = {
+        "log": kept.log.name,
         "promises made": str(one.promises),
         "fate": fate or "not checked: its content is that of another state",
         **{f"broken {i}": line for i, line in enumerate(broken, 1)},

@@ -15,9 +15,18 @@ STATE_NAME: Final = re.compile(
 )
 
 
+_LOG: Final = re.compile(r"(?P<log>[0-9a-f]{8,16})/(?P<state>.*)")
+
+
+def log_and_state(name: str) -> tuple[str, str]:
+    """`3f9a1c2e/17:0-3` is a state of one log: the begin of the log's digest, "" if it is not named, and the state."""
+    named = _LOG.fullmatch(name)
+    return ("", name) if named is None else (named["log"], named["state"])
+
+
 def check_state_name(name: str) -> None:
     """Raise ConfigError for what is no name of a state."""
-    if STATE_NAME.fullmatch(name) is None:
+    if STATE_NAME.fullmatch(log_and_state(name)[1]) is None:
         raise ConfigError(f"{name!r} is no name of a crash state", hint="for example 17:0-4,6 or 17:- (docs/crash.md)")
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.errors import ConfigError, MeasurementInvalid
-from fsjoule.model.crash import STATE_NAME
+from fsjoule.model.crash import STATE_NAME, log_and_state
 
 SECTOR_BYTES: Final = 512
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
@@ -30,6 +30,7 @@ END: Final = "dm-log-writes-end"  # the kernel's own, when the device is removed
 # Random subsets of an epoch, beside those that separate each pair of its writes.
 _RANDOM: Final = 8
 _FEW: Final = 3
+_NAMED: Final = 8  # digits of a log's digest in names
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +176,33 @@ class WriteLog:
         text = "\n".join(f"{each.sector} {each.sectors} {each.flags} {content}" for each, content in entries)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def name(self) -> str:
+        """The begin of its digest."""
+        return self.digest[:_NAMED]
+
+    @property
+    def promises(self) -> int:
+        """The number of promises that were made."""
+        return sum(self._is_promise(each) for each in self.entries[self.made :])
+
     def pieces(self, numbers: Iterable[int]) -> tuple[Piece, ...]:
         """The device's content after these writes, in order; later ones win."""
         return _painted(self._whole(number) for number in numbers if self.entries[number].writes)
 
+    def full_name(self, state: State) -> str:
+        """The state's name with that of its log, so that it is no other log's: `3f9a1c2e/17:0-3`."""
+        return f"{self.name}/{state.name}"
+
     def state(self, name: str) -> State:
-        """The state of this name. Raises ConfigError for one that the log does not have."""
+        """The state of this name. Raises ConfigError for one that the log does not have, or of another log."""
+        log, name = log_and_state(name)
+        if not self.digest.startswith(log):
+            raise ConfigError(
+                f"{name} was named in log {log}, and this is log {self.name}: another state would be meant",
+                hint="the same seed, kernel and program give the same log on a board in guest time; "
+                "fsjoule crash show NAME RUN shows a state in the run that it is of",
+            )
         wrong = ConfigError(
             f"{name!r} is no state of this log",
             hint=f"for example 17:0-4,6 or 17:- (see docs/crash.md); epochs: 0 to {len(self.epochs) - 1}",

@@ -19,6 +19,7 @@ from fsjoule.bench.scratch import SCRATCH_DIRECTORY, attach, attempted, checked,
 from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.layers import NOTHING
 from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, Planned
+from fsjoule.model.crash import log_and_state
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.write_log import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
 
@@ -161,6 +162,8 @@ class CrashWork:
     def _evidence(self, recording: Recording, cause: str = "") -> WorkFacts:
         evidence = WorkFacts(trace=None, marks=("", ""), idle_s=IDLE_S)
         evidence.crash = replace(self._facts(recording), cause=cause)
+        if not all(log_and_state(name)[0] for name in self.workload.only):
+            evidence.notes.append(f"--states named no log: these are states of log {recording.log.name}")
         states = (each for each in recording.coverage.different if each.name in self.results)
         evidence.attachments |= {
             "states.txt": _lines(f"{each.name} {self.results[each.name]}" for each in states),
@@ -242,7 +245,7 @@ class CrashWork:
 
     def _read(self, measurer: Measurer) -> Recording:
         """The recorded run, as the board prints it. Raises MeasurementInvalid for one without promises."""
-        checked(measurer.shell, onboard.READER, timeout_s=_READ_S)
+        attempted(measurer.shell, onboard.READER, timeout_s=_READ_S)
         entries, promised = measurer.shell.get_all((onboard.ENTRIES, onboard.PROMISES))
         promises = self._promises(promised)
         log = WriteLog([LogEntry.read(line) for line in entries.decode().splitlines()], {p.mark for p in promises})
@@ -250,14 +253,18 @@ class CrashWork:
             place = measurer.profile.log_storage or f"{self.workload.log_bytes // MIB} MiB of memory"
             room = f"{place} had no room for all writes, or could not take one"
             raise MeasurementInvalid(self.workload.slug, [f"the log of writes was cut short: {room}"])
+        if log.promises != len(promises):
+            what = f"the log has {log.promises} of {len(promises)} promises: the program went on after one that failed"
+            raise MeasurementInvalid(self.workload.slug, [what])
         if self.workload.only:
             states = tuple(sorted(map(log.state, self.workload.only), key=lambda each: each.epoch))
             coverage = Coverage(len(states), states)
         else:
             coverage = log.coverage(self.plan_seed)
         _log.info(
-            "%s: %d writes in %d epochs, %d promises: %d states, %d of them different",
-            self.entry.slug, log.writes, len(log.epochs), len(promises), coverage.states, len(coverage.different),
+            "%s: log %s: %d writes in %d epochs, %d promises: %d states, %d of them different",
+            self.entry.slug, log.name, log.writes, len(log.epochs), len(promises), coverage.states,
+            len(coverage.different),
         )  # fmt: skip
         return Recording(log, promises, coverage)
 
@@ -273,6 +280,8 @@ class CrashWork:
         if digest == log.digest:
             self.results |= {name: Checked.of(fate) for name, _, fate in (line.partition(" ") for line in lines)}
             _log.info("%s: %d states were checked before", self.entry.slug, len(lines))
+        elif digest:
+            _log.info("%s: the %d states checked before are of another log", self.entry.slug, len(lines))
 
     def _check_all(self, measurer: Measurer, recording: Recording) -> None:
         states = recording.coverage.different
