@@ -52,7 +52,7 @@ def show(
     given = {"--seed": str(loaded.run.plan.seed), "--fs": name, "--states": kept.log.full_name(one)}
     again = (*_without(loaded.run.command, given), *chain.from_iterable(given.items()))
     if json_output:
-        keys = ("number", "sector", "kib", "reached")
+        keys = ("number", "lasting", "sector", "kib", "reached")
         print_json(
             {
                 "run": loaded.run.run_id,
@@ -67,8 +67,9 @@ def show(
             }
         )
         return
+    rows = [(f"lasting {each[0]}" if each[1] else str(each[0]), *map(str, each[2:])) for each in writes]
     columns = [
-        (Column(title, is_figure=i < len(_COLUMNS) - 1), [Cell(str(each[i])) for each in writes])
+        (Column(title, is_figure=i < len(_COLUMNS) - 1), [Cell(row[i]) for row in rows])
         for i, title in enumerate(_COLUMNS)
     ]
     title = f"{name}, state {one.name}: writes since the last flush"
@@ -110,13 +111,17 @@ def _measurement(measurements: tuple[Measurement, ...], filesystem: str | None) 
     )
 
 
-def _writes(log: WriteLog, state: State) -> list[tuple[int, int, float, str]]:
+def _writes(log: WriteLog, state: State) -> list[tuple[int, bool, int, float, str]]:
+    """Number, whether it lasts (FUA), sector and KiB of each write of the epoch, and what of it is on the medium."""
     epoch, subset = log.epochs[state.epoch], state.subset
-    rows: list[tuple[int, int, float, str]] = []
+    rows: list[tuple[int, bool, int, float, str]] = []
+    for i, entry in enumerate(log.entries[number] for number in epoch.events):
+        if entry.writes:
+            rows.append((i, True, entry.sector, entry.sectors / _KIB, "yes" if i < subset.events else "no"))
     for i, entry in enumerate(log.entries[number] for number in epoch.pending):
         reached = "yes" if i in subset.writes else "no"
         if i == subset.torn:
             kib = abs(subset.sectors) / _KIB
             reached = f"the first {kib:g} KiB" if subset.sectors > 0 else f"all but the first {kib:g} KiB"
-        rows.append((i, entry.sector, entry.sectors / _KIB, reached))
+        rows.append((i, False, entry.sector, entry.sectors / _KIB, reached))
     return rows
