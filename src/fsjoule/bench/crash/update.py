@@ -27,11 +27,12 @@ from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.measurer import IDLE_S, Measurer
 from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.scratch import checked, perform, provisioning
-from fsjoule.errors import BoardError, MeasurementInvalid, StorageError
+from fsjoule.errors import BoardError, LabError, MeasurementInvalid, PlaceLostError, StorageError
 from fsjoule.host import process
-from fsjoule.model import MIB, CrashFate
+from fsjoule.model import CARD, MIB, CrashFate
 from fsjoule.model.card_writes import CardWrite, read_card_writes
 from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.layer import device_of
 from fsjoule.model.write_log import FLUSH, FUA, MADE, MARK, Coverage, LogEntry, State, WriteLog
 
 _log: Final = logging.getLogger(__name__)
@@ -75,7 +76,8 @@ class RecordedUpdate:
     """The writes of an update and of the first start of what it brought.
 
     After `installed` of them it was done, with number `restarted` the new version's start begins, and after `confirmed`
-    that was confirmed. `old`, `new` and `scratch` are numbers of partitions: the slots, and the filesystem under test.
+    that was confirmed. `old`, `new` and `scratch` are numbers of partitions: the slots, and the filesystem under test,
+    0 if it is not on the card.
     """
 
     writes: tuple[CardWrite, ...]
@@ -102,8 +104,8 @@ class RecordedUpdate:
 
     def _unread(self, offset: int) -> int:
         """The partition there, if the boot loader reads it only when it starts it, or never; else 0."""
-        parts = {number: self.partitions[number] for number in (self.new, self.scratch)}
-        return next((number for number, each in parts.items() if 0 <= offset - each.begin < each.size), 0)
+        parts = {number: self.partitions.get(number) for number in (self.new, self.scratch)}
+        return next((number for number, each in parts.items() if each and 0 <= offset - each.begin < each.size), 0)
 
 
 @dataclass
@@ -111,7 +113,6 @@ class UpdateWork(CrashWork):
     """One measurement of a workload with `confirm`, on a card with two slots."""
 
     _groups: list[Group] = field(default_factory=list[Group])
-    _numbers: list[int] = field(default_factory=list[int])
     _repeated: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
     def measure_card(self, boots: Boots, learn: Callable[[], object]) -> tuple[CurrentBoot, WorkFacts]:
@@ -162,25 +163,37 @@ class UpdateWork(CrashWork):
     ) -> tuple[CurrentBoot, WorkFacts, RecordedUpdate | None]:
         """Record the update, and the first start of the new version. `card` becomes the card before the update."""
         sizes: list[int] = []
-        record = self._record_next(boots)
+        roots: list[int] = []
+        record = boots.board.record_writes()
         booted = boots.boot(self.entry)
         learn()
-        evidence = booted.measurer.around(
-            self.entry, lambda kind: self._install(booted.measurer, kind, lambda: sizes.append(record.stat().st_size))
-        )
-        if evidence.complaints:
+
+        def note() -> None:
+            if record is None:
+                what = "only a virtual board's lab records what is written to its card (docs/updates.md)"
+                raise MeasurementInvalid(self.workload.slug, [what])
+            sizes.append(record.stat().st_size)
+
+        def install(kind: Filesystem) -> WorkFacts:
+            note()
+            roots.append(_root(booted.measurer))
+            return self._install(booted.measurer, kind, note)
+
+        evidence = booted.measurer.around(self.entry, install)
+        if evidence.complaints or record is None:
             return booted, evidence, None
-        old, scratch = _root(booted.measurer), _number(booted.measurer.profile.scratch_device)
+        [old] = roots
+        on_card = device_of(self.entry.storage) == CARD
+        scratch = _number(booted.measurer.profile.scratch_device) if on_card else 0
         boots.end()
-        before, after = sizes
+        _, before, after = sizes
         _apply(card, read_card_writes(record, 0, before))
         writes = list(read_card_writes(record, before))
         installed, restarted = sum(1 for _ in read_card_writes(record, before, after)), len(writes)
-        record = self._record_next(boots)
+        boots.board.record_writes()
         again = boots.boot(self.entry)
-        new = _root(again.measurer)
         try:
-            if new == old:
+            if (new := _root(again.measurer)) == old:
                 evidence.complaints.append(f"partition {old} was started after the update, too")
                 return again, evidence, None
             self._confirm(again.measurer)
@@ -194,13 +207,6 @@ class UpdateWork(CrashWork):
         partitions = _partitions(card)
         update = RecordedUpdate(tuple(writes), installed, restarted, confirmed, partitions, old, new, scratch)
         return booted, evidence, update
-
-    def _record_next(self, boots: Boots) -> Path:
-        record = boots.board.record_writes()
-        if record is None:
-            what = "only a virtual board's lab records what it writes to its card (docs/updates.md)"
-            raise MeasurementInvalid(self.workload.slug, [what])
-        return record
 
     def _install(self, measurer: Measurer, kind: Filesystem, note: Callable[[], None]) -> WorkFacts:
         """Bring the update onto the board and install it; `note` is called before and after that."""
@@ -241,7 +247,7 @@ class UpdateWork(CrashWork):
 
     def states_of(self, update: RecordedUpdate) -> Recording:
         """The states, as those of a log in which each write lasts: an entry is a group of writes."""
-        entries, self._groups, self._numbers = [LogEntry(0, 0, 0, MARK, MADE)], list(update.groups()), []
+        entries, self._groups = [LogEntry(0, 0, 0, MARK, MADE)], list(update.groups())
         promises = {update.installed: INSTALLED, update.confirmed: CONFIRMED}
         phase = self._groups[0].phase if self._groups else None
         for group in self._groups:
@@ -299,9 +305,8 @@ class UpdateWork(CrashWork):
         variables: int,
     ) -> Checked:
         """Boot a state. With each new number of writes to the boot loader's `variables` the update is repeated."""
-        self._put(boots, card)
         try:
-            root, boot_s = self._started(boots)
+            root, boot_s = self._started(boots, card)
         except BoardError as error:
             return Checked(CrashFate.REFUSED, details=error.what)
         name = {update.old: _OLD, update.new: _NEW}.get(root, f"partition {root}")
@@ -314,13 +319,23 @@ class UpdateWork(CrashWork):
         self._repeated.add((root, variables))
         began_s = time.monotonic()
         try:
-            self._repeat(boots)
+            self._repeat(boots, card)
         except (BoardError, MeasurementInvalid) as error:
             return Checked(CrashFate.UNWRITABLE, boot_s, details=f"{name} is started; again: {error}")
         return Checked(CrashFate.OK, boot_s, time.monotonic() - began_s, name)
 
-    def _repeat(self, boots: Boots) -> None:
-        """Install the update once more, in the current boot. Raises MeasurementInvalid, LabError."""
+    def _repeat(self, boots: Boots, card: Path) -> None:
+        """Install the update once more, in the current boot. Raises MeasurementInvalid, at the second try LabError."""
+        try:
+            self._install_again(boots)
+        except PlaceLostError:
+            raise
+        except LabError as error:
+            _log.info("%s: once more, for it may have been the lab: %s", self.entry.slug, error.what)
+            self._start(boots, card)
+            self._install_again(boots)
+
+    def _install_again(self, boots: Boots) -> None:
         assert boots.current is not None
         measurer = boots.current.measurer
         measurer.turn_to(self.entry.storage)
@@ -329,9 +344,8 @@ class UpdateWork(CrashWork):
     def _fall_back(self, boots: Boots, card: Path, update: RecordedUpdate) -> Checked:
         """Whether the old version is started if the new one, which is installed, cannot be."""
         _apply(card, [CardWrite(update.partitions[update.new].begin, bytes(MIB))])
-        self._put(boots, card)
         try:
-            root, boot_s = self._started(boots)
+            root, boot_s = self._started(boots, card)
         except BoardError as error:
             return Checked(CrashFate.REFUSED, details=f"the new version cannot be started, and {error.what}")
         if root != update.old:
@@ -340,16 +354,21 @@ class UpdateWork(CrashWork):
             )
         return Checked(CrashFate.OK, boot_s)
 
-    def _started(self, boots: Boots) -> tuple[int, float]:
-        """Start the board from its card, once more if it does not come up: its root's partition, and the seconds."""
-        began_s = time.monotonic()
+    def _started(self, boots: Boots, card: Path) -> tuple[int, float]:
+        """Start the board from a card: its root's partition, and the seconds. Raises LabError at the second try."""
         try:
-            booted = boots.boot(self.entry)
-        except BoardError:
-            began_s = time.monotonic()
-            booted = boots.boot(self.entry)  # the first time it may have been the lab
-        boot_s = time.monotonic() - began_s
-        return _root(booted.measurer), boot_s
+            return self._start(boots, card)
+        except PlaceLostError:
+            raise
+        except LabError as error:
+            _log.info("%s: once more, for it may have been the lab: %s", self.entry.slug, error.what)
+            return self._start(boots, card)
+
+    def _start(self, boots: Boots, card: Path) -> tuple[int, float]:
+        self._put(boots, card)
+        began_s = time.monotonic()
+        booted = boots.boot(self.entry)
+        return _root(booted.measurer), time.monotonic() - began_s
 
     def _notes(self, fallback: Checked) -> list[str]:
         started = [each for each in self.results.values() if each.mount_s]
