@@ -28,6 +28,7 @@ from fsjoule.report.run import write_report
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.plan import planned
 from fsjoule.runs.request import choose
+from fsjoule.statistics.policy import read_policy
 from fsjoule.store.gate import GateVerdict, from_document, keep_gate, to_document
 
 VIRTUAL = Path(__file__).parents[2] / "env" / "virtual.yaml"
@@ -310,10 +311,9 @@ def test_the_storage_device_is_the_users() -> None:
 
 
 def test_the_examples_policy_is_one() -> None:
-    example = Path(__file__).parents[2] / "env" / "gate.toml"
-    policy = cli_gate._policy(example, None)
-    assert policy.least_pairs == 2
-    assert cli_gate._policy(example, 6).budget_pairs == 3
+    policy = read_policy(Path(__file__).parents[2] / "env" / "gate.toml")
+    assert cli_gate.within_budget(policy, None).least_pairs == 2
+    assert cli_gate.within_budget(policy, 6).budget_pairs == 3
 
 
 def test_its_page_and_the_report_of_its_run_begin_with_the_verdict(run: CommandLine, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from fsjoule.host.messages import lines_to
 
 # In the order of the main help, in its panels. Others come from packages: `COMMANDS`.
 _OURS: Final = (
-    *(CliCommand(name, f"fsjoule.cli.{name}:app", "Measure", group=False) for name in ("bench", "gate")),
+    *(CliCommand(name, f"fsjoule.cli.{name}:app", "Measure", group=False) for name in ("bench", "gate", "review")),
     *(CliCommand(name, f"fsjoule.cli.{name}:app", "Measure") for name in ("bisect", "suites")),
     CliCommand("choices", "fsjoule.cli.ungrouped:app", "Measure", group=False),
     CliCommand("show", "fsjoule.cli.ungrouped:app", "Look", group=False),
@@ -56,7 +56,7 @@ _OURS: Final = (
 )
 COMMANDS: Final = Rows("command", "fsjoule_commands", CliCommand, lambda: _OURS)
 # Commands whose exit code is the answer.
-_ANSWERS: Final = ("bisect", "doctor", "gate", "place", "setup")
+_ANSWERS: Final = ("bisect", "doctor", "gate", "place", "review", "setup")
 
 _log: Final = logging.getLogger(__name__)
 

@@ -114,7 +114,9 @@ def gate(asked: GateOptions) -> None:
         files={"markdown": note, "page": asked.page},
     )
     baseline, candidate = _sides(asked)
-    policy = _policy(asked.policy, asked.budget)
+    from fsjoule.statistics.policy import read_policy
+
+    policy = within_budget(read_policy(asked.policy), asked.budget)
     reading = given_options(asked, _Reading)
     tree = asked.tree or _tree_here(
         baseline, candidate, recorded=bool(reading) or (asked.lg_env is None and asked.index is not None)
@@ -253,11 +255,8 @@ def _defaults(baseline: str, candidate: str | None, tree: Path | None, lg_env: P
     return candidate, lg_env
 
 
-def _policy(file: Path | None, budget: int | None) -> Policy:
-    """The file's policy, or the default, with at most `budget` boots if given. Raises ConfigError."""
-    from fsjoule.statistics.policy import read_policy
-
-    policy = read_policy(file)
+def within_budget(policy: Policy, budget: int | None) -> Policy:
+    """The policy with at most `budget` boots, if given. Raises ConfigError."""
     if budget is None:
         return policy
     least = 2 * policy.least_pairs

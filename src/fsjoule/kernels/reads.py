@@ -26,6 +26,7 @@ _KERNEL_HEADERS: Final = "CONFIG_IKHEADERS"  # puts all headers into the kernel
 _COMPILED: Final = frozenset({".c", ".h", ".S", ".s", ".dts", ".dtsi", ".dtso", ".rs"})
 _NOTHING: Final = frozenset({".rst", ".gitignore", ".mailmap", ".clang-format", ".editorconfig", ".cocciconfig"})
 _NO_CODE: Final = frozenset({"Documentation", "LICENSES", "MAINTAINERS", "CREDITS", "COPYING", "README"})
+_OWN_PROGRAMS: Final = ("tools/testing/", "tools/perf/")
 # Programs and rules in these make other files.
 _ALWAYS: Final = frozenset({"scripts", "usr", "certs"})
 _NEAR: Final = 2  # folders below which a makefile reaches into another: net/wireless reads net/wireless/certs/*.hex
@@ -37,6 +38,16 @@ class FileChange:
 
     path: str
     appeared: bool
+
+
+def is_documentation(path: str) -> bool:
+    """Whether no build of any kernel reads a file: texts, and programs that only people run.
+
+    A .txt elsewhere may be a table from which a makefile makes code.
+    """
+    pure = PurePosixPath(path)
+    read = pure.name.startswith(("Kconfig", "Makefile"))  # kconfig reads Documentation/Kconfig
+    return not read and (pure.parts[0] in _NO_CODE or pure.suffix == ".rst" or path.startswith(_OWN_PROGRAMS))
 
 
 @dataclass(frozen=True)

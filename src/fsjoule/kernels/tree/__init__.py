@@ -1,10 +1,11 @@
 """A kernel's repository for a bisection: its commits in a line, what each of them changes of a build, and the builds.
 
-For: `fsjoule bisect`. docs/bisect.md is the guide.
+For: `fsjoule bisect` and `fsjoule review`. docs/bisect.md and docs/review.md are the guides.
 Called by: `runs`.
 May call: the rest of `kernels`, `host`, `model`, `errors`.
 
 - `repository`: the user's repository, checked, and a scratch repository of our own that borrows its objects.
+- `series`: a range or patch files as such a line.
 - `commits`: the commits from good to bad as a line of positions, the line inside of a merge, the tip without a commit,
   and commits that nobody wrote.
 - `frozen`: the configuration of all commits, and one with aligned functions.

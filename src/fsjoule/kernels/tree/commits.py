@@ -144,10 +144,10 @@ def find_line(repository: Repository, good: Sequence[str], bad: Sequence[str]) -
             what = f"{' and '.join(goods.values())} do not merge: {both}"
             raise ConfigError(what, hint="give one of them")
         base = both
-    steps = _first_parents(repository, tip, *goods)
+    steps = first_parents(repository, tip, *goods)
     # Once a commit holds them, all after it do.
     first = bisect_left(steps, 1, key=lambda step: all(repository.holds(step.id, commit) for commit in goods))
-    return (_described(repository, base), *steps[first:])
+    return (described(repository, base), *steps[first:])
 
 
 def inside(repository: Repository, before: Commit, merge: Commit) -> Line:
@@ -164,7 +164,7 @@ def inside(repository: Repository, before: Commit, merge: Commit) -> Line:
         start = line[-1]
         if start.conflict:
             break
-        line += [_on_top(repository, start.id, commit) for commit in _first_parents(repository, parent, start.id)]
+        line += [_on_top(repository, start.id, commit) for commit in first_parents(repository, parent, start.id)]
     if len(line) > 1 and line[-1].content == merge.content:
         return (*line[:-1], replace(line[-1], id=merge.id))
     return (*line, replace(merge, parents=()))
@@ -175,7 +175,7 @@ def without_commit(repository: Repository, tip: Commit, culprit: Commit) -> Comm
     made = without(repository, tip.id, culprit.adds)
     if isinstance(made, Conflict):
         return made
-    content = _described(repository, made).content
+    content = described(repository, made).content
     return replace(tip, id=made, content=content, parents=(tip.id,), variant=f"without-{culprit.short}")
 
 
@@ -193,12 +193,13 @@ def _check(repository: Repository, goods: dict[str, str], bad: str, name: str) -
             raise ConfigError(f"{good} (good) is not an ancestor of {name} (bad)", hint=hint)
 
 
-def _first_parents(repository: Repository, tip: str, *without: str) -> list[Commit]:
+def first_parents(repository: Repository, tip: str, *without: str) -> list[Commit]:
     """The commits from the tip along first parents that are in none of the histories, oldest first."""
     return _log(repository, "--first-parent", "--reverse", tip, *(f"^{commit}" for commit in without))
 
 
-def _described(repository: Repository, commit: str) -> Commit:
+def described(repository: Repository, commit: str) -> Commit:
+    """A commit by its hash."""
     return _log(repository, "--no-walk", commit)[0]
 
 
@@ -216,4 +217,4 @@ def _on_top(repository: Repository, start: str, commit: Commit) -> Commit:
         return replace(commit, content="", conflict=f"{commit.short} does not merge into {start[:_SHORT]}: {both}")
     if both == commit.id:
         return commit
-    return replace(commit, id=both, content=_described(repository, both).content, variant=f"on-{start[:_SHORT]}")
+    return replace(commit, id=both, content=described(repository, both).content, variant=f"on-{start[:_SHORT]}")
