@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +25,9 @@ from fsjoule.kernels.recipe import load_recipe, recipes_folder
 from fsjoule.kernels.tree.builder import CommitBuilds
 from fsjoule.kernels.tree.commits import Line
 from fsjoule.kernels.tree.frozen import Frozen
+from fsjoule.kernels.tree.patch_series import find_patch_series
 from fsjoule.kernels.tree.pools import changes_of
 from fsjoule.kernels.tree.repository import open_repository
-from fsjoule.kernels.tree.series import find_series
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.labels import counted
 from fsjoule.model.medium import Medium
@@ -83,7 +84,7 @@ def review(request: ReviewRequest) -> Review:
     gate raises.
     """
     repository = open_repository(request.tree)
-    line = find_series(repository, request.series, request.base)
+    line = find_patch_series(repository, request.series, request.base)
     steps = changes_of(repository, line)
     paths = {change.path for step in steps for change in step or ()}
     options = replace(
@@ -108,7 +109,7 @@ def review(request: ReviewRequest) -> Review:
         return gate_measured(names, chosen, request.environment, request.policy, history=request.index, command=command)
 
     names = Sides(base_name, request.series)
-    judge = SeriesJudge(line, names, request.policy, gate, command)
+    judge = LineJudge(line, names, request.policy, gate, command)
     if all(map(is_documentation, paths)):
         return judge.unbuilt("only documentation changes; nothing was built")
     with ExitStack() as closing:
@@ -136,7 +137,7 @@ def moved(gated: Gated) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesJudge:
+class LineJudge:
     """Judges a line, whose position 0 is the base. `names` are the user's for its two ends."""
 
     line: Line
@@ -160,12 +161,15 @@ class SeriesJudge:
         base = builds.take(WantedKernel(commits[0]))
         if isinstance(base, NoKernel):
             raise KernelBuildError(f"the base, {self.names.baseline}, does not build: {base.why}")
-        if each:
-            builds.expect([WantedKernel(commit) for commit in (commits[-1], *commits[1:-1])])
         # Commits of one pool have the same kernel: the last one is not built then.
         tip = base if len(set(builds.pools(commits))) == 1 else builds.take(WantedKernel(commits[-1]))
         if isinstance(tip, NoKernel):
             return self._broken(builds, tip)
+        if each:  # while the board measures
+            pools = builds.pools(commits)
+            steps = zip(commits[1:], pairwise(pools), strict=True)
+            firsts = [commit for commit, (one, two) in steps if two not in (one, pools[-1])]
+            builds.expect([WantedKernel(commit) for commit in firsts])
         _log.info("review: the series as a whole")
         whole = self.gate(self.names, Sides(str(base.folder), str(tip.folder)))
         if not (moved(whole) if each is None else each):
@@ -183,7 +187,7 @@ class SeriesJudge:
                 before_at = at
                 continue
             _log.info("review: patch %s of %s, %s", at, len(commits) - 1, self.line[at].subject)
-            kernel = builds.take(WantedKernel(commits[at]))
+            kernel = tip if pools[at] == pools[-1] else builds.take(WantedKernel(commits[at]))
             if isinstance(kernel, NoKernel):
                 patches.append(self._patch(at, PatchState.UNBUILT, kernel.why))
                 continue

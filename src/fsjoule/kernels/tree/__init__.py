@@ -5,7 +5,7 @@ Called by: `runs`.
 May call: the rest of `kernels`, `host`, `model`, `errors`.
 
 - `repository`: the user's repository, checked, and a scratch repository of our own that borrows its objects.
-- `series`: a range or patch files as such a line.
+- `patch_series`: a range or patch files as such a line.
 - `commits`: the commits from good to bad as a line of positions, the line inside of a merge, the tip without a commit,
   and commits that nobody wrote.
 - `frozen`: the configuration of all commits, and one with aligned functions.

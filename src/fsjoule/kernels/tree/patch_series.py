@@ -33,7 +33,7 @@ _APPLY: Final = (
 )
 
 
-def find_series(repository: Repository, series: str, base: str | None = None) -> Line:
+def find_patch_series(repository: Repository, series: str, base: str | None = None) -> Line:
     """The line of a series: its base, then each of its commits, along first parents.
 
     `series` is a range (`A..B`), a file of mails (mbox), a patch file, or a folder of them. Patches are applied to

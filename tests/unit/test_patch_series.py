@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import planted_series
 import pytest
 from kernel_trees import commit, git, new_tree
 
 from fsjoule.errors import ConfigError
 from fsjoule.kernels.reads import is_documentation
 from fsjoule.kernels.tree.commits import Line
+from fsjoule.kernels.tree.patch_series import find_patch_series
 from fsjoule.kernels.tree.repository import open_repository
-from fsjoule.kernels.tree.series import find_series
 
 CODE = "\n".join(f"line {number}" for number in range(30))
 SUBJECTS = ("fs/a.c: line 1 of CODE", "fs/b.c: new", "Documentation/a.rst: A text")
@@ -49,7 +50,7 @@ def subjects(line: Line) -> tuple[str, ...]:
 
 
 def test_a_range_begins_where_it_leaves_its_base(tree: Path) -> None:
-    line = find_series(open_repository(tree), "main..topic")
+    line = find_patch_series(open_repository(tree), "main..topic")
     assert subjects(line) == SUBJECTS
     assert line[0].id == git(tree, "rev-parse", "v6.1")
     assert [commit.id for commit in line[1:]] == git(tree, "rev-list", "--reverse", "v6.1..topic").split()
@@ -61,13 +62,13 @@ def test_patches_give_the_contents_of_their_commits(tree: Path, tmp_path: Path) 
     mailbox = tmp_path / "series.mbx"
     mailbox.write_bytes(b"".join(file.read_bytes() for file in sorted(folder.iterdir())))
     repository = open_repository(tree)
-    range_line = find_series(repository, "v6.1..topic")
+    range_line = find_patch_series(repository, "v6.1..topic")
     for series in (folder, mailbox):
-        line = find_series(repository, str(series), "v6.1")
+        line = find_patch_series(repository, str(series), "v6.1")
         assert subjects(line) == SUBJECTS
         assert [commit.content for commit in line] == [commit.content for commit in range_line]
         assert {commit.adds for commit in line} == {line[0].id}
-        assert line == find_series(repository, str(series), "v6.1")
+        assert line == find_patch_series(repository, str(series), "v6.1")
     assert (git(tree, "show-ref"), git(tree, "status", "--porcelain")) == (refs, status)
     assert (tree / "fs/a.c").read_text() == "not committed"
     assert not (tree / ".git" / "rebase-apply").exists()
@@ -76,10 +77,10 @@ def test_patches_give_the_contents_of_their_commits(tree: Path, tmp_path: Path) 
 def test_patches_are_for_the_base_that_they_name(tree: Path, tmp_path: Path) -> None:
     repository, first = open_repository(tree), git(tree, "rev-parse", "v6.1")
     named = patches(tree, tmp_path / "named", "--base=v6.1")
-    assert find_series(repository, str(named))[0].id == first
-    assert find_series(repository, str(named), "main")[0].id == git(tree, "rev-parse", "main")
+    assert find_patch_series(repository, str(named))[0].id == first
+    assert find_patch_series(repository, str(named), "main")[0].id == git(tree, "rev-parse", "main")
     unnamed = patches(tree, tmp_path / "unnamed")
-    assert find_series(repository, str(unnamed))[0].id == git(tree, "rev-parse", "main")
+    assert find_patch_series(repository, str(unnamed))[0].id == git(tree, "rev-parse", "main")
 
 
 def test_a_patch_that_does_not_apply_is_named_with_the_words_of_git(tree: Path, tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_patch_that_does_not_apply_is_named_with_the_words_of_git(tree: Path, 
     [second] = folder.glob("0002-*")
     second.write_text(second.read_text().replace("new file mode 100644\n", "").replace("--- /dev/null", "--- a/fs/b.c"))
     with pytest.raises(ConfigError, match=r"patch 2, 'fs/b\.c: new', does not apply to v6\.1: fs/b\.c") as refused:
-        find_series(open_repository(tree), str(folder), "v6.1")
+        find_patch_series(open_repository(tree), str(folder), "v6.1")
     assert "--base REV" in str(refused.value.hint)
     assert (tree / "fs/a.c").read_text() == "not committed"
 
@@ -119,7 +120,7 @@ def test_what_is_no_series_is_refused(
     for patch in patches(tree, here / "cover").glob("000[123]-*"):
         patch.unlink()
     with pytest.raises(ConfigError) as refused:
-        find_series(open_repository(tree), series, base)
+        find_patch_series(open_repository(tree), series, base)
     assert words in str(refused.value)
 
 
@@ -139,3 +140,18 @@ def test_what_is_no_series_is_refused(
 )
 def test_documentation_is_what_no_build_reads(path: str, expected: bool) -> None:
     assert is_documentation(path) is expected
+
+
+def test_the_planted_patches_change_what_they_say() -> None:
+    texts = {
+        "fs/ext4/inode.c": "/*\n * Reserve space for a single cluster\n */\nint a;\n"
+        "static int ext4_nonda_switch(int b);\nstatic int ext4_da_write_begin(\n\ttrace_ext4_da_write_begin(inode, pos, len);\n",
+        "Documentation/admin-guide/ext4.rst": "Disable delayed allocation.\n",
+        "mm/vmstat.c": 'seq_printf(m, "%6lu ", data_race(1));\n',
+    }
+    for each in planted_series.series():
+        before = texts[each.path]
+        texts[each.path] = each.edit(before)
+        assert texts[each.path] != before
+    inode = texts["fs/ext4/inode.c"]
+    assert inode.index("ext4_nonda_switch") < inode.index("of data alone") < inode.index("unsigned long n = 21;")
