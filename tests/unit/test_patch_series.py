@@ -145,7 +145,8 @@ def test_documentation_is_what_no_build_reads(path: str, expected: bool) -> None
 def test_the_planted_patches_change_what_they_say() -> None:
     texts = {
         "fs/ext4/inode.c": "/*\n * Reserve space for a single cluster\n */\nint a;\n"
-        "static int ext4_nonda_switch(int b);\nstatic int ext4_da_write_begin(\n\ttrace_ext4_da_write_begin(inode, pos, len);\n",
+        "static int ext4_nonda_switch(int b);\n"
+        "static int ext4_da_write_begin(\n\ttrace_ext4_da_write_begin(inode, pos, len);\n",
         "Documentation/admin-guide/ext4.rst": "Disable delayed allocation.\n",
         "mm/vmstat.c": 'seq_printf(m, "%6lu ", data_race(1));\n',
     }

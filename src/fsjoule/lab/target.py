@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import shutil
@@ -17,6 +18,8 @@ from typing import Any, Final, cast
 from labgrid import Environment, Target
 from labgrid.config import Config
 from labgrid.pytestplugin.hooks import LABGRID_ENV_KEY
+from labgrid.resource.common import ResourceManager
+from labgrid.resource.remote import RemotePlaceManager
 from labgrid.util.ssh import sshmanager
 
 from fsjoule.errors import ConfigError, Part
@@ -29,6 +32,7 @@ from fsjoule.lab.translate import lab_errors, time_limit
 
 _KILLED_S: Final = 30.0
 _POWER_TIMEOUT_S: Final = 30.0
+_SESSION_END_S: Final = 5.0
 PROCESS_FOLDER: Final = "lg-fsj-"  # begins a folder of a board's process, which has its connections'
 _FOLDERS: Final = ("lg-con-", "lg-ssh-", PROCESS_FOLDER)
 # A connection that is closed, or just being made, has a folder and no socket, and its process, which may be another
@@ -79,10 +83,33 @@ def labgrid_target(environment_file: Path) -> Generator[Target]:
         name = board_target(targets)
         if name is None or not targets[name]:
             raise ConfigError("there is no target 'main'", file=environment_file, hint="see env/virtual.yaml")
+        closing.callback(_leave_coordinator, environment)
         closing.callback(environment.cleanup)
         with lab_errors("finding the board's resources", Part.EXPORTER):
             target = environment.get_target(name)
         yield target
+
+
+def _leave_coordinator(environment: Environment) -> None:
+    """End labgrid's connection to the coordinator, unless targets of another environment use it.
+
+    labgrid keeps one for the process: the next target would be looked for in a lab that may be down.
+    """
+    manager: Any = ResourceManager.instances.get(RemotePlaceManager)
+    if manager is None:
+        return
+    manager.resources = [each for each in manager.resources if each.target.env is not environment]
+    if manager.resources:
+        return
+    del ResourceManager.instances[RemotePlaceManager]
+    if manager.session is not None and not manager.loop.is_running():
+        with suppress(TimeoutError):  # nobody waits for it
+            manager.loop.run_until_complete(asyncio.wait_for(_end_session(manager.session), _SESSION_END_S))
+
+
+async def _end_session(session: Any) -> None:  # noqa: ANN401 - labgrid's ClientSession
+    await session.stop()
+    await session.close()
 
 
 def switch_off(environment_file: Path) -> None:
