@@ -20,7 +20,9 @@ from fsjoule.model.series import Series
 from fsjoule.report.renderers import to_junit
 from fsjoule.report.review import ReviewView
 from fsjoule.runs.gate import Sides
-from fsjoule.runs.review import GUEST_TIME_POLICY, LineJudge, touched_filesystems
+from fsjoule.runs.options import BenchOptions
+from fsjoule.runs.request import choose
+from fsjoule.runs.review import GUEST_TIME_POLICY, LineJudge, touched_filesystems, with_figures
 from fsjoule.store.gate import Gated, GateSide, GateVerdict
 from fsjoule.store.review import PatchState, Review
 from fsjoule.testing import FakeKernelBuilds
@@ -86,7 +88,7 @@ def series(workload: str) -> Series:
 
 def reviewed(board: Board, builds: FakeKernelBuilds, *, each: bool | None = None) -> Review:
     command = ("fsjoule", "review", "v6.1..topic", "--tree", "/a/long/path/to/some/kernel/tree", "--seed", "1")
-    return LineJudge(LINE, NAMES, GUEST_TIME_POLICY, board.gate, command).judged(builds, each=each)
+    return LineJudge(LINE, NAMES, GUEST_TIME_POLICY, board.gate, command, "gcc 12.2.0").judged(builds, each=each)
 
 
 def costly() -> Board:
@@ -134,7 +136,8 @@ def test_the_mail_is_plain_and_narrow_and_begins_with_the_verdict() -> None:
     assert lines[at + 1] == "       regressed"
     assert "0.5 % more instructions (95 %: " in lines[at + 2]
     words = " ".join(text.split())
-    assert "0.2 % of instructions, or 2 % of throughput, energy and write-amplification" in words
+    assert "0.2 % of instructions, or 2 % of throughput and write-amplification, or 5 % of energy." in words
+    assert "Compiler: gcc 12.2.0." in words
     assert words.endswith("review v6.1..topic --tree /a/long/path/to/some/kernel/tree \\ --seed 1")
 
 
@@ -207,6 +210,13 @@ def test_every_format_has_the_patches() -> None:
 def test_the_filesystems_are_those_that_a_series_touches() -> None:
     assert touched_filesystems(["fs/btrfs/inode.c", "fs/fat/dir.c", "mm/vmstat.c"]) == "btrfs,vfat"
     assert touched_filesystems(["mm/vmstat.c", "fs/inode.c"]) == "ext4"
+
+
+def test_a_boot_measures_only_what_is_judged() -> None:
+    chosen = choose(BenchOptions(suite="quick", fs="ext4", repeat=2), pair=("6.1", "6.1"))
+    workloads = with_figures(chosen, GUEST_TIME_POLICY).workloads
+    assert workloads is not None
+    assert {*workloads} == {"read-16k", "randread-16k", "write-16k", "randwrite-16k"}
 
 
 def test_documentation_alone_is_neither_built_nor_booted(

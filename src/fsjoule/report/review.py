@@ -107,7 +107,7 @@ class ReviewView(VerdictView):
         review = self.review
         yield from _wrapped(f"fsjoule: {self.headline}")
         yield ""
-        base = f"{review.base_name}, {review.base[:_SHORT]}"
+        base = f"{review.base_name} ({review.base[:_SHORT]})"
         yield from _wrapped(f"{counted(review.length, 'patch', 'patches')} of {review.series} on {base}.")
         if review.patches:
             yield ""
@@ -140,8 +140,8 @@ class ReviewView(VerdictView):
         simulated = " All figures are simulated." if review.simulated else ""
         return (
             f"{counted(review.boots, 'boot')} on {where}, both kernels in turn.{simulated} What matters is a loss of "
-            f"{matters}. Without any loss a comparison says regressed with at most {100 * policy.alpha:g} %, and it "
-            f"passes a figure with such a loss with at most {100 * policy.beta:g} %."
+            f"{matters}. At most {100 * policy.alpha:g} % of comparisons without a loss say regressed; at most "
+            f"{100 * policy.beta:g} % of figures with such a loss pass. Compiler: {review.compiler}."
         )
 
 
@@ -151,6 +151,9 @@ def _answers(patch: ReviewedPatch) -> list[str]:
     if patch.includes:
         lines[0] += f", with {_listed([f'patch {number}' for number in patch.includes])}, which does not build alone"
     if patch.gated is not None:
+        if patch.gated.verdict is GateVerdict.UNDECIDED:
+            undecided = sum(one.undecided for one in patch.gated.findings)
+            lines[0] += f": {undecided} of {counted(len(patch.gated.findings), 'figure')}"
         changed = [one for one in patch.gated.findings if one.changed]
         lines += [f"{_name(one)}: {named([one]).removeprefix(one.subject.name).strip()}" for one in changed]
         lines += news(patch.gated.kernel_warnings)

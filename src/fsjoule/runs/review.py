@@ -31,12 +31,12 @@ from fsjoule.kernels.tree.repository import open_repository
 from fsjoule.model.bisection import BuiltKernel, NoKernel, WantedKernel
 from fsjoule.model.labels import counted
 from fsjoule.model.medium import Medium
-from fsjoule.model.metrics import Metric
+from fsjoule.model.metrics import Metric, metrics_of
 from fsjoule.ports import KernelBuilds
 from fsjoule.runs.bisect.bisection import TreeBuilds
 from fsjoule.runs.gate import Sides, gate_measured
 from fsjoule.runs.options import BenchOptions
-from fsjoule.runs.request import choose
+from fsjoule.runs.request import RunRequest, choose
 from fsjoule.statistics.policy import Policy
 from fsjoule.store.files import check_writable
 from fsjoule.store.finding import news
@@ -48,7 +48,7 @@ _log: Final = logging.getLogger(__name__)
 GUEST_TIME_POLICY: Final = Policy(
     metrics=(Metric.INSTRUCTIONS, Metric.THROUGHPUT, Metric.ENERGY, Metric.WRITE_AMPLIFICATION),
     smallest_effect=0.02,
-    effects={Metric.INSTRUCTIONS: 0.002},
+    effects={Metric.INSTRUCTIONS: 0.002, Metric.ENERGY: 0.05},
     budget_pairs=10,
     least_pairs=2,
 )
@@ -106,7 +106,14 @@ def review(request: ReviewRequest) -> Review:
 
     def gate(names: Sides, folders: Sides) -> Gated:
         chosen = choose(options, request.environment, pair=(folders.baseline, folders.candidate))
-        return gate_measured(names, chosen, request.environment, request.policy, history=request.index, command=command)
+        return gate_measured(
+            names,
+            with_figures(chosen, request.policy),
+            request.environment,
+            request.policy,
+            history=request.index,
+            command=command,
+        )
 
     names = Sides(base_name, request.series)
     judge = LineJudge(line, names, request.policy, gate, command)
@@ -117,7 +124,14 @@ def review(request: ReviewRequest) -> Review:
         plain = CommitBuilds(repository, Frozen(configuration, ()), request.jobs, recipe)
         builds = closing.enter_context(TreeBuilds(repository, plain, lambda: plain))
         builds.add(line)
-        return judge.judged(builds, each=request.each)
+        return replace(judge, compiler=plain.compiler).judged(builds, each=request.each)
+
+
+def with_figures(request: RunRequest, policy: Policy) -> RunRequest:
+    """The request without workloads that have none of the policy's figures (mkfs, mount): nobody looks at them."""
+    workloads = (each for part in request.suite.leaves for each in part.workloads)
+    slugs = {each.slug: None for each in workloads if not set(policy.metrics).isdisjoint(metrics_of(each))}
+    return replace(request, workloads=tuple(slugs) or None)
 
 
 def touched_filesystems(paths: Iterable[str]) -> str:
@@ -145,6 +159,7 @@ class LineJudge:
     policy: Policy
     gate: Gate
     command: tuple[str, ...] = ()
+    compiler: str = ""
 
     def unbuilt(self, why: str) -> Review:
         """The review of a series that changes no kernel."""
@@ -224,7 +239,13 @@ class LineJudge:
         return Gated(verdict, baseline, candidate, self.policy, ended, command=self.command)
 
     def _review(self, whole: Gated, patches: Sequence[ReviewedPatch]) -> Review:
-        base, *steps = self.line
         return Review(
-            self.names.candidate, base.id, self.names.baseline, len(steps), whole, tuple(patches), self.command
+            series=self.names.candidate,
+            base=self.line[0].id,
+            base_name=self.names.baseline,
+            length=len(self.line) - 1,
+            whole=whole,
+            patches=tuple(patches),
+            compiler=self.compiler,
+            command=self.command,
         )

@@ -51,7 +51,8 @@ class ReviewedPatch:
 class Review:
     """The answer: `whole` is the gate of the last patch against the `base`, a commit.
 
-    `patches` are those that were looked at, from the first on: none if the whole was enough. `command` repeats it.
+    `patches` are those that were looked at, from the first on: none if the whole was enough. `compiler` built the
+    kernels, if any were built; `command` repeats the review.
     """
 
     series: str
@@ -60,6 +61,7 @@ class Review:
     length: int
     whole: Gated
     patches: tuple[ReviewedPatch, ...] = ()
+    compiler: str = ""
     command: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -105,6 +107,7 @@ def to_review_document(review: Review, headline: str) -> dict[str, object]:
         "base": review.base,
         "base_name": review.base_name,
         "boots": review.boots,
+        "compiler": review.compiler,
         "whole": to_document(review.whole, review.whole.ended),
         "length": review.length,
         "patches": [
