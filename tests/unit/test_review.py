@@ -23,7 +23,7 @@ from fsjoule.runs.gate import Sides
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.request import choose
 from fsjoule.runs.review import GUEST_TIME_POLICY, LineJudge, touched_filesystems, with_figures
-from fsjoule.store.gate import Gated, GateSide, GateVerdict
+from fsjoule.store.gate import Gated, GateSide
 from fsjoule.store.review import PatchState, Review
 from fsjoule.testing import FakeKernelBuilds
 from fsjoule.verdicts.gate import BootPair, Judge
@@ -47,16 +47,13 @@ class Board:
     def gate(self, names: Sides, folders: Sides) -> Gated:
         self.gates.append((folders.baseline, folders.candidate))
         judge = Judge(GUEST_TIME_POLICY)
-        same = folders.baseline == folders.candidate
-        ended = "both kernels are the same, byte for byte; nothing was measured" if same else None
-        number = 0
+        ended, number = None, 0
         while ended is None:
             number += 1
             ended = judge.see(self._pair(number, folders))
-        if number:
-            judge.finish()
+        judge.finish()
         return Gated(
-            GateVerdict.IDENTICAL if same else judge.verdict,
+            judge.verdict,
             GateSide(names.baseline, names.baseline),
             GateSide(names.candidate, names.candidate),
             GUEST_TIME_POLICY,
@@ -163,8 +160,10 @@ def test_a_loss_that_a_later_patch_heals_is_found_with_each() -> None:
 def test_a_series_that_no_build_reads_builds_its_base_alone() -> None:
     board, builds = Board(), FakeKernelBuilds(images={f"c{at}": "c0" for at in range(6)})
     review = reviewed(board, builds)
-    assert (built(builds), board.gates, review.exit_code) == (["c0"], [("c0", "c0")], 0)
-    assert "Nothing was booted." in ReviewView(review).text()
+    assert (built(builds), board.gates, review.exit_code) == (["c0"], [], 0)
+    text = ReviewView(review).text()
+    assert text.startswith("fsjoule: identical: this board's build reads no changed file; nothing\nwas booted\n")
+    assert text.count("same kernel") == len(LINE) - 1
 
 
 def test_a_patch_in_the_midst_that_does_not_build_is_told() -> None:

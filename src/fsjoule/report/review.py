@@ -119,8 +119,9 @@ class ReviewView(VerdictView):
             yield ""
             yield "The whole series, change and 95 % interval:"
             yield from _figures(review.whole)
-        yield ""
-        yield from _wrapped(self._how())
+        if review.boots:
+            yield ""
+            yield from _wrapped(self._how())
         yield ""
         yield "To repeat it:"
         yield ""
@@ -128,8 +129,6 @@ class ReviewView(VerdictView):
 
     def _how(self) -> str:
         review = self.review
-        if not review.boots:
-            return "Nothing was booted."
         policy = review.whole.policy
         effects: dict[float, list[str]] = {}
         for metric in policy.metrics:

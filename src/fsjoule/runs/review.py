@@ -118,7 +118,7 @@ def review(request: ReviewRequest) -> Review:
     names = Sides(base_name, request.series)
     judge = LineJudge(line, names, request.policy, gate, command)
     if all(map(is_documentation, paths)):
-        return judge.unbuilt("only documentation changes; nothing was built")
+        return judge.unchanged("only documentation changes; nothing was built")
     with ExitStack() as closing:
         closing.enter_context(interrupts.handled())
         plain = CommitBuilds(repository, Frozen(configuration, ()), request.jobs, recipe)
@@ -161,7 +161,7 @@ class LineJudge:
     command: tuple[str, ...] = ()
     compiler: str = ""
 
-    def unbuilt(self, why: str) -> Review:
+    def unchanged(self, why: str) -> Review:
         """The review of a series that changes no kernel."""
         patches = [self._patch(at) for at in range(1, len(self.line))]
         return self._review(self._unmeasured(GateVerdict.IDENTICAL, why), patches)
@@ -176,8 +176,9 @@ class LineJudge:
         base = builds.take(WantedKernel(commits[0]))
         if isinstance(base, NoKernel):
             raise KernelBuildError(f"the base, {self.names.baseline}, does not build: {base.why}")
-        # Commits of one pool have the same kernel: the last one is not built then.
-        tip = base if len(set(builds.pools(commits))) == 1 else builds.take(WantedKernel(commits[-1]))
+        if len(set(builds.pools(commits))) == 1:
+            return self.unchanged("this board's build reads no changed file; nothing was booted")
+        tip = builds.take(WantedKernel(commits[-1]))
         if isinstance(tip, NoKernel):
             return self._broken(builds, tip)
         if each:  # while the board measures
