@@ -18,8 +18,9 @@ average from its mean run length, which a Markov chain gives (Brook, Evans, Biom
 Technometrics 32, 1990).
 
 **A single outlier** is an alarm for that check alone: it ends if the next check is inside the limit. The average gets
-an outlier drawn in to the limit, and mean and standard deviation do not get it. A second one within ten checks (rule
-`jumps`), or two in a row on one side, last. What lasts is not taken into the mean: the chart does not get used to it.
+an outlier drawn in to the limit, and mean and standard deviation do not get it. A second one within ten checks lasts:
+as `limit` if it looks like a step, else as `jumps`. What lasts is not taken into the mean: the chart does not get used
+to it.
 
 Pure. tests/statistics/control_rates.py simulates the rates.
 """
@@ -51,6 +52,8 @@ _BEFORE: Final = 2
 _JUMPS_WITHIN: Final = 10
 # After an alarm so many further checks tell when the shift began.
 _REFINED_BY: Final = 20
+_PAIR: Final = 2
+_HALF: Final = 0.5
 _CELLS: Final = 151
 _SMALLEST_TAIL: Final = 1e-300
 
@@ -234,9 +237,14 @@ def _outside(alarms: list[Alarm], i: int, shift: float, q: Floats) -> bool:
     if last is None or i - last.signalled > _JUMPS_WITHIN:
         alarms.append(Alarm(Rule.LIMIT, i, i, shift))
         return False
-    if last.lasts and q[i] * q[last.signalled] > 0:
-        return True
-    alarms[-1] = Alarm(Rule.JUMPS, i, last.begin, max(shift, last.shift, key=abs))
+    # In a step the checks between two that are off are off, too.
+    stretch = q[last.signalled : i + 1]
+    ends = min(stretch[0], stretch[-1], key=abs)
+    is_step = stretch[0] * stretch[-1] > 0 and (len(stretch) == _PAIR or stretch[1:-1].mean() / ends > _HALF)
+    if is_step:
+        alarms[-1] = replace(last, end=None)
+    else:
+        alarms[-1] = Alarm(Rule.JUMPS, i, last.begin, max(shift, last.shift, key=abs))
     return True
 
 
