@@ -17,6 +17,7 @@ from fsjoule.cli.common import (
     out,
     output_file,
     print_json,
+    progress,
     replace_text,
 )
 
@@ -25,6 +26,9 @@ app = typer.Typer(no_args_is_help=True, help="Hold a place of labgrid for one jo
 Name = Annotated[str | None, typer.Option("--place", metavar="NAME", help="The place (hold's default: LG_PLACE).")]
 Grace = Annotated[str, typer.Option("--grace", metavar="TIME", help="The command's own time to end, before SIGKILL.")]
 _GRACE: Final = "2m"
+_STANDARD: Final = "standard"
+_MOST_FALSE_ALARMS: Final = 0.1
+_PAIR: Final = 2
 
 
 @app.command("hold")
@@ -59,6 +63,74 @@ def hold(
     with interrupts.handled():
         code = jobs.hold(place or os.environ.get("LG_PLACE"), command, wanted, end_s=end_s)
     raise typer.Exit(code)
+
+
+@app.command("drift")
+def drift(
+    *,
+    results: Annotated[
+        list[Path] | None,
+        typer.Option("--results", metavar="DIR", help="Where the runs are; may be repeated (default: results)."),
+    ] = None,
+    suite: Annotated[str, typer.Option("--suite", metavar="NAME", help="The check standard.")] = _STANDARD,
+    between: Annotated[
+        str | None,
+        typer.Option("--between", metavar="A,B", help="Also compare two places by E_n; NAME or NAME@EXPORTER."),
+    ] = None,
+    false_alarms: Annotated[
+        float, typer.Option("--false-alarms", metavar="SHARE", help="Of a place's checks, this share alarms falsely.")
+    ] = 0.001,
+    chart: Annotated[
+        Path | None,
+        typer.Option("--chart", metavar="FILE", callback=output_file, help="Write an SVG of all charts to FILE."),
+    ] = None,
+    wide: Wide = False,
+    json_output: Json = False,
+) -> None:
+    """Check whether places still measure what they did, by control charts of the runs of a fixed suite.
+
+    A new chart begins with another meter, calibration, board or kernel.
+
+    Exit code: 0 in control, 1 a place is out of control or two places do not agree, 2 wrong input.
+
+    Example: fsjoule place drift --results /srv/results --between bench-3,bench-4 --chart drift.svg
+    """
+    from fsjoule.errors import ConfigError
+    from fsjoule.report.places.drift import agreement_table, drift_charts, drift_table, to_document
+    from fsjoule.report.terminal import print_table
+    from fsjoule.runs.options import DEFAULT_RESULTS
+    from fsjoule.store.run_folders import find_runs
+    from fsjoule.store.standards import read_checks
+    from fsjoule.verdicts.drift import Control, agreements, place_charts, place_states
+
+    if not 0 < false_alarms <= _MOST_FALSE_ALARMS:
+        raise ConfigError(f"--false-alarms {false_alarms:g} is not between 0 and {_MOST_FALSE_ALARMS:g}")
+    pair = between.split(",") if between is not None else []
+    if between is not None and len(pair) != _PAIR:
+        raise ConfigError(f"--between {between!r} does not name two places", hint="write --between bench-3,bench-4")
+    folders, faults = find_runs(results or [Path(DEFAULT_RESULTS)])
+    checks, damaged = read_checks(folders, suite)
+    if not checks:
+        raise ConfigError(
+            f"there is no run of the suite {suite} at a place",
+            hint=f"measure one each night: fsjoule bench --suite {suite}",
+        )
+    charts = place_charts(checks, false_alarms)
+    found = agreements(charts, pair[0].strip(), pair[1].strip()) if pair else []
+    if json_output:
+        print_json(to_document(charts, found))
+    else:
+        print_table(out, drift_table(charts), wide=wide)
+        if pair:
+            print_table(out, agreement_table(found, *pair), wide=wide)
+            if any(each.same_meter for each in found):
+                out.print("note  one meter measured both places: E_n is too small", highlight=False)
+    for path, why in (*((str(each.path), each.reason) for each in faults), *damaged.items()):
+        progress(f"warning: {path}: {why}")
+    if chart is not None:
+        replace_text(chart, drift_charts(charts))
+    doubtful = any(state is Control.OUT for _, state, _ in place_states(charts))
+    raise typer.Exit(doubtful or not all(each.agree for each in found))
 
 
 @app.command("list")
