@@ -79,6 +79,7 @@ def compare(asked: CompareOptions) -> None:
     from fsjoule.store.run_folders import LAST
     from fsjoule.store.sides import Sources
     from fsjoule.verdicts.compare import compare_sides
+    from fsjoule.verdicts.drift import doubts_beside
 
     printed = {"json": asked.json_output, "markdown": asked.markdown}
     shown = outputs(asked.form, printed=printed, files={"page": asked.page})
@@ -90,7 +91,10 @@ def compare(asked: CompareOptions) -> None:
             sources.side(text, where, metrics or tuple(Metric), within=asked.within)
             for text in (asked.baseline, asked.candidate or LAST)
         ]
-    compared = compare_sides(sides[0], sides[1], criteria, metrics=metrics, across_boards=asked.across_boards)
+    doubts = doubts_beside([folder for side in sides for folder in side.folders.values()])
+    compared = compare_sides(
+        sides[0], sides[1], criteria, metrics=metrics, across_boards=asked.across_boards, doubts=doubts
+    )
     from fsjoule.report.comparison import ComparisonView
 
     shown.show(

@@ -15,6 +15,7 @@ from fsjoule.statistics.criteria import Criteria
 from fsjoule.statistics.figures import complaint, one_per_boot
 from fsjoule.store.finding import Finding, Subject, kernel_warnings
 from fsjoule.verdicts.comparison import Compared, Judged
+from fsjoule.verdicts.drift import Doubt
 from fsjoule.verdicts.remarks import (
     Boot,
     Comparable,
@@ -22,6 +23,7 @@ from fsjoule.verdicts.remarks import (
     boot_of,
     check_boards,
     compared_side,
+    drift_notes,
     is_balanced,
     kernel_labels,
     kernel_names,
@@ -48,8 +50,11 @@ def compare_sides(
     *,
     metrics: Sequence[Metric] = (),
     across_boards: bool = False,
+    doubts: Sequence[Doubt] = (),
 ) -> Compared:
     """One verdict per common series and metric; `metrics` limits the metrics.
+
+    `doubts` are times in which places were out of control: a note names sides that were measured there then.
 
     Kernels whose boots took turns in the same runs are compared repetition by repetition, within a board. Different
     boards are compared only with `across_boards`.
@@ -89,6 +94,7 @@ def compare_sides(
     notes = [
         *version_notes(baseline, candidate),
         *origin_notes(baseline, candidate),
+        *drift_notes((("baseline", baseline), ("candidate", candidate)), doubts),
         *order_notes(told, told_too, share),
         *[_SEVERAL_BOARDS] * several_boards,
         *["each kernel was compared with itself, because the sides have several"] * by_kernel,

@@ -13,7 +13,9 @@ from fsjoule.model.kernel import Kernel
 from fsjoule.model.labels import series_labels
 from fsjoule.model.series import Point, Series, Side
 from fsjoule.store.finding import FAR_FROM_EQUAL, GUEST_TIME_SPREAD, Finding
+from fsjoule.store.standards import CheckedPlace
 from fsjoule.verdicts.comparison import ComparedSide, Invalid
+from fsjoule.verdicts.drift import Doubt
 
 Boot = tuple[str, Kernel | None, int]
 
@@ -166,6 +168,39 @@ def origin_notes(baseline: Side, candidate: Side) -> list[str]:
             f"{_either(meters[1])}. Energies may differ by what the meters differ (docs/energy.md)"
         )
     return notes
+
+
+def drift_notes(sides: Iterable[tuple[str, Side]], doubts: Sequence[Doubt]) -> list[str]:
+    """A note for each of the named sides and each place that was out of control when the side was measured there."""
+    return [
+        f"{name}: place {place.name} was out of control {_span(found)}: "
+        f"{', '.join(f'{each.chart.figure} {each.text}' for each in found)} (fsjoule place drift)"
+        for name, side in sides
+        for place, found in _doubted(side, doubts).items()
+    ]
+
+
+def _doubted(side: Side, doubts: Sequence[Doubt]) -> dict[CheckedPlace, list[Doubt]]:
+    doubted: dict[CheckedPlace, list[Doubt]] = {}
+    measured = {(point.origin, point.started_utc) for group in side.points.values() for point in group if point.valid}
+    for doubt in doubts:
+        place = doubt.chart.place
+        for origin, utc in measured:
+            names = (origin.place or "").split(", ")
+            # A run on several places names all of its exporters.
+            at = place.name in names and (len(names) > 1 or place.exporter == (origin.exporter or ""))
+            if at and doubt.covers(utc):
+                doubted.setdefault(place, []).append(doubt)
+                break
+    return doubted
+
+
+def _span(doubts: Iterable[Doubt]) -> str:
+    known = list(doubts)
+    begin = min(each.begin_utc for each in known)[:10]
+    ends = [each.end_utc for each in known]
+    last = max((each for each in ends if each is not None), default="")[:10]
+    return f"from {begin} on" if None in ends else f"from {begin} to {last}"
 
 
 def _either(versions: Iterable[str]) -> str:
