@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from bare_coordinator import LIMIT_S, BareCoordinator, bare_coordinator, within
 from command_line import CommandLine, command_line
+from place_checks import PlaceNights
 
 from fsjoule.errors import ConfigError, ExporterError, LabError, Part
 from fsjoule.host.messages import lines_to
 from fsjoule.lab import acquired_place, acquired_places, place_request, read_environment
 from fsjoule.lab.coordinator import Coordinator, connected
 from fsjoule.lab.placenames import find_places
-from fsjoule.lab.states import PlaceState, bad_after, judge, note_end, set_state, states
+from fsjoule.lab.states import PlaceState, bad_after, judge, note_drift, note_end, set_state, states
 from fsjoule.model.places import PlaceHealth
 from fsjoule.runs.doctor import examined_places
 from fsjoule.runs.held_lab import HeldLab
@@ -119,6 +120,26 @@ def test_an_examination_gives_a_state_except_in_maintenance(coordinator: BareCoo
         assert [each.state for each in states(there)] == ["maintenance", "unknown"]
         with pytest.raises(ConfigError, match="unknown place 'evk-9'"):
             judge(there, "evk-9", good=True)
+
+
+def test_a_place_that_drifts_is_doubtful_until_it_is_in_control(
+    coordinator: BareCoordinator, fsjoule: CommandLine, tmp_path: Path
+) -> None:
+    del coordinator
+    results = tmp_path / "results"
+    for place in ("evk-1", "elsewhere"):
+        PlaceNights(place, gain=lambda night: 1.05 if night >= 12 else 1.0).write(results, 15)
+    done = fsjoule("place", "drift", "--results", results, "--mark")
+    assert done.code == 1
+    assert "place 'evk-1': doubtful, power of cpu +5" in done.err
+    assert "elsewhere" not in done.err
+    with connected() as there:
+        assert [each.state for each in states(there)] == ["doubtful", "good"]
+        assert judge(there, "evk-1", good=True) == "doubtful"
+        assert note_drift(there, "evk-1", "") == "place 'evk-1': good, in control again"
+        assert note_drift(there, "evk-1", "") == ""
+        set_state(there, "evk-1", PlaceHealth.MAINTENANCE)
+        assert note_drift(there, "evk-1", "power of cpu +0.8 %") == ""
 
 
 def test_a_person_takes_a_place_out_of_its_pool_and_back(coordinator: BareCoordinator, fsjoule: CommandLine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -84,6 +85,10 @@ def drift(
         Path | None,
         typer.Option("--chart", metavar="FILE", callback=output_file, help="Write an SVG of all charts to FILE."),
     ] = None,
+    mark: Annotated[
+        bool,
+        typer.Option("--mark", help="Make places that are out of control doubtful, and good when they are in control."),
+    ] = False,
     wide: Wide = False,
     json_output: Json = False,
 ) -> None:
@@ -129,8 +134,21 @@ def drift(
         progress(f"warning: {path}: {why}")
     if chart is not None:
         replace_text(chart, drift_charts(charts))
+    if mark:
+        _mark({place.name: [each.headline for each in open_] for place, _, open_ in place_states(charts)})
     doubtful = any(state is Control.OUT for _, state, _ in place_states(charts))
     raise typer.Exit(doubtful or not all(each.agree for each in found))
+
+
+def _mark(doubts: Mapping[str, Sequence[str]]) -> None:
+    """Note at the coordinator's places why they are out of control; those of other labs are left alone."""
+    from fsjoule.lab.coordinator import connected
+    from fsjoule.lab.states import note_drift
+
+    with connected() as coordinator:
+        for place, texts in doubts.items():
+            if place in coordinator.places and (line := note_drift(coordinator, place, "; ".join(texts))):
+                progress(line)
 
 
 @app.command("list")

@@ -235,7 +235,7 @@ class Lease:
         """
         self._note = note
         place = self._coordinator.place(self.name)
-        if states.state_of(place) in {PlaceHealth.BAD, PlaceHealth.MAINTENANCE}:
+        if states.state_of(place) in {PlaceHealth.DOUBTFUL, PlaceHealth.BAD, PlaceHealth.MAINTENANCE}:
             _log.info("place %r has the state %s, and is used because it was named", self.name, states.state_of(place))
         self._coordinator.check_usable(place)
         if place.acquired and fresh:

@@ -4,7 +4,8 @@ labgrid's reservations ask for tags and cannot exclude any. As soon as one place
 chooses by tags asks for `state=good`, too.
 
 The words are those of LAVA's device health, whose Unknown is a place without a state, and whose Looping and Retired do
-not exist here: a bad place is examined again by `fsjoule doctor --all --recheck`, and a retired one is deleted.
+not exist here: a bad place is examined again by `fsjoule doctor --all --recheck`, and a retired one is deleted. A
+doubtful place, which LAVA does not know, measures something else than it did (`fsjoule place drift --mark`).
 """
 
 from __future__ import annotations
@@ -106,13 +107,33 @@ def set_state(coordinator: Coordinator, name: str, state: PlaceHealth, why: str 
 def judge(coordinator: Coordinator, name: str, *, good: bool, why: str = "") -> PlaceHealth:
     """Set a place's state by its examination, and return the state. A place in maintenance stays in it.
 
-    Raises ConfigError for an unknown place, LabError.
+    A doubtful one stays doubtful if it is good: an examination does not know what it measured before. Raises
+    ConfigError for an unknown place, LabError.
     """
-    if state_of(coordinator.place(name)) is PlaceHealth.MAINTENANCE:
-        return PlaceHealth.MAINTENANCE
+    before = state_of(coordinator.place(name))
+    if before is PlaceHealth.MAINTENANCE or (good and before is PlaceHealth.DOUBTFUL):
+        return before
     state = PlaceHealth.GOOD if good else PlaceHealth.BAD
     set_state(coordinator, name, state, why)
     return state
+
+
+def note_drift(coordinator: Coordinator, name: str, why: str) -> str:
+    """Note whether a place is out of control, and why; "": it is in control. Returns a line, or "" if nothing changes.
+
+    It becomes doubtful, and good again. A bad place and one in maintenance are left alone. Raises ConfigError for an
+    unknown place, LabError.
+    """
+    before = state_of(coordinator.place(name))
+    if before in {PlaceHealth.BAD, PlaceHealth.MAINTENANCE} or (not why and before is not PlaceHealth.DOUBTFUL):
+        return ""
+    if not why:
+        set_state(coordinator, name, PlaceHealth.GOOD, "in control again")
+        return f"place {name!r}: good, in control again"
+    set_state(coordinator, name, PlaceHealth.DOUBTFUL, why)
+    return (
+        f"place {name!r}: doubtful, {why}; its pool leaves it out{_others_become_good(coordinator, name, 'doubtful')}"
+    )
 
 
 def note_end(coordinator: Coordinator, name: str, part: Part | None, bad_after: int) -> str:
@@ -136,17 +157,22 @@ def note_end(coordinator: Coordinator, name: str, part: Part | None, bad_after: 
         return f"place {name!r}: fault {count}{limit}, in a row ({part})"
     why = f"{counted(count, 'fault of the lab', 'faults of the lab')} in a row, the last: {part}"
     set_state(coordinator, name, PlaceHealth.BAD, why, faults=count)
-    others: list[str] = []
-    for other in sorted(coordinator.places):
-        # Each at its turn: a dead exporter's boards fail together, and another one may just have become bad.
-        if STATE not in coordinator.place(other).tags:
-            set_state(coordinator, other, PlaceHealth.GOOD, f"no fault is known; {name} became bad")
-            others.append(other)
-    good = f"; {', '.join(others)} had no state, and {'is' if len(others) == 1 else 'are'} good" if others else ""
+    good = _others_become_good(coordinator, name, "bad")
     return (
         f"place {name!r}: bad, {why}; its pool leaves it out{good}\n"
         f"  hint: repair it, then: fsjoule doctor {name} --state (or --all --recheck)"
     )
+
+
+def _others_become_good(coordinator: Coordinator, name: str, became: str) -> str:
+    """Give places without a state one, as their pools would leave them out. Returns words about it, or ""."""
+    others: list[str] = []
+    for other in sorted(coordinator.places):
+        # Each at its turn: a dead exporter's boards fail together, and another one may just have become bad.
+        if STATE not in coordinator.place(other).tags:
+            set_state(coordinator, other, PlaceHealth.GOOD, f"no fault is known; {name} became {became}")
+            others.append(other)
+    return f"; {', '.join(others)} had no state, and {'is' if len(others) == 1 else 'are'} good" if others else ""
 
 
 def fit(places: Iterable[Place], wanted: Mapping[str, str]) -> dict[str, str]:

@@ -17,10 +17,11 @@ BUG: Final = "bug"
 
 
 class PlaceHealth(StrEnum):
-    """The state of a place. The words are those of LAVA's device health."""
+    """The state of a place. The words are those of LAVA's device health, but for DOUBTFUL: it works, and drifts."""
 
     GOOD = "good"
     UNKNOWN = "unknown"
+    DOUBTFUL = "doubtful"
     BAD = "bad"
     MAINTENANCE = "maintenance"
 

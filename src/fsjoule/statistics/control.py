@@ -52,6 +52,8 @@ _BEFORE: Final = 2
 _JUMPS_WITHIN: Final = 10
 # After an alarm so many further checks tell when the shift began.
 _REFINED_BY: Final = 20
+# Of a logarithm: after two checks the limits are beyond all figures.
+_WIDEST: Final = 20.0
 _PAIR: Final = 2
 _HALF: Final = 0.5
 _CELLS: Final = 151
@@ -183,7 +185,8 @@ class _Baseline:
 
     def reach(self, limit: float) -> float:
         """How far from the mean a check may be."""
-        return -float(special.stdtrit(self.n - 1, special.ndtr(-limit))) * self.spread_of_next
+        t = -float(special.stdtrit(self.n - 1, special.ndtr(-limit)))
+        return min(t * self.spread_of_next, _WIDEST)
 
 
 def chart(figures: Iterable[float], limits: Limits) -> Chart:

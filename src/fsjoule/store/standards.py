@@ -1,7 +1,7 @@
 """Checks of places: what a run of the check standard found at one place, read from run folders.
 
 A check standard is work that should stay the same (the suite `standard`, or any other). A check is one run's figure at
-a place: the geometric mean over its boots, because nights differ by more than boots of a night.
+a place: the median over its boots, because nights differ by more than boots of a night, and one boot may stall.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, geometric_mean
+from statistics import fmean, median
 from typing import Final, NamedTuple
 
 from fsjoule.errors import ResultError
@@ -115,21 +115,21 @@ def _checks(run: Run, measurements: Iterable[Measurement], suite: str) -> Iterab
         conditions = Conditions(series, kernels.get(one.kernel), serial, calibration)
         grouped.setdefault((place, conditions), []).append(one)
     for (place, conditions), group in grouped.items():
-        found = {metric: checked for metric in FIGURES if (checked := _mean(group, metric)) is not None}
+        found = {metric: checked for metric in FIGURES if (checked := _checked(group, metric)) is not None}
         yield PlaceCheck(run.run_id, utc(min(one.started_utc for one in group)), place, conditions, found)
 
 
-def _mean(group: Iterable[Measurement], metric: Metric) -> Checked | None:
-    boots: dict[int, list[Measurement]] = {}
+def _checked(group: Iterable[Measurement], metric: Metric) -> Checked | None:
+    boots: dict[int, list[float]] = {}
+    uncertainties: list[float] = []
     for one in group:
-        if (figure_of(one, metric) or 0) > 0:
-            boots.setdefault(one.boot, []).append(one)
+        figure, uncertainty = figure_of(one, metric), uncertainty_of(one, metric)
+        if figure is not None and figure > 0:
+            boots.setdefault(one.boot, []).append(figure)
+            uncertainties += [] if uncertainty is None else [uncertainty]
     if not boots:
         return None
-    value = geometric_mean(geometric_mean(figure_of(one, metric) or 0 for one in boot) for boot in boots.values())
-    known = [uncertainty_of(one, metric) for boot in boots.values() for one in boot]
-    uncertainties = [each for each in known if each is not None]
-    return Checked(value, fmean(uncertainties) if uncertainties else None)
+    return Checked(median(map(median, boots.values())), fmean(uncertainties) if uncertainties else None)
 
 
 def _calibration(meter: MeterInfo) -> str:

@@ -105,6 +105,11 @@ class Doubt:
         return self.begin_utc <= utc and (self.end_utc is None or utc < self.end_utc)
 
     @property
+    def headline(self) -> str:
+        """`power of cpu +0.8 % since 2026-11-02`."""
+        return f"{self.chart.figure} {self.text} since {self.begin_utc[:10]}"
+
+    @property
     def text(self) -> str:
         """`+0.8 %`; `single checks off by up to -3.1 %`."""
         size = f"{100 * self.alarm.shift:+.2g} %"

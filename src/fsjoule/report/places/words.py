@@ -14,7 +14,12 @@ from fsjoule.report.table import Cell, Tone
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86400
-_TONES: Final = {PlaceHealth.GOOD: Tone.GOOD, PlaceHealth.BAD: Tone.BAD, PlaceHealth.MAINTENANCE: Tone.DOUBT}
+_TONES: Final = {
+    PlaceHealth.GOOD: Tone.GOOD,
+    PlaceHealth.DOUBTFUL: Tone.DOUBT,
+    PlaceHealth.BAD: Tone.BAD,
+    PlaceHealth.MAINTENANCE: Tone.DOUBT,
+}
 
 
 def span(seconds: float) -> str:
