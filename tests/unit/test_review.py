@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +85,16 @@ def series(workload: str) -> Series:
 
 
 def reviewed(board: Board, builds: FakeKernelBuilds, *, each: bool | None = None) -> Review:
-    command = ("fsjoule", "review", "v6.1..topic", "--tree", "/a/long/path/to/some/kernel/tree", "--seed", "1")
+    command = (
+        "fsjoule",
+        "review",
+        "v6.1..topic",
+        "--tree",
+        "/a/long/path/to/some/kernel/tree",
+        "--json",
+        "--seed",
+        "1",
+    )
     return LineJudge(LINE, NAMES, GUEST_TIME_POLICY, board.gate, command, "gcc 12.2.0").judged(builds, each=each)
 
 
@@ -131,7 +141,7 @@ def test_the_mail_is_plain_and_narrow_and_begins_with_the_verdict() -> None:
     assert not any(line != line.rstrip() for line in lines)
     at = lines.index("  3/5  ext4: a loop in each write")
     assert lines[at + 1] == "       regressed"
-    assert "0.5 % more instructions (95 %: " in lines[at + 2]
+    assert re.fullmatch(r" {7}ext4 randwrite-16k instructions: \+0\.48 %, \+0\.3\d to \+0\.6\d %", lines[at + 2])
     words = " ".join(text.split())
     assert "0.2 % of instructions, or 2 % of throughput and write-amplification, or 5 % of energy." in words
     assert "Compiler: gcc 12.2.0." in words

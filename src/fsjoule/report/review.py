@@ -16,15 +16,16 @@ from rich.text import Text
 from fsjoule.model.labels import counted
 from fsjoule.report.gate import GateView
 from fsjoule.report.markdown import plain
-from fsjoule.report.numbers import range_text, signed
 from fsjoule.report.renderers import CaseState, VerdictCase, VerdictView
-from fsjoule.report.words import means, named
+from fsjoule.report.words import means
 from fsjoule.store.finding import news
 from fsjoule.store.gate import Gated, GateVerdict, Tested
 from fsjoule.store.review import PatchState, Review, ReviewedPatch, to_review_document
 
 _WIDTH: Final = 72
 _SHORT: Final = 12
+_ABSENT: Final = "-"  # a mail is ASCII
+_OUTPUTS: Final = ("--format", "--json", "--markdown", "--page", "--results")
 _GOES_ON: Final = " \\"  # a shell's line
 _SIZE: Final = re.compile(r" \d+KiB\b")
 _STATES: Final = {
@@ -135,7 +136,7 @@ class ReviewView(VerdictView):
             effects.setdefault(policy.effect_of(metric), []).append(metric.value)
         matters = ", or ".join(f"{100 * effect:g} % of {_listed(names)}" for effect, names in effects.items())
         boards = sorted({one.subject.series.board for gated in review.gates for one in gated.findings})
-        where = f"an emulated board ({', '.join(boards)})" if review.simulated else ", ".join(boards)
+        where = f"the emulated board {', '.join(boards)}" if review.simulated else ", ".join(boards)
         simulated = " All figures are simulated." if review.simulated else ""
         return (
             f"{counted(review.boots, 'boot')} on {where}, both kernels in turn.{simulated} What matters is a loss of "
@@ -154,7 +155,7 @@ def _answers(patch: ReviewedPatch) -> list[str]:
             undecided = sum(one.undecided for one in patch.gated.findings)
             lines[0] += f": {undecided} of {counted(len(patch.gated.findings), 'figure')}"
         changed = [one for one in patch.gated.findings if one.changed]
-        lines += [f"{_name(one)}: {named([one]).removeprefix(one.subject.name).strip()}" for one in changed]
+        lines += [f"{_name(one)} {one.metric}: {_change(one)}, {_interval(one)}" for one in changed]
         lines += news(patch.gated.kernel_warnings)
     return lines
 
@@ -166,8 +167,22 @@ def _figures(gated: Gated) -> Iterator[str]:
         if rows:
             yield f"  {metric.value}"
         for one in rows:
-            change, interval = signed(one.ratio, one.interval), range_text(one.interval)
-            yield f"    {_name(one):<20}{change:>10}  {interval:<18}  {means(one)}"
+            yield f"    {_name(one):<20}{_change(one):>9}  {_interval(one):<18}  {means(one)}"
+
+
+def _change(one: Tested) -> str:
+    """With two decimals: a tenth of a percent of instructions is known here."""
+    return _ABSENT if one.ratio is None else f"{_percent(one.ratio)} %"
+
+
+def _interval(one: Tested) -> str:
+    if one.interval is None:
+        return _ABSENT
+    return f"{_percent(one.interval.low)} to {_percent(one.interval.high)} %"
+
+
+def _percent(ratio: float) -> str:
+    return f"{round(100 * (ratio - 1), 2) + 0.0:+.2f}"  # never -0.00
 
 
 def _name(one: Tested) -> str:
@@ -186,7 +201,7 @@ def _wrapped(text: str, indent: int = 0) -> list[str]:
 
 
 def _command(command: Sequence[str]) -> Iterator[str]:
-    """For a shell, in lines that end with a backslash; each option stands with its value."""
+    """For a shell, in lines that end with a backslash; each option stands with its value. Outputs are the reader's."""
     groups: list[str] = []
     for word in command:
         if groups and not word.startswith("-"):
@@ -195,6 +210,8 @@ def _command(command: Sequence[str]) -> Iterator[str]:
             groups.append(shlex.quote(word))
     line = f"  {groups[0]}" if groups else ""
     for group in groups[1:]:
+        if group.startswith(_OUTPUTS):
+            continue
         if len(line) + len(group) + len(_GOES_ON) >= _WIDTH:
             yield line + _GOES_ON
             line = f"      {group}"
