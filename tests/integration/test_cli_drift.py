@@ -51,7 +51,7 @@ def test_json_has_charts_and_agreements(fsjoule: CommandLine, results: Path) -> 
     document = done.document
     assert (done.code, document["schema"]) == (1, "fsjoule.drift/1")
     assert [each["state"] for each in document["places"]] == ["out of control", "in control", "too few checks"]
-    chart = next(each for each in document["charts"] if (each["workload"], each["metric"]) == ("command-idle", "power"))
+    chart = next(each for each in document["charts"] if (each["work"], each["metric"]) == ("idle", "power"))
     assert len(chart["checks"]) == 75
     assert chart["checks"][0]["q"] is None
     assert chart["alarms"][-1]["end"] is None

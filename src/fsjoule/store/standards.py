@@ -7,6 +7,7 @@ a place: the median over its boots, because nights differ by more than boots of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -56,11 +57,15 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlaceCheck:
-    """One run's figures of one workload at a place. `started_utc` is its first measurement's."""
+    """One run's figures of one workload at a place. `started_utc` is its first measurement's.
+
+    `work` is the workload's short name, which stays when its arguments change.
+    """
 
     run_id: str
     started_utc: str
     place: CheckedPlace
+    work: str
     conditions: Conditions
     figures: Mapping[Metric, Checked]
 
@@ -87,9 +92,12 @@ def read_checks(folders: Iterable[Path], suite: str = STANDARD) -> tuple[list[Pl
 
 
 def runs_beside(folders: Iterable[Path]) -> list[Path]:
-    """The run folders in the folders that hold these runs, these included; folders that are gone have none."""
-    tops = {folder.parent for folder in folders if folder.parent.is_dir()}
-    return sorted(each for top in tops for each in top.iterdir() if (each / RUN_FILE).is_file())
+    """The run folders in the folders that hold these runs, these included; a folder that is gone has none."""
+    found: set[Path] = set()
+    for top in {folder.parent for folder in folders}:
+        with suppress(OSError):
+            found |= {each for each in top.iterdir() if (each / RUN_FILE).is_file()}
+    return sorted(found)
 
 
 def _may_be_of(folder: Path, suite: str) -> bool:
@@ -116,7 +124,8 @@ def _checks(run: Run, measurements: Iterable[Measurement], suite: str) -> Iterab
         grouped.setdefault((place, conditions), []).append(one)
     for (place, conditions), group in grouped.items():
         found = {metric: checked for metric in FIGURES if (checked := _checked(group, metric)) is not None}
-        yield PlaceCheck(run.run_id, utc(min(one.started_utc for one in group)), place, conditions, found)
+        started_utc = utc(min(one.started_utc for one in group))
+        yield PlaceCheck(run.run_id, started_utc, place, group[0].workload.label, conditions, found)
 
 
 def _checked(group: Iterable[Measurement], metric: Metric) -> Checked | None:

@@ -12,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from fsjoule.errors import ConfigError
-from fsjoule.model import TimedKind
 from fsjoule.model.kernel import Kernel
 from fsjoule.model.metrics import Metric
 from fsjoule.statistics.control import (
@@ -48,6 +47,7 @@ class PlaceChart:
     """
 
     place: CheckedPlace
+    work: str
     conditions: Conditions
     metric: Metric
     times: tuple[str, ...]
@@ -61,11 +61,6 @@ class PlaceChart:
     def figure(self) -> str:
         """`power of cpu`."""
         return f"{self.metric} of {self.work}"
-
-    @property
-    def work(self) -> str:
-        """The workload, a command by its own name."""
-        return self.conditions.series.series.workload.removeprefix(f"{TimedKind.COMMAND}-")
 
     @property
     def state(self) -> Control:
@@ -121,7 +116,7 @@ class Agreement:
     """One figure's levels at two places. `error` is E_n: they agree if it is from -1 to 1."""
 
     metric: Metric
-    workload: str
+    work: str
     one: Level
     other: Level
     same_meter: bool
@@ -144,20 +139,20 @@ def place_charts(checks: Iterable[PlaceCheck], false_alarms: float = FALSE_ALARM
     of_work: dict[tuple[CheckedPlace, str], list[PlaceCheck]] = {}
     figures: dict[CheckedPlace, set[tuple[str, Metric]]] = {}
     for check in checks:
-        workload = check.conditions.series.series.workload
-        of_work.setdefault((check.place, workload), []).append(check)
+        of_work.setdefault((check.place, check.work), []).append(check)
         for metric in check.figures:
             grouped.setdefault((check.place, check.conditions, metric), []).append(check)
-            figures.setdefault(check.place, set()).add((workload, metric))
+            figures.setdefault(check.place, set()).add((check.work, metric))
 
     def drawn(place: CheckedPlace, conditions: Conditions, metric: Metric, group: list[PlaceCheck]) -> PlaceChart:
         checked = tuple(each.figures[metric] for each in group)
-        all_checks = of_work[place, conditions.series.series.workload]
+        all_checks = of_work[place, group[-1].work]
         later = (each.started_utc for each in all_checks if each.started_utc > group[-1].started_utc)
         current = group[-1].run_id == all_checks[-1].run_id
         limits = limits_for(len(figures[place]), false_alarms)
         return PlaceChart(
             place=place,
+            work=group[-1].work,
             conditions=conditions,
             metric=metric,
             times=tuple(each.started_utc for each in group),
@@ -169,7 +164,7 @@ def place_charts(checks: Iterable[PlaceCheck], false_alarms: float = FALSE_ALARM
         )
 
     charts = [drawn(*key, group) for key, group in grouped.items()]
-    return tuple(sorted(charts, key=lambda one: (one.place, one.conditions.series.series.workload, one.times)))
+    return tuple(sorted(charts, key=lambda one: (one.place, one.work, one.times)))
 
 
 def state_of(charts: Iterable[PlaceChart], place: CheckedPlace) -> Control:
@@ -185,8 +180,8 @@ def agreements(charts: Sequence[PlaceChart], one: str, other: str) -> list[Agree
     """
     ours, theirs = (_metered(charts, _named(charts, name)) for name in (one, other))
     found = [
-        Agreement(key[0], key[1], mine, theirs[key][0], same_meter=meter == theirs[key][1])
-        for key, (mine, meter) in ours.items()
+        Agreement(key[0], work, mine, theirs[key][0], same_meter=meter == theirs[key][1])
+        for key, (mine, meter, work) in ours.items()
         if key in theirs
     ]
     if not found:
@@ -197,13 +192,14 @@ def agreements(charts: Sequence[PlaceChart], one: str, other: str) -> list[Agree
     return found
 
 
-def _metered(charts: Iterable[PlaceChart], place: CheckedPlace) -> dict[_Subject, tuple[Level, str]]:
-    """The levels of a place by what they are of, each with its meter."""
-    levels: dict[_Subject, tuple[Level, str]] = {}
+def _metered(charts: Iterable[PlaceChart], place: CheckedPlace) -> dict[_Subject, tuple[Level, str, str]]:
+    """The levels of a place by what they are of, each with its meter and its work."""
+    levels: dict[_Subject, tuple[Level, str, str]] = {}
     for each in charts:
         if each.place == place and each.current and (level := each.level) is not None:
             series = each.conditions.series.series
-            levels[each.metric, series.workload, series.board, each.conditions.kernel] = level, each.conditions.meter
+            subject = each.metric, series.workload, series.board, each.conditions.kernel
+            levels[subject] = level, each.conditions.meter, each.work
     return levels
 
 

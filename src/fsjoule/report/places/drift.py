@@ -71,7 +71,7 @@ def agreement_table(found: Iterable[Agreement], one: str, other: str) -> Table:
     columns = (word("figure"), Column(one), Column(other), Column("E_n"), word("agree"))
     rows = [
         (
-            f"{each.metric} of {each.workload}",
+            f"{each.metric} of {each.work}",
             _level(each.one, each.metric.unit),
             _level(each.other, each.metric.unit),
             f"{each.error:+.2f}",
@@ -103,7 +103,7 @@ def to_document(charts: Sequence[PlaceChart], found: Sequence[Agreement] = ()) -
         "agreements": [
             {
                 "metric": each.metric,
-                "workload": each.workload,
+                "work": each.work,
                 "levels": [each.one.value, each.other.value],
                 "uncertainties": [each.one.uncertainty, each.other.uncertainty],
                 "e_n": each.error,
@@ -120,7 +120,7 @@ def _chart_document(one: PlaceChart) -> dict[str, Any]:
     return {
         "place": one.place.name,
         "exporter": one.place.exporter,
-        "workload": one.conditions.series.series.workload,
+        "work": one.work,
         "metric": one.metric,
         "unit": one.metric.unit,
         "series": one.conditions.series.key,
