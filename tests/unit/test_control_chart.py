@@ -89,6 +89,24 @@ def test_a_second_outlier_soon_lasts() -> None:
     assert alarm.shift == pytest.approx(-0.1, abs=0.02)
 
 
+def test_jumps_to_one_side_are_no_step() -> None:
+    figures = _checks(100)
+    figures[50] *= 0.93
+    figures[54] *= 0.95
+    alarm = _charted(figures).alarm
+    assert alarm is not None
+    assert (alarm.rule, alarm.begin) == (Rule.JUMPS, 50)
+    assert alarm.shift == pytest.approx(-0.07, abs=0.02)
+
+
+def test_a_step_whose_first_checks_are_near_the_limit_is_no_jumps() -> None:
+    figures = _checks(60, 0.001) + [2.5 * each for each in (1.006, 1.003, 1.006, 1.003, 1.006)]
+    alarm = _charted(figures).alarm
+    assert alarm is not None
+    assert (alarm.rule, alarm.signalled, alarm.begin) == (Rule.LIMIT, 60, 60)
+    assert alarm.shift == pytest.approx(0.0048, abs=0.0005)
+
+
 def test_a_large_step_begins_at_its_first_check() -> None:
     drawn = _charted([each * (0.9 if i >= 30 else 1.0) for i, each in enumerate(_checks(60))])
     assert len(drawn.alarms) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -135,19 +135,26 @@ def drift(
     if chart is not None:
         replace_text(chart, drift_charts(charts))
     if mark:
-        _mark({place.name: [each.headline for each in open_] for place, _, open_ in place_states(charts)})
+        _mark([(place.name, "; ".join(each.headline for each in open_)) for place, _, open_ in place_states(charts)])
     doubtful = any(state is Control.OUT for _, state, _ in place_states(charts))
     raise typer.Exit(doubtful or not all(each.agree for each in found))
 
 
-def _mark(doubts: Mapping[str, Sequence[str]]) -> None:
-    """Note at the coordinator's places why they are out of control; those of other labs are left alone."""
+def _mark(doubts: Sequence[tuple[str, str]]) -> None:
+    """Note at the coordinator's places why they are out of control ("": they are not).
+
+    Places of other labs are left alone, and so is a name that several labs have.
+    """
     from fsjoule.lab.coordinator import connected
     from fsjoule.lab.states import note_drift
 
     with connected() as coordinator:
-        for place, texts in doubts.items():
-            if place in coordinator.places and (line := note_drift(coordinator, place, "; ".join(texts))):
+        for place, why in doubts:
+            if place not in coordinator.places:
+                continue
+            if [name for name, _ in doubts].count(place) > 1:
+                progress(f"warning: {place}: several labs have a place of this name, so its state was left alone")
+            elif line := note_drift(coordinator, place, why):
                 progress(line)
 
 
