@@ -44,45 +44,48 @@ for sector in ${first} ${second}; do
   fi
 done
 test -n "${flag}" || setenv flag 0
-setenv save 'mw.b ${copy} 0 1000; env export -b -s ffb ${data} BOOT_ORDER BOOT_A_LEFT BOOT_B_LEFT; run sum; cp.b ${turned} ${copy} 4; setexpr flag ${flag} + 1; mw.b ${flag_at} ${flag}; mmc write ${copy} ${older} 8'
+setenv save 'mw.b ${copy} 0 1000; env export -b -s ffb ${data} BOOT_ORDER BOOT_A_LEFT BOOT_B_LEFT; run sum; cp.b ${turned} ${copy} 4; setexpr flag ${flag} + 1; mw.b ${flag_at} ${flag}; mmc write ${copy} ${older} 8; if test ${older} = ${first}; then setenv older ${second}; else setenv older ${first}; fi'
 
 test -n "${BOOT_ORDER}" || setenv BOOT_ORDER "A B"
 test -n "${BOOT_A_LEFT}" || setenv BOOT_A_LEFT 3
 test -n "${BOOT_B_LEFT}" || setenv BOOT_B_LEFT 3
 
-setenv slot
-for BOOT_SLOT in ${BOOT_ORDER}; do
-  if test -n "${slot}"; then
-    # the first one is taken
-  elif test "x${BOOT_SLOT}" = "xA"; then
-    if test 0x${BOOT_A_LEFT} -gt 0; then
-      setexpr BOOT_A_LEFT ${BOOT_A_LEFT} - 1
-      setenv slot A; setenv part 2
-    fi
-  elif test "x${BOOT_SLOT}" = "xB"; then
-    if test 0x${BOOT_B_LEFT} -gt 0; then
-      setexpr BOOT_B_LEFT ${BOOT_B_LEFT} - 1
-      setenv slot B; setenv part 4
-    fi
-  fi
-done
-
-if test -n "${slot}"; then
-  run save
-  echo "fsjoule: slot ${slot}"
-  setenv bootargs "${arguments} root=/dev/mmcblk0p${part} rauc.slot=${slot}"
-  if load mmc 0:${part} ${kernel_addr_r} /boot/${kernel}; then
-    if load mmc 0:${part} ${fdt_addr_r} /boot/board.dtb; then
-      if load mmc 0:${part} ${ramdisk_addr_r} /boot/initrd.img; then
-        ${start} ${kernel_addr_r} ${ramdisk_addr_r}:${filesize} ${fdt_addr_r}
+# Not every board can reset itself here: the next slot is tried at once.
+while true; do
+  setenv slot
+  for BOOT_SLOT in ${BOOT_ORDER}; do
+    if test -n "${slot}"; then
+      # the first one is taken
+    elif test "x${BOOT_SLOT}" = "xA"; then
+      if test 0x${BOOT_A_LEFT} -gt 0; then
+        setexpr BOOT_A_LEFT ${BOOT_A_LEFT} - 1
+        setenv slot A; setenv part 2
+      fi
+    elif test "x${BOOT_SLOT}" = "xB"; then
+      if test 0x${BOOT_B_LEFT} -gt 0; then
+        setexpr BOOT_B_LEFT ${BOOT_B_LEFT} - 1
+        setenv slot B; setenv part 4
       fi
     fi
+  done
+
+  if test -n "${slot}"; then
+    run save
+    echo "fsjoule: slot ${slot}"
+    setenv bootargs "${arguments} root=/dev/mmcblk0p${part} rauc.slot=${slot}"
+    if load mmc 0:${part} ${kernel_addr_r} /boot/${kernel}; then
+      if load mmc 0:${part} ${fdt_addr_r} /boot/board.dtb; then
+        if load mmc 0:${part} ${ramdisk_addr_r} /boot/initrd.img; then
+          ${start} ${kernel_addr_r} ${ramdisk_addr_r}:${filesize} ${fdt_addr_r}
+        fi
+      fi
+    fi
+    echo "fsjoule: slot ${slot} cannot be started"
+  else
+    echo "fsjoule: no slot is left, each gets 3 starts again"
+    setenv BOOT_A_LEFT 3
+    setenv BOOT_B_LEFT 3
+    run save
+    sleep 10
   fi
-  echo "fsjoule: slot ${slot} cannot be started"
-else
-  echo "fsjoule: no slot is left, each gets 3 starts again"
-  setenv BOOT_A_LEFT 3
-  setenv BOOT_B_LEFT 3
-  run save
-fi
-reset
+done
