@@ -36,6 +36,7 @@ BOOTFLOWS = "** Booting bootflow '<NULL>' with efi_mgr\r\nLoading Boot0000 'mmc 
             "device-mapper: verity: 179:2: data block 5 is corrupted",
             "dm-verity refused a block of the root: the card is damaged",
         ),
+        ("resetting ...\r\n### ERROR ### Please RESET the board ###\r\n", "it gave up and cannot reset this board"),
         ("You are in emergency mode", "the root came up without all that it needs"),
         (BOOTFLOWS + "Boot failed (err=-14)\r\nU-Boot> ", "there is no extlinux/extlinux.conf"),
         (BOOTFLOWS + "** Booting bootflow 'mmc.part_1' with extlinux\r\nU-Boot> ", "it gave up what the card names"),

@@ -15,6 +15,7 @@ _MEANINGS: Final = {
     r"Bad Linux ARM(?:64)? z?Image magic!|Wrong Image Format for boot\w+ command": "U-Boot does not know the format of "
     "the kernel",
     r"Skipping \S+ for failure retrieving \S+": "U-Boot cannot read a file that extlinux.conf names",
+    r"### ERROR ### Please RESET the board ###": "U-Boot stopped, because it gave up and cannot reset this board",
     r"device-mapper: verity: \S+ (?:data|metadata) block \d+ is corrupted": "dm-verity refused a block of the root: "
     "the card is damaged, or its root hash is another image's",
     # Of initramfs-tools, dracut and systemd: each waits for somebody at the console.
