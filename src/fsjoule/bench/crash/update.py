@@ -27,7 +27,7 @@ from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.measurer import IDLE_S, Measurer
 from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.scratch import checked, perform, provisioning
-from fsjoule.errors import BoardError, LabError, MeasurementInvalid, PlaceLostError, StorageError
+from fsjoule.errors import BoardError, FsjouleError, LabError, MeasurementInvalid, PlaceLostError, StorageError
 from fsjoule.host import process
 from fsjoule.model import CARD, MIB, CrashFate
 from fsjoule.model.card_writes import CardWrite, read_card_writes
@@ -146,6 +146,7 @@ class UpdateWork(CrashWork):
             first = (*known.crash.first_losses, *([f"fallback: {broken.details}"] if broken.fate.is_loss else []))
             evidence.crash = replace(
                 known.crash,
+                writes=len(update.writes),
                 checked=count,
                 states=known.crash.states + 1,
                 different=known.crash.different + 1,
@@ -308,7 +309,7 @@ class UpdateWork(CrashWork):
         try:
             root, boot_s = self._started(boots, card)
         except BoardError as error:
-            return Checked(CrashFate.REFUSED, details=error.what)
+            return Checked(CrashFate.REFUSED, details=_line(error))
         name = {update.old: _OLD, update.new: _NEW}.get(root, f"partition {root}")
         if update.partitions[root].digest(card) not in whole.get(root, ()):
             return Checked(CrashFate.LOST, boot_s, details=f"{name} is started, and is not whole")
@@ -321,7 +322,7 @@ class UpdateWork(CrashWork):
         try:
             self._repeat(boots, card)
         except (BoardError, MeasurementInvalid) as error:
-            return Checked(CrashFate.UNWRITABLE, boot_s, details=f"{name} is started; again: {error}")
+            return Checked(CrashFate.UNWRITABLE, boot_s, details=f"{name} is started; again: {_line(error)}")
         return Checked(CrashFate.OK, boot_s, time.monotonic() - began_s, name)
 
     def _repeat(self, boots: Boots, card: Path) -> None:
@@ -347,7 +348,7 @@ class UpdateWork(CrashWork):
         try:
             root, boot_s = self._started(boots, card)
         except BoardError as error:
-            return Checked(CrashFate.REFUSED, details=f"the new version cannot be started, and {error.what}")
+            return Checked(CrashFate.REFUSED, details=f"the new version cannot be started, and {_line(error)}")
         if root != update.old:
             return Checked(
                 CrashFate.LOST, boot_s, details=f"the new version cannot be started, and partition {root} was"
@@ -395,6 +396,11 @@ def _apply(card: Path, writes: Iterable[CardWrite]) -> None:
         for each in writes:
             file.seek(each.offset)
             file.write(each.data)
+
+
+def _line(error: FsjouleError) -> str:
+    """An error in one line, without the console's."""
+    return " ".join(error.what.partition("\n")[0].split())
 
 
 def _partitions(card: Path) -> dict[int, Partition]:
