@@ -29,7 +29,7 @@ from fsjoule.model import (
 )
 from fsjoule.model.workload import OwnCommand
 from fsjoule.model.write_log import DISCARD, END, FLUSH, FUA, MARK, SECTOR_BYTES, LogEntry, WriteLog
-from fsjoule.report.crash import crash_headline, crash_table
+from fsjoule.report.crash import crash_footnote, crash_headline, crash_table
 from fsjoule.report.run import run_page
 from fsjoule.report.summary import summarise
 from fsjoule.store.folder import RunFolder
@@ -91,6 +91,16 @@ def test_the_table_counts_losses_and_the_sentence_says_who_is_safe() -> None:
     said = crash_headline(measured)
     assert said == ("No state is a loss on ext4. 3 of 12 states are a loss on vfat, all of them with a torn write.")
     assert crash_headline([]) == ""
+
+
+def test_an_update_says_what_its_losses_are() -> None:
+    files, update = crash_measurement(1, "ext4", lost=0), crash_measurement(2, "ext4", lost=0)
+    workload = CrashWorkload(OwnCommand("rauc", ("./update.sh",)), ("./update.sh", "confirm"))
+    update = replace(update, workload=workload)
+    run = make_run(repeat=1).run
+    assert "of an update" not in crash_footnote(summarise(run, [files]))
+    assert "Unclean" not in crash_footnote(summarise(run, [update]))
+    assert crash_footnote(summarise(run, [files, update])).count("A loss") == 2
 
 
 def test_states_that_were_not_checked_are_counted() -> None:

@@ -6,16 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fsjoule.model import CrashFacts, Measurement
+from fsjoule.model import CrashFacts, CrashWorkload, Measurement
 from fsjoule.model.crash import CrashFate
 from fsjoule.model.write_log import MARK, LogEntry, WriteLog
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.summary import Summary
 from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
 
-FOOTNOTE: Final = (
+_FOOTNOTE: Final = (
     "A loss: a promise is broken, or the filesystem cannot be mounted or written. Unclean: all is there, and the "
     "checker finds faults. Torn: losses in which a write reached the medium in part."
+)
+_OF_UPDATES: Final = (
+    "A loss of an update: the board does not start, starts a version that is not whole or not the promised one, or "
+    "cannot be updated again."
 )
 
 
@@ -73,11 +77,20 @@ def crash_table(summary: Summary) -> Table | None:
         (Column("mount", "s", optional=True), [_seconds(crash.mount_s) for _, crash in measured]),
         (Column("check", "s", optional=True), [_seconds(crash.check_s) for _, crash in measured]),
     ]
+    nothing = {"not checked": "0", "mount": ABSENT, "check": ABSENT}
     filled = [
-        (column, cells) for column, cells in filled if column.name != "not checked" or any(c.text != "0" for c in cells)
+        (column, cells)
+        for column, cells in filled
+        if column.name not in nothing or any(each.text != nothing[column.name] for each in cells)
     ]
     groups = [m.workload.label for m, _ in measured]
     return assembled("What a power cut can cost", filled, simulated=summary.simulated, groups=groups)
+
+
+def crash_footnote(summary: Summary) -> str:
+    """What a loss is, and the other words of the table."""
+    updates = [isinstance(m.workload, CrashWorkload) and bool(m.workload.confirm) for m in summary.crashes]
+    return " ".join([*([] if all(updates) else [_FOOTNOTE]), *([_OF_UPDATES] if any(updates) else [])])
 
 
 def crash_causes(summary: Summary) -> tuple[tuple[str, str], ...]:

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from fsjoule.model import RunStatus
 from fsjoule.report.answer import RULE, RunAnswer, answer_table
-from fsjoule.report.crash import FOOTNOTE as CRASH_FOOTNOTE
-from fsjoule.report.crash import KeptCrashes, crash_causes, crash_table
+from fsjoule.report.crash import KeptCrashes, crash_causes, crash_footnote, crash_table
 from fsjoule.report.facts import emmc_facts, kernels_text
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
 from fsjoule.report.images import images_table
@@ -188,7 +187,7 @@ def _layers(summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
         yield from table_lines(layers, room)
     if (crashes := crash_table(summary)) is not None:
         yield from table_lines(crashes, room)
-        yield footnote(CRASH_FOOTNOTE)
+        yield footnote(crash_footnote(summary))
         if causes := crash_causes(summary):
             yield named_lines("First losses", causes)
 
