@@ -57,6 +57,7 @@ def board(
     hang_after_s: float | None,
     limit_s: float = _LIMIT_S,
     boot_loader: bool = False,
+    restarts: int = 0,
 ) -> BootWatch:
     watched: Any = SimpleNamespace(
         board="board",
@@ -68,6 +69,7 @@ def board(
         boot_failure="",
         boot_timeout=limit_s,
         silence_timeout=limit_s,
+        restarts=restarts,
         look=tuple,
         error=BoardError,
     )
@@ -146,6 +148,13 @@ def test_a_boot_that_comes_to_no_login_is_named_early(
     with pytest.raises(BoardError, match=f"did not boot: .*{told}"):
         board(Console(*said), longest_s=None, hang_after_s=None).await_login(look_s=0.01)
     assert time.monotonic() - begin < _LIMIT_S
+
+
+def test_a_boot_loader_with_two_slots_may_start_so_often_more() -> None:
+    said = (*("U-Boot SPL 2025.01\n", 0.01) * 4, PROMPT)
+    assert board(Console(*said), longest_s=None, hang_after_s=None, restarts=2).await_login(look_s=0.01)
+    with pytest.raises(BoardError, match="again and again: at least 4 times"):
+        board(Console(*said), longest_s=None, hang_after_s=None, restarts=1).await_login(look_s=0.01)
 
 
 def test_a_boot_after_one_restart_is_no_loop_and_its_colours_are_text() -> None:
