@@ -2,7 +2,7 @@
 
 The lab records what the board writes to its card, from the update to the first start of the new version. This card has
 no cache: a state is what is there after each write. The boot loader reads nothing of a slot that it does not start, nor
-of the filesystem under test, so of a run of writes there only the first, the middle and the last one make a state.
+of the filesystem under test: three writes of a run there make a state, the first, the middle and the last.
 """
 
 from __future__ import annotations
