@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
 from pathlib import Path
@@ -29,7 +30,7 @@ ENVIRONMENTS = Path(__file__).parents[2] / "env"
 
 
 def chosen(
-    boards: int, environment: str = "deterministic.yaml", wait: str | None = None, tags: str | None = None
+    boards: int | None, environment: str = "deterministic.yaml", wait: str | None = None, tags: str | None = None
 ) -> RunRequest:
     return choose(
         BenchOptions(suite="quick", fs="ext4", repeat=1, results=Path("results"), seed=1, boards=boards),
@@ -49,6 +50,19 @@ def test_only_boards_in_guest_time_are_brought_up_for_a_run(monkeypatch: pytest.
         chosen(0)
     with pytest.raises(ConfigError, match="100000 boards do not fit: each takes"):
         chosen(100_000)
+
+
+def test_both_sides_of_a_pair_boot_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LG_COORDINATOR", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert chosen(None).boards == 2
+    assert chosen(1).boards == 1
+    assert chosen(None, "virtual.yaml").boards == 1
+    assert chosen(None, wait="5m").boards == 1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert chosen(None).boards == 1
+    monkeypatch.setenv("LG_COORDINATOR", "127.0.0.1:1")
+    assert chosen(None).boards == 1
 
 
 def test_boards_of_a_given_coordinator_are_not_brought_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,8 @@ import typer
 from fsjoule.errors import ConfigError
 from fsjoule.host.extras import need
 from fsjoule.host.paths import main_job_folder, project_dir
-from fsjoule.runs.options import BenchOptions, rows
+from fsjoule.runs.options import BenchOptions, boards_at_once, rows
 
-# The boots that nearly all statements need in guest time, at once.
-_BOARDS: Final = 2
 _INDENT: Final = " " * 6
 _ENVIRONMENT: Final = "--lg-env"
 _OWN: Final = (
@@ -88,7 +86,7 @@ def bench_program(words: Sequence[str]) -> list[str]:
         environment += [_ENVIRONMENT, str(project_dir() / "env" / "deterministic.yaml")]
         # A coordinator that is given has a lab that is up, with one board at the place.
         if "--lg-coordinator" not in names and not os.environ.get("LG_COORDINATOR"):
-            environment += ["--boards", str(min(_BOARDS, len(os.sched_getaffinity(0))))]
+            environment += ["--boards", str(boards_at_once())]
     if any(word.startswith("--alluredir") for word in words):
         need("allure", "allure_pytest")
     allure = ("-p", "allure_pytest") if any(word.startswith("--alluredir") for word in words) else ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from fsjoule.cli.common import Budget, Filesystems, Select, Storages, guest_time_board, joined
+from fsjoule.cli.common import Boards, Budget, Filesystems, Select, Storages, guest_time_board, joined
 from fsjoule.cli.explain import found_or_warned
 from fsjoule.cli.options import AnswerOptions, BoardsOptions, argument, file_option, with_options
 from fsjoule.cli.outputs import outputs
@@ -54,6 +54,7 @@ class BisectOptions(BoardsOptions, AnswerOptions):
     jobs: int = option("N", "Compilers that run at once.", 2)
     seed: int | None = option("N", "Seed for all random choices (default: new, recorded).")
     index: str | None = option("URL", "Earlier boots of these kernels count, too.", envvar=VARIABLE)
+    boards: Boards = 1  # more are ahead of the search, which may be in vain
     further: bool = flag("After an answer, go on to the next loss in the range.", name="--continue")
     scan: int = option("N", "If the ends are equal, look at N commits between them, too.", 0)
     explain: bool = flag("Then say which functions cost it (two more boots, with profiles).")

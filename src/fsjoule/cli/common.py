@@ -121,6 +121,16 @@ Boards = Annotated[
         help="Boot N boards at once: boards in guest time, or with --place-tag places of a pool.",
     ),
 ]
+PairedBoards = Annotated[
+    int | None,
+    typer.Option(
+        "--boards",
+        min=1,
+        metavar="N",
+        help="Boot N boards at once: boards in guest time (default: both sides of a pair, if there are two CPUs), or "
+        "with --place-tag places of a pool.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 PlaceTag = Annotated[str | None, declared(_PLACE["place_tag"])]
 Run = Annotated[

@@ -9,7 +9,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from fsjoule.cli.common import All, Boards, Json, Wide, declared, output_file, output_folder
+from fsjoule.cli.common import All, Json, PairedBoards, Wide, declared, output_file, output_folder
 from fsjoule.cli.outputs import Format
 from fsjoule.runs.options import Option, PlaceOptions, option, rows
 
@@ -70,4 +70,4 @@ class AnswerOptions:
 class BoardsOptions(PlaceOptions):
     """Which places are taken, and how many boards boot at once."""
 
-    boards: Boards = 1
+    boards: PairedBoards = None

@@ -51,7 +51,8 @@ _HINT: Final = "give the kernel's repository with --tree, or measure both kernel
 class Fresh:
     """The board of fresh boots, the policy that they must meet, and where runs and confirmations go.
 
-    With `explained` these boots keep profiles. `boards` is how many boards in guest time boot at once.
+    With `explained` these boots keep profiles. `boards` is how many boards in guest time boot at once, None: both of a
+    pair.
     """
 
     environment: lab.EnvironmentFile
@@ -61,7 +62,7 @@ class Fresh:
     tree: Path | None
     command: tuple[str, ...]
     explained: bool = False
-    boards: int = 1
+    boards: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def confirm_changes(trend: Trend, fresh: Fresh) -> tuple[list[Again], list[str]]
     or of a board that cannot be profiled as `fresh` asks.
     """
     nominated = [change for change in trend.changes if change.status is ChangeStatus.NOMINATED]
-    check_boards(fresh.boards, fresh.environment)
+    check_boards(fresh.boards or 1, fresh.environment)
     if fresh.explained:
         check_profiled(fresh.environment)
     if nominated:

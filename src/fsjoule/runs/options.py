@@ -5,6 +5,7 @@ A front end makes its own parameters from `rows`. Nothing is imported that help 
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -21,6 +22,8 @@ DEFAULT_RESULTS: Final = "results"
 UNTIL_DECIDED: Final = "auto"
 
 _KEY: Final = "option"
+# Nearly all statements need two boots in guest time, and a pair has two.
+_BOARDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,11 @@ def given_options(values: object, of: type[Any]) -> dict[str, object]:
     defaults = {each.name: each.default for each in fields(of)}
     found = {row.name: (getattr(values, name), defaults[name]) for name, row in rows(of)}
     return {name: value for name, (value, default) in found.items() if value != default}
+
+
+def boards_at_once() -> int:
+    """How many boards in guest time boot at once if nobody says how many: none shares a CPU."""
+    return min(_BOARDS, len(os.sched_getaffinity(0)))
 
 
 def repetitions(text: str) -> int | str:

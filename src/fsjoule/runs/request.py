@@ -33,7 +33,14 @@ from fsjoule.model.labels import counted, listed
 from fsjoule.model.layer import NO_LAYERS, stack_of
 from fsjoule.runs.ages import aged_filesystems, filesystems_again
 from fsjoule.runs.held_lab import check_room
-from fsjoule.runs.options import DEFAULT_KERNEL, DEFAULT_RESULTS, DEFAULT_SUITE, UNTIL_DECIDED, BenchOptions
+from fsjoule.runs.options import (
+    DEFAULT_KERNEL,
+    DEFAULT_RESULTS,
+    DEFAULT_SUITE,
+    UNTIL_DECIDED,
+    BenchOptions,
+    boards_at_once,
+)
 from fsjoule.runs.resume import Resumed, resume
 from fsjoule.statistics.superiority import SuperiorityRule
 from fsjoule.suites import Suite, suite, suite_of
@@ -160,7 +167,7 @@ def choose(
         profiled=options.profile,
         workloads=_workloads(chosen, names, options.workload, select),
         states=_states(chosen, options.states),
-        boards=check_boards(_boards(options), environment),
+        boards=check_boards(_boards(options, chosen, environment, paired=pair is not None), environment),
         until_decided=until_decided,
         stacks=stacks,
     )
@@ -189,8 +196,20 @@ def _storages_and_stacks(options: BenchOptions) -> tuple[tuple[str, ...] | None,
     return storages, stacks
 
 
-def _boards(options: BenchOptions) -> int:
-    return 1 if options.boards is None else options.boards
+def _boards(options: BenchOptions, chosen: Suite, environment: lab.EnvironmentFile | None, *, paired: bool) -> int:
+    """How many boards boot at once. Of pairs both sides do, in guest time, where nobody says how many."""
+    if options.boards is not None:
+        return options.boards
+    if not paired or environment is None or not lab.wants_virtual_lab(environment) or environment.wanted.reserves:
+        return 1
+    if not environment.profile.guest_time or any(w.cuts_power for part in chosen.leaves for w in part.workloads):
+        return 1
+    boards = boards_at_once()
+    try:
+        check_room(environment, boards)
+    except ConfigError:
+        return 1
+    return boards
 
 
 def _workloads(
@@ -294,7 +313,7 @@ def _choose_resumed(path: Path, options: BenchOptions, environment: lab.Environm
 
     Raises ResultError if the run cannot be resumed, ConfigError for an option that contradicts it.
     """
-    repeat, boards = options.repeat, check_boards(_boards(options), environment)
+    repeat, boards = options.repeat, check_boards(options.boards or 1, environment)
     resumed = resume(path, finished=repeat is not None)
     resumed.check_options(
         {
