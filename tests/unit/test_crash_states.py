@@ -10,6 +10,7 @@ from fake_bench import PROFILE, answer
 
 from fsjoule.bench.crash import onboard
 from fsjoule.bench.crash.check import Checked, CrashWork
+from fsjoule.bench.crash.shared import Claim, OtherLogError, Share, SharedStates
 from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.phases import Phases
 from fsjoule.errors import BoardError, ConfigError, FsjouleError, MeasurementInvalid
@@ -20,7 +21,7 @@ from fsjoule.model.workload import OwnCommand
 from fsjoule.model.write_log import DISCARD, END, FLUSH, FUA, MARK, LogEntry, WriteLog, least
 from fsjoule.ports import CommandResult
 from fsjoule.suites import Planning, plan_entries, suite
-from fsjoule.testing import FakeMeter, FakeShell
+from fsjoule.testing import FakeMeter, FakeShell, FakeStore
 
 _MADE = LogEntry(0, 0, 0, MARK, "made")
 _FLUSHED = LogEntry(0, 0, 0, FLUSH)
@@ -217,9 +218,26 @@ def test_what_was_checked_before_the_run_ended_is_not_checked_again() -> None:
     known = {"0:-": Checked(CrashFate.LOST, 0.1, 0.02, "1=differs 2=missing"), "0:0": Checked(CrashFate.OK, 0.25)}
     kept = "\n".join([log.digest, *(f"{name} {each}" for name, each in known.items())]).encode()
     for recorded, expected in ((log, known), (other, {})):
-        work = CrashWork(entry, workload, {}, 7, earlier=kept)
-        work.recall(recorded)
-        assert work.results == expected
+        store = FakeStore()
+        store.keep("states-1.txt", kept)
+        shared = SharedStates(store, entry)
+        answer = shared.claim(Claim(1, recorded.digest, 1, {}))
+        assert {name: Checked.of(text) for name, text in answer.known.items()} == expected
+        assert store.take("states-1.txt") == (kept + b"\n" if expected else None), "it is kept until all is measured"
+
+
+def test_boards_that_recorded_one_log_share_its_states() -> None:
+    entry, store = _work().entry, FakeStore()
+    shared = SharedStates(store, entry)
+    assert [shared.claim(Claim(1, "3f9a", 3, {})).batch for _ in range(2)] == [0, 1]
+    assert shared.claim(Claim(1, "3f9a", 3, {"0:-": "ok 0.1 0 "})) == Share(2, {"0:-": "ok 0.1 0 "})
+    with pytest.raises(OtherLogError, match="one board recorded log 4b2c, another one 3f9a"):
+        shared.claim(Claim(1, "4b2c", 3, {"0:-": "lost 0.1 0 1=missing"}))
+    assert shared.claim(Claim(1, "3f9a", 3, {})) == Share(None, {"0:-": "ok 0.1 0 "})
+    assert store.take("states-1.txt") == b"3f9a\n0:- ok 0.1 0 \n"
+    shared.end()
+    shared.claim(Claim(1, "3f9a", 3, {"0:0": "ok 0.1 0 "}))
+    assert store.take("states-1.txt") is None
 
 
 def test_a_series_of_a_thousand_states_has_a_short_name() -> None:

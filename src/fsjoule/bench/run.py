@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from fsjoule.bench.boots import BootKey, Boots, CurrentBoot, boot_key
 from fsjoule.bench.crash.check import CrashWork
 from fsjoule.bench.crash.flash import FlashWork
+from fsjoule.bench.crash.shared import Claim, Share, SharedStates
 from fsjoule.bench.crash.update import UpdateWork
 from fsjoule.bench.damage import Flakey, PowerLoss
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
@@ -134,7 +135,8 @@ class BoardBench:
     again whole, and boots are numbered after theirs.
     `take_steps` gives the lab's steps since its last call, `health` knows the lab's dead parts. With a `profiler` each
     measurement has a profile, and the run the symbols of each boot; with a `counter` it has the number of instructions.
-    With `sampled` perf makes the profiles on the board, and no figure counts.
+    With `sampled` perf makes the profiles on the board, and no figure counts. With `claim` the board shares crash
+    states with others.
 
     In guest time a figure depends to the digit on all that was done before in its boot. There a second try begins with
     the boot's first entry, and the entries after one that fails twice are not measured.
@@ -154,6 +156,7 @@ class BoardBench:
     profiler: Profiler | None = None
     counter: Profiler | None = None
     sampled: bool = False
+    claim: Callable[[Claim], Share] | None = None
     phases: Phases = field(init=False)
     results: list[Measurement] = field(init=False)
     failures_in_a_row: int = field(default=0, init=False)
@@ -255,6 +258,20 @@ class BoardBench:
                 self.failures_in_a_row, self.last_fault = 0, None
                 return measurement
         raise AssertionError("unreachable")
+
+    def help(self, entry: Planned) -> None:
+        """Check crash states of an entry that another board measures. Raises InfrastructureError."""
+        assert isinstance(entry.workload, CrashWorkload), "only these are shared"
+        started_utc = self.clock.utc()
+        try:
+            self.board.check_ours()
+            self._measure_crash_states(entry, entry.workload, helps=True)
+        except Exception as error:
+            self._check_lost(entry, started_utc, error)
+            if isinstance(error, InfrastructureError):
+                self._take(error, entry)
+            self._note(entry, started_utc, error)
+            raise
 
     def _kept_or_given_up(self, entry: Planned) -> Measurement | None:
         """What a resumed run has of the entry. Raises InfrastructureError if its boot is known to fail."""
@@ -559,21 +576,17 @@ class BoardBench:
         evidence.attachments["before-the-cut.log"] = before + cut.console.encode()
         return booted, evidence
 
-    def _measure_crash_states(self, entry: Planned, workload: CrashWorkload) -> tuple[CurrentBoot, WorkFacts]:
+    def _measure_crash_states(
+        self, entry: Planned, workload: CrashWorkload, *, helps: bool = False
+    ) -> tuple[CurrentBoot, WorkFacts]:
         """Record on a fresh boot, so that another boot can record the same, and check; boot again after a crash."""
         if workload.confirm:
             update = UpdateWork(entry, workload, unpacked(self.plan.files), self.plan.seed)
             return update.measure_card(self._boots, lambda: self._learn_facts(entry))
         kind = FlashWork if filesystem(entry.filesystem).medium is Medium.MTD else CrashWork
-        name = f"states-{entry.number}.txt"
-        work = kind(
-            entry,
-            workload,
-            unpacked(self.plan.files),
-            self.plan.seed,
-            keep=lambda content: self.store.keep(name, content),
-            earlier=self.store.take(name) or b"",
-        )
+        alone = SharedStates(self.store, entry)
+        claim = self.claim or alone.claim
+        work = kind(entry, workload, unpacked(self.plan.files), self.plan.seed, claim, helps)
         while True:
             self._boots.prepare(entry)
             booted = self._boots.boot(entry)
@@ -585,7 +598,7 @@ class BoardBench:
                     _log.info("%s: the board crashed, which is a finding: it is booted again", entry.slug)
                     continue
                 evidence = work.ended(error)
-            self.store.take(name)
+            alone.end()
             return booted, evidence
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fsjoule.bench.crash import onboard
+from fsjoule.bench.crash.shared import Claim, Share
 from fsjoule.bench.judge import WorkFacts
 from fsjoule.bench.measurer import IDLE_S, Measurer
 from fsjoule.bench.own_command import CommandWork
@@ -27,6 +28,7 @@ _log: Final = logging.getLogger(__name__)
 
 _MODULES: Final = ("loop", "dm-mod", "dm-log-writes", "dm-snapshot", "dm-zero")
 _BATCH: Final = 40
+_LEAST_BATCH, _BATCHES = 8, 16  # of few states so many, that boards which share them end together
 _BATCH_S: Final = 60.0
 _STATE_S: Final = 10.0
 _READ_S: Final = 900.0
@@ -98,16 +100,16 @@ class Checked:
 class CrashWork:
     """One measurement. It goes on after a crash of the board, if the next boot records the same.
 
-    `plan_seed` chooses the random states. `keep` keeps what is known so far; `earlier` is what it has kept before the
-    run ended, for the same log.
+    `plan_seed` chooses the random states. `claim` gives the batches that this board checks, and what is known already.
+    One that `helps` checks states of another board's measurement, and nothing else.
     """
 
     entry: Planned
     workload: CrashWorkload
     contents: Mapping[str, bytes]
     plan_seed: int
-    keep: Callable[[bytes], None] = lambda _content: None
-    earlier: bytes = b""
+    claim: Callable[[Claim], Share] = lambda _claim: Share(None, {})
+    helps: bool = False
     results: dict[str, Checked] = field(default_factory=dict[str, Checked])
     crashes: int = 0
     _recording: Recording | None = None
@@ -142,12 +144,11 @@ class CrashWork:
         if self._recording is not None and self._recording.log.digest != recording.log.digest:
             raise BoardError("the boot after a crash recorded other writes than the one before", transient=False)
         self._recording, self._durable = recording, 0
-        self.recall(recording.log)
         measurer.install(self._checker(measurer, kind, recording, sectors))
         with measurer.phases("checking"):
             self._check_all(measurer, recording)
         with measurer.phases("explaining"):
-            cause = self._cause(measurer, recording)
+            cause = "" if self.helps else self._cause(measurer, recording)
         return self._evidence(recording, cause)
 
     def ended(self, error: BoardError) -> WorkFacts:
@@ -273,31 +274,44 @@ class CrashWork:
         del measurer
         return onboard.checker(kind, onboard.DEVICE, sectors, recording.files)
 
-    def recall(self, log: WriteLog) -> None:
-        """Take what was known of this log before the run ended."""
-        digest, *lines = self.earlier.decode().splitlines() or [""]
-        self.earlier = b""
-        if digest == log.digest:
-            self.results |= {name: Checked.of(fate) for name, _, fate in (line.partition(" ") for line in lines)}
-            _log.info("%s: %d states were checked before", self.entry.slug, len(lines))
-        elif digest:
-            _log.info("%s: the %d states checked before are of another log", self.entry.slug, len(lines))
-
     def _check_all(self, measurer: Measurer, recording: Recording) -> None:
-        states = recording.coverage.different
+        log, states = recording.log, recording.coverage.different
         careful = {each.name for each in self._careful}
-        due = [each for each in states if each.name not in self.results]
-        began_s, done = time.monotonic(), 0
-        for batch in _batches(due, careful):
-            self._check(measurer, recording.log, batch)
-            self.keep(_lines((recording.log.digest, *(f"{name} {each}" for name, each in self.results.items()))))
-            done += len(batch)
-            left_s = (time.monotonic() - began_s) / done * (len(due) - done)
-            losses = sum(each.fate.is_loss for each in self.results.values())
-            _log.info(
-                "%s: %d of %d states checked, %d losses; about %.0f min left",
-                self.entry.slug, len(self.results), len(states), losses, left_s / 60,
-            )  # fmt: skip
+        began_s, begun = 0.0, -1
+        for some in self._shares(recording):
+            due = [each for each in some if each.name not in self.results]
+            if due and log.epochs[due[0].epoch].begins < self._durable:
+                self._durable = 0  # the checker begins again with an empty device
+            for batch in _batches(due, careful):
+                if begun < 0:
+                    began_s, begun = time.monotonic(), len(self.results)
+                self._check(measurer, log, batch)
+                done = len(self.results) - begun
+                left_s = (time.monotonic() - began_s) / done * (len(states) - len(self.results))
+                losses = sum(each.fate.is_loss for each in self.results.values())
+                _log.info(
+                    "%s: %d of %d states checked, %d losses; about %.0f min left",
+                    self.entry.slug, len(self.results), len(states), losses, left_s / 60,
+                )  # fmt: skip
+
+    def _shares(self, recording: Recording) -> Iterator[Sequence[State]]:
+        """The states to check, those known apart, batch by batch in their order.
+
+        First those with which the board crashed. At the end what no other board has checked after all.
+        """
+        states = recording.coverage.different
+        yield [each for each in states if each in self._careful]
+        size = min(_BATCH, max(_LEAST_BATCH, len(states) // _BATCHES))
+        batches = [states[i : i + size] for i in range(0, len(states), size)]
+        while True:
+            known = {name: str(each) for name, each in self.results.items()}
+            share = self.claim(Claim(self.entry.number, recording.log.digest, len(batches), known))
+            self.results |= {name: Checked.of(text) for name, text in share.known.items() if name not in self.results}
+            if share.batch is None:
+                break
+            yield batches[share.batch]
+        if not self.helps:
+            yield states
 
     def _check(self, measurer: Measurer, log: WriteLog, states: Sequence[State]) -> None:
         """Check states of rising epochs. Raises BoardError if the board does not answer any more."""

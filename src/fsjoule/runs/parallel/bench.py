@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Final
 
 from fsjoule.bench.boots import boot_key
+from fsjoule.bench.crash.shared import Claim, Share, SharedStates, shares_states
 from fsjoule.bench.instrument import check_meter
 from fsjoule.bench.phases import Phases
 from fsjoule.bench.run import closed, not_taken
@@ -34,7 +35,8 @@ class PoolBench:
     Each measurement is stored when a board has made it, and then `on_stored` hears of it with the board's number. What
     a boot, or a block of boots, has in the store is of one board; see `Tries`.
 
-    With `blocks` a repetition is measured on one board, as in real time it must be: kernels are compared within it.
+    With `blocks` a repetition is measured on one board, as in real time it must be: kernels are compared within it. In
+    guest time boards share the crash states of a measurement.
     `entries` are those of the plan that are to be measured. Of the measurements that are `kept` from a resumed run,
     those among `entries` are measured again; boots are numbered after theirs.
     """
@@ -61,6 +63,7 @@ class PoolBench:
     _ending: bool = field(default=False, init=False)
     _failed: set[int] = field(default_factory=set[int], init=False)
     _spent: dict[str, Phases] = field(default_factory=dict[str, Phases], init=False)
+    _shared: dict[int, SharedStates] = field(default_factory=dict[int, SharedStates], init=False)
 
     def __post_init__(self) -> None:
         self.phases = Phases(self.clock, dict(self.run.phases_s))
@@ -87,6 +90,10 @@ class PoolBench:
         """Open the run's folder; the boards begin to boot."""
         self.store.begin(self.run)
         self.boards.on_measured = self._arrived
+        if not self.blocks:
+            self.boards.share, self.boards.on_helped = self._share, self._helped
+        elif any(map(shares_states, self.entries)):
+            _log.info("each board checks all states of what it measures: in real time each boot has a log of its own")
         begun = {each.repetition: each.place for each in self.kept if self.blocks and each.place}
         repetitions = [entries[0].repetition for entries in self._boots]
         pins = {number: begun[each] for number, each in enumerate(repetitions) if each in begun}
@@ -180,9 +187,23 @@ class PoolBench:
             return
         for number in withdrawn:
             del self._stored[number]
+        if measured.measurement.number in self._shared:
+            self._shared[measured.measurement.number].end()
         for each in new:
             self._stored[each.number] = each
             self.on_stored(board, each)
+
+    def _share(self, claim: Claim) -> Share:
+        """Raises OtherLogError, which ends the run, and StorageError."""
+        entry = next(each for each in self.entries if each.number == claim.entry)
+        return self._shared.setdefault(claim.entry, SharedStates(self.store, entry)).claim(claim)
+
+    def _helped(self, done: Done) -> None:
+        """Take over the time and the fault of a board that has helped. Another board has checked what it has not."""
+        if done.fault is not None and not self._ending:
+            _log.info("a board that helped to check crash states has failed: %s", done.fault.what)
+        with suppress(*([InfrastructureError] if self._ending else [])):
+            self._learn(done)
 
     def _learn(self, done: Done) -> None:
         """Take over what became known of the run in a unit. Raises InstrumentError for another meter in guest time."""

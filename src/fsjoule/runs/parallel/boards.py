@@ -3,6 +3,8 @@
 In guest time a unit is a boot. In real time it is a block, one boot of each kernel on one board, whose level is in all
 of its figures. A unit that fails goes whole to a board that has not tried it yet. A board that is known to be dead
 costs no unit a try.
+
+In guest time a board for which no unit is left helps with the crash states of one that another board measures.
 """
 
 from __future__ import annotations
@@ -11,16 +13,17 @@ import bisect
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, count, pairwise
 from typing import Any, Final
 
 from fsjoule import lab
 from fsjoule.bench.boots import boot_key
+from fsjoule.bench.crash.shared import Claim, Share, shares_states
 from fsjoule.bench.instrument import check_board
 from fsjoule.bench.tries import fault_of
-from fsjoule.errors import FsjouleError, LabError
+from fsjoule.errors import FsjouleError, InfrastructureError, LabError
 from fsjoule.host import interrupts
 from fsjoule.host.clock import HostClock
 from fsjoule.model import BoardFacts, LabFacts, Planned, PoolPlace, Run
@@ -56,6 +59,9 @@ class _BoardProgress:
     measured: int = 0
     measured_s: float = 0.0
     faults: int = 0
+    helps: bool = False  # with the unit of another board
+    checks: int | None = None  # crash states of this entry
+    waits: Claim | None = None  # for what others check
 
     @property
     def place(self) -> str:
@@ -68,7 +74,8 @@ class Boards:
 
     `pool`: they are places of one lab, and faults name them. `places` are those that were ready, with their meters.
     `on_measured` gets each measurement at once, with the numbers of board and unit. Boots are numbered in the order of
-    the plan, and those of second tries after them.
+    the plan, and those of second tries after them. With `share`, which answers claims, boards help each other, and
+    `on_helped` hears when one has.
     """
 
     processes: Processes
@@ -76,6 +83,9 @@ class Boards:
     pool: bool = False
     places: dict[str, PoolPlace] = field(default_factory=dict[str, PoolPlace])
     on_measured: Callable[[int, int, Measured], None] = lambda _board, _unit, _measured: None
+    share: Callable[[Claim], Share] | None = None
+    on_helped: Callable[[Done], None] = lambda _done: None
+    _helped: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])  # board and unit
     _pins: Mapping[int, str] = field(default_factory=dict[int, str])
     _facts: dict[str, BoardFacts] = field(default_factory=dict[str, BoardFacts])
     _run: Run | None = None
@@ -96,7 +106,7 @@ class Boards:
     def left_s(self) -> float | None:
         """The seconds until all boots are done, about; None before enough is measured, 0 after the last."""
         boards = [self.boards[number] for number in self.processes.left]
-        working = [(each, each.boot) for each in boards if each.boot is not None]
+        working = [(each, each.boot) for each in boards if each.boot is not None and not each.helps]
         guessed_s = self._guessed_s + sum(self._guess_s(boot, each.measured) for each, boot in working)
         if not guessed_s or not self.processes.left:
             return None
@@ -193,7 +203,14 @@ class Boards:
         if isinstance(message, Measured):
             self._pass_on(number, message)
         if isinstance(message, Done):
-            self._done.setdefault(message.number, self._noted(number, message))
+            done = self._noted(number, message)
+            if self.boards[number].helps:
+                self.on_helped(done)
+            else:
+                self._done.setdefault(message.number, done)
+        if isinstance(message, Claim) and self.share is not None:
+            with suppress(InfrastructureError):  # the run ends with the first cause
+                self.share(message)  # it gets no answer any more, but what it knows is kept
 
     def _pass_on(self, number: int, measured: Measured) -> None:
         board = self.boards[number]
@@ -245,12 +262,42 @@ class Boards:
                 self._pass_on(number, message)
             case Done():
                 self._take(number, message)
+            case Claim():
+                self._give(number, message)
             case _:
                 raise TypeError(f"board {number} sent {message!r}")
 
+    def _give(self, number: int, claim: Claim) -> None:
+        """Answer a claim. Who measures waits at the end for the batches that others still check."""
+        assert self.share is not None, "boards in guest time only"
+        board, share = self.boards[number], self.share(claim)
+        board.checks = None if share.batch is None else claim.entry
+        if share.batch is None and not board.helps:
+            board.waits = claim
+        else:
+            self.processes.send(number, share)
+        self._give_rest()
+
+    def _give_rest(self) -> None:
+        """Answer those that have waited. What a board that was left out has not checked, they check."""
+        under_way = {self.boards[number].checks for number in self.processes.left}
+        for number, board in self.boards.items():
+            if self.share is not None and board.waits is not None and board.waits.entry not in under_way:
+                self.processes.send(number, self.share(board.waits))
+                board.waits = None
+
     def _take(self, number: int, done: Done) -> None:
         board = self.boards[number]
-        board.boot = None
+        board.boot, board.checks, board.waits = None, None, None
+        if board.helps:
+            board.helps = False
+            done = self._noted(number, done)
+            board.faults = 0 if done.fault is None else board.faults + 1
+            self.on_helped(done)
+            if done.fault is not None and (done.dead or board.faults >= _TRIES):
+                self._lose(number, done.fault)
+            self._give_rest()
+            return
         if done.fault is None:
             self._took_s += time.monotonic() - board.began_s
             self._guessed_s += self._guess_s(done.number)
@@ -299,9 +346,13 @@ class Boards:
             assert self._run is not None
             times = {"started_utc": board.began_utc, "ended_utc": self._clock.utc()}
             fault = fault_of(error, self._boots[board.boot][0], **times, steps=())
-            lost = Done(board.boot, replace(self._run, boards={}, faults=(fault,)), fault=error)
-            board.boot = None
-            self._fail(number, self._noted(number, lost))
+            lost = self._noted(number, Done(board.boot, replace(self._run, boards={}, faults=(fault,)), fault=error))
+            helped, board.helps, board.boot, board.checks, board.waits = board.helps, False, None, None, None
+            if helped:
+                self.on_helped(lost)
+            else:
+                self._fail(number, lost)
+        self._give_rest()
 
     def _give_up(self) -> None:
         """End units that have failed on two of the boards that are left, or on all of them that may try."""
@@ -337,13 +388,31 @@ class Boards:
                 continue
             untried = (each for each in self._waiting if number not in self._faults.get(each, {}))
             boot = next((each for each in untried if self._may_try(number, each)), None)
-            if boot is not None:
+            if boot is None:
+                self._help(number)
+            else:
                 self._queue.remove(boot)
                 board.boot, board.began_utc, board.numbers = boot, self._clock.utc(), {}
                 board.began_s, board.measured, board.measured_s = time.monotonic(), 0, 0.0
                 meter = self.places[board.place].meter if board.place in self.places else None
                 run = replace(self._run, meter=self._run.meter or meter, places=())
                 self.processes.send(number, BootTask(board.boot, run, self._boots[board.boot]))
+
+    def _help(self, number: int) -> None:
+        """Let a board without a unit check crash states of one that another board measures; once for each."""
+        for other in self.boards.values():
+            if self.share is None or self._run is None or other.boot is None or other.helps:
+                continue
+            entries = tuple(filter(shares_states, self._boots[other.boot][other.measured :]))
+            if not entries or (number, other.boot) in self._helped:
+                continue
+            self._helped.add((number, other.boot))
+            board = self.boards[number]
+            board.boot, board.helps, board.numbers = other.boot, True, {}
+            board.began_utc, board.began_s = self._clock.utc(), time.monotonic()
+            _log.info("board %s helps to check crash states", number)
+            self.processes.send(number, BootTask(other.boot, replace(self._run, places=()), entries, helps=True))
+            return
 
 
 def lab_of_board(name: str, number: int) -> str:

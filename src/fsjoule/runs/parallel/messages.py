@@ -27,11 +27,15 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class BootTask:
-    """To a board's process: measure these entries of the run, a boot or a block of boots. None ends the process."""
+    """To a board's process: measure these entries of the run, a boot or a block of boots. None ends the process.
+
+    With `helps` it checks crash states of them, which another board measures: it sends a `Claim` and gets a `Share`.
+    """
 
     number: int
     run: Run
     entries: tuple[Planned, ...]
+    helps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

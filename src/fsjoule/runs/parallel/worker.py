@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from fsjoule import lab
 from fsjoule.bench.boots import boot_key
+from fsjoule.bench.crash.shared import Claim, Share
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import InfrastructureError, LabError, Part, also
 from fsjoule.host import interrupts
@@ -119,10 +121,20 @@ def _booted(
             profiler=parts.profiler if plan.request.profiled else None,
             counter=parts.profiler if plan.profile.guest_time else None,
             sampled=plan.request.sampled,
+            claim=partial(_claimed, link) if plan.profile.guest_time else None,
         )
         done = make_boot(bench, boot, store, link)
         part = bench.failed_part(metered=plan.environment.has_meter)
     return replace(done, dead=done.fault is not None and part is not None), part, bool(bench.results)
+
+
+def _claimed(link: Link, claim: Claim) -> Share:
+    """The run's answer. Who measures waits in it for those who help, whose steps have limits. Raises LabError."""
+    link.send(claim)
+    answer: Share | None = link.receive()
+    if answer is None:
+        raise LabError("the run ends", hint="--resume RUN goes on with it")
+    return answer
 
 
 def make_boot(bench: BoardBench, boot: BootTask, store: BootStore, link: Link) -> Done:
@@ -135,7 +147,7 @@ def make_boot(bench: BoardBench, boot: BootTask, store: BootStore, link: Link) -
         bench.begin()
         with interrupts.interruptible():
             for _, entries in groupby(boot.entries, key=boot_key):
-                error = _measure_all(bench, entries)
+                error = _measure_all(bench.help if boot.helps else bench.measure, entries)
                 fault = fault or error
                 if error is not None and (error.part is not None or error.ends_run):
                     break
@@ -155,11 +167,11 @@ def _done(boot: BootTask, store: BootStore, fault: InfrastructureError | None) -
     return Done(boot.number, store.run, tuple(store.kept), fault)
 
 
-def _measure_all(bench: BoardBench, entries: Iterable[Planned]) -> InfrastructureError | None:
+def _measure_all(measure: Callable[[Planned], object], entries: Iterable[Planned]) -> InfrastructureError | None:
     """Measure the entries of a boot; returns the fault that ended it, or None."""
     try:
         for entry in entries:
-            bench.measure(entry)
+            measure(entry)
     except InfrastructureError as error:
         return error
     return None
