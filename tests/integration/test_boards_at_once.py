@@ -8,18 +8,21 @@ import subprocess
 import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from crash_shell import crash_shell
 from fake_bench import FACTS, FILES, IMAGE, PROFILE, answer
 
+from fsjoule.bench.crash.shared import OtherLogError
 from fsjoule.bench.run import BoardBench
 from fsjoule.errors import ConfigError, LabError
 from fsjoule.host import interrupts
 from fsjoule.lab import read_environment
-from fsjoule.model import Measurement, Plan, Planned, Run, RunStatus
+from fsjoule.model import CrashWorkload, Measurement, Plan, Planned, Provision, Run, RunStatus
+from fsjoule.model.workload import OwnCommand
 from fsjoule.runs.options import BenchOptions
 from fsjoule.runs.parallel.bench import PoolBench
 from fsjoule.runs.parallel.boards import BoardsPace, started_boards
@@ -97,9 +100,9 @@ def _worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LG_COORDINATOR", raising=False)
 
 
-def by_one_board(run: Run) -> list[Measurement]:
+def by_one_board(run: Run, shell: FakeShell | None = None) -> list[Measurement]:
     store = FakeStore()
-    board = FakeBoard(FakeShell(answer, dict(FILES)), FACTS, IMAGE)
+    board = FakeBoard(shell or FakeShell(answer, dict(FILES)), FACTS, IMAGE)
     bench = BoardBench(run, PROFILE, board, FakeMeter(), store, FakeClock(), lambda _: None)
     bench.begin()
     for entry in run.plan.entries:
@@ -275,6 +278,41 @@ def test_a_boot_that_fails_on_both_boards_costs_its_figures_and_the_run_goes_on(
         ended = scene.bench.finish()
     assert len(scene.store.measurements) == len(run.plan.entries) // 2
     assert ended.status is RunStatus.ABORTED
+
+
+def crash_run() -> Run:
+    workload = CrashWorkload(OwnCommand("files", ("./files.sh",)))
+    each = [Planned(n, 1, "6.1", name, workload, "c", Provision.SCRATCH) for n, name in ((1, "ext4"), (2, "vfat"))]
+    return replace(run_of(1), plan=Plan("c", ("ext4", "vfat"), ("6.1",), 1, 3, {}, tuple(each)))
+
+
+@pytest.mark.parametrize("fails", ["", "deterministic", "deterministic-2"])
+def test_boards_share_crash_states_and_find_what_one_finds(fails: str, tmp_path: Path, said: list[str]) -> None:
+    (tmp_path / "fails").write_text(fails)
+    run = crash_run()
+    with two_boards(run, results=tmp_path) as scene:
+        found = scene.all()
+        ended = scene.bench.finish()
+    alone = by_one_board(run, crash_shell())
+    assert [each.crash for each in found] == [each.crash for each in alone]
+    assert all(each.crash and each.crash.losses and "without write 4 " in each.crash.cause for each in found)
+    assert ended.status is RunStatus.COMPLETE
+    assert [each.what for each in ended.faults] == (["the outlet does not answer"] if fails else [])
+    assert not scene.store.kept
+    for number in (1, 2):
+        assert any(f"board {number}: " in line and "states checked" in line for line in said) is not fails.endswith(
+            "c" if number == 1 else "-2"
+        )
+
+
+def test_boards_that_recorded_different_writes_end_the_run(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("deterministic-2")
+    with two_boards(crash_run(), results=tmp_path) as scene:
+        with pytest.raises(OtherLogError, match="nothing of them was put together") as caught:
+            scene.all()
+        assert caught.value.ends_run
+        assert scene.bench.finish(caught.value.what).status is RunStatus.ABORTED
+    assert not scene.store.measurements
 
 
 def test_power_cuts_are_for_one_board() -> None:

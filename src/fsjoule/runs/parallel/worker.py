@@ -121,14 +121,14 @@ def _booted(
             profiler=parts.profiler if plan.request.profiled else None,
             counter=parts.profiler if plan.profile.guest_time else None,
             sampled=plan.request.sampled,
-            claim=partial(_claimed, link) if plan.profile.guest_time else None,
+            claim=partial(claimed, link) if plan.profile.guest_time else None,
         )
         done = make_boot(bench, boot, store, link)
         part = bench.failed_part(metered=plan.environment.has_meter)
     return replace(done, dead=done.fault is not None and part is not None), part, bool(bench.results)
 
 
-def _claimed(link: Link, claim: Claim) -> Share:
+def claimed(link: Link, claim: Claim) -> Share:
     """The run's answer. Who measures waits in it for those who help, whose steps have limits. Raises LabError."""
     link.send(claim)
     answer: Share | None = link.receive()
