@@ -404,7 +404,8 @@ class Boards:
             if self.share is None or self._run is None or other.boot is None or other.helps:
                 continue
             entries = tuple(filter(shares_states, self._boots[other.boot][other.measured :]))
-            if not entries or (number, other.boot) in self._helped:
+            tried = (number, other.boot) in self._helped or number in self._faults.get(other.boot, {})
+            if tried or not entries:
                 continue
             self._helped.add((number, other.boot))
             board = self.boards[number]
