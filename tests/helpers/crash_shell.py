@@ -35,7 +35,7 @@ def crash_shell(content: str = "", check: Callable[[], None] = lambda: None) -> 
         orders = (line.split() for line in shell.files[onboard.ORDERS].decode().splitlines())
         states = ((words[1], words[3:]) for words in orders if words[0] == "state")
         there = ((name, any(each.startswith("32:8:") for each in pieces)) for name, pieces in states)
-        lines = (f"{name} ok 10 5" if whole else f"{name} lost 10 5 1=missing" for name, whole in there)
+        lines = (f"{name} ok 10 11 20 22" if whole else f"{name} lost 10 11 20 22 1=missing" for name, whole in there)
         return CommandResult(argv, 0, "\n".join(lines) + "\n")
 
     shell.answer = answered

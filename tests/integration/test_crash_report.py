@@ -27,6 +27,7 @@ from fsjoule.model import (
     TimedKind,
     TimedWorkload,
 )
+from fsjoule.model.crash import StateTimes
 from fsjoule.model.workload import OwnCommand
 from fsjoule.model.write_log import DISCARD, END, FLUSH, FUA, MARK, SECTOR_BYTES, LogEntry, WriteLog
 from fsjoule.report.crash import crash_footnote, crash_headline, crash_table
@@ -63,7 +64,7 @@ def crash_measurement(number: int, name: str, *, lost: int, torn: int = 0) -> Me
         torn=torn,
         first_losses=("0:1: lost: config missing",) if lost else (),
         cause="0:1: lost: config missing without write 0 (4 KiB at sector 16) of epoch 0" if lost else "",
-        mount_s=(0.02, 0.03),
+        mount_s=StateTimes(0.0213, 0.03, 0.0305, "1:-"),
     )
     like = Planned(number, 1, "6.1", name, TimedWorkload(TimedKind.MKFS), "crash-states", Provision.SCRATCH)
     made = make_measurement(like)[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.model import CrashFacts, CrashWorkload, Measurement
-from fsjoule.model.crash import CrashFate
+from fsjoule.model.crash import CrashFate, StateTimes
 from fsjoule.model.write_log import MARK, LogEntry, WriteLog
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.summary import Summary
@@ -15,7 +15,8 @@ from fsjoule.report.table import Cell, Column, Filled, Table, Tone, assembled
 
 _FOOTNOTE: Final = (
     "A loss: a promise is broken, or the filesystem cannot be mounted or written. Unclean: all is there, and the "
-    "checker finds faults. Torn: losses in which a write reached the medium in part."
+    "checker finds faults. Torn: losses in which a write reached the medium in part. Mount and check: median / 95 % / "
+    "longest of the states."
 )
 _OF_UPDATES: Final = (
     "A loss of an update: the board does not start, starts a version that is not whole or not the promised one, or "
@@ -25,11 +26,15 @@ _OF_UPDATES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class KeptCrashes:
-    """What a measurement of crash states has kept: its log, its promises in order, and each checked state's fate."""
+    """What a measurement of crash states has kept: its log, its promises in order, and each checked state's fate.
+
+    Of an update no mounts were `timed`.
+    """
 
     log: WriteLog
     promises: tuple[str, ...]
     fates: dict[str, str]
+    timed: bool = True
 
     @classmethod
     def read(cls, attachment: Callable[[str], bytes | None]) -> KeptCrashes:
@@ -42,6 +47,13 @@ class KeptCrashes:
         marks = {each.content for each in entries if each.flags & MARK and each.content.isdigit()}
         fates = {name: fate for name, _, fate in (line.partition(" ") for line in states)}
         return cls(WriteLog(entries, marks), tuple(promises), fates)
+
+    @property
+    def times_s(self) -> dict[str, list[float]]:
+        """The seconds of all mounts, and of all checks; 0 is none."""
+        words = [fate.split() for fate in self.fates.values()] if self.timed else []
+        both = {"mount": [float(each[1]) for each in words], "check": [float(each[2]) for each in words]}
+        return {name: [each for each in seconds if each] for name, seconds in both.items()}
 
     @property
     def losing_epochs(self) -> frozenset[int]:
@@ -74,8 +86,8 @@ def crash_table(summary: Summary) -> Table | None:
         (Column("torn"), [_count(crash.torn) for _, crash in measured]),
         (Column("promises"), [_count(crash.promises) for _, crash in measured]),
         (Column("writes"), [_count(crash.writes) for _, crash in measured]),
-        (Column("mount", "s", optional=True), [_seconds(crash.mount_s) for _, crash in measured]),
-        (Column("check", "s", optional=True), [_seconds(crash.check_s) for _, crash in measured]),
+        (Column("mount", "ms", optional=True), [_times(crash.mount_s) for _, crash in measured]),
+        (Column("check", "ms", optional=True), [_times(crash.check_s) for _, crash in measured]),
     ]
     nothing = {"not checked": "0", "mount": ABSENT, "check": ABSENT}
     filled = [
@@ -122,5 +134,8 @@ def _count(number: int, tone: Tone = Tone.PLAIN) -> Cell:
     return Cell(f"{number:,}" if number else "0", tone=tone if number or tone is Tone.GOOD else Tone.PLAIN)
 
 
-def _seconds(median_and_most: tuple[float, float] | None) -> Cell:
-    return Cell(ABSENT if median_and_most is None else "{:.2f} to {:.2f}".format(*median_and_most))
+def _times(times: StateTimes | None) -> Cell:
+    """`21 / 30 / 41`: median, 95 % and longest, in ms."""
+    return Cell(
+        ABSENT if times is None else " / ".join(f"{1e3 * each:.3g}" for each in (times.median, times.p95, times.most))
+    )

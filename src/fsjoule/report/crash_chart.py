@@ -1,8 +1,11 @@
-"""The picture of a recorded run: writes by order and place, flushes, promises, and epochs in which a cut can lose."""
+"""Pictures of a recorded run: writes by order and place, flushes, promises, and epochs in which a cut can lose.
+
+And of its states: how long their mounts and checks took.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import altair as alt
@@ -13,6 +16,7 @@ from fsjoule.report import style
 from fsjoule.report.svg import Rows, draw, specification
 
 _HEIGHT: Final = 260
+_TIMES_HEIGHT: Final = 150
 _KINDS: Final = {"write": "stroke", "lasting write (FUA)": "diamond", "discard": "cross"}
 
 
@@ -46,3 +50,22 @@ def crash_chart(log: WriteLog, losses: Collection[int], *, width: int, simulated
     spec = specification(*layers, width=width, height=_HEIGHT)
     named = {"writes": writes, "rules": rules, "bands": bands}
     return draw(spec, named, "Writes, flushes and promises of the recorded run", simulated=simulated)
+
+
+def times_chart(times_s: Mapping[str, Sequence[float]], *, width: int, simulated: bool) -> str:
+    """The share of states whose mount, and whose check, took at most so long."""
+    rows: Rows = []
+    for what, seconds in times_s.items():
+        for i, each in enumerate(sorted(seconds), 1):
+            rows.append({"ms": 1e3 * each, "share": 100 * i / len(seconds), "what": what})
+    x = alt.X("ms:Q", title="ms at most", scale=alt.Scale(type="log"), axis=alt.Axis(domain=False, tickCount=5))
+    y = alt.Y("share:Q", title="% of states", axis=alt.Axis(tickCount=5, domain=False))
+    drawn = alt.Chart(alt.NamedData("times"))
+    layers = [
+        drawn.transform_filter(f"datum.what == '{what}'")
+        .mark_line(interpolate="step-after", color=colour, strokeWidth=1.5)
+        .encode(x=x, y=y)
+        for what, colour in (("mount", style.BAND), ("check", style.TEXT))
+    ]
+    spec = specification(*layers, width=width, height=_TIMES_HEIGHT)
+    return draw(spec, {"times": rows}, "Mounts and checks of the states", simulated=simulated)

@@ -101,11 +101,8 @@ def _crash_facts(m: Measurement) -> list[Fact]:
             f"{crash.writes:,} writes in {crash.epochs} epochs, {crash.promises} promises; log {crash.log_sha256}",
         ),
         ("states up to the bound", f"{crash.states:,}, {crash.different:,} of them different"),
-        ("mount, median and longest", ABSENT if crash.mount_s is None else "{:.2f} s, {:.2f} s".format(*crash.mount_s)),
-        (
-            "checker, median and longest",
-            ABSENT if crash.check_s is None else "{:.2f} s, {:.2f} s".format(*crash.check_s),
-        ),
+        ("mount of a state, median", ABSENT if crash.mount_s is None else crash.mount_s.text),
+        ("checker of a state, median", ABSENT if crash.check_s is None else crash.check_s.text),
     ]
 
 

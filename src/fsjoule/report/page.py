@@ -16,7 +16,7 @@ from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
 from fsjoule.report.crash import KeptCrashes, crash_causes, crash_footnote, crash_table
-from fsjoule.report.crash_chart import crash_chart
+from fsjoule.report.crash_chart import crash_chart, times_chart
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.gate import GateView
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
@@ -150,9 +150,11 @@ def render_page(
 
 
 def _crash_charts(kept: KeptCrashes, *, simulated: bool) -> list[Markup]:
-    """The picture of a recorded run, for a desk and for a phone."""
-    drawn = (crash_chart(kept.log, kept.losing_epochs, width=width, simulated=simulated) for width in (WIDE, NARROW))
-    return marked_up(list(drawn))
+    """The pictures of a recorded run and of its states' times, each for a desk and for a phone."""
+    drawn = [crash_chart(kept.log, kept.losing_epochs, width=width, simulated=simulated) for width in (WIDE, NARROW)]
+    times = kept.times_s
+    drawn += [times_chart(times, width=width, simulated=simulated) for width in (WIDE, NARROW) if any(times.values())]
+    return marked_up(drawn)
 
 
 def _images_charts(summary: Summary) -> list[Markup]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,7 @@ def _crashes(loaded: LoadedRun) -> list[tuple[str, KeptCrashes]]:
         if m.crash is not None:
             with suppress(FsjouleError):
                 read = KeptCrashes.read(lambda name, number=m.number: loaded.attachment(number, name))
+                read = replace(read, timed=m.crash.mount_s is not None)
                 kept.append((f"{m.series.filesystem_title}, {m.workload.label}", read))
     return kept
 

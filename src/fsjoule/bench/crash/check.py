@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from fsjoule.bench.scratch import SCRATCH_DIRECTORY, attach, attempted, checked,
 from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.layers import NOTHING
 from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, Planned
-from fsjoule.model.crash import log_and_state
+from fsjoule.model.crash import StateTimes, log_and_state
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.write_log import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
 
@@ -39,7 +38,7 @@ _MOST_TRIES: Final = 60
 _CHUNK: Final = 40  # entries that become durable with one order
 _WITH_PROMISE: Final = ("env", f"PATH={onboard.FOLDER}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 _LINE: Final = re.compile(
-    r"^(?P<name>[\d.:,+/-]+) (?P<fate>[a-z]+) (?P<mount>\d+) (?P<check>\d+) ?(?P<details>.*)$",
+    r"^(?P<name>[\d.:,+/-]+) (?P<fate>[a-z]+) (?P<times>\d+ \d+ \d+ \d+) ?(?P<details>.*)$",
     re.MULTILINE,
 )
 
@@ -84,7 +83,10 @@ class Checked:
     @classmethod
     def read(cls, line: re.Match[str]) -> Checked:
         """From a line of the board's programs."""
-        return cls(CrashFate(line["fate"]), int(line["mount"]) / 100, int(line["check"]) / 100, line["details"].strip())
+        mount, mounted, check, checked_ns = map(int, line["times"].split())
+        return cls(
+            CrashFate(line["fate"]), (mounted - mount) / 1e9, (checked_ns - check) / 1e9, line["details"].strip()
+        )
 
     @classmethod
     def of(cls, text: str) -> Checked:
@@ -187,8 +189,8 @@ class CrashWork:
             checked=dict(Counter(map(self._fate, states))),
             torn=sum(each.is_torn for each in lost),
             first_losses=tuple(f"{each.name}: {self._words(each, recording.promises)}" for each in lost[:_FIRST]),
-            mount_s=_median_and_most([self.results[each.name].mount_s for each in states]),
-            check_s=_median_and_most([self.results[each.name].check_s for each in states]),
+            mount_s=StateTimes.of({each.name: self.results[each.name].mount_s for each in states}),
+            check_s=StateTimes.of({each.name: self.results[each.name].check_s for each in states}),
         )
 
     def _record(self, measurer: Measurer, kind: Filesystem) -> int:
@@ -402,7 +404,3 @@ def _batches(states: Sequence[State], careful: Container[str]) -> Iterator[list[
 
 def _lines(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _median_and_most(seconds: Sequence[float]) -> tuple[float, float] | None:
-    return (statistics.median(seconds), max(seconds)) if seconds else None
