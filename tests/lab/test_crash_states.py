@@ -85,7 +85,7 @@ def random_cuts(log: WriteLog, count: int) -> list[str]:
 
 
 def test_lost_files_are_found_explained_and_found_again(state: Path, tmp_path: Path) -> None:
-    loaded = crash_run(tmp_path / "whole", "sync .", "--fs", "ext4:nobarrier")
+    loaded = crash_run(tmp_path / "whole", "sync .", "--fs", "ext4:nobarrier", "--boards", "2")
     unsafe = loaded.measurements[0].crash
     assert unsafe is not None
     assert unsafe.count == unsafe.different
@@ -93,7 +93,12 @@ def test_lost_files_are_found_explained_and_found_again(state: Path, tmp_path: P
     assert "config" in unsafe.first_losses[0]
     assert "without write" in unsafe.cause
     assert "nothing flushed it" in unsafe.cause
+    assert unsafe.mount_s
+    assert unsafe.mount_mj
+    assert 0 < unsafe.mount_mj.uncertainty < 0.2 * unsafe.mount_mj.median
+    assert loaded.run.phases_s["recording"] > 0
 
+    # One board alone finds what two have found together.
     name = unsafe.first_losses[0].partition(": ")[0]
     alone = crash_facts(tmp_path / "alone", "sync .", "--fs", "ext4:nobarrier", "--states", name)["ext4:nobarrier"]
     assert alone.log_sha256 == unsafe.log_sha256

@@ -138,7 +138,10 @@ class AloneWork(CrashWork):
         self.outcome.alone_s = time.monotonic() - begun_s
         self._durable = 0  # the next check begins with an empty base
         for state in states:
-            was, now = (str(replace(each[state.name], mount_s=0, check_s=0)) for each in (self.results, alone))
+            was, now = (
+                str(replace(each[state.name], mount_s=0, check_s=0, mount_mj=None, check_mj=None))
+                for each in (self.results, alone)
+            )
             self.outcome.equal += was == now
             if was != now:
                 self.outcome.differences.append(f"{state.name}: {was!r}, and alone {now!r}")

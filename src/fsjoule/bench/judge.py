@@ -244,7 +244,7 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     worked_s = None if evidence.duration_s is None else evidence.duration_s + (evidence.unmount_s or 0.0)
     if worked_s is not None:
         complaints += validity.window_complaints(window, worked_s, allowed_s)
-    idle = _idle_window(trace, evidence)
+    idle = idle_window(trace, evidence.idle_s, after=evidence.idle_after)
     complaints += validity.clipping_complaints(trace, window, "the window")
     complaints += validity.clipping_complaints(trace, idle, "the idle window")
     slack_s = 0.0 if worked_s is None else max(0.0, window.duration_s - worked_s)
@@ -260,11 +260,12 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     return Metered(window, idle, result, tuple(complaints), notes)
 
 
-def _idle_window(trace: Trace, evidence: WorkFacts) -> Window:
+def idle_window(trace: Trace, idle_s: float, *, after: bool = False) -> Window:
+    """The middle of the first `idle_s` seconds of a trace, or of the last ones."""
     if not len(trace.times_us):
         return Window(0.0, 0.0)
-    length_us = evidence.idle_s * 1e6 - 2 * _IDLE_MARGIN_US
-    if evidence.idle_after:
+    length_us = idle_s * 1e6 - 2 * _IDLE_MARGIN_US
+    if after:
         stop_us = float(trace.times_us[-1]) - _IDLE_MARGIN_US
         return Window(stop_us - length_us, stop_us)
     start_us = float(trace.times_us[0]) + _IDLE_MARGIN_US

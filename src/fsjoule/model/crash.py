@@ -74,13 +74,48 @@ class StateTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class StateEnergies:
+    """The energies of all mounts or all checks, in mJ, gross: that of the whole board meanwhile.
+
+    `uncertainty` (k=1) is the median of a single state's. The `total` has the sum of them all: their causes, such as
+    the shunt, are common.
+    """
+
+    median: float
+    uncertainty: float
+    p95: float
+    most: float
+    hungriest: str
+    total: float
+    total_uncertainty: float
+
+    @classmethod
+    def of(cls, energies: Mapping[str, tuple[float, float]]) -> StateEnergies | None:
+        """From value and uncertainty by state; None without any."""
+        spread = StateTimes.of({name: value for name, (value, _) in energies.items()})
+        if spread is None:
+            return None
+        values, uncertainties = zip(*energies.values(), strict=True)
+        median = spread.median, statistics.median(uncertainties)
+        return cls(*median, spread.p95, spread.most, spread.slowest, sum(values), sum(uncertainties))
+
+    @property
+    def text(self) -> str:
+        """`9.1 mJ ± 0.2 mJ, 95 % up to 12 mJ, at most 14 mJ (0:0-43); 355 mJ ± 8 mJ in all`."""
+        one = f"{self.median:.3g} mJ ± {self.uncertainty:.2g} mJ, 95 % up to {self.p95:.3g} mJ"
+        most = f"at most {self.most:.3g} mJ ({self.hungriest})"
+        return f"{one}, {most}; {self.total:.4g} mJ ± {self.total_uncertainty:.2g} mJ in all"
+
+
+@dataclass(frozen=True, slots=True)
 class CrashFacts:
     """The states of one recorded run, and what became of them.
 
     The log has so many `writes` in `epochs` (between two flushes), with so many `promises`; `log_sha256` is its digest.
     Of `states` up to the bound, `different` ones by content and promises were to be checked; `checked` counts by fate
     those that were. `torn` counts the losses in which a write was torn. `first_losses` tell the first ones, `cause` why
-    the first happens. `mount_s` and `check_s` are the times of all mounts, refused ones too, and of all checks.
+    the first happens. `mount_s` and `check_s` are the times of all mounts, refused ones too, and of all checks;
+    `mount_mj` and `check_mj` their energies, where a meter was.
     """
 
     log_sha256: str
@@ -95,6 +130,8 @@ class CrashFacts:
     cause: str = ""
     mount_s: StateTimes | None = None
     check_s: StateTimes | None = None
+    mount_mj: StateEnergies | None = None
+    check_mj: StateEnergies | None = None
 
     @property
     def count(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fsjoule.model import CrashFacts, CrashWorkload, Measurement
-from fsjoule.model.crash import CrashFate, StateTimes
+from fsjoule.model.crash import CrashFate, StateEnergies, StateTimes
 from fsjoule.model.write_log import MARK, LogEntry, WriteLog
 from fsjoule.report.numbers import ABSENT
 from fsjoule.report.summary import Summary
@@ -88,8 +88,9 @@ def crash_table(summary: Summary) -> Table | None:
         (Column("writes"), [_count(crash.writes) for _, crash in measured]),
         (Column("mount", "ms", optional=True), [_times(crash.mount_s) for _, crash in measured]),
         (Column("check", "ms", optional=True), [_times(crash.check_s) for _, crash in measured]),
+        (Column("a mount", "mJ", optional=True), [_energy(crash.mount_mj) for _, crash in measured]),
     ]
-    nothing = {"not checked": "0", "mount": ABSENT, "check": ABSENT}
+    nothing = {"not checked": "0", "mount": ABSENT, "check": ABSENT, "a mount": ABSENT}
     filled = [
         (column, cells)
         for column, cells in filled
@@ -139,3 +140,7 @@ def _times(times: StateTimes | None) -> Cell:
     return Cell(
         ABSENT if times is None else " / ".join(f"{1e3 * each:.3g}" for each in (times.median, times.p95, times.most))
     )
+
+
+def _energy(energies: StateEnergies | None) -> Cell:
+    return Cell(ABSENT if energies is None else f"{energies.median:.3g} ± {energies.uncertainty:.2g}")

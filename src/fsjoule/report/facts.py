@@ -103,6 +103,8 @@ def _crash_facts(m: Measurement) -> list[Fact]:
         ("states up to the bound", f"{crash.states:,}, {crash.different:,} of them different"),
         ("mount of a state, median", ABSENT if crash.mount_s is None else crash.mount_s.text),
         ("checker of a state, median", ABSENT if crash.check_s is None else crash.check_s.text),
+        ("energy of a mount, median", ABSENT if crash.mount_mj is None else crash.mount_mj.text),
+        ("energy of a check, median", ABSENT if crash.check_mj is None else crash.check_mj.text),
     ]
 
 

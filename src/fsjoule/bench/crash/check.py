@@ -12,14 +12,15 @@ from typing import Final
 
 from fsjoule.bench.crash import onboard
 from fsjoule.bench.crash.shared import Claim, Share
-from fsjoule.bench.judge import WorkFacts
-from fsjoule.bench.measurer import IDLE_S, Measurer
+from fsjoule.bench.judge import WorkFacts, idle_window
+from fsjoule.bench.measurer import IDLE_S, Measurer, recorded
 from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, attach, attempted, checked, scratch_node
 from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.layers import NOTHING
-from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, Planned
-from fsjoule.model.crash import StateTimes, log_and_state
+from fsjoule.meter.energy import energy
+from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, Planned, Trace, Value, Window
+from fsjoule.model.crash import StateEnergies, StateTimes, log_and_state
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.write_log import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
 
@@ -41,6 +42,7 @@ _LINE: Final = re.compile(
     r"^(?P<name>[\d.:,+/-]+) (?P<fate>[a-z]+) (?P<times>\d+ \d+ \d+ \d+) ?(?P<details>.*)$",
     re.MULTILINE,
 )
+_CLOCK: Final = re.compile(r"^clock (\d+) (\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +75,43 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A state's fate, the seconds of its mount and of its check, and its broken promises, by their numbers."""
+    """A state's fate, the seconds of its mount and of its check, and its broken promises, by their numbers.
+
+    With a meter mount and check have their energies, in mJ: that of the whole board.
+    """
 
     fate: CrashFate
     mount_s: float = 0.0
     check_s: float = 0.0
     details: str = ""
+    mount_mj: Value | None = None
+    check_mj: Value | None = None
 
     @classmethod
-    def read(cls, line: re.Match[str]) -> Checked:
+    def read(cls, line: re.Match[str], mount_mj: Value | None = None, check_mj: Value | None = None) -> Checked:
         """From a line of the board's programs."""
-        mount, mounted, check, checked_ns = map(int, line["times"].split())
-        return cls(
-            CrashFate(line["fate"]), (mounted - mount) / 1e9, (checked_ns - check) / 1e9, line["details"].strip()
-        )
+        mount, mounted, check, done = map(int, line["times"].split())
+        seconds = (mounted - mount) / 1e9, (done - check) / 1e9
+        return cls(CrashFate(line["fate"]), *seconds, line["details"].strip(), mount_mj, check_mj)
 
     @classmethod
     def of(cls, text: str) -> Checked:
         """From `str` of one."""
-        fate, mount_s, check_s, *details = text.split(" ", 3)
-        return cls(CrashFate(fate), float(mount_s), float(check_s), "".join(details))
+        words = text.split(" ", 5)
+        energies = (_value(each) for each in words[3:5])
+        return cls(CrashFate(words[0]), float(words[1]), float(words[2]), "".join(words[5:]), *energies)
 
     def __str__(self) -> str:
-        return f"{self.fate.value} {self.mount_s:g} {self.check_s:g} {self.details}".rstrip()
+        energies = ("-" if each is None else f"{each.value:g}~{each.uncertainty:.2g}mJ" for each in self._energies)
+        return f"{self.fate.value} {self.mount_s:g} {self.check_s:g} {' '.join(energies)} {self.details}".rstrip()
+
+    @property
+    def _energies(self) -> tuple[Value | None, Value | None]:
+        return self.mount_mj, self.check_mj
+
+
+def _value(text: str) -> Value | None:
+    return None if text == "-" else Value(*map(float, text.removesuffix("mJ").split("~")))
 
 
 @dataclass
@@ -116,6 +132,7 @@ class CrashWork:
     crashes: int = 0
     _recording: Recording | None = None
     _careful: list[State] = field(default_factory=list[State])
+    _unmetered: set[str] = field(default_factory=set[str])
     running: list[State] = field(default_factory=list[State])
     _durable: int = 0
 
@@ -167,6 +184,7 @@ class CrashWork:
         evidence.crash = replace(self._facts(recording), cause=cause)
         if not all(log_and_state(name)[0] for name in self.workload.only):
             evidence.notes.append(f"--states named no log: these are states of log {recording.log.name}")
+        evidence.notes += sorted(self._unmetered)
         states = (each for each in recording.coverage.different if each.name in self.results)
         evidence.attachments |= {
             "states.txt": _lines(f"{each.name} {self.results[each.name]}" for each in states),
@@ -191,6 +209,8 @@ class CrashWork:
             first_losses=tuple(f"{each.name}: {self._words(each, recording.promises)}" for each in lost[:_FIRST]),
             mount_s=StateTimes.of({each.name: self.results[each.name].mount_s for each in states}),
             check_s=StateTimes.of({each.name: self.results[each.name].check_s for each in states}),
+            mount_mj=_joined({each.name: self.results[each.name].mount_mj for each in states}),
+            check_mj=_joined({each.name: self.results[each.name].check_mj for each in states}),
         )
 
     def _record(self, measurer: Measurer, kind: Filesystem) -> int:
@@ -273,8 +293,10 @@ class CrashWork:
 
     def _checker(self, measurer: Measurer, kind: Filesystem, recording: Recording, sectors: int) -> dict[str, bytes]:
         """The board's program that checks, by its path."""
-        del measurer
-        return onboard.checker(kind, onboard.DEVICE, sectors, recording.files)
+        return onboard.checker(kind, onboard.DEVICE, sectors, recording.files, self.marks(measurer))
+
+    def marks(self, measurer: Measurer) -> onboard.Marks:
+        return onboard.Marks(measurer.profile.mark_line, self.entry.number)
 
     def _check_all(self, measurer: Measurer, recording: Recording) -> None:
         log, states = recording.log, recording.coverage.different
@@ -323,9 +345,22 @@ class CrashWork:
             orders.append(f"state {state.name} {state.promises} {' '.join(map(str, state.pieces))}")
         measurer.shell.put(onboard.ORDERS, ("\n".join(orders) + "\n").encode())
         self.running = list(states)
-        said = checked(measurer.shell, *onboard.CHECK_ARGV, timeout_s=_BATCH_S + _STATE_S * len(states)).stdout
+        with recorded(measurer.meter, measurer.rest) as recording:
+            if not recording.note:
+                measurer.rest(IDLE_S)
+            said = checked(measurer.shell, *onboard.CHECK_ARGV, timeout_s=_BATCH_S + _STATE_S * len(states)).stdout
         self.running = []
-        self.results |= {line["name"]: Checked.read(line) for line in _LINE.finditer(said)}
+        if recording.trace is None:
+            self._unmetered.add(recording.note)
+        energies: dict[str, tuple[Value, Value]] = {}
+        try:
+            if recording.trace is not None:
+                energies = energies_mj(recording.trace, self.marks(measurer).heard, said)
+        except MeasurementInvalid as error:
+            self._unmetered |= {f"no energy of some states: {each}" for each in error.reasons}
+        self.results |= {
+            line["name"]: Checked.read(line, *energies.get(line["name"], ())) for line in _LINE.finditer(said)
+        }
         if missing := [each.name for each in states if each.name not in self.results]:
             raise BoardError(f"state {missing[0]} was not checked: {said.strip()[-300:]}", transient=False)
 
@@ -404,3 +439,35 @@ def _batches(states: Sequence[State], careful: Container[str]) -> Iterator[list[
 
 def _lines(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def energies_mj(trace: Trace, marks: tuple[str, str], said: str) -> dict[str, tuple[Value, Value]]:
+    """The energies of each state's mount and check, in mJ, from the meter's trace and what the checker has `said`.
+
+    Its times are put on the meter's clock by the two marks. A mark is sent between two readings of the board's clock:
+    what lies between them bounds the error of all times, and counts in each uncertainty. Raises MeasurementInvalid.
+    """
+    clocks = [(int(each[1]), int(each[2])) for each in _CLOCK.finditer(said)]
+    heard = [[each.time_us for each in trace.marks if each.text == text] for text in marks]
+    if not all(heard) or len(clocks) != len(heard):
+        raise MeasurementInvalid("the states' energies", ["the meter has not heard both marks of a batch"])
+    (first_ns, last_ns), first_us = (sum(each) / 2 for each in clocks), heard[0][0]
+    us_per_ns = (heard[1][-1] - first_us) / (last_ns - first_ns)
+    slack_s = max(end - begin for begin, end in clocks) / 2e9
+    idle = idle_window(trace, IDLE_S)
+
+    def energy_mj(begin_ns: int, end_ns: int) -> Value:
+        window = Window(*(first_us + (each - first_ns) * us_per_ns for each in (begin_ns, end_ns)))
+        return energy(trace, window, idle, slack_s=slack_s).gross_mj
+
+    lines = [(line["name"], [*map(int, line["times"].split())]) for line in _LINE.finditer(said)]
+    nothing = Value(0.0, 0.0)  # a state that was refused is not checked
+    return {
+        name: (energy_mj(times[0], times[1]), energy_mj(times[2], times[3]) if times[3] else nothing)
+        for name, times in lines
+    }
+
+
+def _joined(energies: Mapping[str, Value | None]) -> StateEnergies | None:
+    known = {name: (each.value, each.uncertainty) for name, each in energies.items() if each is not None and each.value}
+    return StateEnergies.of(known)

@@ -42,4 +42,6 @@ class FlashWork(CrashWork):
     def _checker(self, measurer: Measurer, kind: Filesystem, recording: Recording, sectors: int) -> dict[str, bytes]:
         log = recording.log
         changed = sorted({each.sector // sectors for each in log.entries[log.made :] if each.writes})
-        return onboard.flash_checker(kind, measurer.scratch.device, sectors, changed, recording.files)
+        return onboard.flash_checker(
+            kind, measurer.scratch.device, sectors, changed, recording.files, marks=self.marks(measurer)
+        )

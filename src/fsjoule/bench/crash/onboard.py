@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fsjoule.bench.onboard.marks import DIRECTORY
+from fsjoule.bench.onboard.marks import DIRECTORY, start_mark, stop_mark
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY
 from fsjoule.model.filesystem import Filesystem
+from fsjoule.model.mark_line import MarkLine
 from fsjoule.model.write_log import END
 
 FOLDER: Final = f"{DIRECTORY}/crash"
@@ -54,17 +56,36 @@ def recorder(block: int | None = None) -> dict[str, bytes]:
     }
 
 
-def checker(kind: Filesystem, device: str, sectors: int, files: Sequence[str]) -> dict[str, bytes]:
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How a checker sends its marks, and their texts: the digits come with a variable."""
+
+    line: MarkLine
+    number: int
+
+    @property
+    def head(self) -> str:
+        """The lines of shell above the program."""
+        start, stop = (self.line.send(f"{each}$number") for each in "SE")
+        return f"number={self.number}\nstart_() {{ {start}; }}\nstop_() {{ {stop}; }}"
+
+    @property
+    def heard(self) -> tuple[str, str]:
+        """The marks in a trace."""
+        return self.line.heard_as(start_mark(self.number)), self.line.heard_as(stop_mark(self.number))
+
+
+def checker(kind: Filesystem, device: str, sectors: int, files: Sequence[str], marks: Marks) -> dict[str, bytes]:
     """The program that checks states of a device of so many sectors, by its path. `files` are all promised ones."""
-    return {CHECKER: _checker("check-states", kind, device, files, f"sectors={sectors}")}
+    return {CHECKER: _checker("check-states", kind, device, files, f"sectors={sectors}", marks.head)}
 
 
 def flash_checker(
-    kind: Filesystem, device: str, block: int, changed: Sequence[int], files: Sequence[str]
+    kind: Filesystem, device: str, block: int, changed: Sequence[int], files: Sequence[str], *, marks: Marks
 ) -> dict[str, bytes]:
     """The same for raw flash with erase blocks of so many sectors. `changed` are those that the program changed."""
     head = (f"trace={TRACE}", f"device={device}", f"block={block}", f"changed='{' '.join(map(str, changed))}'")
-    return {CHECKER: _checker("check-flash", kind, device, files, *head)}
+    return {CHECKER: _checker("check-flash", kind, device, files, *head, marks.head)}
 
 
 def _checker(name: str, kind: Filesystem, device: str, files: Sequence[str], *head: str) -> bytes:
