@@ -111,6 +111,7 @@ def test_states_that_were_not_checked_are_counted() -> None:
     assert table is not None
     cells = {column.name: cell.text for column, cell in zip(table.columns, table.rows[0], strict=True)}
     assert cells["not checked"] == "28"
+    assert (cells["mount"], "check" in cells) == ("21.3 / 30 / 30.5", False)
     assert "28 not checked" in replace(one.crash, different=40).text
 
 
@@ -119,6 +120,8 @@ def test_the_page_draws_the_recorded_run(folder: Path) -> None:
     assert "1 of 12 states are a loss on ext4:nobarrier." in page
     assert "without write 0 (4 KiB at sector 16) of epoch 0" in page
     assert "Writes, flushes and promises of the recorded run" in page
+    assert "Mounts and checks of the states" in page
+    assert "21.3 ms, 95 % up to 30 ms, at most 30.5 ms (1:-)" in page
 
 
 def test_a_state_is_shown_with_what_it_lacks(folder: Path) -> None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from fake_bench import PROFILE, answer
+from traces import trace_of
 
 from fsjoule.bench.crash import onboard
-from fsjoule.bench.crash.check import Checked, CrashWork
+from fsjoule.bench.crash.check import Checked, CrashWork, energies_mj
 from fsjoule.bench.crash.shared import Claim, OtherLogError, Share, SharedStates
 from fsjoule.bench.measurer import Measurer
 from fsjoule.bench.phases import Phases
 from fsjoule.errors import BoardError, ConfigError, FsjouleError, MeasurementInvalid
 from fsjoule.host.clock import HostClock
-from fsjoule.model import CrashFate, CrashWorkload, Planned, Provision, Storage
-from fsjoule.model.crash import check_state_name
+from fsjoule.model import CrashFate, CrashWorkload, Mark, Planned, Provision, Storage, Value
+from fsjoule.model.crash import StateEnergies, StateTimes, check_state_name
 from fsjoule.model.workload import OwnCommand
 from fsjoule.model.write_log import DISCARD, END, FLUSH, FUA, MARK, LogEntry, WriteLog, least
 from fsjoule.ports import CommandResult
@@ -238,6 +240,32 @@ def test_boards_that_recorded_one_log_share_its_states() -> None:
     shared.end()
     shared.claim(Claim(1, "3f9a", 3, {"0:0": "ok 0.1 0 "}))
     assert store.take("states-1.txt") is None
+
+
+def test_a_state_has_the_energy_of_its_mount_and_of_its_check() -> None:
+    """The board's clock is 5.501 s ahead of the meter's; a mark is sent within 2 ms."""
+    trace = trace_of(np.full(3000, 2500), marks=[Mark(1_500_000, "S1"), Mark(2_500_000, "E1")])
+    clocks = ("clock 7000000000 7002000000\n", "clock 8000000000 8002000000\n")
+    checked = "0:0 ok 7101000000 7201000000 7401000000 7801000000\n0:- refused 7801000000 7811000000 0 0 why\n"
+    found = energies_mj(trace, ("S1", "E1"), clocks[0] + checked + clocks[1])
+    watts = float(trace.power_w.mean())
+    mount, check = found["0:0"]
+    assert (mount.value, check.value) == pytest.approx((100 * watts, 400 * watts))
+    assert watts / 3 < mount.uncertainty < 0.1 * mount.value, "the mark's millisecond is in it"
+    assert found["0:-"][1] == Value(0.0, 0.0)
+    with pytest.raises(MeasurementInvalid, match="has not heard both marks"):
+        energies_mj(trace, ("S1", "E2"), clocks[0] + checked + clocks[1])
+
+
+def test_times_and_energies_of_all_states_name_the_worst_one() -> None:
+    times = StateTimes.of({**{f"0:{i}": i / 100 for i in range(1, 101)}, "0:-": 0.0})
+    assert times == StateTimes(0.505, 0.95, 1.0, "0:100")
+    known = Checked(CrashFate.LOST, 0.02, 0.1, "1=differs", Value(9.1, 0.2), None)
+    assert Checked.of(str(known)) == known
+    energies = StateEnergies.of({"0:0": (9.0, 0.2), "0:1": (12.0, 0.3), "1:-": (9.5, 0.1)})
+    assert energies is not None
+    assert energies.text == "9.5 mJ ± 0.2 mJ, 95 % up to 12 mJ, at most 12 mJ (0:1); 30.5 mJ ± 0.6 mJ in all"
+    assert StateTimes.of({}) is None
 
 
 def test_a_series_of_a_thousand_states_has_a_short_name() -> None:

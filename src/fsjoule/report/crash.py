@@ -115,6 +115,17 @@ def crash_causes(summary: Summary) -> tuple[tuple[str, str], ...]:
     )
 
 
+def crash_costs(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """Filesystem and step, and what mounts and checks of the states took, with the slowest and hungriest state."""
+    costs = [
+        (f"{m.series.filesystem_title}, {step}", "; ".join(each.text for each in taken if each is not None))
+        for m, crash in ((m, m.crash) for m in summary.crashes)
+        if crash is not None
+        for step, taken in (("mount", (crash.mount_s, crash.mount_mj)), ("check", (crash.check_s, crash.check_mj)))
+    ]
+    return tuple((name, text) for name, text in costs if text)
+
+
 def crash_headline(measurements: Sequence[Measurement]) -> str:
     """`No state is a loss on ext4, f2fs. 12 of 345 states are a loss on vfat.`, or nothing without crash states."""
     facts: dict[str, list[CrashFacts]] = {}

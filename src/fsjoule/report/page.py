@@ -15,7 +15,7 @@ from fsjoule.report.advice import words as advice_words
 from fsjoule.report.advice.tables import figures_table
 from fsjoule.report.answer import answer
 from fsjoule.report.charts import energy_chart, throughput_chart, timed_charts
-from fsjoule.report.crash import KeptCrashes, crash_causes, crash_footnote, crash_table
+from fsjoule.report.crash import KeptCrashes, crash_causes, crash_costs, crash_footnote, crash_table
 from fsjoule.report.crash_chart import crash_chart, times_chart
 from fsjoule.report.facts import Fact, command_text, kernels_text, measurement_facts, no_trace, run_facts
 from fsjoule.report.gate import GateView
@@ -100,6 +100,7 @@ def render_page(
         crashes=crash_table(summary),
         crash_footnote=crash_footnote(summary),
         crash_causes=crash_causes(summary),
+        crash_costs=crash_costs(summary),
         crash_charts=[(name, _crash_charts(kept, simulated=summary.simulated)) for name, kept in crashes],
         gate=None if gate is None else {"headline": gate.headline, **gate.page_parts()},
         advice=[_advice(one) for one in advice],

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fsjoule.model import RunStatus
 from fsjoule.report.answer import RULE, RunAnswer, answer_table
-from fsjoule.report.crash import KeptCrashes, crash_causes, crash_footnote, crash_table
+from fsjoule.report.crash import KeptCrashes, crash_causes, crash_costs, crash_footnote, crash_table
 from fsjoule.report.facts import emmc_facts, kernels_text
 from fsjoule.report.images import FOOTNOTE as IMAGES_FOOTNOTE
 from fsjoule.report.images import images_table
@@ -192,6 +192,8 @@ def _layers(summary: Summary, room: int | None) -> Iterator[ConsoleRenderable]:
         yield footnote(crash_footnote(summary))
         if causes := crash_causes(summary):
             yield named_lines("First losses", causes)
+        if costs := crash_costs(summary):
+            yield named_lines("Median of a mount and of a check of all states", costs)
 
 
 def _headline_of(answer: RunAnswer, summary: Summary) -> Text:
