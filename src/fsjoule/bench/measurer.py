@@ -65,7 +65,7 @@ from fsjoule.ports import Clock, Command, CommandResult, Meter, Shell
 _log: Final = logging.getLogger(__name__)
 
 IDLE_S: Final = 1.0
-_NO_ENERGY: Final = "no energy: "
+NO_ENERGY: Final = "no energy: "
 _TAIL_S: Final = 0.1  # lets the frame with the samples after the stop mark arrive
 _SLOWEST_BYTES_PER_S: Final = 0.1 * MIB
 _ID_BYTES: Final = 24
@@ -102,7 +102,7 @@ class _LaidOut:
 
 def lost_energy(notes: Iterable[str]) -> str:
     """Why a measurement has no energy, by its notes; empty if it has energy."""
-    return next((note.removeprefix(_NO_ENERGY) for note in notes if note.startswith(_NO_ENERGY)), "")
+    return next((note.removeprefix(NO_ENERGY) for note in notes if note.startswith(NO_ENERGY)), "")
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def recorded(meter: Meter, rest: Callable[[float], None]) -> Generator[MeterTrac
     recording = MeterTrace()
 
     def failed(error: MeterError) -> None:
-        recording.note = f"{_NO_ENERGY}{error.what}"
+        recording.note = f"{NO_ENERGY}{error.what}"
         if not isinstance(error, NoMeterError):  # which was said once, before the first
             _log.info("%s", recording.note)
 

@@ -598,6 +598,8 @@ class BoardBench:
                     _log.info("%s: the board crashed, which is a finding: it is booted again", entry.slug)
                     continue
                 evidence = work.ended(error)
+            for info in work.meters:  # another meter than the run's ends the run
+                check_meter(self.run.meter or info, info)
             alone.end()
             return booted, evidence
 

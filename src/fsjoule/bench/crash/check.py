@@ -7,19 +7,20 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from fsjoule.bench.crash import onboard
 from fsjoule.bench.crash.shared import Claim, Share
 from fsjoule.bench.judge import WorkFacts, idle_window
-from fsjoule.bench.measurer import IDLE_S, Measurer, recorded
+from fsjoule.bench.measurer import IDLE_S, NO_ENERGY, Measurer, MeterTrace, recorded
 from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.scratch import SCRATCH_DIRECTORY, attach, attempted, checked, scratch_node
 from fsjoule.errors import BoardError, MeasurementInvalid
 from fsjoule.layers import NOTHING
 from fsjoule.meter.energy import energy
-from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, Planned, Trace, Value, Window
+from fsjoule.model import KIB, MIB, CrashFacts, CrashFate, CrashWorkload, MeterInfo, Planned, Trace, Value, Window
 from fsjoule.model.crash import StateEnergies, StateTimes, log_and_state
 from fsjoule.model.filesystem import Filesystem
 from fsjoule.model.write_log import MADE, SECTOR_BYTES, Coverage, LogEntry, State, WriteLog, least
@@ -132,6 +133,7 @@ class CrashWork:
     crashes: int = 0
     _recording: Recording | None = None
     _careful: list[State] = field(default_factory=list[State])
+    meters: list[MeterInfo] = field(default_factory=list[MeterInfo])
     _unmetered: set[str] = field(default_factory=set[str])
     running: list[State] = field(default_factory=list[State])
     _durable: int = 0
@@ -184,7 +186,7 @@ class CrashWork:
         evidence.crash = replace(self._facts(recording), cause=cause)
         if not all(log_and_state(name)[0] for name in self.workload.only):
             evidence.notes.append(f"--states named no log: these are states of log {recording.log.name}")
-        evidence.notes += sorted(self._unmetered)
+        evidence.notes += [f"no energy of some states: {each}" for each in sorted(self._unmetered)]
         states = (each for each in recording.coverage.different if each.name in self.results)
         evidence.attachments |= {
             "states.txt": _lines(f"{each.name} {self.results[each.name]}" for each in states),
@@ -337,7 +339,7 @@ class CrashWork:
         if not self.helps:
             yield states
 
-    def _check(self, measurer: Measurer, log: WriteLog, states: Sequence[State]) -> None:
+    def _check(self, measurer: Measurer, log: WriteLog, states: Sequence[State], *, metered: bool = True) -> None:
         """Check states of rising epochs. Raises BoardError if the board does not answer any more."""
         orders = [] if self._durable else ["rewind"]
         for state in states:
@@ -345,24 +347,30 @@ class CrashWork:
             orders.append(f"state {state.name} {state.promises} {' '.join(map(str, state.pieces))}")
         measurer.shell.put(onboard.ORDERS, ("\n".join(orders) + "\n").encode())
         self.running = list(states)
-        with recorded(measurer.meter, measurer.rest) as recording:
-            if not recording.note:
+        with recorded(measurer.meter, measurer.rest) if metered else nullcontext(MeterTrace()) as recording:
+            if metered and not recording.note:
                 measurer.rest(IDLE_S)
             said = checked(measurer.shell, *onboard.CHECK_ARGV, timeout_s=_BATCH_S + _STATE_S * len(states)).stdout
         self.running = []
-        if recording.trace is None:
-            self._unmetered.add(recording.note)
-        energies: dict[str, tuple[Value, Value]] = {}
-        try:
-            if recording.trace is not None:
-                energies = energies_mj(recording.trace, self.marks(measurer).heard, said)
-        except MeasurementInvalid as error:
-            self._unmetered |= {f"no energy of some states: {each}" for each in error.reasons}
+        energies = self._energies(measurer, recording, said) if metered else {}
         self.results |= {
             line["name"]: Checked.read(line, *energies.get(line["name"], ())) for line in _LINE.finditer(said)
         }
         if missing := [each.name for each in states if each.name not in self.results]:
             raise BoardError(f"state {missing[0]} was not checked: {said.strip()[-300:]}", transient=False)
+
+    def _energies(self, measurer: Measurer, recording: MeterTrace, said: str) -> dict[str, tuple[Value, Value]]:
+        """The energies of a batch; nothing without a trace that has them, which is noted."""
+        if recording.trace is None:
+            self._unmetered.add(recording.note.removeprefix(NO_ENERGY))
+            return {}
+        if recording.trace.info not in self.meters:
+            self.meters.append(recording.trace.info)
+        try:
+            return energies_mj(recording.trace, self.marks(measurer).heard, said)
+        except MeasurementInvalid as error:
+            self._unmetered |= set(error.reasons)
+            return {}
 
     def _advance(self, log: WriteLog, begins: int) -> Iterator[str]:
         """The orders after which all entries before `begins` are durable."""
@@ -385,7 +393,7 @@ class CrashWork:
             if state.name not in self.results:
                 if next(budget, None) is None:
                     return False
-                self._check(measurer, log, [state])
+                self._check(measurer, log, [state], metered=False)
             return self.results[state.name].fate.is_loss
 
         if first.is_torn:
