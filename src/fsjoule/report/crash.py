@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,8 @@ _OF_UPDATES: Final = (
     "A loss of an update: the board does not start, starts a version that is not whole or not the promised one, or "
     "cannot be updated again."
 )
+_SECONDS: Final = r"\d+(?:\.\d+)?(?:e-\d+)?"
+_TIMES: Final = re.compile(rf"[a-z]+ (?P<mount>{_SECONDS}) (?P<check>{_SECONDS})(?= |$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,8 @@ class KeptCrashes:
     @property
     def times_s(self) -> dict[str, list[float]]:
         """The seconds of all mounts, and of all checks; 0 is none."""
-        words = [fate.split() for fate in self.fates.values()] if self.timed else []
-        both = {"mount": [float(each[1]) for each in words], "check": [float(each[2]) for each in words]}
+        told = [_TIMES.match(fate) for fate in self.fates.values()] if self.timed else []
+        both = {name: [float(each[name]) for each in told if each] for name in ("mount", "check")}
         return {name: [each for each in seconds if each] for name, seconds in both.items()}
 
     @property
