@@ -61,9 +61,18 @@ class InPlaceBoard:
 
     def boot(self, image: Path) -> str:
         """Have an image's kernel tried. Returns the release that runs."""
-        self.strategy.card = NamedCard(image, ImageFacts("", image.name, "", str(image), {}, {}))
+        self._choose(image)
         self.strategy.transition("booted")
         return self.run("uname -r")
+
+    def flash(self, image: Path) -> None:
+        """Have the kept kernel bring an image's kernel onto the card, whatever is there; the board is off then."""
+        self._choose(image)
+        self.strategy.forget_card()
+        self.strategy.transition("flashed")
+
+    def _choose(self, image: Path) -> None:
+        self.strategy.card = NamedCard(image, ImageFacts("", image.name, "", str(image), {}, {}))
 
     def run(self, command: str) -> str:
         strategy: Any = self.strategy

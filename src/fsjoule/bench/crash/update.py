@@ -71,6 +71,22 @@ class Group(NamedTuple):
     phase: object
 
 
+def groups_of(writes: Sequence[CardWrite], ends: Sequence[int], unread: Callable[[int], object]) -> Iterator[Group]:
+    """A card's writes in their order. The numbers `ends`, and another place on the card, end a group.
+
+    `unread` names the place of an offset that the boot loader does not read; false if it may read it.
+    """
+
+    def phase(number: int) -> tuple[object, ...]:
+        return (unread(writes[number].offset), *(int(number >= end) for end in ends))
+
+    for key, numbers in groupby(range(len(writes)), phase):
+        run = list(numbers)
+        cuts = sorted({0, 1, len(run) // 2, len(run)}) if key[0] else range(len(run) + 1)
+        for begin, end in pairwise(cuts):
+            yield Group(run[begin], run[end - 1] + 1, not key[0], key)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedUpdate:
     """The writes of an update and of the first start of what it brought.
@@ -91,16 +107,7 @@ class RecordedUpdate:
 
     def groups(self) -> Iterator[Group]:
         """The writes in their order. A promise, a power cycle, and another place on the card end a group."""
-
-        def phase(number: int) -> tuple[int, ...]:
-            ends = self.installed, self.restarted, self.confirmed
-            return (self._unread(self.writes[number].offset), *(int(number >= end) for end in ends))
-
-        for key, numbers in groupby(range(len(self.writes)), phase):
-            run = list(numbers)
-            cuts = sorted({0, 1, len(run) // 2, len(run)}) if key[0] else range(len(run) + 1)
-            for begin, end in pairwise(cuts):
-                yield Group(run[begin], run[end - 1] + 1, not key[0], key)
+        return groups_of(self.writes, (self.installed, self.restarted, self.confirmed), self._unread)
 
     def _unread(self, offset: int) -> int:
         """The partition there, if the boot loader reads it only when it starts it, or never; else 0."""
