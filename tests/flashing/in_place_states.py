@@ -14,12 +14,11 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +30,7 @@ from fsjoule.bench.crash.update import SECTOR_BYTES, groups_of
 from fsjoule.errors import BoardError, LabError
 from fsjoule.host import process
 from fsjoule.lab.flashers import boot_partition, partitions
-from fsjoule.lab.second_slot import FOLDER, KEPT, USUAL, flag, flag_sector
+from fsjoule.lab.second_slot import FOLDER, KEPT, SCRIPT, USUAL, flag, flag_sector
 from fsjoule.model.card_writes import CardWrite, read_card_writes
 from fsjoule.virtual.lab import board as lab_board
 from fsjoule.virtual.lab.files import LabPaths
@@ -48,11 +47,44 @@ _HARMLESS: Final = re.compile(
 
 
 class State(NamedTuple):
-    """A card after so many `writes`; `last` is the place of the last one, in words. `fat`: what is wrong with it."""
+    """A card after so many `writes`; `last` is the place of the last one, in words.
+
+    `fat` is what fsck.fat would repair, `wrong` what is lost before or after that.
+    """
 
     writes: int
     last: str
     fat: str
+    wrong: str
+
+
+@dataclass(frozen=True)
+class Fat:
+    """A FAT filesystem in a file, from the byte `begin` on."""
+
+    path: Path
+    begin: int
+
+    def files(self) -> dict[str, bytes]:
+        """The content of each file, by name."""
+        names = [name for name in self._mtool("mdir", "-b", "-/", "::/").decode().split() if not name.endswith("/")]
+        return {name.removeprefix("::/"): self._mtool("mcopy", "-n", name, "-") for name in names}
+
+    def clusters(self, names: Sequence[str]) -> list[tuple[int, int, str]]:
+        """First and last cluster of each piece of files, and their names, in the clusters' order."""
+        told = self._mtool("mshowfat", *(f"::/{name}" for name in names)).decode() if names else ""
+        found: list[tuple[int, int, str]] = []
+        for line in told.splitlines():
+            name, _, rest = line.removeprefix("::/").partition(" ")
+            for first, last in re.findall(r"<(\d+)(?:-(\d+))?>", rest):
+                found.append((int(first), int(last or first), name))
+        return sorted(found)
+
+    def _mtool(self, *argv: str) -> bytes:
+        """The output of one of mtools' programs, which says nothing of a file that it cannot read."""
+        tool, *rest = argv
+        argv = (tool, "-i", f"{self.path}@@{self.begin}", *rest)
+        return process.run(argv, timeout_s=_TIMEOUT_S, check=False).stdout
 
 
 @dataclass
@@ -83,32 +115,26 @@ class Card:
         sector = flag_sector(boot_partition(self.path))
         return self.read(sector * SECTOR_BYTES, 4) == flag()[:4]
 
-    def boot_files(self) -> dict[str, bytes]:
-        """The boot partition's files, by name."""
-        names = [name for name in self._mtool("mdir", "-b", "-/", "::/").decode().split() if not name.endswith("/")]
-        return {name.removeprefix("::/"): self._mtool("mcopy", "-n", name, "-") for name in names}
+    @property
+    def fat(self) -> Fat:
+        """Its boot partition."""
+        return Fat(self.path, self.boot[0])
 
-    def clusters(self, names: Sequence[str]) -> list[tuple[int, int, str]]:
-        """First and last cluster of each piece of files, and their names, in the clusters' order."""
-        told = self._mtool("mshowfat", *(f"::/{name}" for name in names)).decode() if names else ""
-        found: list[tuple[int, int, str]] = []
-        for line in told.splitlines():
-            name, _, rest = line.removeprefix("::/").partition(" ")
-            for first, last in re.findall(r"<(\d+)(?:-(\d+))?>", rest):
-                found.append((int(first), int(last or first), name))
-        return sorted(found)
+    def judge_fat(self, kept: Mapping[str, bytes]) -> tuple[str, str]:
+        """What fsck.fat finds in the boot partition beyond `_HARMLESS`, and what is wrong before or after its repair.
 
-    def fat_faults(self) -> str:
-        """What fsck.fat finds beyond `_HARMLESS`."""
-        begin, size = self.boot
+        `kept` are the files before the flash.
+        """
         with tempfile.NamedTemporaryFile() as file:
-            file.write(self.read(begin, size))
+            file.write(self.read(*self.boot))
             file.flush()
-            said = process.run(["fsck.fat", "-n", file.name], timeout_s=_TIMEOUT_S, check=False).stdout.decode(
-                errors="replace"
-            )
-        lines = [line.strip() for line in said.splitlines()]
-        return "; ".join(line for line in lines if line and not _HARMLESS.match(line))
+            fat = Fat(Path(file.name), 0)
+            found = _check_fat("-n", fat)
+            wrong = [_starts_another(fat, kept)]
+            _check_fat("-a", fat)
+            left = _check_fat("-n", fat)
+            wrong += [_starts_another(fat, kept), left and f"left: {left}"]
+        return found, next(filter(None, wrong), "")
 
     def root_digest(self) -> str:
         """Of the files of the kept root that are none of ours. Raises LabError for a root that cannot be repaired."""
@@ -130,11 +156,20 @@ class Card:
                     digest.update(f"{relative} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
         return digest.hexdigest()
 
-    def _mtool(self, *argv: str) -> bytes:
-        tool, *rest = argv
-        return subprocess.run(
-            [tool, "-i", f"{self.path}@@{self.boot[0]}", *rest], check=True, capture_output=True, timeout=_TIMEOUT_S
-        ).stdout
+
+def _check_fat(mode: str, fat: Fat) -> str:
+    said = process.run(["fsck.fat", mode, fat.path], timeout_s=_TIMEOUT_S, check=False).stdout.decode(errors="replace")
+    lines = [line.strip() for line in said.splitlines()]
+    return "; ".join(line for line in lines if line and not _HARMLESS.match(line))
+
+
+def _starts_another(fat: Fat, kept: Mapping[str, bytes]) -> str:
+    """What U-Boot starts without the flag if that is not the kept kernel."""
+    files = fat.files()
+    if different := [name for name, content in kept.items() if name != USUAL and files.get(name) != content]:
+        return f"the kept kernel's {different[0]} is another"
+    entry = files.get(USUAL) or (files.get(KEPT) if files.get(SCRIPT) else None)
+    return "" if entry == kept[USUAL] else "U-Boot has no entry of the kept kernel"
 
 
 class Recorded:
@@ -149,16 +184,17 @@ class Recorded:
             process.run(["cp", "--sparse=always", self.base.path, self.final.path], timeout_s=_TIMEOUT_S)
             self.final.write(self.phases[0])
         self._partitions = partitions(self.base.path)
-        reserved, fats, entries, sectors = _fat_head(self.base)
+        reserved, fats, entries, sectors = fat_head(self.base)
         begin = self.base.boot[0] // SECTOR_BYTES
         self._tables = [begin + reserved + n * sectors for n in range(fats)]
         self._root_folder = begin + reserved + fats * sectors
         self._data = self._root_folder + entries * 32 // SECTOR_BYTES
         self._per_cluster = self.base.read(self.base.boot[0] + 13, 1)[0]
         # Names at the end; of what was removed those of before.
-        names = {*self.final.boot_files(), *{Path(name).parent.as_posix() for name in self.final.boot_files()}} - {"."}
-        gone = self.base.boot_files().keys() - names
-        self._clusters = sorted([*self.final.clusters(sorted(names)), *self.base.clusters(sorted(gone))])
+        files = self.final.fat.files()
+        names = {*files, *(Path(name).parent.as_posix() for name in files)} - {"."}
+        gone = self.base.fat.files().keys() - names
+        self._clusters = sorted([*self.final.fat.clusters(sorted(names)), *self.base.fat.clusters(sorted(gone))])
 
     def place(self, offset: int) -> str:
         """What is there, in words."""
@@ -186,9 +222,9 @@ class Recorded:
         """The different states in their order, the first of which is the card before it all."""
         ends = [len(self.phases[0]), len(self.phases[0]) + len(self.phases[1])]
         process.run(["cp", "--sparse=always", self.base.path, scratch], timeout_s=_TIMEOUT_S)
-        found, known, differing, now = [State(0, "", "")], {0}, 0, Card(scratch)
+        found, known, differing, now = [State(0, "", "", "")], {0}, 0, Card(scratch)
         begin, size = self.base.boot
-        faults = ""
+        judged, kept = ("", ""), self.base.fat.files()
         for group in groups_of(self.writes, ends, self._unread):
             table = False
             for each in self.writes[group.first : group.end]:
@@ -197,10 +233,10 @@ class Recorded:
                 now.write([each])
                 table = table or (0 <= each.offset - begin < size and old != each.data)
             if table:
-                faults = now.fat_faults()
+                judged = now.judge_fat(kept)
             if differing not in known:
                 known.add(differing)
-                found.append(State(group.end, self.place(self.writes[group.end - 1].offset), faults))
+                found.append(State(group.end, self.place(self.writes[group.end - 1].offset), *judged))
         return found
 
     def around(self, count: int) -> str:
@@ -218,7 +254,7 @@ def _content(offset: int, data: bytes, base: bytes) -> int:
     return 0 if data == base else int.from_bytes(hashlib.sha256(b"%d %s" % (offset, data)).digest())
 
 
-def _fat_head(card: Card) -> tuple[int, int, int, int]:
+def fat_head(card: Card) -> tuple[int, int, int, int]:
     """Reserved sectors, number of tables, entries of the root folder, sectors of a table."""
     head = card.read(card.boot[0], SECTOR_BYTES)
     reserved, fats, entries, _, _, sectors = struct.unpack_from("<HBHHBH", head, 14)
@@ -253,7 +289,7 @@ class Trial:
     root: str
 
     def __post_init__(self) -> None:
-        self._expected = self.recorded.final.boot_files()
+        self._expected = self.recorded.final.fat.files()
         self._started: set[bytes] = set()
 
     def put(self, state: State) -> None:
@@ -263,14 +299,18 @@ class Trial:
 
     def judge(self) -> str:
         """What is wrong with a card that a cut has left, which is in the board, or nothing."""
+        if self.card.root_digest() != self.root:
+            return "the kept root has other files"
+        if self.card.flagged and (wrong := self._comes_up()):
+            return wrong
         try:
-            if self.card.root_digest() != self.root:
-                return "the kept root has other files"
-            if self.card.flagged and (wrong := self._comes_up()):
-                return wrong
             wrong = self._flashes()
         except LabError as error:
-            return f"{type(error).__name__}: {error.what}"
+            _say(f"once more: {error.what.splitlines()[0]}")
+            try:
+                wrong = self._flashes()
+            except LabError as again:
+                return f"{type(again).__name__}: {again.what.splitlines()[0]}"
         return wrong or self._differs()
 
     def _comes_up(self) -> str:
@@ -290,7 +330,7 @@ class Trial:
     def _flashes(self) -> str:
         """The kept kernel logs in, and takes the flash; once for each content of the card the second kernel starts."""
         self.board.flash(self.image)
-        start = hashlib.sha256(repr(sorted(self.card.boot_files().items())).encode()).digest()
+        start = hashlib.sha256(repr(sorted(self.card.fat.files().items())).encode()).digest()
         if start in self._started:
             return ""
         self._started.add(start)
@@ -300,13 +340,12 @@ class Trial:
 
     def _differs(self) -> str:
         """What an uncut flash would not have left."""
-        if faults := self.card.fat_faults():
-            return f"after the flash: {faults}"
-        files = self.card.boot_files()
+        found, wrong = self.card.judge_fat(self.recorded.base.fat.files())
+        if found or wrong:
+            return f"after the flash: {found or wrong}"
+        files = self.card.fat.files()
         if different := [name for name in {**files, **self._expected} if files.get(name) != self._expected.get(name)]:
             return f"after the flash other files than after an uncut one: {', '.join(sorted(different))}"
-        if files.get(KEPT) != self.recorded.base.boot_files()[USUAL]:
-            return f"{KEPT} is not the kept kernel's"
         if not self.card.flagged:
             return "after the flash the flag is not set"
         return "" if self.card.root_digest() == self.root else "after the flash the kept root has other files"
@@ -336,10 +375,11 @@ def try_states(folder: Path, count: int, first: int, only: Sequence[int]) -> lis
         recorded, begin = Recorded(folder), time.monotonic()
         states = recorded.states(Path(name) / "now.img")
         some = [each for each in states if each.writes in only] if only else chosen(states, count, first)
-        faulty = sum(bool(each.fat) for each in states)
+        faulty, lost = sum(bool(each.fat) for each in states), [each for each in states if each.wrong]
         _say(f"{len(recorded.writes)} writes, {len(states)} different states, {faulty} with a FAT that needs a repair")
+        losses = [f"unbooted, {each.writes} writes, last {each.last}: {each.wrong}" for each in lost]
+        _say("".join(f"{each}\n" for each in losses) + f"{len(lost)} of them have lost the kept kernel's files")
         trial = Trial(board, recorded, image, Card(LabPaths.of(ORANGEPI).card), recorded.base.root_digest())
-        losses: list[str] = []
         for number, state in enumerate(some, 1):
             trial.put(state)
             since = time.monotonic()

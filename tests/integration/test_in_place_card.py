@@ -12,6 +12,7 @@ import pytest
 from busybox import path_with
 
 from fsjoule.errors import BoardError
+from fsjoule.host import process
 from fsjoule.lab.flashers import Partition
 from fsjoule.lab.in_place import _Card
 from fsjoule.lab.second_slot import ENTRY, ENTRY_SCRIPT, KEPT, KEPT_SCRIPT, SCRIPT, USUAL, Slot, as_script, script
@@ -20,15 +21,20 @@ from fsjoule.testing import FakeShell
 
 BOOT = Partition(1, 2048, 8192, bootable=True)
 CONF = "LABEL a\n LINUX /{0}Image\n INITRD /{0}initrd.img\n FDT /{0}board.dtb\n APPEND root=/dev/mmcblk0p2\n"
+OLD = b"the script of an earlier version"
 SLOT = Slot("a1", "6.1.0", {"1-Image": b"kernel"}, CONF.format("second/1-").encode(), b"", BOOT)
 
 
 @dataclass
 class _Board:
-    """A board with a boot partition `folder/boot`. It goes dead before the command that has `dies_at` in it."""
+    """A board with a boot partition `folder/boot`, which fsck.fat has as `folder/boot.img`.
+
+    It goes dead before the command that has `dies_at` in it, or in the sync with the number `cut`, from 1.
+    """
 
     folder: Path
     dies_at: str = "never"
+    cut: int = 0
     card_device: str = "mmcblk0"
 
     def __post_init__(self) -> None:
@@ -36,16 +42,19 @@ class _Board:
         (self.folder / "boot" / USUAL).write_text(CONF.format(""))
         (self.folder / "new").mkdir()
         self.path = path_with(self.folder / "tools", "sha256sum", "cp", "mv", "cat", "df", "awk")
-        for name in ("mount", "umount", "sync"):
-            (self.folder / "tools" / name).write_text("#!/bin/sh\n")
+        sync = f'echo >>{self.folder}/synced; [ $(wc -l <{self.folder}/synced) != "$CUT" ]\n'
+        for name, does in (("mount", ""), ("umount", ""), ("sync", sync)):
+            (self.folder / "tools" / name).write_text(f"#!/bin/sh\n{does}")
             (self.folder / "tools" / name).chmod(0o755)
+        process.run(["mkfs.vfat", "-C", self.folder / "boot.img", "4096"], timeout_s=60)
         self.shell = FakeShell(self._run)
 
     def _run(self, argv: tuple[str, ...]) -> CommandResult:
         if self.dies_at in argv[-1]:
             raise self.error("died")
         here = argv[-1].replace("/tmp/fsjoule-boot", f"{self.folder}/boot").replace("/tmp/fsjoule-new", self._new())
-        environment = {**os.environ, "PATH": self.path}
+        here = here.replace("/dev/mmcblk0p1", f"{self.folder}/boot.img")
+        environment = {**os.environ, "PATH": self.path, "CUT": str(self.cut)}
         done = subprocess.run(
             ["dash", "-c", here], env=environment, capture_output=True, text=True, timeout=60, check=False
         )
@@ -66,6 +75,11 @@ class _Board:
     def has(self, name: str) -> bytes | None:
         file = self.folder / "boot" / name
         return file.read_bytes() if file.exists() else None
+
+    @property
+    def starts(self) -> bytes | None:
+        """The entry that U-Boot starts without the flag."""
+        return self.has(USUAL) or (self.has(KEPT) if self.has(SCRIPT) in (OLD, script(BOOT)) else None)
 
     def bring(self) -> None:
         _Card(cast("Any", self.shell), cast("Any", self), SLOT, lambda: self.shell.put).bring_files()
@@ -92,3 +106,41 @@ def test_the_usual_entry_stays_until_all_else_is_there(tmp_path: Path) -> None:
         board.bring()
     assert board.has(USUAL) == CONF.format("").encode()
     assert board.has(SCRIPT) is None
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["first flash", "another boot.scr"])
+def test_a_flash_that_is_cut_at_a_sync_starts_the_kept_kernel(tmp_path: Path, replaced: bool) -> None:
+    number = 0
+    for number in range(1, 20):
+        board = _Board(tmp_path / str(number))
+        if replaced:
+            board.bring()
+            (board.folder / "boot" / SCRIPT).write_bytes(OLD)
+            (board.folder / "synced").unlink()
+        board.cut = number
+        ended = False
+        try:
+            board.bring()
+            ended = True
+        except BoardError:
+            assert board.starts == CONF.format("").encode()
+        board.cut = 0
+        board.bring()
+        assert (board.has(USUAL), board.has(KEPT), board.has(SCRIPT)) == (None, CONF.format("").encode(), script(BOOT))
+        if ended:
+            break
+    assert 4 < number < 19
+
+
+def test_a_fat_that_a_cut_has_left_is_repaired(tmp_path: Path) -> None:
+    board = _Board(tmp_path)
+    fat, file = tmp_path / "boot.img", tmp_path / "file"
+    file.write_bytes(b"content")
+    process.run(["mcopy", "-i", fat, file, "::new"], timeout_s=60)
+    content = bytearray(fat.read_bytes())
+    for table in (512, 512 + 512 * content[22]):  # the file has cluster 2, which becomes free
+        content[table + 3 : table + 5] = b"\0\0"
+    fat.write_bytes(content)
+    assert b"free cluster" in process.run(["fsck.fat", "-n", fat], timeout_s=60, check=False).stdout
+    board.bring()
+    process.run(["fsck.fat", "-n", fat], timeout_s=60)

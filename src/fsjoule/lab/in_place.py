@@ -165,6 +165,10 @@ class _Card:
 
     def bring_files(self) -> None:
         """Bring the boot partition's files there, and the entry last. Raises BoardError."""
+        # A flash that was cut may leave a file whose clusters the FAT calls free: Linux mounts read-only when it is
+        # written again (fs/fat/fatent.c, fat_free_clusters), and would give its clusters to another file.
+        repair = f"! command -v fsck.fat >/dev/null || fsck.fat -a {self._device} || [ $? = 1 ]"
+        self._run(repair, "cannot repair its boot partition")
         there = self._sums()
         fresh = USUAL in there
         if not fresh and KEPT not in there:
@@ -174,7 +178,7 @@ class _Card:
             if kept := second_slot.as_script(usual.replace("\r", "")):
                 self._wanted[KEPT_SCRIPT] = kept
         lacking = {name for name, content in self._wanted.items() if there.get(name) != _sha256(content)}
-        if fresh and SCRIPT in there and KEPT not in there and SCRIPT in lacking:
+        if fresh and SCRIPT in there and not {KEPT, ENTRY} & there.keys() and SCRIPT in lacking:
             raise self._refused(f"has a {SCRIPT} of its own on its boot partition")
         self._run(f"rm -rf {_NEW} && mkdir -p {_NEW}", "has no room in its memory")
         for name in sorted(lacking):
@@ -196,15 +200,19 @@ class _Card:
             free = f"df -k {_BOOT} | awk 'NR==2{{print $4}}'"
             names = " ".join(f"{_BOOT}/{name}" for name in old)
             lines.append(f'[ "$({free})" -ge {size_kib} ] || rm -f {names}')
-        # A name appears with its whole content, and the usual entry goes last: until then U-Boot starts it.
-        for name in [*sorted(lacking, key=lambda each: each == SCRIPT), *self._entries]:
+        # U-Boot starts the usual entry as long as it is there: until all else is on the card. Then one sector changes,
+        # that of its folder. A name appears with its whole content, and the script after what tells that it is ours.
+        usual, kept, last = f"{_BOOT}/{USUAL}", f"{_BOOT}/{KEPT}", lacking & {SCRIPT}
+        if again := not fresh and bool(lacking & {SCRIPT, KEPT_SCRIPT}):
+            lines += [f"mv {kept} {usual}", "sync"]
+        for name in [*sorted(lacking - last), *self._entries, *last]:
             lines += [
                 f"cp {_NEW}/{Path(name).name} {_BOOT}/{FOLDER}/new",
                 "sync",
                 f"mv {_BOOT}/{FOLDER}/new {_BOOT}/{name}",
             ]
-        if fresh:
-            lines += [f"cp {_BOOT}/{USUAL} {_BOOT}/{KEPT}", "sync", f"rm {_BOOT}/{USUAL}"]
+        if fresh or again:
+            lines += ["sync", f"mv {usual} {kept}", "sync"]
         self._mounted("rw", " && ".join(lines), "cannot write its boot partition")
         self._run(f"rm -rf {_NEW}", "cannot remove a file")
 
@@ -231,10 +239,12 @@ class _Card:
         return self._upload
 
     def _sums(self) -> dict[str, str]:
-        """The SHA-256 of the boot partition's files that matter, by name, as they are on the card."""
+        """The SHA-256 of the boot partition's files that matter, by name, as they are on the card. None is empty."""
         names = f"{SCRIPT} {USUAL} {KEPT} {KEPT_SCRIPT} {FOLDER}/*"
         said = self._mounted("ro", f"cd {_BOOT} && sha256sum {names} 2>/dev/null || true", "cannot read its card")
-        return {name: digest for digest, name in (line.split(maxsplit=1) for line in said.splitlines())}
+        sums = {name: digest for digest, name in (line.split(maxsplit=1) for line in said.splitlines())}
+        # The repair empties a file that has lost its clusters.
+        return {name: digest for name, digest in sums.items() if digest != _sha256(b"")}
 
     def _mounted(self, mode: str, command: str, failure: str) -> str:
         mount = f"mkdir -p {_BOOT} && mount -t vfat -o {mode} {self._device} {_BOOT}"
