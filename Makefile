@@ -10,7 +10,7 @@
 # make test-lava      drive the virtual lab with a real LAVA server, end N jobs at random moments (SEED): half an hour; fetches 400 MiB at first
 # make test-faults    inject faults into benches and check the result (docs/faults.md): N=300 JOBS=2 SEED=1 KINDS=meter,ctrl-c
 # make test-matrix    run a matrix on 12 boards in guest time behind 3 exporters; 6 of them fail: ten minutes (docs/faults.md)
-# make test-flashing  flash by UMS 20 times, by TFTP and in place, with faults (docs/flashing.md): SEED=16 WAYS=ums,tftp,in-place,fastboot
+# make test-flashing  flash by UMS 20 times, by TFTP and in place, with faults (docs/flashing.md): SEED=16 WAYS=ums,tftp,in-place,in-place-states,fastboot
 # make report         make Allure's report of all runs in results/, with trends; to view it: .venv/bin/fsjoule report serve
 # make lint           check style, types, layers
 # make firmware       build the meter's firmware for the Black Pill and the host; needs Zephyr (ZEPHYR_BASE)

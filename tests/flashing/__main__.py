@@ -18,6 +18,7 @@ from ums_board import RIGHT_MESSAGE, UmsBoard, failed, ums_board
 from flashing.by_tftp import flash_cards
 from flashing.fastboot import try_fastboot
 from flashing.in_place import try_kernels
+from flashing.in_place_states import try_states
 from fsjoule import images
 
 # Seconds until the fault: U-Boot comes to its prompt 10 to 30 s after power-on, and writes for 5 to 15 s.
@@ -69,9 +70,14 @@ def _flash_by_ums(count: int, chance: random.Random) -> list[str]:
     return wrong
 
 
+def _cut_in_place(count: int) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        return try_states(Path(folder), count, 0, ())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="flashing")
-    parser.add_argument("-n", type=int, default=20, help="number of flashes by UMS, half of them with a fault")
+    parser.add_argument("-n", type=int, default=20, help="flashes by UMS, half of them with a fault; states in place")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1000))
     parser.add_argument("--ways", default="ums,tftp,in-place")
     parsed = parser.parse_args()
@@ -79,6 +85,7 @@ def main() -> int:
         "ums": lambda chance: _flash_by_ums(parsed.n, chance),
         "tftp": flash_cards,
         "in-place": lambda _: try_kernels(),
+        "in-place-states": lambda _: _cut_in_place(parsed.n),
         "fastboot": lambda _: try_fastboot(),
     }
     chosen = parsed.ways.split(",")
