@@ -116,8 +116,8 @@ class AloneWork(CrashWork):
         if not self.first:
             self._check_each_alone(measurer, recording)
 
-    def _check(self, measurer: Measurer, log: WriteLog, states: Sequence[State]) -> None:
-        super()._check(measurer, log, states)
+    def _check(self, measurer: Measurer, log: WriteLog, states: Sequence[State], *, metered: bool = True) -> None:
+        super()._check(measurer, log, states, metered=metered)
         meminfo = checked(measurer.shell, "cat", "/proc/meminfo").stdout
         kib = {name: int(number) for name, number in re.findall(r"^(\w+): +(\d+) kB", meminfo, re.MULTILINE)}
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
