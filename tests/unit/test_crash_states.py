@@ -218,10 +218,12 @@ def test_what_was_checked_before_the_run_ended_is_not_checked_again() -> None:
     workload = CrashWorkload(OwnCommand("files", ("./files.sh",)))
     entry = Planned(1, 1, "6.1", "ext4", workload, "crash-states", Provision.SCRATCH)
     known = {"0:-": Checked(CrashFate.LOST, 0.1, 0.02, "1=differs 2=missing"), "0:0": Checked(CrashFate.OK, 0.25)}
-    kept = "\n".join([log.digest, *(f"{name} {each}" for name, each in known.items())]).encode()
-    for recorded, expected in ((log, known), (other, {})):
+    fates = [f"{name} {each}" for name, each in known.items()]
+    kept = "\n".join([f"{log.digest} 2", *fates]).encode()
+    older = "\n".join([log.digest, "0:- lost 0.1 0.02 1=differs"]).encode()
+    for recorded, before, expected in ((log, kept, known), (other, kept, {}), (log, older, {})):
         store = FakeStore()
-        store.keep("states-1.txt", kept)
+        store.keep("states-1.txt", before)
         shared = SharedStates(store, entry)
         answer = shared.claim(Claim(1, recorded.digest, 1, {}))
         assert {name: Checked.of(text) for name, text in answer.known.items()} == expected
@@ -236,7 +238,7 @@ def test_boards_that_recorded_one_log_share_its_states() -> None:
     with pytest.raises(OtherLogError, match="one board recorded log 4b2c, another one 3f9a"):
         shared.claim(Claim(1, "4b2c", 3, {"0:-": "lost 0.1 0 1=missing"}))
     assert shared.claim(Claim(1, "3f9a", 3, {})) == Share(None, {"0:-": "ok 0.1 0 "})
-    assert store.take("states-1.txt") == b"3f9a\n0:- ok 0.1 0 \n"
+    assert store.take("states-1.txt") == b"3f9a 2\n0:- ok 0.1 0 \n"
     shared.end()
     shared.claim(Claim(1, "3f9a", 3, {"0:0": "ok 0.1 0 "}))
     assert store.take("states-1.txt") is None

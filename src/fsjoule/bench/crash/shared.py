@@ -13,6 +13,8 @@ from fsjoule.ports import ResultStore
 
 _log: Final = logging.getLogger(__name__)
 
+_FORM: Final = "2"  # of a fate's words
+
 
 class OtherLogError(LabError):
     """Two boards of one run have recorded different writes, though the seed is the same."""
@@ -88,16 +90,20 @@ class SharedStates:
         return f"states-{self.entry.number}.txt"
 
     def _keep(self) -> None:
-        lines = (self.log, *(f"{name} {fate}" for name, fate in self.known.items()))
+        lines = (f"{self.log} {_FORM}", *(f"{name} {fate}" for name, fate in self.known.items()))
         self.store.keep(self._name, "".join(f"{line}\n" for line in lines).encode())
 
     def _recall(self, log: str) -> None:
         """Take what was known of this log before the run ended."""
         self.log = log
         digest, *lines = (self.store.take(self._name) or b"").decode().splitlines() or [""]
-        if digest == log:
+        if digest == f"{log} {_FORM}":
             self.known |= {name: fate for name, _, fate in (line.partition(" ") for line in lines)}
             self._keep()
             _log.info("%s: %d states were checked before", self.entry.slug, len(lines))
         elif digest:
-            _log.info("%s: the %d states checked before are of another log", self.entry.slug, len(lines))
+            _log.info(
+                "%s: the %d states checked before are of another log, or of an older fsjoule",
+                self.entry.slug,
+                len(lines),
+            )
