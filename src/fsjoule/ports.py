@@ -9,6 +9,7 @@ from typing import Protocol
 
 from fsjoule.errors import Part
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
+from fsjoule.model.power_on import PowerOn
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
 
 
@@ -115,6 +116,10 @@ class Board(Protocol):
 
         Raises LabError.
         """
+        ...
+
+    def since_power_on(self) -> PowerOn:
+        """What the console has said since power-on, with times, once for each boot. Raises LabError."""
         ...
 
     def record_writes(self) -> Path | None:

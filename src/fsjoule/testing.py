@@ -11,6 +11,7 @@ from pathlib import Path
 from fsjoule.errors import BoardError, ConfigError, LabError, MeterError, Part, PlaceLostError
 from fsjoule.model import BoardFacts, ImageFacts, Measurement, MeterInfo, Profile, Run, Trace
 from fsjoule.model.bisection import BuiltKernel, KernelBoot, NoKernel, WantedKernel
+from fsjoule.model.power_on import PowerOn
 from fsjoule.ports import Command, CommandResult, Cut, LikelyBoots
 
 
@@ -153,7 +154,7 @@ class FakeStore:
 class FakeBoard:
     """Boots into `shell`, or raises the next of `faults`; a cut returns `said`. Setting `lost` takes it away.
 
-    `card` is its card's file. It is ports.BoardParts, too: `outlet` is what its outlet says (by default the truth),
+    `card` is its card's file, `told` what its console has said since power-on. It is ports.BoardParts, too: `outlet` is what its outlet says (by default the truth),
     `reached` what its flasher finds or raises.
     """
 
@@ -172,6 +173,7 @@ class FakeBoard:
     outlet: Callable[[], bool | None] | None = None
     reached: str | LabError = ""
     boot_limit_s: float = 100.0
+    told: PowerOn = PowerOn(0.0, 0.0, ())
 
     def power_on(self) -> None:
         self.powered = True
@@ -206,6 +208,9 @@ class FakeBoard:
 
     def card_file(self) -> Path | None:
         return self.card
+
+    def since_power_on(self) -> PowerOn:
+        return self.told
 
     def card_image(self) -> Path:
         if self.card is None:

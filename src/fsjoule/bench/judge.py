@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from fsjoule.bench import board_state, kernel_log
@@ -46,7 +47,8 @@ _UNCOUNTED = "the storage's operations were not counted: the kernel counts none 
 class WorkFacts:
     """The facts after the work, before it is judged.
 
-    `marks` are the texts of the start and the stop mark. The first `idle_s` seconds of the trace show idle power, or
+    `marks` are the texts of the start and the stop mark. A segment of a boot has a `window` instead, whose ends may be
+    `late_s` too late, and no trace is stored with it (`part`). The first `idle_s` seconds of the trace show idle power, or
     the last ones with `idle_after` (after a boot). `duration_s` is the time by the board's clock, None without one;
     `unmount_s` is the time of the unmount that follows in the same window. With `board_lost` the board does not answer
     any more. `busy` says that other work of the computer may have slowed an emulated board. `boot_log` is what the
@@ -59,6 +61,9 @@ class WorkFacts:
     marks: tuple[str, str]
     idle_s: float
     idle_after: bool = False
+    window: Window | None = None
+    late_s: tuple[float, float] = (0.0, 0.0)
+    part: bool = False
     usage: BoardUsage | None = None
     duration_s: float | None = None
     user_s: float | None = None
@@ -152,6 +157,7 @@ def judge(
         notes=(*notes, *metered.notes),
         window_s=metered.window.duration_s if metered.window else None,
         duration_s=duration_s,
+        duration_uncertainty_s=math.hypot(*evidence.late_s) / math.sqrt(3) if evidence.window else None,
         throughput_mib_per_s=moved_mib / duration_s if moved_mib and duration_s else None,
         iops=fio.ios / duration_s if fio and duration_s else None,
         energy=metered.energy,
@@ -163,7 +169,7 @@ def judge(
             if counters and entry.workload.only_writes and evidence.moved_bytes
             else None
         ),
-        samples=evidence.trace.counts if evidence.trace else None,
+        samples=evidence.trace.counts if evidence.trace and not evidence.part else None,
         counters=counters,
         cpu_busy_s=usage.cpu_busy_s if usage else None,
         user_s=evidence.user_s,
@@ -234,13 +240,15 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     trace = evidence.trace
     if trace is None:
         return Metered()
-    complaints = validity.sample_complaints(trace.counts) + validity.mark_complaints(trace, evidence.marks)
-    complaints += validity.clock_complaints(trace)
+    complaints = validity.sample_complaints(trace.counts) + validity.clock_complaints(trace)
     notes = tuple(validity.trace_notes(trace))
-    start, stop = ([m.time_us for m in trace.marks if m.text == text] for text in evidence.marks)
-    if not start or not stop:
-        return Metered(complaints=tuple(complaints), notes=notes)
-    window = Window(float(start[0]), float(stop[-1]))
+    window = evidence.window
+    if window is None:
+        complaints += validity.mark_complaints(trace, evidence.marks)
+        start, stop = ([m.time_us for m in trace.marks if m.text == text] for text in evidence.marks)
+        if not start or not stop:
+            return Metered(complaints=tuple(complaints), notes=notes)
+        window = Window(float(start[0]), float(stop[-1]))
     worked_s = None if evidence.duration_s is None else evidence.duration_s + (evidence.unmount_s or 0.0)
     if worked_s is not None:
         complaints += validity.window_complaints(window, worked_s, allowed_s)
@@ -249,7 +257,7 @@ def _metered(evidence: WorkFacts, allowed_s: float) -> Metered:
     complaints += validity.clipping_complaints(trace, idle, "the idle window")
     slack_s = 0.0 if worked_s is None else max(0.0, window.duration_s - worked_s)
     try:
-        result = energy.energy(trace, window, idle, slack_s=slack_s)
+        result = energy.energy(trace, window, idle, slack_s=slack_s, late_s=evidence.late_s)
         complaints += plausible.flow_complaints(trace, window, "the window")
         complaints += plausible.flow_complaints(trace, idle, "the idle window")
     except MeasurementInvalid as error:

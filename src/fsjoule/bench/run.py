@@ -17,11 +17,12 @@ from fsjoule.bench.crash.shared import Claim, Share, SharedStates
 from fsjoule.bench.crash.update import UpdateWork
 from fsjoule.bench.damage import Flakey, PowerLoss
 from fsjoule.bench.instrument import check_board, check_kernel, check_meter, meter_of
-from fsjoule.bench.judge import WorkFacts, judge
+from fsjoule.bench.judge import WorkFacts, idle_window, judge
 from fsjoule.bench.measurer import IDLE_S, lost_energy, recorded
 from fsjoule.bench.onboard import marks as onboard
 from fsjoule.bench.own_command import CommandWork
 from fsjoule.bench.phases import Phases
+from fsjoule.bench.power_on import Segments, cut, sum_complaints, timed_lines
 from fsjoule.bench.profiles import attach_count, attach_profile
 from fsjoule.bench.scratch import working_directory
 from fsjoule.bench.tries import Tries, fault_of
@@ -165,6 +166,8 @@ class BoardBench:
     _over: str | None = field(default=None, init=False)
     _asked_in: int = field(default=0, init=False)
     _lost: PlaceLostError | None = field(default=None, init=False)
+    # The last boot that was cut into segments.
+    _segments: tuple[CurrentBoot, WorkFacts, Segments | None] | None = field(default=None, init=False)
     _tries: Tries = field(init=False)
     # In guest time: what was measured since its boot began, and the boots that have failed.
     _made: list[Planned] = field(default_factory=list[Planned], init=False)
@@ -411,7 +414,9 @@ class BoardBench:
             attachments["kernel.log"] = evidence.kernel_log.encode()
             if steps := self.take_steps():
                 attachments[STEPS_FILE] = encode_steps(steps)
-            withdrawn, new = self._tries.add(self._unit(entry), measurement, evidence.trace, attachments)
+            withdrawn, new = self._tries.add(
+                self._unit(entry), measurement, None if evidence.part else evidence.trace, attachments
+            )
         if self.profile.guest_time:
             self._made.append(entry)
         self.results = [*(each for each in self.results if each.number not in withdrawn), *new]
@@ -425,6 +430,8 @@ class BoardBench:
     def _work(self, entry: Planned) -> tuple[CurrentBoot, WorkFacts]:
         """Do the entry's work; returns the boot that counts for it, and the evidence."""
         match entry.workload:
+            case TimedWorkload(rules=[_, *_]) as workload:
+                return self._measure_power_on(entry, workload)
             case workload if workload.is_boot:
                 return self._measure_boot(entry)
             case PowerLossWorkload() | CrashWorkload() as workload:
@@ -542,6 +549,44 @@ class BoardBench:
         except MeasurementInvalid as error:
             evidence.complaints += error.reasons
         return booted, evidence
+
+    def _measure_power_on(self, entry: Planned, workload: TimedWorkload) -> tuple[CurrentBoot, WorkFacts]:
+        """A whole boot, or a segment of the one that was just measured; of a new one if there is none."""
+        booted = self._boots.current
+        if not workload.segment or booted is None or self._segments is None or self._segments[0] is not booted:
+            booted, whole = self._measure_boot(entry)
+            self._segments = booted, whole, self._cut(whole, workload)
+        _, whole, segments = self._segments
+        notes = [each for each in whole.notes if each.startswith("no energy")] if workload.segment else whole.notes
+        evidence = WorkFacts(None, ("", ""), IDLE_S, idle_after=True, notes=[*notes], complaints=[*whole.complaints])
+        evidence.part = bool(workload.segment)
+        if not workload.segment:
+            evidence.usage, evidence.kernel_log, evidence.attachments = whole.usage, whole.kernel_log, whole.attachments
+            evidence.trace = whole.trace
+        if segments is None:
+            return booted, evidence
+        if remark := segments.remark(workload.segment or workload.rules[0].name) if workload.segment else "":
+            evidence.notes.append(remark)
+        if not workload.segment or segments.has(workload.segment):
+            evidence.trace = whole.trace
+            evidence.window, evidence.late_s = segments.window(workload.segment)
+        return booted, evidence
+
+    def _cut(self, whole: WorkFacts, workload: TimedWorkload) -> Segments | None:
+        """The segments of a boot; without them it has complaints."""
+        with self.phases("reading"):
+            told = self.board.since_power_on()
+        whole.attachments["console-times.log"] = timed_lines(told)
+        if whole.trace is None:
+            whole.complaints.append("a boot is cut into segments in the meter's trace, and there is none")
+            return None
+        try:
+            segments = cut(workload.rules, told, whole.trace, self.profile.mark_line.heard_as)
+            whole.complaints += sum_complaints(whole.trace, segments, idle_window(whole.trace, whole.idle_s, after=whole.idle_after))
+        except MeasurementInvalid as error:
+            whole.complaints += error.reasons
+            return None
+        return segments
 
     def _measure_crashes(
         self, entry: Planned, workload: PowerLossWorkload | CrashWorkload

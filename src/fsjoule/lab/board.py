@@ -18,6 +18,7 @@ from fsjoule.lab.shell import BoardShell
 from fsjoule.lab.strategy import BoardStrategy
 from fsjoule.lab.translate import lab_errors
 from fsjoule.model import BoardFacts, ImageFacts
+from fsjoule.model.power_on import PowerOn
 from fsjoule.ports import Cut, LabHealth
 
 _log: Final = logging.getLogger(__name__)
@@ -38,9 +39,10 @@ class LabgridBoard:
         card_file: Callable[[], Path | None] = lambda: None,
         *,
         record_writes: Callable[[], Path | None] = lambda: None,
+        own_lines: Callable[[], PowerOn | None] = lambda: None,
         health: LabHealth | None = None,
     ) -> None:
-        """`set_seed`, `losses`, `card_file`, `record_writes` and `health` reach a virtual board, beside labgrid."""
+        """`set_seed`, `losses`, `card_file`, `record_writes`, `own_lines` and `health` reach a virtual board, beside labgrid."""
         self._strategy: BoardStrategy = target.get_driver("BoardStrategy")
         if health is not None:
             self._strategy.health = health
@@ -49,6 +51,7 @@ class LabgridBoard:
         self._losses = losses
         self._card_file = card_file
         self._record_writes = record_writes
+        self._own_lines = own_lines
         self._shell: BoardShell | None = None
 
     def prepare(self, kernel: str, root_filesystem: str) -> None:
@@ -90,6 +93,15 @@ class LabgridBoard:
         # Also where the content is that of the image that is there: its block map has left out some of it.
         self._strategy.forget_card()
         self._strategy.transition("flashed")
+
+    def since_power_on(self) -> PowerOn:
+        if self._strategy.guest_time:
+            own = self._own_lines()
+            if own is None:
+                hint = "measure on the computer of the lab"
+                raise LabError("a board in guest time tells its console's times on its own computer only", hint=hint)
+            return own
+        return PowerOn(*self._strategy.switched_on_s, self._strategy.recorder.lines())
 
     def record_writes(self) -> Path | None:
         return self._record_writes()

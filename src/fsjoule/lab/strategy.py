@@ -135,6 +135,8 @@ class BoardStrategy(Strategy):
         self._on_card_sha256: str | None = None
         # Since when it has had no power, by our doing; None if it may have some.
         self._off_since_s: float | None = None
+        # From when to when it was last switched on, by the monotonic clock.
+        self.switched_on_s = (0.0, 0.0)
         self.boot_watch = BootWatch(self)
 
     @property
@@ -335,8 +337,10 @@ class BoardStrategy(Strategy):
         time.sleep(max(0.0, off_since_s + self.off_time - now_s))
         self.guard.check()
         self._off_since_s = None
+        begin_s = time.monotonic()
         with self._switching("switching the board on"):
             self.power.on()
+        self.switched_on_s = begin_s, time.monotonic()
 
     @contextlib.contextmanager
     def _switching(self, doing: str) -> Generator[None]:

@@ -302,6 +302,7 @@ class Measurement:
 
     `kernel` is the label of one of the run's kernels; it is not part of the series, whose points differ by it.
     `window_s` is the time between the marks; `duration_s` is the board's own: fio's runtime, or the operation's time.
+    `duration_uncertainty_s` (k=1) is that of a segment of a boot, None for others.
     Absent figures are None, never zero. `invalid_reasons` is empty for a valid measurement. `user_s` and `sys_s` are
     the CPU time of a timed program; `unmount_s` is the time of the unmount after it, which `duration_s` excludes.
     `outcome` is the fate of files whose sync had returned: a bad one is a valid measurement. `crash` is what each power
@@ -326,6 +327,7 @@ class Measurement:
     notes: tuple[str, ...] = ()
     window_s: float | None = None
     duration_s: float | None = None
+    duration_uncertainty_s: float | None = None
     throughput_mib_per_s: float | None = None
     iops: float | None = None
     energy: Energy | None = None
@@ -358,6 +360,11 @@ class Measurement:
     @property
     def valid(self) -> bool:
         return not self.invalid_reasons
+
+    @property
+    def duration(self) -> Value | None:
+        """The duration with its uncertainty, 0 where none is stated."""
+        return None if self.duration_s is None else Value(self.duration_s, self.duration_uncertainty_s or 0.0)
 
     def counted_per_mib(self, name: str) -> float | None:
         """A count for each MiB that fio moved; None if it was not counted, or nothing was moved."""

@@ -143,7 +143,7 @@ class Metric(StrEnum):
             more="more time",
             name="time on the board",
             short="time",
-            figure=lambda m: m.duration_s,
+            figure=lambda m: m.duration_s if m.duration_uncertainty_s is None else m.duration,
             with_card=lambda p: p.both_s,
             column="duration_s",
             timed=Use.JUDGED | Use.MAIN | Use.KERNELS | Use.PAGE | Use.POINTS | Use.ALLURE,
@@ -453,7 +453,7 @@ def metrics_told(measurement: Measurement) -> tuple[Metric, ...]:
 
 def metrics_of_series(workload: str) -> tuple[Metric, ...]:
     """The same for a workload by its name in a series: `randread-16k 32768KiB`, `mkfs`, `block-test_app.test_sync`."""
-    operation = re.split(r"[- ]", workload)[0]
+    operation = TimedKind.POWER_ON if workload.startswith(TimedKind.POWER_ON) else re.split(r"[- ]", workload)[0]
     if operation == ImportKind.IMPORTED:
         return tuple(metric for metric in Metric if not metric.row.seldom)
     if workload.startswith(Hazard.CRASH_STATES):

@@ -35,6 +35,7 @@ PURE_PATTERNS: Final = (IoPattern.READ, IoPattern.WRITE, IoPattern.RANDREAD, IoP
 
 class TimedKind(StrEnum):
     BOOT = "boot"
+    POWER_ON = "power-on"  # a whole boot, in segments
     MKFS = "mkfs"
     MOUNT = "mount"
     UMOUNT = "umount"

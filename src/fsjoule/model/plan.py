@@ -100,7 +100,8 @@ class SeriesKey:
     @property
     def on_root(self) -> bool:
         """Whether its filesystem is the card's root, whose options are the card's."""
-        return self.provision is Provision.ROOT or self.workload == TimedKind.BOOT
+        booted = self.workload == TimedKind.BOOT or self.workload.startswith(TimedKind.POWER_ON)
+        return self.provision is Provision.ROOT or booted
 
 
 @dataclass(frozen=True, slots=True)

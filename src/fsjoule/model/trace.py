@@ -64,6 +64,28 @@ class Clipped:
     advice: str
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class HostClock:
+    """Where the host's monotonic clock lies in the meter's, from the arrival of samples. Arrays of shape (n,).
+
+    At `heard_s` of the host's clock samples arrived that were `lag_us` old, if both clocks began at once. The least lag
+    is that of the line; what exceeds it is the host's delay at that time.
+    """
+
+    heard_s: npt.NDArray[np.float64]
+    lag_us: npt.NDArray[np.float64]
+
+    def meter_us(self, host_s: float) -> float:
+        """A moment of the host's clock, in s, in the meter's, in us."""
+        return host_s * 1e6 - float(self.lag_us.min())
+
+    def late_s(self, host_s: float, around_s: float = 0.5) -> float:
+        """The host's largest delay in s, as seen within `around_s` of a moment, or at all without samples there."""
+        near = self.lag_us[abs(self.heard_s - host_s) <= around_s]
+        lags = near if len(near) else self.lag_us
+        return float(lags.max() - self.lag_us.min()) * 1e-6
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Trace(ABC):
     """Samples in order of their ticks, with the meter's marks and faults. Not part of any JSON.
@@ -84,6 +106,7 @@ class Trace(ABC):
     missed: int
     lost: int
     faults: tuple[str, ...] = ()
+    host_clock: HostClock | None = None  # of a trace that was just recorded; it is not stored
 
     @property
     @abstractmethod

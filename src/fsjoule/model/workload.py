@@ -386,12 +386,26 @@ class OwnCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentRule:
+    """Where a segment of a boot begins: at a `mark` of the board's, or at the first console line that `line` matches.
+
+    A mark counts before a line, for the meter itself has heard it. With neither it is the moment of power-on. A boot
+    need not have an `optional` one. The last rule of a boot is its end.
+    """
+
+    name: str
+    line: str = ""
+    mark: str = ""
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class TimedWorkload(_WithoutFio):
     """An operation timed as a whole, or a user's `command`.
 
     `size_bytes` is the size of a copy, or of the files that are written or hashed. `fill` is the used share of the
     filesystem: before a mount, or at the end of fragmenting. A copy comes from the board's memory, or with `from_root`
-    from a file of its root filesystem.
+    from a file of its root filesystem. A boot from power-on has `rules`, and is the `segment` of that name, or whole.
     """
 
     operation: TimedKind
@@ -399,6 +413,8 @@ class TimedWorkload(_WithoutFio):
     fill: float = 0.0
     from_root: bool = False
     command: OwnCommand | None = None
+    rules: tuple[SegmentRule, ...] = ()
+    segment: str = ""
     kind: Literal["timed"] = "timed"
 
     @property
@@ -407,6 +423,8 @@ class TimedWorkload(_WithoutFio):
         parts = [self.operation.value]
         if self.command:
             return f"{self.operation.value}-{self.command.name}"
+        if self.segment:
+            return f"{self.operation.value}-{self.segment}"
         if self.size_bytes:
             parts.append(f"{self.size_bytes // MIB}m" if self.size_bytes % MIB == 0 else f"{self.size_bytes // KIB}k")
         if self.fill:
@@ -415,17 +433,30 @@ class TimedWorkload(_WithoutFio):
 
     @property
     def name(self) -> str:
-        return self.slug if self.command else self.operation.value
+        return self.slug if self.command or self.segment else self.operation.value
 
     @property
     def identity(self) -> str:
-        """Another script, or another argument, is another series."""
+        """Another script, or another argument, is another series; so is a segment that begins or ends elsewhere."""
+        if self.rules:
+            return f"{self.slug} {_digest([[rule.line, rule.mark] for rule in self._edges])}"
         return f"{_identity(self)} {self.command.digest(self.size_bytes)}" if self.command else _identity(self)
+
+    @property
+    def _edges(self) -> tuple[SegmentRule, ...]:
+        """The rules that make its begin and its end: a segment ends at the next one that its boot has."""
+        if not self.segment:
+            return self.rules[-1:]
+        at = [rule.name for rule in self.rules].index(self.segment)
+        ends = next(n for n, rule in enumerate(self.rules[at + 1 :], at + 1) if not rule.optional)
+        return self.rules[at : ends + 1]
 
     @property
     def label(self) -> str:
         if self.command:
             return self.command.name
+        if self.segment:
+            return f"{self.operation.value}/{self.segment}"
         return f"{self.operation.value} {size_label(self.size_bytes)}" if self.size_bytes else self.operation.value
 
     @property
@@ -440,15 +471,16 @@ class TimedWorkload(_WithoutFio):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        return (1, self.size_bytes, list(TimedKind).index(self.operation))
+        at = [rule.name for rule in self.rules].index(self.segment) + 1 if self.segment else 0
+        return (1, self.size_bytes + at, list(TimedKind).index(self.operation))
 
     @property
     def is_boot(self) -> bool:
-        return self.operation is TimedKind.BOOT
+        return self.operation in (TimedKind.BOOT, TimedKind.POWER_ON)
 
     @property
     def reads_an_image(self) -> bool:
-        return self.operation in (TimedKind.BOOT, TimedKind.MOUNT, TimedKind.UMOUNT) and not self.fill
+        return (self.is_boot or self.operation in (TimedKind.MOUNT, TimedKind.UMOUNT)) and not self.fill
 
     @property
     def only_writes(self) -> bool:

@@ -292,6 +292,7 @@ def equipment(
             partial(lab_board.losses, *where),
             partial(lab_board.card_file, *where),
             record_writes=partial(lab_board.record_writes, *where),
+            own_lines=partial(lab_board.own_lines, *where),
             health=PlaceFaults(*where),
         )
         meter = lab.board_meter(target, PlaceFaults(*where), lambda: board.shell, lab_board.start_simulated_counter)

@@ -16,7 +16,7 @@ from fsjoule.errors import ConfigError
 from fsjoule.host.toml_lines import line_of, only_table, wrong_value
 from fsjoule.model import KIB, MIB, FioWorkload, IoPattern, Provision, TimedKind, TimedWorkload, Workload
 from fsjoule.model.operation import FlakeyModel, Hazard
-from fsjoule.model.workload import CrashWorkload, FlakeyWorkload, OwnCommand, PowerLossWorkload
+from fsjoule.model.workload import CrashWorkload, FlakeyWorkload, OwnCommand, PowerLossWorkload, SegmentRule
 from fsjoule.suites import fio_options
 from fsjoule.suites.suite import OUR_FILESYSTEMS, Suite
 
@@ -199,6 +199,39 @@ class _CommandTable(_TomlTable):
             raise ValueError(f"command: {word} is not among files: files = [{word[2:]!r}] puts it on the board")
 
 
+class _RuleTable(_TomlTable):
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$")]
+    line: Annotated[str, Field(max_length=200)] = ""
+    mark: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{0,9}$")] = ""
+    optional: _Flag = False
+
+
+class _PowerOnTable(_TomlTable):
+    """A boot from power-on: where each of its segments begins, and last what ends it."""
+
+    operation: Literal[TimedKind.POWER_ON]
+    segments: Annotated[tuple[_RuleTable, ...], Field(min_length=2)]
+
+    def workload(self) -> TimedWorkload:
+        first, *others = self.segments
+        if first.line or first.mark or first.optional:
+            raise ValueError(f"segments: {first.name!r} is the first and begins at power-on: it has its name only")
+        for rule in others:
+            if not (rule.line or rule.mark):
+                raise ValueError(f"segments: {rule.name!r} needs a line, a mark, or both")
+            try:
+                re.compile(rule.line)
+            except re.error as error:
+                raise ValueError(f"segments: {rule.name!r}: {rule.line!r} is no pattern: {error}") from error
+        if others[-1].optional:
+            raise ValueError(f"segments: {others[-1].name!r} is the last and ends the boot: it cannot be optional")
+        names = [rule.name for rule in self.segments]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"segments: two are called {twice!r}")
+        rules = tuple(SegmentRule(**dict(rule)) for rule in self.segments)
+        return TimedWorkload(TimedKind.POWER_ON, rules=rules)
+
+
 class _PowerLossTable(_TomlTable):
     operation: Literal[Hazard.POWER_LOSS]
     sync: _Flag
@@ -215,10 +248,11 @@ class _FlakeyTable(_TomlTable):
         return FlakeyWorkload(self.model)
 
 
-_WorkloadTable = _FioTable | _TimedTable | _CommandTable | _PowerLossTable | _FlakeyTable
-_TABLES: Final[dict[str, type[_FioTable | _TimedTable | _PowerLossTable | _FlakeyTable]]] = {
+_WorkloadTable = _FioTable | _TimedTable | _CommandTable | _PowerOnTable | _PowerLossTable | _FlakeyTable
+_TABLES: Final[dict[str, type[_FioTable | _TimedTable | _PowerOnTable | _PowerLossTable | _FlakeyTable]]] = {
     **dict.fromkeys(IoPattern, _FioTable),
     **dict.fromkeys(TimedKind, _TimedTable),
+    TimedKind.POWER_ON: _PowerOnTable,
     Hazard.POWER_LOSS: _PowerLossTable,
     Hazard.DM_FLAKEY: _FlakeyTable,
 }
@@ -323,7 +357,9 @@ def _workloads(table: dict[str, Any], text: str, file: Path, path: list[str]) ->
                 hint=f"choose from {', '.join(_TABLES)}",
             )
         one = {**table, "operation": operation} | ({} if block_kib is None else {"block_kib": block_kib})
-        yield _workload(_TABLES[operation], one, text, file, path)
+        yield (workload := _workload(_TABLES[operation], one, text, file, path))
+        if isinstance(workload, TimedWorkload):
+            yield from (replace(workload, segment=rule.name) for rule in workload.rules[:-1])
 
 
 def _workload(kind: type[_WorkloadTable], table: dict[str, Any], text: str, file: Path, path: list[str]) -> Workload:
@@ -333,7 +369,7 @@ def _workload(kind: type[_WorkloadTable], table: dict[str, Any], text: str, file
         raise wrong_value(error, text, file, hint=_HINT, within=path) from error
     except ValueError as error:
         # It begins with the key that it is about, if there is one.
-        key = re.match("fio|moved|engine|command|name", str(error))
+        key = re.match("fio|moved|engine|command|name|segments", str(error))
         line = line_of(text, [*path, *([key[0]] if key else [])])
         raise ConfigError(str(error), file=file, line=line, hint=_HINT) from error
 

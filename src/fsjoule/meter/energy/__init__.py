@@ -36,13 +36,14 @@ def energy(
     instrument: InstrumentErrors | None = None,
     *,
     slack_s: float = 0.0,
+    late_s: tuple[float, float] = (0.0, 0.0),
     limits: ValidityLimits = DEFAULT,
 ) -> Energy:
     """The energy of a window, gross and net of the idle power in the window `idle`.
 
     `instrument` None: the limits that the trace's own info and marks imply. `slack_s`: how much longer the window is
     than the work, because programs that send the marks start inside it. Their energy is not the work's and so bounds
-    an error.
+    an error. `late_s`: how late the window's two ends may be, if that is more than the meter's marks are.
 
     Raises MeasurementInvalid if the trace does not cover both windows, or if the meter missed too many ticks.
     """
@@ -50,7 +51,7 @@ def energy(
     recording = WindowTrace.of(trace)
     shift_us = meter.shift_s * 1e6
     shown = Window(window.start_us + shift_us, window.stop_us + shift_us)
-    work = share(recording, shown, meter, limits, name="the window")
+    work = share(recording, shown, meter, limits, name="the window", late_s=late_s)
     rest = share(recording, idle, meter, limits, name="the idle window")
     gross, net = _gross_budget(work, meter, slack_s), _net_budget(work, rest, meter, slack_s)
     check_mj, check_sum_mj = _against_cumulative(recording, window)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 # A USB-serial adapter keeps bytes for up to 16 ms (FTDI's latency timer); the rest are the network and the host.
-_HOST_LINE_S: Final = 20e-3
+HOST_LINE_S: Final = 20e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class HostStamped:
 
     @property
     def mark_s(self) -> float:
-        return max(self.instrument.mark_s, _HOST_LINE_S)
+        return max(self.instrument.mark_s, HOST_LINE_S)
 
     @property
     def sample_s(self) -> float:

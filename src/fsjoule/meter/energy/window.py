@@ -171,7 +171,7 @@ class WindowPower:
     """Power over one window: mean, standard deviation over samples, and standard uncertainties of the mean.
 
     `sampling_w` covers changes between samples, `gaps_w` the unknown course of power in gaps; `errors` belong to the
-    instrument.
+    instrument. `late_s` limits how late each end may be.
     """
 
     mean_w: float
@@ -184,12 +184,23 @@ class WindowPower:
     sampling_w: float
     gaps_w: float
     edges: tuple[Edge, Edge]
+    late_s: tuple[float, float]
 
 
 def share(
-    recording: WindowTrace, window: Window, instrument: InstrumentErrors, limits: ValidityLimits, *, name: str
+    recording: WindowTrace,
+    window: Window,
+    instrument: InstrumentErrors,
+    limits: ValidityLimits,
+    *,
+    name: str,
+    late_s: tuple[float, float] = (0.0, 0.0),
 ) -> WindowPower:
-    """Integrate over a window, called `name` in messages. Raises MeasurementInvalid if too little is known."""
+    """Integrate over a window, called `name` in messages. Raises MeasurementInvalid if too little is known.
+
+    `late_s`: how late its two ends may be, if that is more than the instrument's marks are.
+    """
+    late = max(late_s[0], instrument.mark_s), max(late_s[1], instrument.mark_s)
     duration_us = window.stop_us - window.start_us
     if duration_us <= 0:
         raise MeasurementInvalid("energy", [f"{name} lasts {duration_us / 1e3:.3f} ms"])
@@ -219,7 +230,11 @@ def share(
         errors=errors,
         sampling_w=_sampling_w(recording, inside, duration_us / tick_us),
         gaps_w=_gaps_w(recording, parts) / duration_us,
-        edges=(_edge(recording, window.start_us, instrument), _edge(recording, window.stop_us, instrument)),
+        edges=(
+            _edge(recording, window.start_us, instrument, late[0]),
+            _edge(recording, window.stop_us, instrument, late[1]),
+        ),
+        late_s=late,
     )
 
 
@@ -292,9 +307,9 @@ def _gaps_w(recording: WindowTrace, parts: Floats) -> float:
     return difference_w / _SQRT3 * math.sqrt(float((split_us**2 + missed_us**2).sum()))
 
 
-def _edge(recording: WindowTrace, mark_us: float, instrument: InstrumentErrors) -> Edge:
+def _edge(recording: WindowTrace, mark_us: float, instrument: InstrumentErrors, late_s: float) -> Edge:
     """Lowest and highest power near a mark, as far as a late mark plus a displaced sample may reach."""
-    reach_us = instrument.mark_s * 1e6 + max(instrument.sample_s * 1e6, recording.trace.info.tick_us)
+    reach_us = late_s * 1e6 + max(instrument.sample_s * 1e6, recording.trace.info.tick_us)
     near = [
         spans.watts[(spans.end_us >= mark_us - reach_us) & (spans.begin_us <= mark_us + reach_us)]
         for spans in (recording.samples, recording.gaps)
@@ -310,7 +325,7 @@ def marks_j(part: WindowPower, instrument: InstrumentErrors, base_w: float = 0.0
     there. The displacement also changes from tick to tick, which counts as much as the power changes near a mark.
     """
     start, stop = part.edges
-    late = [edge.furthest_w(base_w) * instrument.mark_s for edge in part.edges]
+    late = [edge.furthest_w(base_w) * late_s for edge, late_s in zip(part.edges, part.late_s, strict=True)]
     same = max(stop.furthest_w(start.lowest_w), stop.furthest_w(start.highest_w)) * instrument.sample_s
     each = [(edge.highest_w - edge.lowest_w) * instrument.sample_s for edge in part.edges]
     return math.hypot(*late, same, *each) / _SQRT3

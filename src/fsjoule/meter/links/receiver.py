@@ -31,6 +31,7 @@ from fsjoule.meter.protocol.sequence import StreamCounters
 from fsjoule.meter.protocol.trace_builder import TraceBuilder
 from fsjoule.model import Ina219Trace
 from fsjoule.model.instrument_file import InstrumentFile
+from fsjoule.model.trace import HostClock
 
 Listener = Callable[[Sequence[Frame], float], None]
 
@@ -85,6 +86,7 @@ class Receiver:
         self._samples_end_us = 0
         self._samples_frames = 0
         self._lag_us: float | None = None
+        self._lags: list[tuple[float, float]] = []
         self._replies: list[tuple[float, ReplyFrame]] = []
         self._listeners: list[Listener] = []
         self._stray_watch = StrayWatch(self._heard_s, self._decoder.counters)
@@ -174,6 +176,7 @@ class Receiver:
                 )
             self._builder = TraceBuilder(self._info)
             self._lag_us = None
+            self._lags = []
             self._strayed = None
             before = self._samples_frames
             self._arming = True
@@ -207,7 +210,7 @@ class Receiver:
                 self._wait(lambda: builder.ended or builder.identified, _UNIDENTIFIED)
                 if not builder.identified:
                     raise self._complaint(_UNIDENTIFIED)
-                trace = builder.build()
+                trace = replace(builder.build(), host_clock=self._host_clock())
                 return trace if self._strayed is None else replace(trace, faults=(*trace.faults, self._strayed))
             finally:
                 self._builder = None
@@ -399,12 +402,18 @@ class Receiver:
         self._samples_end_us = frame.first_time_us + frame.count * 1_000_000 // info.info.rate_hz
         lag_us = now_s * 1e6 - self._samples_end_us
         self._lag_us = lag_us if self._lag_us is None else min(self._lag_us, lag_us)
+        if self._builder is not None:
+            self._lags.append((now_s, lag_us))
+
+    def _host_clock(self) -> HostClock | None:
+        """The host's clock in that of the stream which was recorded."""
+        return HostClock(*np.array(self._lags).T) if self._lags else None
 
     def _take_info(self, frame: InfoFrame) -> None:
         for text in news(self._info and self._info.status, frame.status):
             _log.warning("the meter says: %s", text)
         if self._info is not None and frame.status.stream_id != self._info.status.stream_id:
-            self._lag_us = None  # another meter, or the same one after a restart: a new clock
+            self._lag_us, self._lags = None, []  # another meter, or the same one after a restart: a new clock
             self._builder = None if self._arming else self._builder
         self._info = frame
         if self._arming and self._builder is None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from fsjoule.errors import LabError, MeterError
 from fsjoule.model import Profile
+from fsjoule.model.power_on import ConsoleLine, PowerOn
 from fsjoule.ports import Shell
 from fsjoule.virtual.lab.files import BoardRecord, LabRecord, lab_at
 
@@ -109,6 +110,26 @@ def record_writes(coordinator: str, place: str) -> Path | None:
         return Path(json.loads(_asked(found[1], "/status"))["card"]["writes"])
     except _NO_ANSWER as error:
         raise LabError(f"{_words(*found)} does not record the writes to its card: {error}") from error
+
+
+def own_lines(coordinator: str, place: str) -> PowerOn | None:
+    """The console of the board in guest time at this place of this machine's lab, with its own times, once a power-on.
+
+    None without such a lab. Raises LabError if the board does not tell.
+    """
+    found = _started_at(coordinator, place)
+    if found is None:
+        return None
+    try:
+        return PowerOn(0.0, 0.0, *(_lines(_asked(found[1], f"/profile/{name}")) for name in ("console", "marks")))
+    except (*_NO_ANSWER, ValueError) as error:
+        raise LabError(f"{_words(*found)} does not tell its console's times: {error}", transient=True) from error
+
+
+def _lines(told: bytes) -> tuple[ConsoleLine, ...]:
+    """The lines of a UART, each begun by its time in ns, as probe/guest_probe.c writes them."""
+    lines = (line.partition(" ") for line in told.decode(errors="replace").splitlines() if line)
+    return tuple(ConsoleLine(text, int(time_ns) * 1e-9) for time_ns, _, text in lines)
 
 
 def profile_next(coordinator: str, place: str) -> None:
